@@ -6,6 +6,7 @@ One rate, grouped rates, paired and independent comparisons, multiplicity, plann
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from guardmark.core.estimate import Difference, Estimate
@@ -126,7 +127,9 @@ def _clustered_bonett_price(inputs: Inputs) -> Figures:
         first, second, sizes=sizes, **_given(inputs, confidence=0.95)
     )
     counts = intervals.summarise_pairs(first, second, sizes=sizes)
-    return {**_difference(estimate), "deff_used": counts.design_effect}
+    limits = intervals.grouped_limits(counts, confidence=estimate.confidence)
+    alone = replace(estimate, low=limits.low, high=limits.high)
+    return {**_difference(alone), "deff_used": counts.design_effect}
 
 
 def _noninferiority(inputs: Inputs) -> Figures:

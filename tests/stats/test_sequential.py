@@ -166,8 +166,20 @@ def test_betting_sequence_learns() -> None:
 @pytest.mark.parametrize("values", [[1.2], [-0.1], [math.nan]])
 def test_what_is_no_rate_cannot_be_bet_on(values: list[float]) -> None:
     """Group means lie between 0 and 1."""
-    with pytest.raises(ValueError, match="observations"):
+    with pytest.raises(ValueError, match="events"):
         betting_sequence(values)
+
+
+def test_a_row_weighs_the_same_in_whichever_group_it_lies() -> None:
+    """Large groups fall and small ones do not: the figure is that of rows, not of groups."""
+    events, sizes = [9.0, 0.0, 0.0] * 200, [9.0, 1.0, 2.0] * 200
+    found = betting_sequence(events, sizes, largest=10)
+    assert found.value == pytest.approx(0.75)
+    assert found.low is not None
+    assert found.high is not None
+    assert 1 / 3 < found.low < 0.75 < found.high
+    with pytest.raises(ValueError, match="at most largest"):
+        betting_sequence(events, sizes, largest=8)
 
 
 def test_betting_weighs_which_side_of_one_half_groups_lie_on() -> None:

@@ -1,9 +1,10 @@
 """A release gate as values: what must hold, and how each limit stands.
 
-A limit is held when the whole confidence interval lies on its good side, broken when the whole
-interval lies beyond, and open when it lies inside: then the data cannot decide, and the number
-of samples that would is given. All limits must hold, so no correction for their number is
-needed (intersection-union); tests against a baseline run are adjusted by Holm.
+A limit is held when the whole confidence interval lies on its good side. All limits must hold, so
+no correction for their number is needed (intersection-union). A limit on a rate is broken when the
+exact lower bound (Clopper-Pearson, at the effective number of samples) lies above it, after Holm
+over all categories: one broken limit closes the gate, so of many categories at their limits none
+must break by chance. Else it is open, and the number of samples that would decide is given.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from guardmark.analysis.defense.latency import measure_latency, order_by_latency
 from guardmark.analysis.defense.scorecard import estimate_rates
 from guardmark.analysis.defense.slices import Slicer
 from guardmark.core.errors import UnknownName
-from guardmark.stats.distributions import two_sided_z
+from guardmark.stats.distributions import two_sided_t, two_sided_z
+from guardmark.stats.multiplicity import holm
 from guardmark.stats.quantiles import quantile_ranks
-from guardmark.stats.sequential import GROUP_WEIGHTED
 from guardmark.store.reader import RunState
 
 if TYPE_CHECKING:
@@ -92,7 +93,9 @@ class GateCheck:
     trials: int  # What the figure rests on.
     # About how many samples would decide at this rate, or None when that cannot be said.
     needed: int | None = None
-    p_value: float | None = None  # p of a regression test, adjusted by Holm; None otherwise.
+    # Of "the rate is at most the limit", one-sided and exact, or of a regression test; adjusted by
+    # Holm over categories, or over pairs. None otherwise.
+    p_value: float | None = None
     reason: str = ""  # Why it is open, where that is not the width of the interval; or empty.
 
 
@@ -124,7 +127,37 @@ def check_limits(frame: Frame, policy: GatePolicy) -> tuple[GateCheck, ...]:
         if slicer is not None:
             checks.extend(_categories(frame, arm, slicer, limits))
         checks.extend(_latencies(frame, arm, policy.latency_p95_upper_ms))
-    return tuple(checks)
+    return _break(checks, level=(1 - frame.settings.confidence) / 2)
+
+
+def _break(checks: Sequence[GateCheck], *, level: float) -> tuple[GateCheck, ...]:
+    """Mark the limits that are broken; those of categories are one family of tests."""
+    family = [check.p_value if check.rule == "per_category" else None for check in checks]
+    return tuple(
+        replace(check, standing=GateStatus.BROKEN, needed=None, p_value=p)
+        if p is not None and p <= level and check.standing is GateStatus.OPEN
+        else replace(check, p_value=p)
+        for check, adjusted in zip(checks, holm(family), strict=True)
+        for p in [check.p_value if adjusted is None else adjusted]
+    )
+
+
+def exceedance(estimate: Estimate, limit: float) -> float | None:
+    """Return the one-sided exact p of "the rate is at most the limit", at effective counts.
+
+    None where nothing tells how many independent samples the rate is worth.
+    Source: Clopper & Pearson (1934); Korn & Graubard (1998), Survey Methodology 24:193.
+    """
+    if not estimate.effective_n or estimate.value is None:
+        return None
+    from scipy.special import betainc  # slow to import, and few reports need it
+
+    worth = estimate.effective_n
+    if estimate.groups and estimate.groups < estimate.trials:
+        t = two_sided_t(estimate.confidence, estimate.groups - 1)
+        worth *= (two_sided_z(estimate.confidence) / t) ** 2
+    hits = estimate.value * worth
+    return float(betainc(hits, worth - hits + 1, limit)) if hits else 1.0
 
 
 def gated_arms(frame: Frame, policy: GatePolicy) -> tuple[DefenseColumn, ...]:
@@ -180,10 +213,11 @@ def needed_trials(
 
 
 def _rates(frame: Frame, arm: DefenseColumn, policy: GatePolicy) -> Iterator[GateCheck]:
-    if frame.stops is not None and frame.stopped(arm):
-        # Where looking decided when to stop, only an interval for every look covers.
-        attacks = frame.stops.estimate(arm.name, is_attack=True)
-        benign = frame.stops.estimate(arm.name, is_attack=False)
+    stops = frame.watched(arm)
+    if stops is not None:
+        # Where looking could decide when to stop, only an interval for every look covers.
+        attacks = stops.estimate(arm.name, is_attack=True)
+        benign = stops.estimate(arm.name, is_attack=False)
     else:
         errors = estimate_rates(frame, arm)
         attacks, benign = errors.attack_success_rate, errors.false_positive_rate
@@ -230,7 +264,9 @@ def _categories(
         if frame.stopped(arm):
             # Its slices have no interval that covers.
             reason = "the defense was ended early by a rule, which makes its slices exploratory"
-            check = replace(check, standing=GateStatus.OPEN, needed=None, reason=reason)
+            check = replace(
+                check, standing=GateStatus.OPEN, needed=None, p_value=None, reason=reason
+            )
         yield check
 
 
@@ -288,14 +324,14 @@ def _check(
 def _of_rate(estimate: Estimate, named: tuple[str, str, str], limit: float) -> GateCheck:
     reason = estimate.reason if estimate.high is None else ""
     check = _check(named, limit, estimate, trials=estimate.trials, reason=reason)
-    if estimate.method == GROUP_WEIGHTED:
-        # Where a rule ended a defense early, limits are those of the mean over groups.
-        check = replace(check, value=estimate.group_mean)
+    p_value = exceedance(estimate, limit)
+    if p_value is not None and check.standing is GateStatus.BROKEN:
+        check = replace(check, standing=GateStatus.OPEN)  # the exact bound decides
     if check.standing is not GateStatus.OPEN:
-        return check
+        return replace(check, p_value=p_value)
     effect = estimate.design_effect or 1.0
     needed = needed_trials(check.value, limit, confidence=estimate.confidence, design_effect=effect)
-    return replace(check, needed=needed)
+    return replace(check, needed=needed, p_value=p_value)
 
 
 def _regression(

@@ -86,7 +86,7 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
     defenses = tuple(
         analyse_defense(frame, arm, slicers=slicers, taxonomy=taxonomy) for arm in frame.arms
     )
-    comparison = _compare(frame)
+    comparison = _compare(frame, _areas(frame))
     return RunAnalysis(
         manifest=frame.manifest,
         status=reader.status(),
@@ -97,7 +97,7 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
         comparison=comparison,
         worst=find_worst(reader, frame),
         advice=recommend(defenses, comparison),
-        areas=_areas(frame),
+        areas=comparison.areas if comparison else (),
         pipeline=_analyse_pipeline(reader, frame, chosen),
         spending=read_part_usage(reader, frame.manifest),
         **_adaptive(reader, chosen),
@@ -107,12 +107,12 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
 # What most runs do not need is loaded by those that do: it is a fifth of a short run's start.
 
 
-def _compare(frame: Frame) -> RunComparison | None:
+def _compare(frame: Frame, areas: tuple[AreaPair, ...]) -> RunComparison | None:
     if len(frame.arms) < 2:
         return None
     from guardmark.analysis.compare.comparison import compare_arms
 
-    return compare_arms(frame)
+    return compare_arms(frame, areas=areas)
 
 
 def _analyse_pipeline(

@@ -28,23 +28,14 @@ _TOOTHED = 0.9  # above this share the power goes up and down with the pairs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """How many groups, of how many rows, stand for a number of independent trials.
+    """How many groups, of how many rows, stand for a number of independent trials."""
 
-    Attributes:
-        groups: Groups (seeds) needed.
-        rows_per_group: Rows (variants) in each.
-        rows: Rows in all.
-        design_effect: What a row is discounted by: 1 + (rows_per_group - 1) * icc.
-        icc: Intra-group correlation assumed.
-        independent_trials: Trials the plan stands for.
-    """
-
-    groups: int
-    rows_per_group: int
-    rows: int
-    design_effect: float
-    icc: float
-    independent_trials: int
+    groups: int  # Groups (seeds) needed.
+    rows_per_group: int  # Rows (variants) in each.
+    rows: int  # Rows in all.
+    design_effect: float  # What a row is discounted by: 1 + (rows_per_group - 1) * icc.
+    icc: float  # Intra-group correlation assumed.
+    independent_trials: int  # Trials the plan stands for.
 
 
 def wilson_half_width(rate: float, trials: float, *, confidence: float = 0.95) -> float:
@@ -127,16 +118,10 @@ def groups_for(trials: int, *, rows_per_group: int, icc: float) -> GroupPlan:
 def mcnemar_power(
     p_small: float, p_large: float, *, pairs: int, alpha: float = 0.05, form: McNemarForm = "midp"
 ) -> float:
-    """Compute the power of McNemar's test, mid-p or exact, by enumeration.
+    """Compute the power of McNemar's test, mid-p or exact, two-sided, by enumeration.
 
-    Sums over the number of discordant pairs, with rejection on either side counted.
-
-    Args:
-        p_small: Probability of a pair discordant one way.
-        p_large: Probability of a pair discordant the other way, at least `p_small`.
-        pairs: All pairs, at least 1.
-        alpha: Two-sided error probability.
-        form: Which test.
+    Sums over the number of discordant pairs, with rejection on either side counted. `p_small` and
+    `p_large` are the probabilities of a pair discordant either way, `pairs` is at least 1.
     """
     discordance = require_discordance(p_small, p_large)
     require_fraction("alpha", alpha)
@@ -154,21 +139,11 @@ def pairs_for_difference(
     alpha: float = 0.05,
     form: McNemarForm = "midp",
 ) -> int:
-    """Return the least number of pairs with which McNemar's test finds a difference.
+    """Return the least number of pairs with which McNemar's test finds a difference above 0.
 
-    Args:
-        difference: Difference of the two rates to be found, above 0.
-        discordance: Share of pairs on which the two disagree, in [difference, 1].
-        power: Wanted chance of finding it.
-        alpha: Two-sided error probability.
-        form: The mid-p test (the default of reports) or the exact one.
-
-    Returns:
-        The least number from which on the power, by enumeration, is reached. Multiply by the design
-        effect where samples share groups (`groups_for`).
-
-    Raises:
-        ValueError: Also where more than a million pairs are needed.
+    The least from which on the power is reached, by enumeration; multiply by the design effect
+    where samples share groups (`groups_for`). `discordance` is the share of pairs on which the two
+    disagree, in [difference, 1]; `alpha` is two-sided. `ValueError` also above a million pairs.
     """
     require_fraction("power", power)
     require_fraction("alpha", alpha)

@@ -2,8 +2,8 @@
 
 `confidence` is the coverage over all looks at once, in (0, 1). The Beta mixtures have parameters
 `prior_a` and `prior_b`, above 0, and want independent trials in an order set beforehand: use them
-where every sample is its own group. The bets take `observations`, shape (k,), one a group, each in
-[0, 1], in the random order that was set beforehand. What is out of range raises `ValueError`.
+where every sample is its own group. The bets take one entry a group, shape (k,), in the random
+order that was set beforehand. What is out of range raises `ValueError`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from guardmark.stats.arguments import Floats
 
-GROUP_WEIGHTED: Final = "betting sequence, group-weighted"
-"""The interval is one of the mean of groups, each of the same weight, not of the row rate."""
 _LARGEST_LOG = 709.0
 _HALF = 0.5
 _BET_ALPHA = 0.05
@@ -35,24 +33,16 @@ _BET_ALPHA = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EValue:
-    """Evidence against "both defenses are alike" that may be looked at at any time.
+    """Evidence against "both defenses are alike" that may be looked at at any time."""
 
-    Attributes:
-        e_value: Stop and reject when it reaches 1 / alpha. At least 0; the largest float where it
-            would overflow.
-        log_e_value: Its natural logarithm.
-        p_value: Valid at any time, in (0, 1]: 1 / `e_value`, at most 1.
-        first_only: Pairs where only the first had the property.
-        second_only: Pairs where only the second had it.
-        reason: Why it carries no evidence, or empty.
-    """
-
+    # Stop and reject when it reaches 1 / alpha. At least 0; the largest float where it would
+    # overflow.
     e_value: float
-    log_e_value: float
-    p_value: float
-    first_only: int
-    second_only: int
-    reason: str = ""
+    log_e_value: float  # Its natural logarithm.
+    p_value: float  # Valid at any time, in (0, 1]: 1 / `e_value`, at most 1.
+    first_only: int  # Pairs where only the first had the property.
+    second_only: int  # Pairs where only the second had it.
+    reason: str = ""  # Why it carries no evidence, or empty.
 
 
 def beta_mixture_sequence(
@@ -65,9 +55,8 @@ def beta_mixture_sequence(
 ) -> Estimate:
     """Estimate a rate with an interval that holds at every look.
 
-    The interval is the set of rates whose mixture likelihood ratio is below 1 / (1 - confidence).
-    Returns the estimate; the lower limit is 0 at no successes, the upper 1 at all successes.
-    Undefined without trials.
+    The interval is the set of rates whose mixture likelihood ratio is below 1 / (1 - confidence):
+    from 0 at no successes, to 1 at all successes. Undefined without trials.
     Source: Robbins (1970), doi:10.1214/aoms/1177696786; Ville (1939).
     """
     require_fraction("confidence", confidence)
@@ -108,25 +97,38 @@ def mcnemar_e_value(
     return _e_value(log_e, first, second)
 
 
-def betting_sequence(observations: ArrayLike, *, confidence: float = 0.95) -> Ratio:
-    """Estimate the mean of observations, valid at every look.
+def betting_sequence(
+    events: ArrayLike,
+    sizes: ArrayLike | None = None,
+    *,
+    largest: float | None = None,
+    confidence: float = 0.95,
+) -> Ratio:
+    """Estimate the sum of events over the sum of sizes, valid at every look.
 
-    Where samples share groups an observation is the mean of one group, so that the figure is the
-    group-weighted rate: each group weighs the same. It is the running intersection over all looks
-    so far, so it never grows when more is seen. Returns the mean and its limits; undefined without
-    observations. Its cost is linear in k: with many groups look after every hundredth more, not
-    after every one.
+    So a row weighs the same in whichever group it lies, also where rates go with the sizes of
+    groups: bets are on (events - rate * size) / `largest`, whose mean is 0 at the true rate. The
+    running intersection over all looks: it never grows when more is seen. Linear in k: with many
+    groups look after every hundredth more. `events` are in [0, size], `sizes` 1 each where None,
+    `largest` what no group to come exceeds (None: all sizes were seen, or are alike).
     Source: Waudby-Smith & Ramdas (2024), doi:10.1093/jrsssb/qkad009: hedged capital with
     predictable plug-in bets, truncated at one half.
     """
     require_fraction("confidence", confidence)
-    values = _checked(observations)
+    values = number_column(events, name="events")
+    rows = np.ones(len(values)) if sizes is None else number_column(sizes, name="sizes")
+    if len(values) != len(rows) or ((values < 0) | (values > rows)).any():
+        raise ValueError("events must be in [0, size], one a group")
+    most = float(rows.max(initial=0.0)) if largest is None else largest
+    if (rows > most).any():
+        raise ValueError(f"sizes must be at most largest, got {rows.max()} and {most}")
     mean, low, high = None, None, None
-    if values.size:
-        mean = float(values.mean())
-        bets = _bets(values, alpha=1 - confidence)
-        low = _lower_limit(values, bets, alpha=1 - confidence)
-        high = 1 - _lower_limit(1 - values, bets, alpha=1 - confidence)
+    if rows.any():
+        mean, alpha = float(values.sum() / rows.sum()), 1 - confidence
+        values, rows = values / most, rows / most
+        bets = _bets(values, rows, alpha=alpha)
+        low = _lower_limit(values, rows, bets, alpha=alpha)
+        high = 1 - _lower_limit(rows - values, rows, bets, alpha=alpha)
         # Looks of the past may rule out what the last mean says; the limits then still cover.
         low, high = min(low, high), max(low, high)
     return Ratio(
@@ -134,27 +136,29 @@ def betting_sequence(observations: ArrayLike, *, confidence: float = 0.95) -> Ra
         low=low,
         high=high,
         confidence=confidence,
-        method=GROUP_WEIGHTED,
+        method="betting sequence",
         trials=len(values),
         groups=len(values),
-        reason="" if values.size else "no groups",
+        reason="" if mean is not None else "no groups",
     )
 
 
 def betting_e_value(observations: ArrayLike) -> EValue:
     """Weigh the evidence that the mean of observations is not one half, at every look.
 
-    For two defenses an observation is the mean, over the pairs of one group, of 1 where only the
-    first has the property, 0 where only the second has it, and one half otherwise. Returns the
-    largest e-value so far, half of it bet on each side; `first_only` and `second_only` count
-    observations above and below one half. 1 with a reason where there are neither. See
-    `betting_sequence`.
+    Observations are in [0, 1]. For two defenses one is (d / m + 1) / 2 with d the pairs of a group
+    where only the first has the property less those where only the second has it, and m the largest
+    group, so that every row weighs the same. Returns the largest e-value so far, half of it bet on
+    each side; `first_only` and `second_only` count observations above and below one half. 1 with a
+    reason where there are neither. See `betting_sequence`.
     """
-    values = _checked(observations)
+    values = number_column(observations, name="observations")
+    if values.size and (values.min() < 0 or values.max() > 1):
+        raise ValueError("observations must be in [0, 1]")
     above, below = int((values > _HALF).sum()), int((values < _HALF).sum())
     log_e = 0.0
     if above + below:
-        bets = np.minimum(_bets(values, alpha=_BET_ALPHA), 1.0)
+        bets = np.minimum(_bets(values, np.ones(len(values)), alpha=_BET_ALPHA), 1.0)
         gains = bets * (values - _HALF)
         either = np.logaddexp(np.cumsum(np.log1p(gains)), np.cumsum(np.log1p(-gains)))
         log_e = max(0.0, float(either.max()) - math.log(2))
@@ -170,13 +174,6 @@ def _e_value(log_e: float, first: int, second: int) -> EValue:
         second_only=second,
         reason="" if first + second else "no discordant pair",
     )
-
-
-def _checked(observations: ArrayLike) -> Floats:
-    values = number_column(observations, name="observations")
-    if values.size and (values.min() < 0 or values.max() > 1):
-        raise ValueError("observations must be in [0, 1]")
-    return values
 
 
 def _require_prior(prior_a: float, prior_b: float) -> None:
@@ -214,26 +211,26 @@ def _border(outside: float, inside: float, is_inside: Callable[[float], bool]) -
     return inside
 
 
-def _bets(values: Floats, *, alpha: float) -> Floats:
-    """Return how much to bet on each observation, from those before it alone."""
+def _bets(values: Floats, rows: Floats, *, alpha: float) -> Floats:
+    """Return how much to bet on each group, from those before it alone."""
     seen = np.arange(1, len(values) + 1)
-    means = (0.5 + np.cumsum(values)) / (seen + 1)
-    variances = (0.25 + np.cumsum((values - means) ** 2)) / (seen + 1)
+    rates = (0.5 + np.cumsum(values)) / (1 + np.cumsum(rows))
+    variances = (0.25 + np.cumsum((values - rates * rows) ** 2)) / (seen + 1)
     before = np.concatenate(([0.25], variances[:-1]))
     bets: Floats = np.sqrt(2 * math.log(2 / alpha) / (before * seen * np.log(seen + 1)))
     return bets
 
 
-def _lower_limit(values: Floats, bets: Floats, *, alpha: float) -> float:
-    """Return the lowest mean that no look so far has ruled out.
+def _lower_limit(values: Floats, rows: Floats, bets: Floats, *, alpha: float) -> float:
+    """Return the lowest rate that no look so far has ruled out.
 
-    Each factor of the capital falls as the mean rises, so one border parts the ruled out from the
+    Each factor of the capital falls as the rate rises, so one border parts the ruled out from the
     rest. Half of the capital bets on each side, hence 2 / alpha.
     """
     wall = math.log(2 / alpha)
 
-    def is_possible(mean: float) -> bool:
-        capital = np.cumsum(np.log1p(np.minimum(bets, 0.5 / mean) * (values - mean)))
+    def is_possible(rate: float) -> bool:
+        capital = np.cumsum(np.log1p(np.minimum(bets, 0.5 / rate) * (values - rate * rows)))
         return bool(capital.max() < wall)
 
     return 0.0 if is_possible(sys.float_info.epsilon) else _border(0.0, 1.0, is_possible)

@@ -46,9 +46,13 @@ def recount_run(source: Source) -> Json:
     margin = source.manifest.get("settings", {}).get("stats", {}).get("margin", 0.05)
     defenses = []
     for name, found in recounts.items():
-        at_stop = stops.rates(name) if stops and is_ended(found, stops) else None
-        ended = stops.ended(name) if stops and at_stop else []
-        own = {"name": name, **recount_defense(found, margin, at_stop=at_stop)}
+        is_watched = stops and stops.watches(name) and not found.is_redecided
+        at_stop = stops.rates(name) if stops and is_watched else None
+        ended = stops.ended(name) if stops and is_ended(found, stops) else []
+        own = {
+            "name": name,
+            **recount_defense(found, margin, at_stop=at_stop, is_ended=bool(ended)),
+        }
         defenses.append(own | {"stopped_early": [each.told() for each in ended]})
     types = {name: part.get("type", "") for name, part in parts.items()}
     return {

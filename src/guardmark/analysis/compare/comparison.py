@@ -16,6 +16,7 @@ from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.multiplicity import CochranQ, cochran_q, holm
 from guardmark.stats.paired.intervals import clustered_bonett_price, summarise_pairs
 from guardmark.stats.paired.noninferiority import NonInferiority, noninferiority_clustered
+from guardmark.stats.rates.clustered import FEW_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,12 +24,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from guardmark.analysis.defense.frame import Frame
+    from guardmark.analysis.defense.scores import AreaPair
     from guardmark.core.estimate import Difference
 
     Marks = NDArray[np.bool_]
 
 _POWER_Z: Final = 0.8416212335729143
 """Normal quantile of 80 % power."""
+LARGE_GROUP: Final = 0.25
+"""A group with a larger share of the pairs carries a comparison, which is said with it."""
 
 
 class PairVerdict(StrEnum):
@@ -48,18 +52,21 @@ class PairVerdict(StrEnum):
 class PairedSide:
     """Two defenses on the same attacks, or on the same benign samples."""
 
-    DERIVED: ClassVar = ("first_not_worse", "second_not_worse", "margin")
+    DERIVED: ClassVar = ("first_not_worse", "second_not_worse", "margin", "few_groups")
 
     # First error rate minus second (ASR on attacks, FPR on benign samples), with interval, test and
     # discordant counts; below zero the first is better.
     difference: Difference
-    adjusted_p: float | None  # Holm's p over the family of the report, or None without a test.
+    # Holm's p over the family of the report (pairs on both labels, areas), or None without a test.
+    adjusted_p: float | None
     both: int  # Pairs on which both erred.
     neither: int  # Pairs on which neither erred.
     unpaired: int  # Samples left out since a side gave no decision.
-    # Smallest difference that would have been found with 80 % power (normal approximation), or None
+    # Smallest difference that one such test finds in 80 % of runs (normal approximation), or None
     # without pairs.
     detectable: float | None
+    # Share of the pairs in the largest group, or None without pairs.
+    largest_group: float | None = None
     not_worse: tuple[NonInferiority, NonInferiority] | None = field(
         default=None, metadata={"json": False}
     )
@@ -78,6 +85,30 @@ class PairedSide:
     def margin(self) -> float | None:
         """The margin fixed before the run, or None without one."""
         return self.not_worse and self.not_worse[0].margin
+
+    @property
+    def few_groups(self) -> bool:
+        """Whether the pairs fall into fewer groups than show how groups differ."""
+        return 0 < (self.difference.groups or 0) < FEW_GROUPS
+
+    @property
+    def caution(self) -> str:
+        """What makes the groups behind the comparison weak, to end a sentence with; or empty."""
+        if self.few_groups:
+            return f", over few groups ({self.difference.groups})"
+        share = self.largest_group or 0.0
+        return f", of which one group holds {100 * share:.0f} %" if share > LARGE_GROUP else ""
+
+    def direction(self, alpha: float) -> int:
+        """Return -1 when the first errs less, 1 when more, 0 when it cannot be told.
+
+        Told is what the adjusted test and the interval both say.
+        """
+        low, high = self.difference.low, self.difference.high
+        is_found = self.adjusted_p is not None and self.adjusted_p < alpha
+        if not is_found or low is None or high is None:
+            return 0
+        return (low > 0) - (high < 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +147,7 @@ class RunComparison:
     benign: BestSet = field(metadata={"json": "lowest_false_positive_rate"})
     # Baselines that were not compared, since they are no candidates.
     left_out: tuple[str, ...] = ()
+    areas: tuple[AreaPair, ...] = field(default=(), metadata={"json": False})
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -136,11 +168,14 @@ class RunComparison:
 
 
 def compare_arms(
-    frame: Frame, *, chosen: Sequence[tuple[str, str]] | None = None
+    frame: Frame,
+    *,
+    chosen: Sequence[tuple[str, str]] | None = None,
+    areas: Sequence[AreaPair] = (),
 ) -> RunComparison | None:
     """Compare the chosen pairs of defenses; without a choice, all candidates.
 
-    Baselines are left out when two other defenses are there.
+    Baselines are left out when two other defenses are there. Tests of `areas` join the family.
     """
     named = None if chosen is None else {name for pair in chosen for name in pair}
     arms = frame.candidates(2) if named is None else [a for a in frame.arms if a.name in named]
@@ -150,9 +185,11 @@ def compare_arms(
     everyone = list(combinations(outcomes, 2))
     names = everyone if chosen is None else list(chosen)
     sides = [
-        adjust_sides([_compare(frame, outcomes, pair, is_attack=label) for pair in names])
+        _compare(frame, outcomes, pair, is_attack=label)
         for label in (True, False)
+        for pair in names
     ]
+    adjusted, of_areas = adjust_sides(sides, [each.difference.p_value for each in areas])
     alpha = 1 - frame.settings.confidence
     pairs = tuple(
         PairedComparison(
@@ -162,7 +199,9 @@ def compare_arms(
             benign=benign,
             verdict=judge_pair(attacks, benign, alpha=alpha),
         )
-        for (first, second), attacks, benign in zip(names, *sides, strict=True)
+        for (first, second), attacks, benign in zip(
+            names, adjusted[: len(names)], adjusted[len(names) :], strict=True
+        )
     )
     ranked = outcomes if len(names) == len(everyone) else {}
     return RunComparison(
@@ -170,6 +209,7 @@ def compare_arms(
         attacks=_best_set(frame, ranked, pairs, is_attack=True),
         benign=_best_set(frame, ranked, pairs, is_attack=False),
         left_out=tuple(arm.name for arm in frame.arms if arm.name not in outcomes),
+        areas=tuple(replace(each, adjusted_p=p) for each, p in zip(areas, of_areas, strict=True)),
     )
 
 
@@ -197,7 +237,7 @@ def judge_pair(attacks: PairedSide, benign: PairedSide, *, alpha: float) -> Pair
     Nobody is called better for fewer bypasses alone: false alarms must be shown to be fewer,
     or no more than the margin fixed before the run allows.
     """
-    on_attacks, on_benign = _direction(attacks, alpha), _direction(benign, alpha)
+    on_attacks, on_benign = attacks.direction(alpha), benign.direction(alpha)
     is_first = (on_attacks or on_benign) < 0
     not_worse = benign.first_not_worse if is_first else benign.second_not_worse
     if on_attacks * on_benign < 0:
@@ -262,26 +302,18 @@ def compare_where(frame: Frame, marks: PairMarks, where: Marks) -> PairedSide:
         neither=table.pairs - both - table.first_only - table.second_only,
         unpaired=int((where & marks.asked).sum()) - table.pairs,
         detectable=_smallest_detectable(difference, table.design_effect, settings.confidence),
+        largest_group=float(sizes.max() / sizes.sum()) if sizes.any() else None,
         not_worse=not_worse,
     )
 
 
-def adjust_sides(sides: list[PairedSide]) -> list[PairedSide]:
-    """Adjust the tests of one family by Holm."""
-    values = [p for side in sides if (p := side.difference.p_value) is not None]
-    adjusted = iter(holm(values))
-    return [
-        side if side.difference.p_value is None else replace(side, adjusted_p=next(adjusted))
-        for side in sides
-    ]
-
-
-def _direction(side: PairedSide, alpha: float) -> int:
-    """Return -1 when the first errs less, 1 when more, 0 when it cannot be told."""
-    value = side.difference.value
-    if value is None or side.adjusted_p is None or side.adjusted_p >= alpha:
-        return 0
-    return (value > 0) - (value < 0)
+def adjust_sides(
+    sides: Sequence[PairedSide], beside: Sequence[float | None] = ()
+) -> tuple[list[PairedSide], list[float | None]]:
+    """Adjust the tests of one family by Holm; `beside` are p values of its other tests."""
+    adjusted = holm([*(side.difference.p_value for side in sides), *beside])
+    told = [replace(side, adjusted_p=p) for side, p in zip(sides, adjusted, strict=False)]
+    return told, adjusted[len(sides) :]
 
 
 def _best_set(
@@ -301,7 +333,7 @@ def _best_set(
     worse = set()
     for pair in pairs:
         side = pair.attacks if is_attack else pair.benign
-        direction = _direction(side, 1 - frame.settings.confidence)
+        direction = side.direction(1 - frame.settings.confidence)
         if direction and best in {pair.first, pair.second}:
             worse.add(pair.second if direction < 0 else pair.first)
     return BestSet(

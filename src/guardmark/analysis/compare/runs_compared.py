@@ -27,7 +27,7 @@ from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.quantiles import estimate_quantile, median_difference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -54,7 +54,7 @@ class CategoryDifference:
 
     category: str  # Its name; `(not stated)` for samples without one.
     is_attack: bool  # Whether these are attacks (ASR) or benign samples (FPR).
-    # First rate minus second; adjusted by Holm over the categories of this label.
+    # First rate minus second; adjusted by Holm over all categories of the pair.
     side: PairedSide = field(metadata={"json": "*"})
     is_greyed: bool  # Whether the pairs are fewer than the minimum of a category.
 
@@ -243,11 +243,7 @@ def _detail_pair(matched: MatchedRuns, pair: PairedComparison, wanted: Wanted) -
     return PairDetail(
         first=pair.first,
         second=pair.second,
-        categories=tuple(
-            each
-            for is_attack in (True, False)
-            for each in _categories(frame, marks, is_attack=is_attack)
-        ),
+        categories=_categories(frame, marks),
         latency=tuple(
             _latency(frame, (first, second), is_attack=is_attack)
             for is_attack in ((True, False) if wanted.latency else ())
@@ -263,20 +259,28 @@ def _detail_pair(matched: MatchedRuns, pair: PairedComparison, wanted: Wanted) -
     )
 
 
-def _categories(frame: Frame, marks: PairMarks, *, is_attack: bool) -> Iterator[CategoryDifference]:
-    category, label = frame.samples.category, frame.is_attack == is_attack
+def _categories(frame: Frame, marks: PairMarks) -> tuple[CategoryDifference, ...]:
+    """Compare each category of attacks and of benign samples; all are one family of tests."""
+    category, rows = frame.samples.category, []
     codes = np.tile(category.codes, frame.manifest.repeats)
-    present = np.unique(codes[label]).tolist()
-    names = [category.names[code] or NOT_STATED for code in present]
-    sides = [compare_where(frame, marks, label & (codes == code)) for code in present]
-    rows = zip(names, adjust_sides(sides), strict=True)
-    for name, side in sorted(rows, key=lambda row: (-abs(row[1].difference.value or 0.0), row[0])):
-        yield CategoryDifference(
+    for is_attack in (True, False):
+        label = frame.is_attack == is_attack
+        for code in np.unique(codes[label]).tolist():
+            side = compare_where(frame, marks, label & (codes == code))
+            rows.append((category.names[code] or NOT_STATED, is_attack, side))
+    adjusted, _ = adjust_sides([side for _, _, side in rows])
+    return tuple(
+        CategoryDifference(
             category=name,
             is_attack=is_attack,
             side=side,
             is_greyed=side.difference.pairs < frame.settings.min_per_category,
         )
+        for (name, is_attack, _), side in sorted(
+            zip(rows, adjusted, strict=True),
+            key=lambda row: (not row[0][1], -abs(row[1].difference.value or 0.0), row[0][0]),
+        )
+    )
 
 
 def _latency(

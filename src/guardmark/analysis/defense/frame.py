@@ -133,6 +133,11 @@ class Frame:
             raise UnknownName("defense of this run", name, arms)
         return arms[name]
 
+    def watched(self, arm: DefenseColumn) -> EarlyStop | None:
+        """Return the rule that could end a defense, whether it did or the run went to its end."""
+        is_watched = self.stops and self.stops.watches(arm.name) and not arm.is_redecided
+        return self.stops if is_watched else None
+
     def stopped(self, arm: DefenseColumn) -> tuple[StopVerdict, ...]:
         """Return why a defense was not asked about every sample."""
         return () if self.stops is None or arm.is_redecided else self.stops.stopped(arm.name)

@@ -164,13 +164,14 @@ def _sides(
 def _at_stop(frame: Frame, arm: DefenseColumn) -> _Sides | None:
     """Return the shares blocked of a defense that a rule ended early, as the rule saw them.
 
-    Only an interval that holds at every look covers where looking decided when to stop.
+    Only an interval that holds at every look covers where looking could decide when to stop.
     """
-    if frame.stops is None or not frame.stopped(arm):
+    stops = frame.watched(arm)
+    if stops is None:
         return None
     return _Sides(
-        benign=frame.stops.estimate(arm.name, is_attack=False),
-        attacks=complement(frame.stops.estimate(arm.name, is_attack=True)),
+        benign=stops.estimate(arm.name, is_attack=False),
+        attacks=complement(stops.estimate(arm.name, is_attack=True)),
     )
 
 

@@ -308,6 +308,7 @@ class AreaPair:
     # First area minus second, with the paired DeLong test, or the bootstrap of groups where samples
     # share them.
     difference: Difference
+    adjusted_p: float | None = None  # Holm's p over the family of the report.
 
 
 def detail_scores(frame: Frame, arm: DefenseColumn) -> ScoreDetails | None:

@@ -72,10 +72,9 @@ class Schedule:
     is_attack: Marks  # labels, by position
     bounds: tuple[int, ...]  # how many samples of the order each look covers, rising
 
-    def is_single(self, *, is_attack: bool) -> bool:
-        """Tell whether no two samples of a label share a group."""
-        counts = np.bincount(self.groups[self.is_attack == is_attack])
-        return bool(counts.max(initial=0) <= 1)
+    def largest_group(self, *, is_attack: bool) -> int:
+        """Return how many samples of a label the largest group holds."""
+        return int(np.bincount(self.groups[self.is_attack == is_attack]).max(initial=0))
 
 
 class EarlyStop:
@@ -102,7 +101,7 @@ class EarlyStop:
         self._filled = dict.fromkeys(defenses, 0)
         self._looked = dict.fromkeys(defenses, 0)
         self._limits: defaultdict[tuple[str, bool], list[tuple[float, float]]] = defaultdict(list)
-        self._single = {label: schedule.is_single(is_attack=label) for label in (True, False)}
+        self._largest = {each: schedule.largest_group(is_attack=each) for each in (True, False)}
 
     @property
     def order(self) -> Sequence[int]:
@@ -134,6 +133,10 @@ class EarlyStop:
         about = self._about(defense)
         return bool(about) and all(rule in self.verdicts for rule in about)
 
+    def watches(self, defense: str) -> bool:
+        """Tell whether a rule could end a defense: then only what holds at any look covers."""
+        return bool(self._about(defense))
+
     def _about(self, defense: str) -> list[StopStatement]:
         return [rule for rule in self.statements if defense in {rule.defense, rule.other}]
 
@@ -154,27 +157,32 @@ class EarlyStop:
         )
 
     def estimate(self, defense: str, *, is_attack: bool) -> Estimate:
-        """Estimate an error rate of a stopped defense, with an interval that holds at any look."""
+        """Estimate an error rate of a watched defense, with an interval that holds at any look."""
         return self._estimate(defense, self._last_look(defense), is_attack=is_attack)
 
     def difference(self, first: str, second: str, *, is_attack: bool) -> Difference:
         """Compare two defenses on the groups both have answered, valid at any look."""
         look = min(self._last_look(first), self._last_look(second))
         pairs, groups = self._pairs(first, second, is_attack=is_attack, look=look)
-        means = _means(pairs, groups)
-        sequence = betting_sequence((means + 1) / 2, confidence=self._confidence)
+        gaps, sizes = _by_group(pairs, groups)
+        sequence = betting_sequence(
+            (gaps + sizes) / 2,
+            sizes,
+            largest=self._largest[is_attack],
+            confidence=self._confidence,
+        )
         evidence = self._evidence(pairs, groups, is_attack=is_attack)
         low, high = sequence.low, sequence.high
         return Difference(
-            value=float(means.mean()) if means.size else None,
+            value=float(pairs.mean()) if pairs.size else None,
             low=None if low is None else 2 * low - 1,
             high=None if high is None else 2 * high - 1,
             confidence=self._confidence,
-            method="betting sequence on the differences of groups",
+            method="betting sequence on paired differences",
             p_value=evidence.p_value if pairs.size else None,
             test="paired e-value" if pairs.size else "",
             pairs=len(pairs),
-            groups=len(means),
+            groups=len(sizes),
             first_only=int((pairs > 0).sum()),
             second_only=int((pairs < 0).sum()),
             reason="" if pairs.size else "no pairs",
@@ -216,7 +224,7 @@ class EarlyStop:
         return self._positions[: self.schedule.bounds[look] if look >= 0 else 0]
 
     def _estimate(self, defense: str, look: int, *, is_attack: bool) -> Estimate:
-        if not self._single[is_attack]:
+        if self._largest[is_attack] > 1:
             return self._group_estimate(defense, look, is_attack=is_attack)
         estimate = self._at(defense, look, is_attack=is_attack)
         limits = self._limits[defense, is_attack]
@@ -237,19 +245,20 @@ class EarlyStop:
 
     def _group_estimate(self, defense: str, look: int, *, is_attack: bool) -> Estimate:
         (erred,), groups = self._decided(defense, is_attack=is_attack, look=look)
-        mean = betting_sequence(
-            _means(erred.astype(np.float64), groups), confidence=self._confidence
+        events, sizes = _by_group(erred.astype(np.float64), groups)
+        rate = betting_sequence(
+            events, sizes, largest=self._largest[is_attack], confidence=self._confidence
         )
         return Estimate(
             successes=int(erred.sum()),
             trials=len(erred),
-            low=mean.low,
-            high=mean.high,
+            low=rate.low,
+            high=rate.high,
             confidence=self._confidence,
-            method=mean.method,
-            groups=mean.groups,
-            group_mean=mean.value,
-            reason=mean.reason,
+            method=rate.method,
+            groups=rate.groups,
+            group_mean=float((events / sizes).mean()) if sizes.size else None,
+            reason=rate.reason,
         )
 
     def _decided(self, *defenses: str, is_attack: bool, look: int) -> tuple[Marks, Groups]:
@@ -270,9 +279,10 @@ class EarlyStop:
         return one.astype(np.float64) - two, groups
 
     def _evidence(self, pairs: Floats, groups: Groups, *, is_attack: bool) -> EValue:
-        if self._single[is_attack]:
+        largest = self._largest[is_attack]
+        if largest <= 1:
             return mcnemar_e_value(int((pairs > 0).sum()), int((pairs < 0).sum()))
-        return betting_e_value((_means(pairs, groups) + 1) / 2)
+        return betting_e_value((_by_group(pairs, groups)[0] / largest + 1) / 2)
 
 
 def open_early_stop(reader: RecordReader, rules: Sequence[str]) -> EarlyStop:
@@ -293,11 +303,10 @@ def open_early_stop(reader: RecordReader, rules: Sequence[str]) -> EarlyStop:
     return rule
 
 
-def _means(values: Floats, groups: Groups) -> Floats:
-    """Return the mean of each group that has values, in the order of groups."""
+def _by_group(values: Floats, groups: Groups) -> tuple[Floats, Floats]:
+    """Return the sum and the number of values of each group that has any, in their order."""
     sizes, sums = np.bincount(groups), np.bincount(groups, weights=values)
-    means: Floats = sums[sizes > 0] / sizes[sizes > 0]
-    return means
+    return sums[sizes > 0].astype(np.float64), sizes[sizes > 0].astype(np.float64)
 
 
 def _answer(rule: StopStatement, rate: Estimate) -> str:

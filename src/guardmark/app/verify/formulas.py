@@ -47,7 +47,7 @@ def rate_interval(groups: RateGroups, confidence: float) -> Interval:
 
 
 def difference_interval(groups: PairGroups, confidence: float) -> Interval:
-    """Return a paired difference with the limits of Bonett & Price (2012)."""
+    """Return a paired difference: Bonett & Price (2012), in groups no narrower than its sides."""
     n = sum(count * m for (m, _, _), count in groups.items())
     b = sum(count * one for (_, one, _), count in groups.items())
     c = sum(count * two for (_, _, two), count in groups.items())
@@ -63,11 +63,22 @@ def difference_interval(groups: PairGroups, confidence: float) -> Interval:
     total = n / effect + 2
     one, two = (b / effect + 1) / total, (c / effect + 1) / total
     half = z * math.sqrt((one + two - (one - two) ** 2) / total)
-    return Interval(
-        value=value,
-        low=max(-1.0, min(one - two - half, value)),
-        high=min(1.0, max(one - two + half, value)),
-    )
+    low, high = one - two - half, one - two + half
+    if n > k:
+        first, second = (_side(groups, at, confidence) for at in (1, 2))
+        low = min(low, value - math.hypot(first[0], second[1]))
+        high = max(high, value + math.hypot(first[1], second[0]))
+    return Interval(value=value, low=max(-1.0, min(low, value)), high=min(1.0, max(high, value)))
+
+
+def _side(groups: PairGroups, at: int, confidence: float) -> tuple[float, float]:
+    """Return how far the limits of one side's share lie below and above it (Zou & Donner 2008)."""
+    shapes: RateGroups = Counter()
+    for shape, count in groups.items():
+        shapes[shape[0], shape[at]] += count
+    share = rate_interval(shapes, confidence)
+    value = share.value or 0.0
+    return value - (share.low or 0.0), (1.0 if share.high is None else share.high) - value
 
 
 def _sum(groups: RateGroups, term: Callable[[int, int], float]) -> float:

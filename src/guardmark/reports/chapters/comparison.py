@@ -63,7 +63,7 @@ _NAMED: Final = 5
 _MEANINGS = {
     "Difference": "first rate minus second; below zero the first is better",
     "p": "cluster sign-flip mid-p; McNemar's mid-p without groups",
-    "p (Holm)": "adjusted for all pairs of this table",
+    "p (Holm)": "adjusted over all pairs on both rates, and areas of scores",
     "Only first": "samples on which only the first erred",
     "Only second": "samples on which only the second erred",
     "Both": "samples on which both erred",
@@ -169,8 +169,8 @@ def _gap(side: PairedSide, label: str) -> str:
     words += f", p {p_text(side.adjusted_p)}"
     crosses = (measure.low or 0.0) <= 0.0 <= (measure.high or 0.0)
     if crosses and side.detectable is not None:
-        words += f" (a difference of {100 * side.detectable:.1f} points would have been found)"
-    return words
+        words += f" (one test finds {100 * side.detectable:.1f} points in 80 % of runs)"
+    return words + side.caution
 
 
 def _differences_chart(sides: Sequence[_Side], rate: str) -> IntervalChart:
@@ -330,7 +330,8 @@ def _rates(compared: Compared) -> Iterator[Block | None]:
     yield Paragraph(
         text=f"First rate minus second; below zero the first is better. "
         f"{100 * compared.confidence:.0f} % Bonett-Price intervals and McNemar's mid-p, by sign "
-        f"flips over {unit}; Holm over all pairs of a rate. Only samples that both answered count."
+        f"flips over {unit}; Holm over all pairs on both rates. Told apart is what the "
+        "adjusted test and the interval both say. Only samples that both answered count."
     )
 
 

@@ -107,8 +107,9 @@ def _plural(subject: str) -> str:
 
 _METHOD = (
     "A limit is held when the whole {confidence} interval lies on its good side, broken when the "
-    "whole interval lies beyond it, open otherwise. A regression is broken when it is significant "
-    "(Holm) and larger than the margin."
+    "exact lower bound of the same confidence lies beyond it (Clopper-Pearson at the effective "
+    "number of samples; Holm over all categories), open otherwise. A regression is broken when it "
+    "is significant (Holm) and larger than the margin."
 )
 
 _TONES: Final = {

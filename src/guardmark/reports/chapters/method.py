@@ -45,8 +45,8 @@ def _method(analysis: RunAnalysis) -> tuple[str, ...]:
         ),
         (
             "Differences: the same samples on both sides, Bonett-Price intervals, McNemar's mid-p "
-            "(the cluster sign-flip where samples share groups), adjusted by Holm over the pairs "
-            "of a table."
+            "(the cluster sign-flip where samples share groups), adjusted by Holm over all pairs "
+            "on both rates and areas. Told apart is what the test and the interval both say."
         ),
         (
             "Latency: order-statistic intervals, attacks and benign samples apart; first calls and "

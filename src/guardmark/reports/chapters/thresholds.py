@@ -198,12 +198,13 @@ def _areas(analysis: RunAnalysis) -> Table:
             "Defenses": lambda pair: f"{pair.first} - {pair.second}",
             "Difference": lambda pair: pair.difference,
             "p": lambda pair: figure(pair.difference.p_value, Unit.P_VALUE),
+            "p (Holm)": lambda pair: figure(pair.adjusted_p, Unit.P_VALUE),
             "Test": lambda pair: words(pair.difference.test or pair.difference.reason, Tone.MUTED),
         },
         table_id="areas",
         title="Areas under the ROC curve against each other",
         texts=("Test",),
-        meanings={"p": "not adjusted for the number of pairs"},
+        meanings={"p (Holm)": "adjusted together with all pairs on both rates"},
         note="On the samples both gave a score for.",
     )
 

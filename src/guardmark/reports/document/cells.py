@@ -18,7 +18,6 @@ from guardmark.reports.document.blocks import (
     Unit,
 )
 from guardmark.reports.document.wording import count_text, counts_text, measure_text
-from guardmark.stats.sequential import GROUP_WEIGHTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,9 +51,7 @@ def figure(
     )
     if not isinstance(of, Estimate):
         return made
-    value = of.group_mean if of.method == GROUP_WEIGHTED else of.value
-    greyed = greyed or of.few_groups
-    return replace(made, value=value, successes=of.successes, greyed=greyed)
+    return replace(made, successes=of.successes, greyed=greyed or of.few_groups)
 
 
 def figure_text(of: Measured | float | None, unit: Unit | None = None) -> str:

@@ -33,17 +33,11 @@ _REACH = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BetaBinomial:
-    """How the samples' chances of a bypass per try spread.
+    """How the samples' chances of a bypass per try spread."""
 
-    Attributes:
-        a: First parameter of the Beta distribution, or None when undefined.
-        b: Second parameter, or None when undefined.
-        reason: Why there is no fit, or empty.
-    """
-
-    a: float | None = None
-    b: float | None = None
-    reason: str = ""
+    a: float | None = None  # First parameter of the Beta distribution, or None when undefined.
+    b: float | None = None  # Second parameter, or None when undefined.
+    reason: str = ""  # Why there is no fit, or empty.
 
     def success_at(self, k: int) -> float | None:
         """Return the modelled chance that one of k tries gets through, or None."""

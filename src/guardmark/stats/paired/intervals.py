@@ -1,7 +1,8 @@
 """Intervals for the difference of two rates on the same samples.
 
 The difference is always the first rate minus the second. Bonett-Price is the default: closed form,
-defined for every table, and in its grouped form shrunk by a design effect like a rate.
+defined for every table, and in its grouped form shrunk by a design effect like a rate, and no
+narrower than the intervals of both one-sided shares allow.
 
 `confidence` is the nominal coverage, in (0, 1). Grouped counts have one entry a group: pairs where
 only the first had the property, pairs where only the second had it, and `sizes`, all pairs; groups
@@ -24,7 +25,8 @@ from guardmark.stats.arguments import (
 )
 from guardmark.stats.distributions import two_sided_t, two_sided_z
 from guardmark.stats.paired.significance import mcnemar, sign_flip
-from guardmark.stats.rates.proportion import ONE_GROUP, Limits
+from guardmark.stats.rates.clustered import wilson_default
+from guardmark.stats.rates.proportion import ONE_GROUP, Limits, mover
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,19 +40,12 @@ _STEPS = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedTable:
-    """Two yes-or-no answers on the same samples, counted.
+    """Two yes-or-no answers on the same samples, counted."""
 
-    Attributes:
-        both: Pairs where both had the property.
-        first_only: Pairs where only the first had it.
-        second_only: Pairs where only the second had it.
-        neither: Pairs where neither had it.
-    """
-
-    both: int
-    first_only: int
-    second_only: int
-    neither: int
+    both: int  # Pairs where both had the property.
+    first_only: int  # Pairs where only the first had it.
+    second_only: int  # Pairs where only the second had it.
+    neither: int  # Pairs where neither had it.
 
     def __post_init__(self) -> None:
         """Refuse what is no count."""
@@ -65,26 +60,18 @@ class PairedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupedPairs:
-    """Discordant pairs of groups, reduced to what the grouped interval needs.
+    """Discordant pairs of groups, reduced to what the grouped interval needs."""
 
-    Attributes:
-        first_only: Pairs where only the first had the property.
-        second_only: Pairs where only the second had it.
-        pairs: All pairs.
-        groups: Groups with at least one pair.
-        se_cr1: Linearised standard error of the difference; None with fewer than two groups.
-        design_effect: What a pair is discounted by, at least 1; None without pairs or when a single
-            group leaves it unknown.
-        singletons: Whether every group has one pair.
-    """
-
-    first_only: int
-    second_only: int
-    pairs: int
-    groups: int
+    first_only: int  # Pairs where only the first had the property.
+    second_only: int  # Pairs where only the second had it.
+    pairs: int  # All pairs.
+    groups: int  # Groups with at least one pair.
+    # Linearised standard error of the difference; None with fewer than two groups.
     se_cr1: float | None
+    # What a pair is discounted by, at least 1; None without pairs or when a single group leaves it
+    # unknown.
     design_effect: float | None
-    singletons: bool
+    singletons: bool  # Whether every group has one pair.
 
     @property
     def difference(self) -> float | None:
@@ -113,8 +100,9 @@ def clustered_bonett_price(
     """Estimate the difference of two paired rates: the default for grouped samples.
 
     Bonett-Price on counts divided by a design effect, with Student's t at K - 1 degrees of freedom
-    for K groups; the test is the sign-flip mid-p. With one sample a group it is `bonett_price`, and
-    its test McNemar's. No bounds and no test with a single group of several pairs.
+    for K groups, never inside the limits of both one-sided shares put together (`mover`); the test
+    is the sign-flip mid-p. With one sample a group it is `bonett_price`, and its test McNemar's. No
+    bounds and no test with a single group of several pairs.
     Source: This project's construction, docs/explanation/statistics.md.
     """
     require_fraction("confidence", confidence)
@@ -125,6 +113,14 @@ def clustered_bonett_price(
         reason = ONE_GROUP
     elif counts.pairs:
         limits = grouped_limits(counts, confidence=confidence)
+        if not counts.singletons:
+            # One design effect for both is blind where one side loses few whole groups and the
+            # other scattered rows: the rows hide how little the groups tell.
+            apart = mover(
+                wilson_default(first_only, sizes, confidence=confidence),
+                wilson_default(second_only, sizes, confidence=confidence),
+            )
+            limits = Limits(min(limits.low, apart.low or 0), max(limits.high, apart.high or 0))
         flipped = sign_flip(first_only, second_only)
         p_value, test = flipped.p_midp, "mcnemar_midp" if counts.singletons else "sign_flip_midp"
     return Difference(

@@ -27,11 +27,13 @@ _DECIDED: Final = {"allow", "block"}
 _ALL: Final = {"allow", "block", "malformed", "error"}
 
 
-def recount_defense(found: Recount, margin: float, *, at_stop: Json | None = None) -> Json:
+def recount_defense(
+    found: Recount, margin: float, *, at_stop: Json | None = None, is_ended: bool = False
+) -> Json:
     """Return the figures of one defense, in the shape of `summary.json`."""
     attacks, benign = found.sides()
     rates = _rates(found) | (at_stop or {})
-    slices = _slices(found, is_exploratory=at_stop is not None)
+    slices = _slices(found, is_exploratory=is_ended)
     return {
         "counts": {
             "attacks": _counts(found, attacks),

@@ -34,16 +34,23 @@ _SIDES: Final = (("attack_success_rate", True), ("false_positive_rate", False))
 
 
 def recount_pairs(
-    recounts: dict[str, Recount], types: dict[str, str], stops: Stops | None = None
+    recounts: dict[str, Recount],
+    types: dict[str, str],
+    stops: Stops | None = None,
+    *,
+    areas: Sequence[float | None] = (),
 ) -> Json | None:
-    """Return the defenses side by side, in the shape of `summary.json`."""
+    """Return the defenses side by side, in the shape of `summary.json`.
+
+    `areas` are the p values of areas of scores, which belong to the family of tests.
+    """
     candidates = [name for name in recounts if types.get(name, "") not in BASELINES]
     compared = candidates if len(candidates) > 1 else list(recounts)
     if len(compared) < 2:
         return None
     named = list(combinations(compared, 2))
     pairs: list[Json] = [{"first": first, "second": second} for first, second in named]
-    best = {}
+    errors: dict[str, dict[str, Errors]] = {}
     for side, is_attack in _SIDES:
         erred = {name: read_errors(recounts[name], is_attack=is_attack) for name in compared}
         found = [
@@ -51,10 +58,14 @@ def recount_pairs(
             | _held((recounts[one], recounts[two]), stops, is_attack=is_attack)
             for one, two in named
         ]
-        adjusted = holm([each["difference"]["p_value"] for each in found])
-        for pair, each, p_value in zip(pairs, found, adjusted, strict=True):
-            pair[side] = each | {"adjusted_p": p_value}
-        best[side] = _best(recounts, erred, pairs, side)
+        for pair, each in zip(pairs, found, strict=True):
+            pair[side] = each
+        errors[side] = erred
+    family = [pair[side] for side, _ in _SIDES for pair in pairs]
+    adjusted = holm([*(each["difference"]["p_value"] for each in family), *areas])
+    for each, p_value in zip(family, adjusted, strict=False):
+        each["adjusted_p"] = p_value
+    best = {side: _best(recounts, errors[side], pairs, side) for side, _ in _SIDES}
     confidence = recounts[compared[0]].confidence
     return {
         "pairs": [pair | {"verdict": _verdict(pair, 1 - confidence)} for pair in pairs],
@@ -91,6 +102,8 @@ def pair_up(one: Errors, two: Errors, found: Recount) -> Json:
             )
     return {
         "difference": difference(pairs, found.confidence),
+        "few_groups": 0 < pairs.k < 10,
+        "largest_group": max(pairs.rows.values()) / pairs.n if pairs.n else None,
         "both": pairs.both,
         "neither": pairs.n - pairs.both - pairs.b - pairs.c,
         "unpaired": len(asked) - pairs.n,
@@ -121,10 +134,10 @@ def _held(pair: tuple[Recount, Recount], stops: Stops | None, *, is_attack: bool
 
 def _direction(side: Json, alpha: float) -> int:
     """Return -1 where the first errs less, 1 where more, 0 where it cannot be told."""
-    value, p_value = side["difference"]["value"], side["adjusted_p"]
-    if value is None or p_value is None or p_value >= alpha:
+    p_value, low, high = side["adjusted_p"], side["difference"]["low"], side["difference"]["high"]
+    if p_value is None or p_value >= alpha or low is None:
         return 0
-    return int(value > 0) - int(value < 0)
+    return int(low > 0) - int(high < 0)
 
 
 def _verdict(pair: Json, alpha: float) -> str:

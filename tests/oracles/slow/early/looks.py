@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -32,18 +33,18 @@ class Course:
             total[0] += value
             total[1] += 1
         self._groups = list(totals)
-        self._means = [total / count for total, count in totals.values()]
+        self._sums = [(total, count) for total, count in totals.values()]
 
     def values(self, end: int) -> Sequence[int]:
         """Return the values of the first so many groups of the run."""
         return self._values[: bisect_left(self._ranks, end)]
 
-    def means(self, end: int) -> Sequence[float]:
-        """Return the means of those of the first so many groups that have values."""
-        return self._means[: bisect_left(self._groups, end)]
+    def sums(self, end: int) -> Sequence[tuple[int, int]]:
+        """Return sum and number of the values of each of the first so many groups with any."""
+        return self._sums[: bisect_left(self._groups, end)]
 
     def group(self, number: int) -> int:
-        """Return which group of the run the so-manieth mean belongs to, from 0."""
+        """Return which group of the run the so-manieth sum belongs to, from 0."""
         return self._groups[number]
 
 
@@ -61,11 +62,11 @@ class Looks:
         self._samples = samples
         step = max(1, len(ranks) // _LOOKS)
         self.ends = [*range(step, len(ranks), step), len(ranks)] if ranks else []
-        self._single = {label: self._is_single(is_attack=label) for label in (True, False)}
+        self._largest = {label: self._most(is_attack=label) for label in (True, False)}
 
-    def is_single(self, *, is_attack: bool) -> bool:
-        """Tell whether no two samples of a label share a group."""
-        return self._single[is_attack]
+    def largest(self, *, is_attack: bool) -> int:
+        """Return how many samples of a label the largest group holds."""
+        return self._largest[is_attack]
 
     def taken(self, found: Recount) -> int | None:
         """Return how many looks the answers of a defense allow; None when nothing is left to ask.
@@ -100,10 +101,10 @@ class Looks:
         names = ((row, OUTCOMES[told.outcomes[row]]) for row in found.sides()[not is_attack])
         return {told.places[row]: int(name == wrong) for row, name in names if name in _DECIDED}
 
-    def _is_single(self, *, is_attack: bool) -> bool:
-        labelled = [
+    def _most(self, *, is_attack: bool) -> int:
+        labelled = Counter(
             rank
             for place, rank in enumerate(self._ranks)
             if self._samples.is_attack(place) == is_attack
-        ]
-        return len(set(labelled)) == len(labelled)
+        )
+        return max(labelled.values(), default=0)

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    Groups = Sequence[tuple[float, float]]
+    """Events and size of each group, as shares of the largest."""
+
 _HALVINGS: Final = 60
 _BET_ALPHA: Final = 0.05
 """The level that bets on a difference are tuned to; the test holds at every level."""
@@ -33,18 +36,23 @@ def mixture_p_value(first_only: int, second_only: int) -> float:
     return math.exp(-max(0.0, log_e))
 
 
-def betting_limits(means: Sequence[float], confidence: float) -> tuple[float, float]:
-    """Return the lowest and the highest mean that no bet so far has ruled out.
+def betting_limits(groups: Groups, confidence: float) -> tuple[float, float]:
+    """Return the lowest and the highest rate of rows that no bet so far has ruled out.
 
     References:
         Waudby-Smith & Ramdas (2024), doi:10.1093/jrsssb/qkad009, hedged capital.
     """
-    return _lowest(means, confidence), 1 - _lowest([1 - mean for mean in means], confidence)
+    return _lowest(groups, confidence), 1 - _lowest(missed(groups), confidence)
 
 
-def ruled_out_after(means: Sequence[float], rate: float, confidence: float) -> int | None:
-    """Return which mean, from 0, first shows that the true one lies above a rate; None if none."""
-    return _bankrupt(means, list(_bets(means, 1 - confidence)), rate, 1 - confidence)
+def missed(groups: Groups) -> list[tuple[float, float]]:
+    """Return the groups with their other events."""
+    return [(size - events, size) for events, size in groups]
+
+
+def ruled_out_after(groups: Groups, rate: float, confidence: float) -> int | None:
+    """Return which group, from 0, first shows that the true rate lies above one; None if none."""
+    return _bankrupt(groups, list(_bets(groups, 1 - confidence)), rate, 1 - confidence)
 
 
 def betting_p_values(gaps: Sequence[float]) -> list[float]:
@@ -52,7 +60,8 @@ def betting_p_values(gaps: Sequence[float]) -> list[float]:
     halves = [(gap + 1) / 2 for gap in gaps]
     ahead = behind = most = 0.0
     found = []
-    for half, bet in zip(halves, _bets(halves, _BET_ALPHA), strict=True):
+    alone = [(half, 1.0) for half in halves]
+    for half, bet in zip(halves, _bets(alone, _BET_ALPHA), strict=True):
         gain = min(bet, 1.0) * (half - 0.5)
         ahead, behind = ahead + math.log1p(gain), behind + math.log1p(-gain)
         top = max(ahead, behind)
@@ -78,33 +87,31 @@ def _border(outside: float, inside: float, holds: Callable[[float], bool]) -> fl
     return inside
 
 
-def _bets(values: Sequence[float], alpha: float) -> Iterator[float]:
-    """Yield what is bet on each value; it rests on those before it alone."""
-    total, squares, variance = 0.5, 0.25, 0.25
-    for n, value in enumerate(values, 1):
+def _bets(groups: Groups, alpha: float) -> Iterator[float]:
+    """Yield what is bet on each group; it rests on those before it alone."""
+    total, rows, squares, variance = 0.5, 1.0, 0.25, 0.25
+    for n, (events, size) in enumerate(groups, 1):
         yield math.sqrt(2 * math.log(2 / alpha) / (variance * n * math.log(n + 1)))
-        total += value
-        squares += (value - total / (n + 1)) ** 2
+        total, rows = total + events, rows + size
+        squares += (events - total / rows * size) ** 2
         variance = squares / (n + 1)
 
 
-def _lowest(means: Sequence[float], confidence: float) -> float:
-    bets, alpha = list(_bets(means, 1 - confidence)), 1 - confidence
+def _lowest(groups: Groups, confidence: float) -> float:
+    bets, alpha = list(_bets(groups, 1 - confidence)), 1 - confidence
 
     def is_possible(rate: float) -> bool:
-        return _bankrupt(means, bets, rate, alpha) is None
+        return _bankrupt(groups, bets, rate, alpha) is None
 
     least = 2.0**-52
     return 0.0 if is_possible(least) else _border(least, 1.0, is_possible)
 
 
-def _bankrupt(
-    means: Sequence[float], bets: Sequence[float], rate: float, alpha: float
-) -> int | None:
-    """Return when who bets that the mean lies above a rate has won 2 / alpha times the stake."""
+def _bankrupt(groups: Groups, bets: Sequence[float], rate: float, alpha: float) -> int | None:
+    """Return when who bets that the rate lies above one has won 2 / alpha times the stake."""
     wall, most, capital = math.log(2 / alpha), 0.5 / rate, 0.0
-    for at, (mean, bet) in enumerate(zip(means, bets, strict=True)):
-        capital += math.log1p(min(bet, most) * (mean - rate))
+    for at, ((events, size), bet) in enumerate(zip(groups, bets, strict=True)):
+        capital += math.log1p(min(bet, most) * (events - rate * size))
         if capital >= wall:
             return at
     return None

@@ -13,6 +13,7 @@ from tests.oracles.slow.early.rules import BELOW, DIFFERENT, Decided, read_rules
 from tests.oracles.slow.early.sequences import (
     betting_limits,
     betting_p_values,
+    missed,
     mixture_limits,
     mixture_p_value,
     ruled_out_after,
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 Limits = tuple[float, float]
 
-BY_GROUP: Final = "betting sequence, group-weighted"
-"""The method of a rate that is a mean over groups."""
+BY_GROUP: Final = "betting sequence"
+"""The method of a rate whose rows share groups."""
 
 
 def read_stops(source: Source, samples: Samples, recounts: dict[str, Recount]) -> Stops | None:
@@ -81,8 +82,12 @@ class Stops:
             return []
         return [decided for rule, decided in self.decided.items() if name in rule.about]
 
+    def watches(self, name: str) -> bool:
+        """Tell whether a rule could end a defense."""
+        return any(name in rule.about for rule in self._rules)
+
     def rates(self, name: str) -> Json:
-        """Return the rates of a defense that was ended, as its last rule saw them."""
+        """Return the rates of a watched defense, as its last rule or look saw them."""
         attacks, benign = (self._rate(name, is_attack=label) for label in (True, False))
         return {
             "attack_success_rate": attacks,
@@ -97,23 +102,25 @@ class Stops:
         course = self._looks.gaps(
             self._recounts[first], self._recounts[second], is_attack=is_attack
         )
-        gaps, means = course.values(end), course.means(end)
+        gaps, sums = course.values(end), course.sums(end)
         said: Json = {
             **dict.fromkeys(("value", "low", "high", "p_value")),
             "confidence": self._confidence,
-            "method": "betting sequence on the differences of groups",
-            "test": "paired e-value" if means else "",
+            "method": "betting sequence on paired differences",
+            "test": "paired e-value" if sums else "",
             "pairs": len(gaps),
-            "groups": len(means),
+            "groups": len(sums),
             "first_only": gaps.count(1),
             "second_only": gaps.count(-1),
-            "reason": "" if means else "no pairs",
+            "reason": "" if sums else "no pairs",
         }
-        if not means:
+        if not sums:
             return said
-        low, high = sorted(betting_limits([(mean + 1) / 2 for mean in means], self._confidence))
+        most = self._looks.largest(is_attack=is_attack)
+        halves = [((gap + size) / 2 / most, size / most) for gap, size in sums]
+        low, high = sorted(betting_limits(halves, self._confidence))
         p_value = self._p_values(course, [end], is_attack=is_attack)[0]
-        value = sum(means) / len(means)
+        value = sum(gaps) / len(gaps)
         return said | {"value": value, "low": 2 * low - 1, "high": 2 * high - 1, "p_value": p_value}
 
     def _last_look(self, name: str) -> int:
@@ -126,13 +133,14 @@ class Stops:
     def _rate(self, name: str, *, is_attack: bool) -> Json:
         look = self._last_look(name)
         course = self._looks.errors(self._recounts[name], is_attack=is_attack)
-        values, means = course.values(self._end(look)), course.means(self._end(look))
-        is_single = self._looks.is_single(is_attack=is_attack)
+        values, sums = course.values(self._end(look)), course.sums(self._end(look))
+        is_single = self._looks.largest(is_attack=is_attack) <= 1
         limits: Limits | tuple[None, None] = (None, None)
         if values and is_single:
             limits = self._mixed(course)[look] or limits
         elif values:
-            low, high = sorted(betting_limits(means, self._confidence))
+            groups = self._shares(course, self._end(look), is_attack=is_attack)
+            low, high = sorted(betting_limits(groups, self._confidence))
             limits = low, high
         return {
             **dict.fromkeys(("effective_n", "design_effect", "icc", "group_mean", "groups")),
@@ -144,7 +152,7 @@ class Stops:
             "confidence": self._confidence,
             "few_groups": False,
             "method": "beta mixture sequence",
-            **({} if is_single else _by_group(means)),
+            **({} if is_single else _by_group(sums)),
         }
 
     # --- deciding ---------------------------------------------------------------------------
@@ -169,22 +177,29 @@ class Stops:
 
     def _p_values(self, course: Course, ends: Sequence[int], *, is_attack: bool) -> list[float]:
         """Return the p of "alike" after each of some numbers of groups."""
-        if self._looks.is_single(is_attack=is_attack):
+        most = self._looks.largest(is_attack=is_attack)
+        if most <= 1:
             seen = map(course.values, ends)
             return [mixture_p_value(gaps.count(1), gaps.count(-1)) for gaps in seen]
-        p_values = [1.0, *betting_p_values(course.means(max(ends, default=0)))]
-        return [p_values[len(course.means(end))] for end in ends]
+        gaps = [gap / most for gap, _ in course.sums(max(ends, default=0))]
+        p_values = [1.0, *betting_p_values(gaps)]
+        return [p_values[len(course.sums(end))] for end in ends]
 
     def _settle(self, rule: Rule) -> tuple[str, int] | None:
         """Return how a rule about one rate comes out and after which look; None if never."""
         course = self._looks.errors(self._recounts[rule.defense], is_attack=rule.is_attack)
-        if self._looks.is_single(is_attack=rule.is_attack):
+        if self._looks.largest(is_attack=rule.is_attack) <= 1:
             said = [limits and rule.answer(*limits) for limits in self._mixed(course)]
             look = next((look for look, answer in enumerate(said) if answer), None)
             return None if look is None else (said[look] or "", look)
         if rule.kind == BELOW:
-            return self._pass(course, rule.limit)
-        return self._narrow(course, rule.limit)
+            return self._pass(course, rule)
+        return self._narrow(course, rule)
+
+    def _shares(self, course: Course, end: int, *, is_attack: bool) -> list[tuple[float, float]]:
+        """Return events and size of groups as shares of the largest of the label."""
+        most = self._looks.largest(is_attack=is_attack)
+        return [(events / most, size / most) for events, size in course.sums(end)]
 
     def _mixed(self, course: Course) -> list[Limits | None]:
         """Return after each look what none so far has ruled out, where samples stand alone."""
@@ -197,11 +212,12 @@ class Stops:
             found.append((min(low, high), max(low, high)) if values else None)
         return found
 
-    def _pass(self, course: Course, limit: float) -> tuple[str, int] | None:
-        """Return on which side of a limit the mean of groups is shown to lie first."""
-        means = course.means(self._end(len(self._looks.ends) - 1))
-        above = ruled_out_after(means, limit, self._confidence)
-        below = ruled_out_after([1 - mean for mean in means], 1 - limit, self._confidence)
+    def _pass(self, course: Course, rule: Rule) -> tuple[str, int] | None:
+        """Return on which side of a limit the rate is shown to lie first."""
+        end, limit = self._end(len(self._looks.ends) - 1), rule.limit
+        groups = self._shares(course, end, is_attack=rule.is_attack)
+        above = ruled_out_after(groups, limit, self._confidence)
+        below = ruled_out_after(missed(groups), 1 - limit, self._confidence)
         looks = {
             answer: self._looks.look_with(course.group(at))
             for answer, at in (("no", above), ("yes", below))
@@ -211,12 +227,14 @@ class Stops:
             return None  # one look rules out both sides, and so do all after it
         return min(looks.items(), key=lambda each: each[1], default=None)
 
-    def _narrow(self, course: Course, half_width: float) -> tuple[str, int] | None:
-        """Return the first look after which the limits of a mean lie close enough."""
-        ends = [end for end in self._looks.ends if course.means(end)]
+    def _narrow(self, course: Course, rule: Rule) -> tuple[str, int] | None:
+        """Return the first look after which the limits of a rate lie close enough."""
+        half_width = rule.limit
+        ends = [end for end in self._looks.ends if course.sums(end)]
 
         def width(end: int) -> float:
-            low, high = betting_limits(course.means(end), self._confidence)
+            groups = self._shares(course, end, is_attack=rule.is_attack)
+            low, high = betting_limits(groups, self._confidence)
             return high - low
 
         # Nothing that was ruled out comes back, so the width falls from look to look; below 0
@@ -227,11 +245,11 @@ class Stops:
         return "reached", self._looks.ends.index(ends[at])
 
 
-def _by_group(means: Sequence[float]) -> Json:
+def _by_group(sums: Sequence[tuple[int, int]]) -> Json:
     return {
         "method": BY_GROUP,
-        "groups": len(means),
-        "group_mean": sum(means) / len(means) if means else None,
+        "groups": len(sums),
+        "group_mean": sum(events / size for events, size in sums) / len(sums) if sums else None,
     }
 
 

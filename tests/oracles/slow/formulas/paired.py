@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.oracles.slow.formulas.rates import student, student_tail
+from tests.oracles.slow.formulas.rates import rate_of, student, student_tail
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -73,13 +73,22 @@ class Pairs:
         return weight * seen + (1 - weight) * limit
 
     def limits(self, effect: float, confidence: float) -> tuple[float, float]:
-        """Return the limits of Bonett & Price (2012) on counts divided by a design effect."""
+        """Return the limits of Bonett & Price (2012), no narrower than both sides' shares allow."""
         z = NormalDist().inv_cdf((1 + confidence) / 2)
         t = z if self.is_alone else student((1 + confidence) / 2, self.k - 1)
         centre, error = self.shrunk(effect)
         value = (self.b - self.c) / self.n
         low, high = min(centre - t * error, value), max(centre + t * error, value)
+        if not self.is_alone:
+            first, second = (self._share(side, confidence) for side in (self.first, self.second))
+            low = min(low, value - math.hypot(first[0], second[1]))
+            high = max(high, value + math.hypot(first[1], second[0]))
         return max(-1.0, low), min(1.0, high)
+
+    def _share(self, side: Counter[object], confidence: float) -> tuple[float, float]:
+        """Return how far the limits of one side's share lie below and above it."""
+        share = rate_of(Counter((m, side[g]) for g, m in self.rows.items()), confidence)
+        return share["value"] - share["low"], share["high"] - share["value"]
 
     def shrunk(self, effect: float) -> tuple[float, float]:
         """Return the shrunk difference and its standard error."""
