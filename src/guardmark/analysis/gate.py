@@ -22,9 +22,10 @@ from guardmark.analysis.defense.latency import measure_latency, order_by_latency
 from guardmark.analysis.defense.scorecard import estimate_rates
 from guardmark.analysis.defense.slices import Slicer
 from guardmark.core.errors import UnknownName
-from guardmark.stats.distributions import two_sided_t, two_sided_z
+from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.multiplicity import holm
 from guardmark.stats.quantiles import quantile_ranks
+from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.store.reader import RunState
 
 if TYPE_CHECKING:
@@ -152,10 +153,7 @@ def exceedance(estimate: Estimate, limit: float) -> float | None:
         return None
     from scipy.special import betainc  # slow to import, and few reports need it
 
-    worth = estimate.effective_n
-    if estimate.groups and estimate.groups < estimate.trials:
-        t = two_sided_t(estimate.confidence, estimate.groups - 1)
-        worth *= (two_sided_z(estimate.confidence) / t) ** 2
+    worth = EffectiveCounts.of(estimate).worth(estimate.confidence)
     hits = estimate.value * worth
     return float(betainc(hits, worth - hits + 1, limit)) if hits else 1.0
 
