@@ -56,6 +56,17 @@ def test_a_guard_model_reads_its_policy_and_writes_up_to_max_tokens(tmp_path: Pa
     assert seen.seconds == pytest.approx(5 * 0.020 / 16)
 
 
+def test_a_guard_model_is_asked_once_for_each_risk(tmp_path: Path) -> None:
+    """Three risks are three calls a text, and cost so."""
+    guard = "{type: guard-model, profile: granite-guardian-3.1, preset: vllm, model: m, risk: "
+    one = forecast(tmp_path, f"defenses: {{guard: {guard}harm}}}}\nprices: {{m: {PRICE}}}")
+    risks = "[harm, jailbreak, violence]"
+    three = forecast(tmp_path, f"defenses: {{guard: {guard}{risks}}}}}\nprices: {{m: {PRICE}}}")
+    assert limits(three["guard"].calls) == (15, 15)
+    cost = [seen["guard"].cost.at_least for seen in (one, three) if seen["guard"].cost]
+    assert cost[1] == pytest.approx(3 * cost[0])
+
+
 def test_the_wording_of_the_profile_is_counted_where_no_policy_is_given(tmp_path: Path) -> None:
     """It is sent with every text."""
     from guardmark.defenses.guard_profile import guard_profile

@@ -243,6 +243,7 @@ def _deciding(run: _Run, name: str) -> _Work:
         shown, characters = run.volume.samples, run.volume.conversations
         answer = _answer_tokens(run.loaded.parts[_MODEL])
     calls = float(shown * config.run.repeats + min(config.latency.warmup, shown))
+    calls *= getattr(settings, "calls_each", 1)  # a guard model asked about several risks
     each = _tokens(run, settings, characters / max(1, shown)) + answer
     return _work(Span(at_least=calls, at_most=calls), each, settings)
 

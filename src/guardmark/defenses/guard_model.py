@@ -321,6 +321,11 @@ class GuardModelSettings(ChatSettings):
         return self._profile().risks[:1]
 
     @property
+    def calls_each(self) -> int:
+        """How often the guard is asked about one prompt."""
+        return max(1, len(self.risks))
+
+    @property
     def most_written(self) -> int:
         """The most tokens that an answer can have."""
         return self._profile().max_tokens
