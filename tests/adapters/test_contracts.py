@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from guardmark.core.outcome import Decision, Outcome, Response, ScoreKind, Verdi
 from guardmark.core.protocols import (
     BatchDefense,
     ChatModel,
+    Closable,
     Defense,
     InlineDefense,
     Judge,
@@ -60,6 +62,19 @@ DEFENSES: dict[str, tuple[str, dict[str, Any]]] = {
     "ngram-conversation": ("ngram", {"view": "conversation"}),
     "python": ("python", {"target": "guard.py:risk", "threshold": 0.5}),
     "python-async": ("python", {"target": "guard.py:later"}),
+    "command": ("command", {"command": [sys.executable, "worker.py"]}),
+    "command-batches": (
+        "command",
+        {"command": [sys.executable, "worker.py"], "batch": 4, "workers": 2},
+    ),
+    "command-reset": (
+        "command",
+        {"command": [sys.executable, "worker.py"], "reset": True, "warm_up": None},
+    ),
+    "python-outside": (
+        "python",
+        {"target": "guard.py:risk", "threshold": 0.5, "interpreter": sys.executable},
+    ),
     "decisions": ("decisions", {"path": "decisions.jsonl"}),
     "guard-model": ("guard-model", {"profile": "allow-block", "model": "m"}),
     "http": (
@@ -74,6 +89,7 @@ DEFENSES: dict[str, tuple[str, dict[str, Any]]] = {
     "canonical-awaited": ("canonical", {"of": "python-async", "steps": ["tags"]}),
     "canonical-documents": ("canonical", {"of": "pattern-documents"}),
     "chain": ("chain", {"of": ["pattern", "ngram"], "rule": "any", "short_circuit": False}),
+    "chain-of-command": ("chain", {"of": ["ngram", "command"], "rule": "any"}),
     "chain-awaited": ("chain", {"of": ["ngram", "python-async"], "rule": "majority"}),
 }
 
@@ -89,15 +105,32 @@ async def later(text):
 """
 
 
+WORKER = """
+import json, sys
+
+print("a banner", flush=True)
+print('{"ready": true}', flush=True)
+for line in sys.stdin:
+    question = json.loads(line)
+    if "reset" in question:
+        print('{"reset": true}', flush=True)
+        continue
+    blocked = "rules" in question["text"]
+    print(json.dumps({"id": question["id"], "blocked": blocked, "reason": "a word"}), flush=True)
+"""
+
+
 @pytest.fixture
 async def build(chat_server: Any, tmp_path: Path) -> AsyncIterator[Callable[[str], Any]]:
     """Build a defense of the table as a configuration would, over a real server."""
     (tmp_path / "guard.py").write_text(GUARD)
+    (tmp_path / "worker.py").write_text(WORKER)
     (tmp_path / "decisions.jsonl").write_text(
         "".join(f'{{"id":"{n}","decision":"block","score":0.{n}}}\n' for n in range(4))
     )
     chat_server.reply = lambda body: "BLOCK: rules" if "rules" in str(body) else "ALLOW"
     services = Services(default=ServiceLimits(retries=0))
+    open_parts: list[Closable] = []
 
     def make(name: str) -> Any:
         part_type, said = DEFENSES[name]
@@ -110,12 +143,16 @@ async def build(chat_server: Any, tmp_path: Path) -> AsyncIterator[Callable[[str
         settings = settings_model("defense", part_type).model_validate(said)
         context = BuildContext(folder=tmp_path, seed=7, services=services, defenses=members)
         built = build_part(settings, name, context)
+        if isinstance(built, Closable):
+            open_parts.append(built)
         if isinstance(built, SampleBound):
             samples = enumerate(PROMPTS)
             built.bind(Sample(id=str(n), prompt=p, label=Label.BENIGN) for n, p in samples)
         return built
 
     yield make
+    for part in open_parts:
+        await part.close()
     await services.close()
 
 
@@ -169,7 +206,9 @@ async def test_the_same_prompt_gets_the_same_decision_in_any_order_and_company(
     assert said(alone) == said(backwards) == said(together)
 
 
-@pytest.mark.parametrize("name", ["guard-model", "http", "python-async", "chain-awaited"])
+@pytest.mark.parametrize(
+    "name", ["guard-model", "http", "python-async", "chain-awaited", "command", "command-batches"]
+)
 async def test_a_cancelled_question_leaves_the_defense_usable(
     build: Callable[[str], Any], name: str
 ) -> None:

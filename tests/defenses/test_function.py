@@ -10,11 +10,11 @@ import pytest
 from guardmark.core.outcome import BLOCKED, Decision, ErrorKind, Outcome, ScoreKind
 from guardmark.core.protocols import Defense, InlineDefense
 from guardmark.core.sample import Message, Prompt, Role, View
+from guardmark.defenses.answers import AnswerReader
 from guardmark.defenses.function import (
     AsyncFunctionDefense,
     FunctionDefense,
     defense_from,
-    read_answer,
 )
 
 HELLO = Prompt.of_text("hello")
@@ -32,7 +32,7 @@ def test_true_blocks_and_false_allows() -> None:
 @pytest.mark.parametrize(("score", "outcome"), [(0.5, "block"), (0.49, "allow"), (1, "block")])
 def test_a_risk_blocks_from_the_threshold_on(score: float, outcome: str) -> None:
     """The threshold itself blocks."""
-    decision = read_answer(score, threshold=0.5)
+    decision = AnswerReader(threshold=0.5).read(score)
     assert (decision.outcome, decision.score) == (outcome, score)
     assert decision.score_kind is ScoreKind.SELF_REPORTED
 
@@ -40,7 +40,7 @@ def test_a_risk_blocks_from_the_threshold_on(score: float, outcome: str) -> None
 @pytest.mark.parametrize("value", [np.True_, np.float32(0.75), np.float64(0.75), np.array(0.75)])
 def test_numpy_scalars_are_understood(value: object) -> None:
     """Models return them."""
-    assert read_answer(value, threshold=0.5).outcome is Outcome.BLOCK
+    assert AnswerReader(threshold=0.5).read(value).outcome is Outcome.BLOCK
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_numpy_scalars_are_understood(value: object) -> None:
 )
 def test_anything_else_is_malformed_with_a_message(answer: object) -> None:
     """Never a silent allow."""
-    decision = read_answer(answer, threshold=0.5)
+    decision = AnswerReader(threshold=0.5).read(answer)
     assert decision.outcome is Outcome.MALFORMED
     assert decision.evidence is not None
     assert "returned" in decision.evidence.message
@@ -56,12 +56,12 @@ def test_anything_else_is_malformed_with_a_message(answer: object) -> None:
 
 def test_a_risk_without_a_threshold_is_malformed() -> None:
     """We do not choose a threshold for anyone."""
-    assert read_answer(0.9, threshold=None).outcome is Outcome.MALFORMED
+    assert AnswerReader(threshold=None).read(0.9).outcome is Outcome.MALFORMED
 
 
 def test_a_decision_goes_through_untouched() -> None:
     """A function may say everything a defense can say."""
-    assert read_answer(BLOCKED, threshold=None) is BLOCKED
+    assert AnswerReader(threshold=None).read(BLOCKED) is BLOCKED
 
 
 async def test_an_async_function_is_awaited() -> None:

@@ -25,6 +25,7 @@ BUILTIN_PARTS: dict[str, dict[str, str]] = {
         "chain": "guardmark.defenses.chain:ChainSettings",
         "classifier": "guardmark.defenses.classifier:ClassifierSettings",
         "coin": "guardmark.defenses.baseline:CoinSettings",
+        "command": "guardmark.defenses.command.settings:CommandSettings",
         "decisions": "guardmark.defenses.decisions:DecisionsSettings",
         "guard-model": "guardmark.defenses.guard_model:GuardModelSettings",
         "http": "guardmark.defenses.http.defense:HttpSettings",

@@ -10,15 +10,20 @@ from hashlib import sha256
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from guardmark.config.settings import Rate
 from guardmark.core.errors import BadSettings, ConfigError, did_you_mean
-from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import Prompt, View
+from guardmark.defenses.answers import AnswerReader, ScoreRange
 from guardmark.defenses.baseline import NOTHING_SHOWN
+from guardmark.defenses.command.settings import (
+    ProcessSettings,
+    defense_in_processes,
+    python_command,
+)
 from guardmark.defenses.deadline import CODE_TIMEOUT_S, TimedSettings, overrun_message
 
 if TYPE_CHECKING:
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from guardmark.config.settings import BuildContext
+    from guardmark.core.outcome import Decision
 
 
 _IMPORT_FAULTS = (
@@ -41,18 +47,23 @@ class FunctionDefense:
 
     name: str
     function: Callable[..., object]
-    threshold: float | None = None
+    reader: AnswerReader = AnswerReader()
     view: View = View.TEXT
     whole_prompt: bool = False
     files: tuple[Path, ...] = ()
     timeout_s: float | None = CODE_TIMEOUT_S
+
+    @property
+    def threshold(self) -> float | None:
+        """The risk from which on it blocks, or None."""
+        return self.reader.threshold
 
     def decide_now(self, prompt: Prompt) -> Decision:
         """Call the function on one prompt."""
         shown = prompt if self.whole_prompt else prompt.shown(self.view)
         if shown is None:
             return NOTHING_SHOWN[self.view]
-        return read_answer(self.function(shown), threshold=self.threshold)
+        return self.reader.read(self.function(shown))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,11 +72,16 @@ class AsyncFunctionDefense:
 
     name: str
     function: Callable[..., Any]
-    threshold: float | None = None
+    reader: AnswerReader = AnswerReader()
     view: View = View.TEXT
     whole_prompt: bool = False
     files: tuple[Path, ...] = ()
     timeout_s: float | None = CODE_TIMEOUT_S
+
+    @property
+    def threshold(self) -> float | None:
+        """The risk from which on it blocks, or None."""
+        return self.reader.threshold
 
     async def decide(self, prompt: Prompt) -> Decision:
         """Await the function on one prompt."""
@@ -80,27 +96,29 @@ class AsyncFunctionDefense:
             if clock.expired() and self.timeout_s is not None:
                 raise TimeoutError(overrun_message(self.timeout_s)) from error
             raise
-        return read_answer(answer, threshold=self.threshold)
+        return self.reader.read(answer)
 
 
 def defense_from(
-    function: Callable[..., object],
+    subject: object,
     *,
     name: str = "",
     threshold: float | None = None,
+    score_range: tuple[float, float] = (0.0, 1.0),
     view: View = View.TEXT,
     files: tuple[Path, ...] = (),
     timeout_s: float | None = CODE_TIMEOUT_S,
 ) -> FunctionDefense | AsyncFunctionDefense:
-    """Make a defense of a plain function."""
+    """Make a defense of a plain function, or of a class or an object with `evaluate`."""
     if threshold is not None and not 0 <= threshold <= 1:
         raise ValueError(f"threshold must be in [0, 1], got {threshold}")
+    function = function_of(subject)
     whole_prompt = _takes_prompt(function)
     kind = AsyncFunctionDefense if _is_async(function) else FunctionDefense
     return kind(
-        name=name or str(getattr(function, "__name__", type(function).__name__)),
+        name=name or str(getattr(subject, "__name__", type(subject).__name__)),
         function=function,
-        threshold=threshold,
+        reader=AnswerReader(threshold=threshold, score_range=score_range),
         view=view,
         whole_prompt=whole_prompt,
         files=files,
@@ -108,42 +126,17 @@ def defense_from(
     )
 
 
-def read_answer(answer: object, *, threshold: float | None) -> Decision:
-    """Read what a function returned."""
-    if isinstance(answer, Decision):
-        return answer
-    if not isinstance(answer, bool | int | float) and hasattr(answer, "item"):
-        answer = _unwrapped(answer)
-    if isinstance(answer, bool):
-        return BLOCKED if answer else ALLOWED
-    if isinstance(answer, int | float):
-        return _from_score(float(answer), threshold)
-    if inspect.iscoroutine(answer):
-        answer.close()  # or Python would warn, far from here, that it was never awaited
-    return _malformed(
-        f"the function returned {type(answer).__name__}; "
-        "expected True (block), False (allow), a risk in [0, 1] or a Decision"
-    )
-
-
-def _from_score(score: float, threshold: float | None) -> Decision:
-    if not 0 <= score <= 1:  # also true of not-a-number
-        return _malformed(f"the function returned {score!r}; a risk lies in [0, 1]")
-    if threshold is None:
-        return _malformed(f"the function returned the risk {score!r}, but no threshold is set")
-    outcome = Outcome.BLOCK if score >= threshold else Outcome.ALLOW
-    return Decision(outcome=outcome, score=score, score_kind=ScoreKind.SELF_REPORTED)
-
-
-def _malformed(message: str) -> Decision:
-    return Decision(outcome=Outcome.MALFORMED, evidence=Evidence(message=message))
-
-
-def _unwrapped(answer: object) -> object:
-    try:
-        return answer.item()  # type: ignore[attr-defined]  # a NumPy scalar, or an array of one
-    except (TypeError, ValueError):
-        return answer
+def function_of(subject: object) -> Callable[..., object]:
+    """Return what is called: the function itself, or `evaluate` of a class or an object."""
+    evaluate = getattr(subject, "evaluate", None)
+    if isinstance(subject, type) and callable(evaluate):
+        function: Callable[..., object] = subject().evaluate
+        return function
+    if callable(subject):
+        return subject
+    if callable(evaluate):
+        return cast("Callable[..., object]", evaluate)
+    raise TypeError(f"a {type(subject).__name__} is not a function and has no evaluate")
 
 
 def _is_async(function: Callable[..., object]) -> bool:
@@ -170,8 +163,8 @@ def _takes_prompt(function: Callable[..., object]) -> bool:
     return annotation is Prompt
 
 
-def load_target(target: str, *, folder: Path) -> Callable[..., object]:
-    """Import a function by name."""
+def load_target(target: str, *, folder: Path) -> object:
+    """Import a function, or something with `evaluate`, by name."""
     origin, colon, attribute = target.rpartition(":")
     if not colon or not origin or not attribute:
         raise ConfigError(
@@ -186,7 +179,7 @@ def load_target(target: str, *, folder: Path) -> Callable[..., object]:
             known = [name for name in vars(module) if not name.startswith("_")]
             raise ConfigError(f"{origin} has no {attribute!r}.{did_you_mean(attribute, known)}")
         found = getattr(found, step)
-    if not callable(found):
+    if not callable(found) and not hasattr(found, "evaluate"):
         raise ConfigError(f"{target} is a {type(found).__name__}, not a function.")
     return found
 
@@ -242,28 +235,74 @@ def _broken(name: str, error: Exception) -> ConfigError:
     )
 
 
-class PythonSettings(TimedSettings):
+class PythonSettings(TimedSettings, ProcessSettings):
     """Calls a Python function: `module:name` or `file.py:name`."""
 
     target: str = Field(min_length=3)
     threshold: Rate | None = None
+    score_range: ScoreRange = (0.0, 1.0)
     view: View = View.TEXT
+    env: str | None = None
+    interpreter: str | None = None
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> PythonSettings:
+        """Refuse what goes with another interpreter only."""
+        if self.env is not None and self.interpreter is not None:
+            raise ValueError("names both env and interpreter: give one")
+        given = sorted(self.model_fields_set & ProcessSettings.model_fields.keys())
+        if given and self.processes is None:
+            raise ValueError(f"{given[0]} goes with env or interpreter, for a process of its own")
+        if self.reset:
+            raise ValueError("a function has no reset: use restart_after: 1")
+        return self
+
+    @property
+    def processes(self) -> int | None:
+        """How many processes are asked at once; None for a function in this process."""
+        is_inside = self.env is None and self.interpreter is None
+        return None if is_inside else self.workers
+
+    @model_serializer(mode="wrap")
+    def _without_later_settings(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what runs made before it could be set did not know: they stay the same."""
+        values: dict[str, Any] = handler(self)
+        fields = PythonSettings.model_fields
+        later = ("timeout_s", "score_range", "env", "interpreter", *ProcessSettings.model_fields)
+        usual = {name: fields[name].get_default(call_default_factory=True) for name in later}
+        return {k: v for k, v in values.items() if k not in usual or getattr(self, k) != usual[k]}
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
+        if self.processes is not None:
+            return self._build_outside(name, context)
         try:
-            function = load_target(self.target, folder=context.folder)
+            target = load_target(self.target, folder=context.folder)
         except ConfigError as error:
             raise BadSettings([(("target",), str(error))]) from error
         files = source_of(self.target, folder=context.folder)
         try:
             return defense_from(
-                function,
+                target,
                 name=name,
                 threshold=self.threshold,
+                score_range=self.score_range,
                 view=self.view,
                 files=files,
                 timeout_s=self.timeout_s,
             )
         except TypeError as error:
             raise BadSettings([(("target",), f"{self.target}: {error}.")]) from error
+
+    def _build_outside(self, name: str, context: BuildContext) -> object:
+        origin, folder = self.target.rpartition(":")[0], context.folder
+        if not origin:
+            message = f"{self.target!r} names no function: write module:name or file.py:name."
+            raise BadSettings([(("target",), message)])
+        files = (folder / origin,) if origin.endswith(".py") else ()
+        if files and not files[0].is_file():
+            raise BadSettings([(("target",), f"The target's file {files[0]} does not exist.")])
+        command = python_command(
+            self.target, env=self.env, interpreter=self.interpreter, folder=folder
+        )
+        return defense_in_processes(name, self, context, command=command, files=files)

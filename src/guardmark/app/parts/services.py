@@ -93,15 +93,19 @@ async def close_parts(parts: Iterable[object], services: Services | None) -> Non
 
 
 def concurrency_of(loaded: LoadedConfig) -> Mapping[str, int]:
-    """Return how many calls each part may have in flight, where a service says so."""
-    return {
+    """Return how many calls each part may have in flight, where its settings or a service say."""
+    # What helps an attacker is no part of a run.
+    parts = [(path, settings) for path, settings in loaded.parts.items() if path[0] != "adaptive"]
+    own = {
+        _name_at(loaded, path): processes
+        for path, settings in parts
+        if (processes := getattr(settings, "processes", None))
+    }
+    return own | {
         _name_at(loaded, path): service.concurrency
-        for path, settings in loaded.parts.items()
+        for path, settings in parts
         for base, service in loaded.config.services.items()
-        # What helps an attacker is no part of a run.
-        if path[0] != "adaptive"
-        and service.concurrency
-        and is_below(service_address(settings), base)
+        if service.concurrency and is_below(service_address(settings), base)
     }
 
 

@@ -1,0 +1,182 @@
+"""What a function or a process of the user answered, read as a decision; never a guess."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import AfterValidator
+
+from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Evidence, Outcome, ScoreKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_BLOCKS: Final = (
+    *("blocked", "is_blocked", "flagged", "is_flagged", "unsafe", "is_unsafe", "detected"),
+    *("is_attack", "is_injection", "is_malicious"),
+)
+_ALLOWS: Final = (
+    *("safe", "is_safe", "allowed", "is_allowed", "valid", "is_valid", "passed"),
+    "validation_passed",
+)
+_WORDS: Final = ("decision", "outcome", "action", "verdict")
+_SCORES: Final = ("score", "risk", "risk_score")
+_REASONS: Final = ("reason", "message", "explanation", "rule")
+_FIELDS: Final = (*_BLOCKS, *_ALLOWS, *_WORDS, *_SCORES, *_REASONS)
+_OUTCOMES: Final = {
+    **dict.fromkeys(("block", "blocked", "flag", "flagged", "deny", "reject"), Outcome.BLOCK),
+    **dict.fromkeys(("allow", "allowed", "pass", "accept"), Outcome.ALLOW),
+}
+_MOST_REASON: Final = 2_000
+
+
+class _NotUnderstood(Exception):
+    """An answer came, and it does not say what was decided."""
+
+
+def _a_range(value: tuple[float, float]) -> tuple[float, float]:
+    if not float("-inf") < value[0] != value[1] < float("inf"):
+        raise ValueError("needs two different numbers: no risk, greatest risk")
+    return value
+
+
+ScoreRange = Annotated[tuple[float, float], AfterValidator(_a_range)]
+"""The score of no risk and that of the greatest risk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerReader:
+    """Reads answers: true and false, a score, an object with fields of the usual names.
+
+    What decides is a field that says blocked or allowed, or else the score against the
+    threshold. Fields that contradict each other are malformed.
+    """
+
+    threshold: float | None = None
+    score_range: tuple[float, float] = (0.0, 1.0)
+    said: str = "the function returned"
+
+    def read(self, answer: object) -> Decision:
+        """Read one answer."""
+        if isinstance(answer, Decision):
+            return answer
+        if not isinstance(answer, bool | int | float | Mapping) and hasattr(answer, "item"):
+            answer = _unwrapped(answer)
+        if isinstance(answer, bool):
+            return BLOCKED if answer else ALLOWED
+        try:
+            if isinstance(answer, int | float):
+                return self._decision(None, self._risk(answer))
+            return self._of_fields(_fields_of(answer))
+        except _NotUnderstood as error:
+            return self._malformed(str(error))
+        finally:
+            if inspect.iscoroutine(answer):
+                answer.close()  # or Python would warn, far from here, that it was never awaited
+
+    def _of_fields(self, fields: Mapping[str, Any] | None) -> Decision:
+        if not fields:
+            raise _NotUnderstood("")
+        stated = [
+            (name, Outcome.BLOCK if fields[name] is (name in _BLOCKS) else Outcome.ALLOW)
+            for name in (*_BLOCKS, *_ALLOWS)
+            if isinstance(fields.get(name), bool)
+        ]
+        stated += [(name, _of_word(name, fields[name])) for name in _WORDS if fields.get(name)]
+        if len({outcome for _, outcome in stated}) > 1:
+            names = " and ".join(name for name, _ in stated)
+            raise _NotUnderstood(f"fields that contradict each other: {names}")
+        scores = {name: fields[name] for name in _SCORES if _is_number(fields.get(name))}
+        if len(set(scores.values())) > 1:
+            raise _NotUnderstood(f"several scores: {' and '.join(scores)}")
+        risk = self._risk(next(iter(scores.values()))) if scores else None
+        outcome = stated[0][1] if stated else None
+        reasons = (fields[name] for name in _REASONS if isinstance(fields.get(name), str))
+        return self._decision(outcome, risk, next(reasons, "")[:_MOST_REASON])
+
+    def _risk(self, score: float) -> float:
+        lowest, highest = self.score_range
+        risk = (score - lowest) / (highest - lowest)
+        if 0 <= risk <= 1:  # not true of not-a-number
+            return risk
+        if self.score_range == (0.0, 1.0):
+            raise _NotUnderstood(
+                f"{score!r}; a risk lies in [0, 1] (score_range: [0, 100] for another range)"
+            )
+        raise _NotUnderstood(f"{score!r}, which is not in score_range {lowest:g} to {highest:g}")
+
+    def _decision(self, outcome: Outcome | None, risk: float | None, reason: str = "") -> Decision:
+        if outcome is None:
+            if risk is None:
+                raise _NotUnderstood("")
+            if self.threshold is None:
+                raise _NotUnderstood(f"the risk {risk!r}, but no threshold is set")
+            outcome = Outcome.BLOCK if risk >= self.threshold else Outcome.ALLOW
+        if risk is None and not reason:
+            return BLOCKED if outcome is Outcome.BLOCK else ALLOWED
+        return Decision(
+            outcome=outcome,
+            score=risk,
+            score_kind=ScoreKind.NONE if risk is None else ScoreKind.SELF_REPORTED,
+            evidence=Evidence(reason=reason) if reason else None,
+        )
+
+    def _malformed(self, message: str) -> Decision:
+        if not message:
+            message = (
+                "nothing that can be read; expected True (block), False (allow), a risk in "
+                "[0, 1], a Decision, or fields such as blocked, flagged, is_safe, score"
+            )
+        told = f"{self.said} {message}"
+        return Decision(outcome=Outcome.MALFORMED, evidence=Evidence(message=told))
+
+
+def _fields_of(answer: object) -> Mapping[str, Any] | None:
+    """Return the fields of an answer that have a usual name, or None."""
+    if isinstance(answer, Mapping):
+        return answer
+    if isinstance(answer, tuple | list) and not hasattr(answer, "_fields"):
+        return _of_pair(answer)
+    if isinstance(answer, type | str | bytes | list) or callable(answer):
+        raise _NotUnderstood(f"{type(answer).__name__}; expected True (block) or False (allow)")
+    fields = {name: getattr(answer, name) for name in _FIELDS if hasattr(answer, name)}
+    if not fields:
+        raise _NotUnderstood(
+            f"{type(answer).__name__}; expected True (block), False (allow), a risk in [0, 1], "
+            "a Decision, or fields such as blocked, flagged, is_safe, score"
+        )
+    return fields
+
+
+def _of_pair(answer: Sequence[object]) -> Mapping[str, Any]:
+    """Read `(blocked, score)` and `(blocked, reason)`; longer ones differ from tool to tool."""
+    if len(answer) == 2 and isinstance(answer[0], bool):
+        if _is_number(answer[1]):
+            return {"blocked": answer[0], "score": answer[1]}
+        if isinstance(answer[1], str):
+            return {"blocked": answer[0], "reason": answer[1]}
+    raise _NotUnderstood(
+        f"{type(answer).__name__} of {len(answer)}; of these only (blocked, score) and "
+        "(blocked, reason) are read"
+    )
+
+
+def _of_word(name: str, word: object) -> Outcome:
+    outcome = _OUTCOMES.get(word.strip().casefold()) if isinstance(word, str) else None
+    if outcome is None:
+        raise _NotUnderstood(f"{name} {word!r:.60}; expected block or allow")
+    return outcome
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _unwrapped(answer: Any) -> object:
+    try:
+        return answer.item()  # a NumPy scalar, or an array of one
+    except (TypeError, ValueError):
+        return answer

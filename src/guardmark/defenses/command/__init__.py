@@ -1,0 +1,1 @@
+"""A defense in a process of its own, asked by lines of JSON."""

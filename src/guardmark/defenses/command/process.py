@@ -1,0 +1,347 @@
+"""One process of a defense: how it is started and ended, the lines it is sent and those it writes.
+
+Each line is a JSON object: `{"id", "text"}` goes in, an object with the same `id` comes back.
+The process ends with ours, however ours ends, and what it prints never mixes with what we print.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from json.encoder import encode_basestring_ascii
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.canon.visible import spell_hidden
+from guardmark.core.outcome import ErrorKind
+from guardmark.net.redaction import KNOWN
+from guardmark.parsing.objects import read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+_READ: Final = 1 << 16
+_LONGEST_LINE: Final = 1 << 20
+_KEPT_ERRORS: Final = 4096  # bytes of what the process says of itself
+_QUOTED: Final = 400  # characters of it in a message
+_ENDING_S: Final = 0.3  # for a process that closed its output, until it has ended
+_PR_SET_PDEATHSIG: Final = 1
+_WARM_UP_ID: Final = 0
+
+
+class ProcessFault(Exception):
+    """What a process did in place of an answer."""
+
+    def __init__(self, kind: ErrorKind, message: str) -> None:
+        self.kind = kind
+        super().__init__(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRecipe:
+    """How a process is started, and when it counts as ready.
+
+    Ready is a process that answered the warm-up text, or without one, that wrote `{"ready": true}`.
+    """
+
+    command: tuple[str, ...]
+    folder: Path
+    variables: Mapping[str, str]
+    memory_mb: int | None = None
+    warm_up: str | None = ""
+    start_timeout_s: float = 60.0
+    resets: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """What came back for some texts: an answer or None for each, the time, and what went wrong."""
+
+    answers: Sequence[Mapping[str, Any] | None]
+    took_ns: int
+    fault: ProcessFault | None = None
+
+
+class WorkerProcess:
+    """A process that was started, with its pipes on the running loop."""
+
+    __slots__ = (
+        *("_arrived_ns", "_buffer", "_errors", "_lines", "_loop", "_process", "_unsent"),
+        *("_waiter", "asked", "is_closed", "is_ended"),
+    )
+
+    def __init__(self, recipe: ProcessRecipe) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - the user's own configuration names it
+            recipe.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=recipe.folder,
+            env=dict(recipe.variables),
+            bufsize=0,
+            start_new_session=True,  # Ctrl-C reaches us only: we end the run in order
+            preexec_fn=_before_start(recipe.memory_mb),  # noqa: PLW1509 - two calls of the system
+        )
+        self._loop = asyncio.get_running_loop()
+        self._buffer, self._errors, self._unsent = bytearray(), bytearray(), bytearray()
+        self._lines: list[bytes] = []
+        self._waiter: asyncio.Future[None] | None = None
+        self._arrived_ns = 0
+        self.asked = 0
+        self.is_ended = self.is_closed = False
+        for number in self._numbers():
+            os.set_blocking(number, False)
+        _, output, errors = self._numbers()
+        self._loop.add_reader(output, self._on_output, output)
+        self._loop.add_reader(errors, self._on_errors, errors)
+
+    def _numbers(self) -> tuple[int, int, int]:
+        process = self._process
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise RuntimeError("the process was started without pipes")
+        return process.stdin.fileno(), process.stdout.fileno(), process.stderr.fileno()
+
+    async def become_ready(self, recipe: ProcessRecipe) -> None:
+        """Wait until the process answers; what it prints before its first answer is ignored.
+
+        Raises:
+            ProcessFault: If it ends, writes something else, or does not come to it in time.
+        """
+        if recipe.warm_up is not None:
+            self._send(_line(_WARM_UP_ID, recipe.warm_up))
+        try:
+            async with asyncio.timeout(recipe.start_timeout_s):
+                while not self._is_ready(await self._more(), is_warmed=recipe.warm_up is not None):
+                    pass
+                if recipe.resets:
+                    await self.reset(recipe.start_timeout_s)
+        except TimeoutError as error:
+            wanted = "answer to the warm-up text" if recipe.warm_up is not None else "line of ready"
+            message = f"no {wanted} within {recipe.start_timeout_s:g} s (start_timeout_s)"
+            raise ProcessFault(ErrorKind.TIMEOUT, f"{message}{self._said()}") from error
+
+    @staticmethod
+    def _is_ready(lines: Sequence[bytes], *, is_warmed: bool) -> bool:
+        answers = [fields for line in lines if (fields := _fields(line)) is not None]
+        wanted = "id" if is_warmed else "ready"
+        return any(wanted in fields for fields in answers)
+
+    async def reset(self, timeout_s: float) -> None:
+        """Have the process forget what it was asked.
+
+        Raises:
+            ProcessFault: If it does not confirm that with the same line.
+        """
+        self._send(b'{"reset": true}\n')
+        (line, *more) = await self._in_time(timeout_s)
+        if more or (_fields(line) or {}).get("reset") is not True:
+            raise ProcessFault(
+                ErrorKind.CONTRACT, f'expected {{"reset": true}}, got {_shown(line)}'
+            )
+
+    async def exchange(self, texts: Sequence[str], *, timeout_s: float) -> Exchange:
+        """Send some texts, then read as many answers; they may come in any order."""
+        first = self.asked + 1
+        self.asked += len(texts)
+        answers: list[Mapping[str, Any] | None] = [None] * len(texts)
+        left, fault = len(texts), None
+        began = perf_counter_ns()
+        try:
+            if self._lines or self._buffer:
+                line = self._lines[0] if self._lines else bytes(self._buffer)
+                raise ProcessFault(ErrorKind.CONTRACT, f"a line without a question: {_shown(line)}")
+            self._send(b"".join([_line(first + n, text) for n, text in enumerate(texts)]))
+            while left:
+                for line in await self._in_time(timeout_s):
+                    fields = _fields(line)
+                    at = _place(fields, first)
+                    if fields is None or not 0 <= at < len(texts) or answers[at] is not None:
+                        what = "no JSON object" if fields is None else "an answer with another id"
+                        raise ProcessFault(ErrorKind.CONTRACT, f"{what}: {_shown(line)}")
+                    answers[at] = fields
+                    left -= 1
+            ended = self._arrived_ns
+        except ProcessFault as error:
+            fault, ended = error, perf_counter_ns()
+        return Exchange(answers=answers, took_ns=ended - began, fault=fault)
+
+    async def _in_time(self, timeout_s: float) -> list[bytes]:
+        alarm = self._loop.call_later(timeout_s, self._on_late, timeout_s)
+        try:
+            return await self._more()
+        finally:
+            alarm.cancel()
+
+    def _on_late(self, timeout_s: float) -> None:
+        fault = ProcessFault(ErrorKind.TIMEOUT, f"no answer within {timeout_s:g} s (timeout_s)")
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(fault)
+
+    async def _more(self) -> list[bytes]:
+        """Return the lines that came, waiting for one."""
+        while not self._lines:
+            if len(self._buffer) > _LONGEST_LINE:
+                raise ProcessFault(ErrorKind.CONTRACT, f"a line of over {_LONGEST_LINE:,} bytes")
+            if self.is_ended:
+                raise ProcessFault(ErrorKind.CRASH, await self._ending())
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        lines, self._lines = self._lines, []
+        return lines
+
+    async def _ending(self) -> str:
+        """Say how the process ended, once it has."""
+        end_s = self._loop.time() + _ENDING_S
+        while self._process.poll() is None and self._loop.time() < end_s:
+            await asyncio.sleep(0.005)
+        self._on_errors(self._numbers()[2])
+        code = self._process.returncode
+        if code is None:
+            how = "the process closed its output"
+        elif code < 0:
+            how = f"the process was ended by signal {-code} ({_signal_name(-code)})"
+        else:
+            how = f"the process ended with exit code {code}"
+        return how + self._said()
+
+    def _said(self) -> str:
+        """Quote the last lines of the process about itself, redacted and inert."""
+        text = bytes(self._errors).decode("utf-8", "replace").strip()
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        quoted = spell_hidden(KNOWN.text(" | ".join(lines)))
+        if len(quoted) > _QUOTED:
+            quoted = f"...{quoted[-_QUOTED:]}"
+        return f"; it said: {quoted}" if quoted else ""
+
+    def _send(self, data: bytes) -> None:
+        if self._unsent:
+            self._unsent += data
+            return
+        number = self._numbers()[0]
+        sent = self._write(number, data)
+        if sent < len(data):
+            self._unsent += data[sent:]
+            self._loop.add_writer(number, self._on_room, number)
+
+    def _write(self, number: int, data: bytes | bytearray) -> int:
+        try:
+            return os.write(number, data)
+        except BlockingIOError:
+            return 0
+        except OSError:  # it reads no more: its output tells the rest
+            return len(data)
+
+    def _on_room(self, number: int) -> None:
+        del self._unsent[: self._write(number, self._unsent)]
+        if not self._unsent:
+            self._loop.remove_writer(number)
+
+    def _on_output(self, number: int) -> None:
+        try:
+            data = os.read(number, _READ)
+        except BlockingIOError:
+            return
+        self._arrived_ns = perf_counter_ns()
+        if not data:
+            self.is_ended = True
+            self._loop.remove_reader(number)
+        elif b"\n" in data:
+            *lines, rest = (bytes(self._buffer) + data if self._buffer else data).split(b"\n")
+            self._lines += [line for line in lines if line.strip()]
+            self._buffer[:] = rest
+        else:
+            self._buffer += data
+            if len(self._buffer) > _LONGEST_LINE:
+                self._loop.remove_reader(number)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _on_errors(self, number: int) -> None:
+        try:
+            data = os.read(number, _READ)
+        except BlockingIOError:
+            return
+        if not data:
+            self._loop.remove_reader(number)
+        self._errors += data
+        del self._errors[:-_KEPT_ERRORS]
+
+    def end(self) -> None:
+        """End the process and all that it started, at once."""
+        if self.is_closed:
+            return
+        self.is_closed = self.is_ended = True
+        given, output, errors = self._numbers()
+        if not self._loop.is_closed():
+            self._loop.remove_writer(given)
+            self._loop.remove_reader(output)
+            self._loop.remove_reader(errors)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            self._process.kill()
+        self._process.wait()
+
+
+def _line(number: int, text: str) -> bytes:
+    # In ASCII: every text arrives character for character, half characters too.
+    return b'{"id": %d, "text": %s}\n' % (number, encode_basestring_ascii(text).encode())
+
+
+def _fields(line: bytes) -> dict[str, Any] | None:
+    try:
+        fields = read_json(line)
+    except (ValueError, RecursionError):
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
+def _place(fields: Mapping[str, Any] | None, first: int) -> int:
+    number = None if fields is None else fields.get("id")
+    return number - first if isinstance(number, int) and not isinstance(number, bool) else -1
+
+
+def _shown(line: bytes) -> str:
+    return repr(spell_hidden(KNOWN.text(line[:_QUOTED].decode("utf-8", "replace"))[:80]))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+@cache
+def _libc() -> ctypes.CDLL | None:
+    return ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def _before_start(memory_mb: int | None) -> Callable[[], None]:
+    """Make what the child does before it becomes the program: bound to us, and to its memory."""
+    libc, parent = _libc(), os.getpid()
+
+    def prepare() -> None:
+        if libc is not None:
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
+        if memory_mb is not None:
+            most = memory_mb << 20
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+    return prepare

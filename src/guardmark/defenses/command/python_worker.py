@@ -1,0 +1,60 @@
+"""Asks one function by lines of JSON, in another environment: the standard library is enough."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import sys
+
+PLAIN = (bool, int, float, str, type(None))
+
+
+def load(target: str):  # type: ignore[no-untyped-def]  # noqa: ANN201 - whatever stands there
+    """Import a function, or something with `evaluate`, by `module:name` or `file.py:name`."""
+    origin, _, attribute = target.rpartition(":")
+    sys.path[0] = os.getcwd()  # noqa: PTH109 - in place of the folder of this file
+    if origin.endswith(".py"):
+        spec = importlib.util.spec_from_file_location("guardmark_target", origin)
+        found = sys.modules["guardmark_target"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(found)
+    else:
+        found = importlib.import_module(origin)
+    for step in attribute.split("."):
+        found = getattr(found, step)
+    if isinstance(found, type) and hasattr(found, "evaluate"):
+        return found().evaluate
+    return found if callable(found) else found.evaluate
+
+
+def plain(answer):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201 - whatever came back
+    """Return what JSON can hold of an answer."""
+    if hasattr(answer, "item"):
+        return answer.item()  # a NumPy scalar
+    if isinstance(answer, (tuple, list)) and not hasattr(answer, "_fields"):
+        return [plain(each) if isinstance(each, PLAIN) else repr(each)[:99] for each in answer]
+    if not isinstance(answer, (dict, *PLAIN)):
+        names = [name for name in dir(answer) if not name.startswith("_")]
+        answer = {name: getattr(answer, name, None) for name in names}
+    if isinstance(answer, dict):
+        scalars = {k: v.item() if hasattr(v, "item") else v for k, v in answer.items()}
+        return {str(k): v for k, v in scalars.items() if isinstance(v, PLAIN)}
+    return answer
+
+
+if __name__ == "__main__":
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the function prints goes to stderr
+    function, loop = load(sys.argv[1]), asyncio.new_event_loop()
+    for line in sys.stdin.buffer:
+        question = json.loads(line)
+        try:
+            answer = function(question["text"])
+            answer = loop.run_until_complete(answer) if inspect.isawaitable(answer) else answer
+            told = {"id": question["id"], "answer": plain(answer)}
+        except Exception as error:  # noqa: BLE001 - the edge to foreign code, in its own process
+            told = {"id": question["id"], "error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(told), file=answers, flush=True)
