@@ -106,7 +106,9 @@ async def test_a_process_answers(build: Build, batch: int) -> None:
         ("if 'bad' in text: print('[1]', flush=True)", "contract", "no JSON object"),
         ("if 'bad' in text: say(id=number + 7, blocked=True)", "contract", "another id"),
         ("if 'bad' in text: print('x' * 2_000_000, flush=True)", "contract", "1,048,576"),
-        ("if 'bad' in text: time.sleep(60)", "timeout", "within 1 s"),
+        pytest.param(
+            *("if 'bad' in text: time.sleep(60)", "timeout", "within 1 s"), marks=pytest.mark.slow
+        ),
         ("if 'bad' in text: say(id=number, error='no locale'); continue", "crash", "no locale"),
     ],
 )
@@ -177,7 +179,7 @@ async def test_a_process_that_cannot_start_is_given_up(build: Build) -> None:
     """After three tries, with its last words, in which nothing can act on a terminal."""
     program = "import sys; open('tries', 'a').write('x'); sys.exit('no model \\x1b[31m here')"
     defense = build(program=program)
-    with pytest.raises(ConfigError, match="3 times in a row.*exit code 1.*no model .U.001B"):
+    with pytest.raises(ConfigError, match=r"3 times in a row.*exit code 1.*no model .U.001B"):
         await defense.start()
     assert outcomes(await ask(defense, "one", "two")) == ["crash", "crash"]
     assert (Path(defense.files[0]).parent / "tries").read_text() == "xxx"
@@ -186,7 +188,7 @@ async def test_a_process_that_cannot_start_is_given_up(build: Build) -> None:
 async def test_a_process_that_never_becomes_ready_is_given_up(build: Build) -> None:
     """It has its own time for that."""
     defense = build(program="import time; time.sleep(60)", start_timeout_s=0.3)
-    with pytest.raises(ConfigError, match="no answer to the warm-up text within 0.3 s"):
+    with pytest.raises(ConfigError, match=r"no answer to the warm-up text within 0\.3 s"):
         await defense.start()
 
 
@@ -239,9 +241,9 @@ async def test_only_named_variables_are_passed(
     (decision,) = await ask(build(body, variables=["GM_NAMED"]), "x")
     assert decision.evidence is not None
     assert decision.evidence.reason == "GM_NAMED"
-    defense = build("sys.exit(os.environ['GM_NAMED'])", variables=["GM_NAMED"], warm_up=None)
+    program = "import os, sys; sys.exit(os.environ['GM_NAMED'])"
+    defense = build(program=program, variables=["GM_NAMED"])
     with pytest.raises(ConfigError) as caught:
-        (Path(defense.files[0])).write_text("import os, sys; sys.exit(os.environ['GM_NAMED'])")
         await defense.start()
     assert "quite-a-secret" not in str(caught.value)
     assert "redacted" in str(caught.value)
@@ -264,11 +266,11 @@ async def test_closing_ends_the_processes(build: Build, body: str) -> None:
     program = start + ANSWER.replace(
         "{body}", f"open('pids', 'w').write(f'{{os.getpid()}} {{child.pid}}'); {body}"
     )
-    defense = build(program=program, warm_up=None)
-    (Path(defense.files[0])).write_text("print('{\"ready\": true}', flush=True)\n" + program)
+    ready = "print('{\"ready\": true}', flush=True)\n"
+    defense = build(program=ready + program, warm_up=None)
     task = asyncio.ensure_future(ask(defense, "attack"))
     pids = Path(defense.files[0]).with_name("pids")
-    while not pids.exists() or len(pids.read_text().split()) < 2:
+    while not pids.exists() or len(pids.read_text().split()) < 2:  # noqa: ASYNC110 - a file tells
         await asyncio.sleep(0.01)
     if body == "pass":
         await task

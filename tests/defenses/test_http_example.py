@@ -16,13 +16,18 @@ from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ServiceRefused
 from guardmark.core.outcome import Outcome
 from guardmark.defenses.http.defense import HttpSettings
-from guardmark.defenses.probe import probe_defense
+from guardmark.defenses.probe import ProbeReport, probe_defense
+from guardmark.engine.calls import as_coroutine
 from guardmark.net.client import Services
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+async def _probed(defense: Any) -> ProbeReport:
+    return await probe_defense(defense.name, as_coroutine(defense))
 
 
 @pytest.fixture
@@ -71,7 +76,7 @@ async def test_the_example_can_be_measured(start: Callable[..., Awaitable[int]])
     """It blocks a plain attack, lets a gardener pass, and stumbles without being thrown."""
     services = Services()
     port = await start("--failures", "0.3")
-    report = await probe_defense(_defense(port, services))
+    report = await _probed(_defense(port, services))
     await services.close()
     assert (report.attack.outcome, report.benign.outcome) == (Outcome.BLOCK, Outcome.ALLOW)
     assert report.warnings == ()
@@ -88,8 +93,8 @@ async def test_the_example_asks_for_its_token(
     services = Services()
     port = await start(GUARD_TOKEN="right-token")  # noqa: S106 - a token of this test's own
     with pytest.raises(ServiceRefused, match="401"):
-        await probe_defense(_defense(port, services))
+        await _probed(_defense(port, services))
     monkeypatch.setenv("GUARD_TOKEN", "right-token")
-    report = await probe_defense(_defense(port, services, api_key=Secret(env="GUARD_TOKEN")))
+    report = await _probed(_defense(port, services, api_key=Secret(env="GUARD_TOKEN")))
     await services.close()
     assert report.attack.outcome is Outcome.BLOCK

@@ -13,8 +13,10 @@ from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout, UntrustworthyRun
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind, Outcome
 from guardmark.core.sample import View
+from guardmark.defenses.function import defense_from
 from guardmark.defenses.http.defense import HttpSettings
 from guardmark.defenses.probe import probe_defense
+from guardmark.engine.calls import as_coroutine, as_decision, attempt
 from guardmark.net.client import Services
 from guardmark.net.service import ServiceLimits
 
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
     from guardmark.defenses.probe import ProbeReport
 
     Probe = Callable[..., Awaitable[ProbeReport]]
+
+
+async def probed(defense: Any, **said: Any) -> ProbeReport:
+    """Probe a defense as a run does."""
+    return await probe_defense(defense.name, as_coroutine(defense), **said)
 
 
 @pytest.fixture
@@ -56,7 +63,7 @@ async def probe(serve: Any, tmp_path: Path) -> AsyncIterator[Probe]:
         defense: Any = checked.build("vendor", context)
         if status == 0:
             await server.stop()
-        return await probe_defense(defense, timeout_s=0.5)
+        return await probed(defense, timeout_s=0.5)
 
     yield go
     await client.close()
@@ -137,8 +144,8 @@ class _Batch:
     view = View.TEXT
 
     async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
-        """Block the first."""
-        return [BLOCKED, *[ALLOWED] * (len(prompts) - 1)]
+        """Block attacks."""
+        return [BLOCKED if "Ignore" in prompt.text else ALLOWED for prompt in prompts]
 
     @property
     def batch_limits(self) -> object:
@@ -161,8 +168,8 @@ class _Inline:
 async def test_defenses_of_every_kind_can_be_probed() -> None:
     """Batches, in line; a defense that skips both is warned about."""
     batch: Any = _Batch()
-    assert (await probe_defense(batch)).attack.outcome is Outcome.BLOCK
-    report = await probe_defense(_Inline())
+    assert (await probed(batch)).attack.outcome is Outcome.BLOCK
+    report = await probed(_Inline())
     assert len(report.warnings) == 2
 
 
@@ -175,5 +182,72 @@ async def test_offline_is_not_blamed_on_the_key(tmp_path: Path) -> None:
     context = BuildContext(folder=tmp_path, seed=1, services=client, defenses={})
     defense: Any = settings.build("vendor", context)
     with pytest.raises(ServiceRefused, match="offline") as caught:
-        await probe_defense(defense)
+        await probed(defense)
     assert "key" not in str(caught.value)
+
+
+async def thorough(function: Callable[[str], object], **said: Any) -> tuple[str, ...]:
+    """Probe a function as a run does, and return what it is warned about."""
+    defense = defense_from(function, name="mine", **said)
+    call = as_coroutine(defense)
+
+    async def ask(prompt: Prompt) -> Decision:
+        return as_decision(await attempt(call, prompt))
+
+    report = await probe_defense(
+        "mine", ask, is_brief=False, timeout_s=None, reads="target: guard.py:f"
+    )
+    return report.warnings
+
+
+async def test_a_sound_function_passes_without_a_word() -> None:
+    """Asked sixteen times."""
+    asked: list[str] = []
+
+    def check(text: str) -> bool:
+        asked.append(text)
+        return any(word in text for word in ("Ignore", "DAN", "OVERRIDE", "Forget"))
+
+    assert await thorough(check) == ()
+    assert len(asked) == 16
+    assert {asked.count(text) for text in asked} == {2}
+
+
+@pytest.mark.parametrize("answer", [True, False])
+async def test_one_answer_to_everything_names_what_is_read(*, answer: bool) -> None:
+    """Glue that reads the wrong field looks just like that."""
+    (warning,) = await thorough(lambda _: {"blocked": answer, "is_injection": None})
+    verb = "blocks" if answer else "allows"
+    assert warning.startswith(f"{verb} all 4 known attacks and all 4 known benign inputs")
+    assert "target: guard.py:f" in warning
+
+
+async def test_a_function_that_keeps_state_is_named() -> None:
+    """One that blocks everything after its first alarm."""
+    alarms: list[str] = []
+
+    def locked_out(text: str) -> bool:
+        alarms.extend(["x"] if "Ignore" in text else [])
+        return bool(alarms)
+
+    (warning,) = await thorough(locked_out)
+    assert "differently when asked again" in warning
+    assert "(first allow, then block)" in warning
+    assert "restart_after: 1" in warning
+
+
+async def test_scores_out_of_range_are_named_before_the_run() -> None:
+    """Each hit would be malformed, and each miss an allow."""
+    (warning,) = await thorough(lambda text: 87 if "Ignore" in text else 0, threshold=0.5)
+    assert "score_range" in warning
+
+
+@pytest.mark.parametrize(
+    ("function", "said"), [(lambda _: {"flag": 1}, "cannot be read"), (lambda _: 1 / 0, "Zero")]
+)
+async def test_a_function_that_never_answers_stops_the_run(
+    function: Callable[[str], object], said: str
+) -> None:
+    """After two questions, not after every sample."""
+    with pytest.raises(UntrustworthyRun, match=said):
+        await thorough(function)

@@ -35,6 +35,12 @@ def load():
     return decide
 """
 
+WORKER: Final = (
+    "import json, sys\\nfor line in sys.stdin:\\n  "
+    "print(json.dumps({'id': json.loads(line)['id'], 'blocked': False}), flush=True)"
+)
+PROGRAM: Final = f'type: command, command: [python3, -c, "{WORKER}"]'
+
 PATTERN: Final = "  words: {type: pattern, patterns: ['ignore'], flags: [I]}\n"
 MODEL: Final = "  model: {type: scripted, otherwise: 'Here is an explanation.'}\n"
 JUDGE: Final = "  judges: [{type: rules, name: rules, unsafe: ['here is how']}]\n"
@@ -163,7 +169,10 @@ FOLDERS: Final[Mapping[str, Folder]] = {
     "a function of a file": Folder(
         defenses=f"  strange: {{type: python, target: '{MODULE}.py:decide'}}\n"
     ),
-    "the shell": Folder(defenses="  strange: {type: python, target: 'os:system'}\n"),
+    "the shell": Folder(
+        defenses="  strange: {type: python, target: 'os:system', score_range: [0, 65535], "
+        "threshold: 0.1}\n"
+    ),
     "the shell, edited in": Folder(
         spoil=_manifest(_edit_part("python", target="os:system")), verifies=False
     ),
@@ -173,6 +182,18 @@ FOLDERS: Final[Mapping[str, Folder]] = {
     "a chain that holds a function": Folder(
         defenses="  strange: {type: chain, of: [words, inner]}\n"
         f"{PATTERN}  inner: {{type: python, target: '{MODULE}:decide'}}\n"
+    ),
+    "a program": Folder(defenses=f"  strange: {{{PROGRAM}}}\n"),
+    "a program with a variable": Folder(
+        defenses=f"  strange: {{{PROGRAM}, variables: [VARIABLE]}}\n",
+        env={VARIABLE: "of the stranger"},
+    ),
+    "a shell, edited in": Folder(
+        spoil=_manifest(_edit_part("command", command=["sh", "-c", f"touch {PRIVATE}"])),
+        verifies=False,
+    ),
+    "a function under another Python": Folder(
+        defenses="  strange: {type: python, target: 'os.path:isabs', interpreter: python3}\n"
     ),
     # Addresses and variables that the folder would like to be used.
     "an address": Folder(

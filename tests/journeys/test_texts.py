@@ -70,8 +70,8 @@ def test_to_a_python_function(tmp_path: Path) -> None:
     done = guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path, env={"HOME": "/nowhere"})
     assert done.code == 0, done.err
     seen = (tmp_path / "seen.txt").read_text("utf-8").split()
-    assert set(seen) == WANTED == stored(tmp_path / "out")
-    assert len(seen) == len(TEXTS)
+    assert set(seen) >= WANTED == stored(tmp_path / "out")  # the probe asked about its own texts
+    assert sum(each in WANTED for each in seen) == len(TEXTS)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from guardmark.cli.terminal import EXIT_INTERRUPTED, echo, echo_text, tell_line, visible
+from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -141,10 +142,14 @@ def _same_command() -> str:
     return shlex.join(["guardmark", *(word for word in sys.argv[1:] if word != "--fresh")])
 
 
-_TEMPLATES = ("http", "openai", "hf", "pipeline", "python")
+_WORKERS = {"command-python": "guard_worker.py", "command-node": "guard_worker.mjs"}
+_TEMPLATES = ("http", "openai", "hf", "pipeline", "python", *_WORKERS)
 
 
-@click.command(help="Print a commented configuration to start from.")
+@click.command(
+    help="Print a commented configuration to start from. The templates command-python and "
+    "command-node write the worker that asks your guard beside it, into this folder."
+)
 @click.option(
     "--template",
     type=click.Choice(_TEMPLATES),
@@ -155,6 +160,14 @@ _TEMPLATES = ("http", "openai", "hf", "pipeline", "python")
 def init_command(template: str) -> None:
     """Print a configuration to start from."""
     folder = files("guardmark.app") / "templates"
+    if template in _WORKERS:
+        worker = Path(_WORKERS[template])
+        try:
+            with worker.open("x", encoding="utf-8") as stream:
+                stream.write((folder / f"{worker}.template").read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"{worker} cannot be written: {error.strerror}.") from error
+        tell_line(f"Wrote {worker}: ask your guard in its function check.")
     echo_text((folder / f"{template}.yaml").read_text(encoding="utf-8"))
 
 

@@ -14,18 +14,17 @@ from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Evidence, Outcome
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_BLOCKS: Final = (
-    *("blocked", "is_blocked", "flagged", "is_flagged", "unsafe", "is_unsafe", "detected"),
-    *("is_attack", "is_injection", "is_malicious"),
-)
-_ALLOWS: Final = (
-    *("safe", "is_safe", "allowed", "is_allowed", "valid", "is_valid", "passed"),
-    "validation_passed",
-)
-_WORDS: Final = ("decision", "outcome", "action", "verdict")
-_SCORES: Final = ("score", "risk", "risk_score")
-_REASONS: Final = ("reason", "message", "explanation", "rule")
-_FIELDS: Final = (*_BLOCKS, *_ALLOWS, *_WORDS, *_SCORES, *_REASONS)
+_BLOCKS, _ALLOWS, _WORD, _SCORE, _REASON = range(5)
+_MEANINGS: Final = {
+    **dict.fromkeys(("blocked", "is_blocked", "flagged", "is_flagged", "detected"), _BLOCKS),
+    **dict.fromkeys(("unsafe", "is_unsafe", "is_attack", "is_injection"), _BLOCKS),
+    **dict.fromkeys(("safe", "is_safe", "allowed", "is_allowed", "passed"), _ALLOWS),
+    **dict.fromkeys(("valid", "is_valid", "validation_passed"), _ALLOWS),
+    **dict.fromkeys(("decision", "outcome", "action", "verdict"), _WORD),
+    **dict.fromkeys(("score", "risk", "risk_score"), _SCORE),
+    **dict.fromkeys(("reason", "message", "explanation", "rule"), _REASON),
+}
+"""What fields of the usual names mean; others are not read."""
 _OUTCOMES: Final = {
     **dict.fromkeys(("block", "blocked", "flag", "flagged", "deny", "reject"), Outcome.BLOCK),
     **dict.fromkeys(("allow", "allowed", "pass", "accept"), Outcome.ALLOW),
@@ -63,39 +62,41 @@ class AnswerReader:
         """Read one answer."""
         if isinstance(answer, Decision):
             return answer
-        if not isinstance(answer, bool | int | float | Mapping) and hasattr(answer, "item"):
+        if not isinstance(answer, bool | int | float | dict) and hasattr(answer, "item"):
             answer = _unwrapped(answer)
         if isinstance(answer, bool):
             return BLOCKED if answer else ALLOWED
         try:
             if isinstance(answer, int | float):
                 return self._decision(None, self._risk(answer))
-            return self._of_fields(_fields_of(answer))
+            return self._of_fields(answer if isinstance(answer, dict) else _fields_of(answer))
         except _NotUnderstood as error:
             return self._malformed(str(error))
         finally:
             if inspect.iscoroutine(answer):
                 answer.close()  # or Python would warn, far from here, that it was never awaited
 
-    def _of_fields(self, fields: Mapping[str, Any] | None) -> Decision:
-        if not fields:
-            raise _NotUnderstood("")
-        stated = [
-            (name, Outcome.BLOCK if fields[name] is (name in _BLOCKS) else Outcome.ALLOW)
-            for name in (*_BLOCKS, *_ALLOWS)
-            if isinstance(fields.get(name), bool)
-        ]
-        stated += [(name, _of_word(name, fields[name])) for name in _WORDS if fields.get(name)]
-        if len({outcome for _, outcome in stated}) > 1:
-            names = " and ".join(name for name, _ in stated)
-            raise _NotUnderstood(f"fields that contradict each other: {names}")
-        scores = {name: fields[name] for name in _SCORES if _is_number(fields.get(name))}
-        if len(set(scores.values())) > 1:
+    def _of_fields(self, fields: Mapping[str, Any]) -> Decision:
+        stated: dict[str, Outcome] = {}
+        scores: dict[str, float] = {}
+        reason = ""
+        for name, value in fields.items():
+            meaning = _MEANINGS.get(name)
+            if meaning is None or value is None:
+                continue
+            if meaning is _SCORE and _is_number(value):
+                scores[name] = value
+            elif meaning is _REASON:
+                reason = reason or str(value)[:_MOST_REASON]
+            elif (outcome := _outcome(name, meaning, value)) is not None:
+                stated[name] = outcome
+        if len(stated) > 1 and len(set(stated.values())) > 1:
+            raise _NotUnderstood(f"fields that contradict each other: {' and '.join(stated)}")
+        if len(scores) > 1 and len(set(scores.values())) > 1:
             raise _NotUnderstood(f"several scores: {' and '.join(scores)}")
         risk = self._risk(next(iter(scores.values()))) if scores else None
-        outcome = stated[0][1] if stated else None
-        reasons = (fields[name] for name in _REASONS if isinstance(fields.get(name), str))
-        return self._decision(outcome, risk, next(reasons, "")[:_MOST_REASON])
+        decided = next(iter(stated.values())) if stated else None
+        return self._decision(decided, risk, reason)
 
     def _risk(self, score: float) -> float:
         lowest, highest = self.score_range
@@ -134,15 +135,15 @@ class AnswerReader:
         return Decision(outcome=Outcome.MALFORMED, evidence=Evidence(message=told))
 
 
-def _fields_of(answer: object) -> Mapping[str, Any] | None:
-    """Return the fields of an answer that have a usual name, or None."""
+def _fields_of(answer: object) -> Mapping[str, Any]:
+    """Return the fields of an answer."""
     if isinstance(answer, Mapping):
         return answer
     if isinstance(answer, tuple | list) and not hasattr(answer, "_fields"):
         return _of_pair(answer)
     if isinstance(answer, type | str | bytes | list) or callable(answer):
         raise _NotUnderstood(f"{type(answer).__name__}; expected True (block) or False (allow)")
-    fields = {name: getattr(answer, name) for name in _FIELDS if hasattr(answer, name)}
+    fields = {name: getattr(answer, name) for name in _MEANINGS if hasattr(answer, name)}
     if not fields:
         raise _NotUnderstood(
             f"{type(answer).__name__}; expected True (block), False (allow), a risk in [0, 1], "
@@ -164,6 +165,15 @@ def _of_pair(answer: Sequence[object]) -> Mapping[str, Any]:
     )
 
 
+def _outcome(name: str, meaning: int, value: object) -> Outcome | None:
+    """Return what a field says was decided, or None where it says nothing of that."""
+    if meaning is _WORD:
+        return _of_word(name, value)
+    if meaning is _SCORE or not isinstance(value, bool):
+        return None
+    return Outcome.BLOCK if value is (meaning is _BLOCKS) else Outcome.ALLOW
+
+
 def _of_word(name: str, word: object) -> Outcome:
     outcome = _OUTCOMES.get(word.strip().casefold()) if isinstance(word, str) else None
     if outcome is None:
@@ -180,3 +190,7 @@ def _unwrapped(answer: Any) -> object:
         return answer.item()  # a NumPy scalar, or an array of one
     except (TypeError, ValueError):
         return answer
+
+
+USUAL_READER: Final = AnswerReader()
+"""Reads answers where nothing is set."""

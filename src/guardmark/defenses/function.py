@@ -17,7 +17,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from guardmark.config.settings import Rate
 from guardmark.core.errors import BadSettings, ConfigError, did_you_mean
 from guardmark.core.sample import Prompt, View
-from guardmark.defenses.answers import AnswerReader, ScoreRange
+from guardmark.defenses.answers import USUAL_READER, AnswerReader, ScoreRange
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.command.settings import (
     ProcessSettings,
@@ -47,7 +47,7 @@ class FunctionDefense:
 
     name: str
     function: Callable[..., object]
-    reader: AnswerReader = AnswerReader()
+    reader: AnswerReader = USUAL_READER
     view: View = View.TEXT
     whole_prompt: bool = False
     files: tuple[Path, ...] = ()
@@ -72,7 +72,7 @@ class AsyncFunctionDefense:
 
     name: str
     function: Callable[..., Any]
-    reader: AnswerReader = AnswerReader()
+    reader: AnswerReader = USUAL_READER
     view: View = View.TEXT
     whole_prompt: bool = False
     files: tuple[Path, ...] = ()

@@ -40,7 +40,9 @@ INERT: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 settings that name a file where they are a plain text. A type that is not here reaches out."""
 _REMARKS: Final = {
     "target": "Python code that is imported and run",
-    "env": "environment variable that is read and sent",
+    "variables": "environment variable that is read and passed on",
+    **dict.fromkeys(("command", "interpreter"), "program that is run, with its arguments"),
+    "env": "environment variable that is read and sent, or environment whose Python is run",
     **dict.fromkeys(("url", "base_url", "preset"), "address that is called"),
     **dict.fromkeys(("path", "weights", "patterns", "keywords"), "file or folder that is read"),
 }
@@ -167,7 +169,7 @@ def _texts(place: str, value: object, *, key: str = "") -> Iterator[str]:
             yield from _texts(f"{place}.{shown}", below, key=str(name))
     elif isinstance(value, list):
         for index, below in enumerate(value):
-            yield from _texts(f"{place}.{index}", below)
+            yield from _texts(f"{place}.{index}", below, key=key)
     elif isinstance(value, str):
         remark = _REMARKS.get(key) or ("file that is read" if key.endswith("_file") else "")
         yield f"{place} {json.dumps(value)}{f'  ({remark})' if remark else ''}"

@@ -6,22 +6,36 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from guardmark.app.parts.services import has_address
-from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout, UntrustworthyRun
+from guardmark.core.errors import (
+    ConfigError,
+    ServiceError,
+    ServiceRefused,
+    ServiceTimeout,
+    UntrustworthyRun,
+)
 from guardmark.core.outcome import ErrorKind, VerdictLabel
-from guardmark.core.protocols import GuidedModel, PairJudge
-from guardmark.core.sample import Prompt
+from guardmark.core.protocols import GuidedModel, PairJudge, SampleBound, Startable
+from guardmark.core.sample import Prompt, View
 from guardmark.defenses.probe import PATIENCE_S
+from guardmark.engine.calls import as_coroutine, as_decision, attempt
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
+    from collections.abc import AsyncIterator, Awaitable, Sequence
     from typing import TypeVar
 
     from guardmark.app.parts.building import BuiltPart, Parts
-    from guardmark.core.outcome import Evidence, Response, Verdict
+    from guardmark.core.outcome import Decision, Evidence, Response, Verdict
 
     T = TypeVar("T")
 
 _EXCERPT: Final = 160
+_NOT_PROBED: Final = ("allow-all", "block-all", "coin")
+"""Floors to compare with, whose answers are known."""
+_READ_BY: Final = (
+    *("blocked", "action", "score", "positive", "profile", "patterns", "keywords", "target"),
+    *("command", "threshold"),
+)
+"""Settings that say how an answer is read, or where it comes from."""
 _QUESTION: Final = Prompt.of_text("Which vegetables can I plant in a small garden in early spring?")
 _READY: Final = Prompt.of_text('Answer with the JSON object {"ready": true} and nothing else.')
 _READY_FORM: Final = {
@@ -34,7 +48,7 @@ _ANSWER: Final = "Peas, spinach and radishes do well in early spring."
 
 
 async def probe_parts(parts: Parts) -> tuple[str, ...]:
-    """Ask parts behind a service, and guard models, something whose answer is known."""
+    """Ask every defense, and models and judges behind a service, what has a known answer."""
     return tuple([warning async for warning in _warnings(parts)])
 
 
@@ -70,19 +84,43 @@ async def probe_helper(built: BuiltPart, name: str) -> int | None:
 
 async def _warnings(parts: Parts) -> AsyncIterator[str]:
     for built in parts.defenses:
-        is_remote = has_address(built.manifest)
-        if is_remote or "profile" in built.manifest.settings:
-            from guardmark.defenses.probe import probe_defense
-
-            # A guard model in this process may take its time.
-            report = await probe_defense(built.part, timeout_s=PATIENCE_S if is_remote else None)
-            for warning in report.warnings:
-                yield f"{built.manifest.name}: {warning}"
+        for warning in await _probe_defense(built):
+            yield f"{built.manifest.name}: {warning}"
     if parts.model is not None and has_address(parts.model.manifest):
         await _answered(parts.model.part.answer(_QUESTION), "The target model")
     for judge in parts.judges:
         for warning in await probe_judge(judge):
             yield warning
+
+
+async def _probe_defense(built: BuiltPart) -> Sequence[str]:
+    """Ask a defense; a service that may cost money gets one attack and one benign input only."""
+    manifest, part = built.manifest, built.part
+    if manifest.type in _NOT_PROBED or part.view is View.RESPONSE or isinstance(part, SampleBound):
+        return ()
+    from guardmark.defenses.probe import probe_defense
+
+    is_remote, call = has_address(manifest), as_coroutine(part)
+
+    async def ask(prompt: Prompt) -> Decision:
+        return as_decision(await attempt(call, prompt))
+
+    if isinstance(part, Startable):
+        try:
+            await part.start()
+        except ConfigError as error:
+            raise ConfigError(f"{manifest.name} cannot be used: {error}.") from error
+    settings = [(key, manifest.settings.get(key)) for key in _READ_BY]
+    report = await probe_defense(
+        manifest.name,
+        ask,
+        timeout_s=PATIENCE_S if is_remote else None,
+        is_brief=is_remote,
+        reads=", ".join(f"{key}: {value}" for key, value in settings if value),
+    )
+    if isinstance(part, Startable):
+        await part.close()  # the run begins with a process that was asked nothing
+    return report.warnings
 
 
 async def _answered(call: Awaitable[Response], name: str) -> Response:

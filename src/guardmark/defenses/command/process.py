@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from json.encoder import encode_basestring_ascii
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from guardmark.canon.visible import spell_hidden
 from guardmark.core.outcome import ErrorKind
@@ -155,23 +155,23 @@ class WorkerProcess:
         left, fault = len(texts), None
         began = perf_counter_ns()
         try:
-            if self._lines or self._buffer:
-                line = self._lines[0] if self._lines else bytes(self._buffer)
-                raise ProcessFault(ErrorKind.CONTRACT, f"a line without a question: {_shown(line)}")
+            self._require_silence()
             self._send(b"".join([_line(first + n, text) for n, text in enumerate(texts)]))
             while left:
                 for line in await self._in_time(timeout_s):
-                    fields = _fields(line)
-                    at = _place(fields, first)
-                    if fields is None or not 0 <= at < len(texts) or answers[at] is not None:
-                        what = "no JSON object" if fields is None else "an answer with another id"
-                        raise ProcessFault(ErrorKind.CONTRACT, f"{what}: {_shown(line)}")
+                    fields, at = _answer(line, first)
+                    if not 0 <= at < len(texts) or answers[at] is not None:
+                        _refuse("an answer with another id", line)
                     answers[at] = fields
                     left -= 1
             ended = self._arrived_ns
         except ProcessFault as error:
             fault, ended = error, perf_counter_ns()
         return Exchange(answers=answers, took_ns=ended - began, fault=fault)
+
+    def _require_silence(self) -> None:
+        if self._lines or self._buffer:
+            _refuse("a line without a question", self._lines[0] if self._lines else self._buffer)
 
     async def _in_time(self, timeout_s: float) -> list[bytes]:
         alarm = self._loop.call_later(timeout_s, self._on_late, timeout_s)
@@ -203,7 +203,7 @@ class WorkerProcess:
     async def _ending(self) -> str:
         """Say how the process ended, once it has."""
         end_s = self._loop.time() + _ENDING_S
-        while self._process.poll() is None and self._loop.time() < end_s:
+        while self._process.poll() is None and self._loop.time() < end_s:  # noqa: ASYNC110 - no signal tells
             await asyncio.sleep(0.005)
         self._on_errors(self._numbers()[2])
         code = self._process.returncode
@@ -282,6 +282,8 @@ class WorkerProcess:
         if self.is_closed:
             return
         self.is_closed = self.is_ended = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(ProcessFault(ErrorKind.CRASH, "the process was ended"))
         given, output, errors = self._numbers()
         if not self._loop.is_closed():
             self._loop.remove_writer(given)
@@ -310,12 +312,22 @@ def _fields(line: bytes) -> dict[str, Any] | None:
     return fields if isinstance(fields, dict) else None
 
 
-def _place(fields: Mapping[str, Any] | None, first: int) -> int:
-    number = None if fields is None else fields.get("id")
-    return number - first if isinstance(number, int) and not isinstance(number, bool) else -1
+def _answer(line: bytes, first: int) -> tuple[Mapping[str, Any], int]:
+    """Return the fields of an answer and which question it is about, counted from the first."""
+    fields = _fields(line)
+    if fields is None:
+        _refuse("no JSON object", line)
+    number = fields.get("id")
+    if not isinstance(number, int) or isinstance(number, bool):
+        return fields, -1
+    return fields, number - first
 
 
-def _shown(line: bytes) -> str:
+def _refuse(what: str, line: bytes | bytearray) -> NoReturn:
+    raise ProcessFault(ErrorKind.CONTRACT, f"{what}: {_shown(line)}")
+
+
+def _shown(line: bytes | bytearray) -> str:
     return repr(spell_hidden(KNOWN.text(line[:_QUOTED].decode("utf-8", "replace"))[:80]))
 
 

@@ -9,16 +9,18 @@ import inspect
 import json
 import os
 import sys
+from typing import Any
 
 PLAIN = (bool, int, float, str, type(None))
 
 
-def load(target: str):  # type: ignore[no-untyped-def]  # noqa: ANN201 - whatever stands there
+def load(target: str) -> Any:
     """Import a function, or something with `evaluate`, by `module:name` or `file.py:name`."""
     origin, _, attribute = target.rpartition(":")
     sys.path[0] = os.getcwd()  # noqa: PTH109 - in place of the folder of this file
+    found: Any
     if origin.endswith(".py"):
-        spec = importlib.util.spec_from_file_location("guardmark_target", origin)
+        spec: Any = importlib.util.spec_from_file_location("guardmark_target", origin)
         found = sys.modules["guardmark_target"] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(found)
     else:
@@ -30,7 +32,7 @@ def load(target: str):  # type: ignore[no-untyped-def]  # noqa: ANN201 - whateve
     return found if callable(found) else found.evaluate
 
 
-def plain(answer):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201 - whatever came back
+def plain(answer: Any) -> Any:
     """Return what JSON can hold of an answer."""
     if hasattr(answer, "item"):
         return answer.item()  # a NumPy scalar
