@@ -149,19 +149,6 @@ class Closable(Protocol):
         ...
 
 
-@runtime_checkable
-class Startable(Closable, Protocol):
-    """A part that can begin anew: after `close` it starts again when it is asked."""
-
-    async def start(self) -> None:
-        """Start, to see that it can be.
-
-        Raises:
-            ConfigError: If it cannot.
-        """
-        ...
-
-
 class Attack(Protocol):
     """A rewriting of an attack's text."""
 

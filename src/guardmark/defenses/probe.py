@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout, UntrustworthyRun
 from guardmark.core.outcome import ErrorKind, Outcome
+from guardmark.core.protocols import Closable
 from guardmark.core.sample import Message, Prompt, Role
 
 if TYPE_CHECKING:
@@ -44,6 +45,15 @@ PATIENCE_S: Final = 8.0
 within 10 s."""
 _MOST_S: Final = 4.0
 """How long a defense that costs nothing is asked more: a slow one is asked less."""
+
+
+@runtime_checkable
+class Startable(Closable, Protocol):
+    """A defense that begins anew: after `close` it starts again when it is asked."""
+
+    async def start(self) -> None:
+        """Start, to see that it can be; a ConfigError says why it cannot."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

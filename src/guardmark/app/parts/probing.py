@@ -14,9 +14,9 @@ from guardmark.core.errors import (
     UntrustworthyRun,
 )
 from guardmark.core.outcome import ErrorKind, VerdictLabel
-from guardmark.core.protocols import GuidedModel, PairJudge, SampleBound, Startable
+from guardmark.core.protocols import GuidedModel, PairJudge, SampleBound
 from guardmark.core.sample import Prompt, View
-from guardmark.defenses.probe import PATIENCE_S
+from guardmark.defenses.probe import PATIENCE_S, Startable, probe_defense
 from guardmark.engine.calls import as_coroutine, as_decision, attempt
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ async def _probe_defense(built: BuiltPart) -> Sequence[str]:
     manifest, part = built.manifest, built.part
     if manifest.type in _NOT_PROBED or part.view is View.RESPONSE or isinstance(part, SampleBound):
         return ()
-    from guardmark.defenses.probe import probe_defense
-
-    is_remote, call = has_address(manifest), as_coroutine(part)
+    if manifest.settings.get("of"):
+        return ()  # what it is made of is asked
+    is_remote, call = has_address(manifest) or manifest.type == "http", as_coroutine(part)
 
     async def ask(prompt: Prompt) -> Decision:
         return as_decision(await attempt(call, prompt))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
 from guardmark.defenses.baseline import NOTHING_SHOWN
-from guardmark.defenses.command.process import Exchange, ProcessFault, WorkerProcess
+from guardmark.defenses.command.process import Replies, ProcessFault, WorkerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,14 +60,14 @@ class ProcessPool:
         except ProcessFault as error:
             raise ConfigError(str(error)) from error
 
-    async def ask(self, texts: Sequence[str]) -> Exchange:
+    async def ask(self, texts: Sequence[str]) -> Replies:
         """Send some texts to a process that is free; a process that fails is not asked again."""
         self._join_loop()
         async with self._room:
             try:
                 worker = await self._take()
             except ProcessFault as error:
-                return Exchange(answers=[None] * len(texts), took_ns=0, fault=error)
+                return Replies(answers=[None] * len(texts), took_ns=0, fault=error)
             is_sound = False
             try:
                 if self._limits.resets:
@@ -75,7 +75,7 @@ class ProcessPool:
                 exchange = await worker.exchange(texts, timeout_s=self._limits.timeout_s)
                 is_sound = exchange.fault is None
             except ProcessFault as error:
-                return Exchange(answers=[None] * len(texts), took_ns=0, fault=error)
+                return Replies(answers=[None] * len(texts), took_ns=0, fault=error)
             finally:  # also when whoever asked waits no longer
                 last = self._limits.restart_after
                 if is_sound and (last is None or worker.asked < last):

@@ -62,7 +62,7 @@ class ProcessRecipe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
+class Replies:
     """What came back for some texts: an answer or None for each, the time, and what went wrong."""
 
     answers: Sequence[Mapping[str, Any] | None]
@@ -147,7 +147,7 @@ class WorkerProcess:
                 ErrorKind.CONTRACT, f'expected {{"reset": true}}, got {_shown(line)}'
             )
 
-    async def exchange(self, texts: Sequence[str], *, timeout_s: float) -> Exchange:
+    async def exchange(self, texts: Sequence[str], *, timeout_s: float) -> Replies:
         """Send some texts, then read as many answers; they may come in any order."""
         first = self.asked + 1
         self.asked += len(texts)
@@ -167,7 +167,7 @@ class WorkerProcess:
             ended = self._arrived_ns
         except ProcessFault as error:
             fault, ended = error, perf_counter_ns()
-        return Exchange(answers=answers, took_ns=ended - began, fault=fault)
+        return Replies(answers=answers, took_ns=ended - began, fault=fault)
 
     def _require_silence(self) -> None:
         if self._lines or self._buffer:
