@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
 from guardmark.defenses.baseline import NOTHING_SHOWN
-from guardmark.defenses.command.process import Replies, ProcessFault, WorkerProcess
+from guardmark.defenses.command.process import ProcessFault, Replies, WorkerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
