@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_clear_defenses_end_early_and_the_report_says_how(tmp_path: Path) -> None:
-    """Rates of stopped defenses stand with a sequence; the others keep the usual interval."""
+    """Rates stand with a sequence of rows, also where a rule stayed open to the end of the run."""
     done = guardmark(
         "run", "--stop-when", "asr<0.3", "--stop-when", "fpr<0.05", "-o", "r", "--json",
         cwd=tmp_path,
@@ -22,10 +22,10 @@ def test_clear_defenses_end_early_and_the_report_says_how(tmp_path: Path) -> Non
     found = {each["name"]: each for each in json.loads(done.out)["defenses"]}
     assert [each["answer"] for each in found["block-all"]["stopped_early"]] == ["no", "yes"]
     rate = found["block-all"]["rates"]["attack_success_rate"]
-    assert rate["method"] == "betting sequence, group-weighted"
+    assert rate["method"] == "betting sequence"
     assert rate["trials"] < 200
     assert not found["pattern"]["stopped_early"]
-    assert "wilson" in found["pattern"]["rates"]["attack_success_rate"]["method"].lower()
+    assert found["pattern"]["rates"]["attack_success_rate"]["method"] == "betting sequence"
     resolved = (tmp_path / "r" / "config.resolved.yaml").read_text(encoding="utf-8")
     assert "asr<0.3" in resolved
     assert "was stopped early" in (tmp_path / "r" / "summary.md").read_text(encoding="utf-8")
