@@ -51,3 +51,14 @@ def test_what_a_text_hides_is_spelled_out(tmp_path: Path) -> None:
     full = guardmark("show", "out", "--id", "s1", cwd=tmp_path).out.splitlines()
     assert [f"    {seen}", "    end"] == full[3:5]
     assert f"{seen} end" in (tmp_path / "out" / "summary.md").read_text(encoding="utf-8")
+
+
+def test_no_line_begins_with_what_data_say(tmp_path: Path) -> None:
+    """An id that a log would take for a command stands behind a word of ours."""
+    set_up(tmp_path)
+    row = {"id": "[error] x", "text": "text", "label": "attack", "category": "jailbreak"}
+    write_rows(tmp_path / "data.jsonl", [row])
+    done = guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path)
+    shown = guardmark("show", "out", cwd=tmp_path)
+    assert "sample [error] x  attack, jailbreak" in shown.out.splitlines()
+    assert not [line for line in (done.out + shown.out).splitlines() if line.startswith("[error]")]

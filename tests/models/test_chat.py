@@ -116,6 +116,7 @@ async def test_every_message_reaches_the_model_in_order(
         ((200, ""), ErrorKind.CONTRACT),
         ((200, "[]"), ErrorKind.CONTRACT),
         ((200, '{"choices":[{"message":null}]}'), ErrorKind.CONTRACT),
+        ((200, '{"choices":[{"message":{"content":"no","content":"yes"}}]}'), ErrorKind.CONTRACT),
         ({"choices": []}, ErrorKind.CONTRACT),
         ({"choices": [{"message": {"content": None}}]}, ErrorKind.CONTRACT),
         ({"choices": [{"message": {"content": ["?"]}}]}, ErrorKind.CONTRACT),

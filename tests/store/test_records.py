@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -464,3 +466,24 @@ def test_the_view_reads_in_words(writer: RecordWriter, path: Path) -> None:
     ).fetchone()
     connection.close()
     assert row == ("words", "defense", "s-0001", "attack", "jailbreak", "block", 2.5)
+
+
+def test_reading_one_sample_costs_the_same_whatever_else_there_is(
+    tmp_path: Path, sample: MakeSample
+) -> None:
+    """Also where every sample has facets of its own."""
+    steps = []
+    for count in (30, 3_000):
+        path = tmp_path / f"{count}.sqlite"
+        with RecordWriter(path) as writer:
+            writer.load_samples(replace(sample(n), category=f"topic-{n}") for n in range(count))
+        with RecordReader(path) as reader:
+            clock = itertools.count()
+            reader.connection.set_progress_handler(partial(_tick, clock), 1)
+            assert reader.sample_at(17).category == "topic-17"
+            steps.append(next(clock))
+    assert steps[1] < 2 * steps[0]
+
+
+def _tick(clock: Iterator[int]) -> None:
+    next(clock)

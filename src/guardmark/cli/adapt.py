@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from guardmark.cli.terminal import EXIT_INTERRUPTED, echo, echo_text, tell_line
+from guardmark.cli.terminal import EXIT_INTERRUPTED, echo, echo_raw, echo_text, tell_line
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
@@ -88,7 +88,7 @@ def adapt_command(subject: Path | None, *, as_json: bool, **said: Any) -> int:
     if as_json:
         from guardmark.reports.render.json.documents import adaptive_json
 
-        click.echo(json.dumps(adaptive_json(analysis.adaptive), ensure_ascii=False))
+        echo_raw(json.dumps(adaptive_json(analysis.adaptive), ensure_ascii=False))
     else:
         echo_text(f"{_drawn(analysis)}\n")
         for label, path in files:

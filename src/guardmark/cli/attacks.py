@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from guardmark.cli.labels import calibrate_command
-from guardmark.cli.terminal import echo
+from guardmark.cli.terminal import echo, echo_raw
 
 if TYPE_CHECKING:
     from guardmark.attacks.contract import Operator, OperatorChain, Variant
@@ -38,7 +38,7 @@ def _list(*, wanted: str | None, of_battery: bool, as_json: bool) -> None:
         return
     found = operators() if wanted is None else family(wanted)
     if as_json:
-        click.echo(json.dumps([_facts(one) for one in found], indent=2))
+        echo_raw(json.dumps([_facts(one) for one in found], indent=2))
         return
     titles = dict(FAMILIES)
     width = max(len(one.name) for one in found)
@@ -64,7 +64,7 @@ def _print_battery(*, as_json: bool) -> None:
             "lock": lock_digest(),
             "chains": [{"key": chain.key, "tier": chain.tier.value} for chain in chains],
         }
-        click.echo(json.dumps(content, indent=2))
+        echo_raw(json.dumps(content, indent=2))
         return
     echo(f"{BATTERY_VERSION}, {len(chains)} chains, lock {lock_digest()[:12]}")
     for position, chain in enumerate(chains, start=1):
@@ -79,7 +79,7 @@ def _show(*, name: str, as_json: bool) -> None:
 
     found = operator(name)
     if as_json:
-        click.echo(json.dumps(_facts(found), indent=2))
+        echo_raw(json.dumps(_facts(found), indent=2))
         return
     echo(f"{found.key}  {found.summary}")
     echo(f"  family         {found.family}, {found.slot.name.lower()} in a chain")
@@ -130,7 +130,7 @@ def _apply(
     drawn = seed_for(seed, parsed.key, "command line", try_index)
     attempt = apply(parsed, original, seed=drawn, must_keep=keep)
     if as_json:
-        click.echo(json.dumps(_outcome(parsed, original, attempt), indent=2))
+        echo_raw(json.dumps(_outcome(parsed, original, attempt), indent=2))
     else:
         _tell(parsed, original, attempt, raw=raw)
 
@@ -165,7 +165,7 @@ def _tell(chain: OperatorChain, original: str, attempt: Variant, *, raw: bool) -
         reason = attempt.reason or f"{chain.key} changes nothing in this text"
         raise DatasetError(f"No variant: {reason}.")
     shown = attempt.text if raw or not sys.stdout.isatty() else _escaped(attempt.text)
-    click.echo(shown)  # the variant itself, for the next program
+    echo_raw(shown)  # the variant itself, for the next program
     tier = attempt.tier.value if attempt.tier is not None else ""
     judge = " (V3 if a judge finds it the same request)" if attempt.needs_judge else ""
     grown = len(attempt.text) / max(len(original), 1)

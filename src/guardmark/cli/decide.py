@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from guardmark.cli.terminal import echo, visible
+from guardmark.cli.terminal import echo, echo_raw, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +68,7 @@ def compare_command(
     compared = compare_runs(runs, chosen)
     form = "json" if as_json else "markdown" if markdown else "terminal"
     drawn = _drawn(compared, form, texts=not no_texts)
-    click.echo(drawn if as_json else visible(drawn), nl=False)
+    echo_raw(drawn if as_json else visible(drawn), nl=False)
 
 
 def _drawn(compared: Compared, form: str, *, texts: bool) -> str:
@@ -116,7 +116,7 @@ def plan_command(*, variants: int | None, icc: float, as_json: bool, **claim: An
 
     planned = plan_size(Claim(**claim), variants=variants, icc=icc)
     if as_json:
-        click.echo(json.dumps(asdict(planned), indent=2))
+        echo_raw(json.dumps(asdict(planned), indent=2))
     else:
         echo(*_plan_lines(planned))
 
@@ -192,5 +192,5 @@ def gate_command(
         said = render_markdown(document, marker="guardmark-gate")
     else:
         said = render_terminal(document)
-    click.echo(said if as_json else visible(said), nl=False)
+    echo_raw(said if as_json else visible(said), nl=False)
     return EXITS[gated.result.standing]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from guardmark.canon.visible import spell_hidden
-from guardmark.cli.terminal import echo, tell_line, visible
+from guardmark.cli.terminal import echo, echo_raw, tell_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,11 +59,11 @@ def judge_command(
     """Judge again."""
     if quality:
         drawn = _quality(run, as_json=as_json)
-        click.echo(drawn if as_json else visible(drawn), nl=False)
+        echo_raw(drawn if as_json else visible(drawn), nl=False)
         return 0
     judged = _judged(run, config=config, layer=layer, human_labels=human_labels)
     if as_json:
-        click.echo(json.dumps(_judged_json(judged), ensure_ascii=False))
+        echo_raw(json.dumps(_judged_json(judged), ensure_ascii=False))
     else:
         echo(*_judged_lines(judged, limit))
     return 0
@@ -341,7 +341,7 @@ def calibrate_command(pairs: Path, *, as_json: bool, **said: Any) -> None:
 
     found = carry_out(pairs, CalibrationOptions(**said))
     if as_json:
-        click.echo(json.dumps(_calibrated_json(found), ensure_ascii=False))
+        echo_raw(json.dumps(_calibrated_json(found), ensure_ascii=False))
     else:
         echo(*_calibrated_lines(found))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from guardmark.canon.visible import spell_hidden
-from guardmark.cli.terminal import echo, echo_text, one_line
+from guardmark.cli.terminal import echo, echo_raw, echo_text, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,7 @@ def show_command(
     listed = list_samples(run, chosen)
     for each in listed[:limit]:
         if as_json:
-            click.echo(json.dumps(_sample_json(each, texts=not no_texts), ensure_ascii=False))
+            echo_raw(json.dumps(_sample_json(each, texts=not no_texts), ensure_ascii=False))
         else:
             is_full = full or bool(chosen.sample_id)
             echo(*_sample_lines(each, full=is_full, texts=not no_texts))
@@ -88,7 +88,7 @@ def _sample_lines(listed: ListedSample, *, full: bool, texts: bool) -> Iterator[
         "/".join(part for part in (sample.category, sample.subcategory) if part),
         sample.language,
     ]
-    yield f"{sample.id}  {', '.join(facet for facet in facets if facet)}"
+    yield f"sample {sample.id}  {', '.join(facet for facet in facets if facet)}"
     for answer in listed.answers:
         score = "" if answer.score is None else f", score {answer.score:.3f}"
         limit = "" if answer.threshold is None else f" (blocks from {answer.threshold:g})"
@@ -186,7 +186,7 @@ def report_command(
             texts=not no_texts,
         )
         if as_json:
-            click.echo(told.summary_json, nl=False)
+            echo_raw(told.summary_json, nl=False)
             continue
         echo_text(told.terminal)
         for label, written in told.files:
@@ -234,7 +234,7 @@ def view_command(folder: Path, *, no_texts: bool, as_json: bool, **options: Any)
 
 def _tell_address(serving: Serving, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps({"url": serving.url, "runs": serving.runs}))
+        echo_raw(json.dumps({"url": serving.url, "runs": serving.runs}))
         return
     word = "run" if serving.runs == 1 else "runs"
     echo(f"{serving.runs:,} {word}: {serving.url}")
@@ -266,7 +266,7 @@ def export_command(run: Path, forms: str, out: Path | None, as_json: bool) -> No
         written = write(run, form, out=out)
         if as_json:
             found = {"format": form, "path": str(written.path), "records": written.records}
-            click.echo(json.dumps(found))
+            echo_raw(json.dumps(found))
         else:
             echo(f"{form:<12}{written.path}  {written.records:,} records")
 
@@ -318,7 +318,7 @@ def import_command(
         echo(f"Note: {warning}", err=True)
     told = finish(found.folder, found.config, formats=found.config.report, texts=not no_texts)
     if as_json:
-        click.echo(told.summary_json, nl=False)
+        echo_raw(told.summary_json, nl=False)
         return
     echo_text(told.terminal)
     for name, written in told.files:
@@ -363,7 +363,7 @@ def stability_command(run: Path, attacks: int, benign: int, seeds: int, as_json:
     request = SliceRequest(attacks=attacks, benign=benign, seeds=tuple(range(1, seeds + 1)))
     folder, found = slice_run(run, request)
     if as_json:
-        click.echo(stability_json(found), nl=False)
+        echo_raw(stability_json(found), nl=False)
         return
     echo_text(render_terminal(stability_document(found)))
     echo(f"by variant: {folder.slice_stability_md}")

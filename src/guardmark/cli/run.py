@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from guardmark.cli.terminal import EXIT_INTERRUPTED, echo, echo_text, tell_line, visible
+from guardmark.cli.terminal import EXIT_INTERRUPTED, echo, echo_raw, echo_text, tell_line, visible
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def check_command(config: Path, probe: int | None, as_json: bool) -> None:
 
     checkup = check_config(config, probes=probe or 0)
     if as_json:
-        click.echo(json.dumps(asdict(checkup), indent=2, ensure_ascii=False))
+        echo_raw(json.dumps(asdict(checkup), indent=2, ensure_ascii=False))
     else:
         echo(*_check_lines(checkup))
 
@@ -275,7 +275,7 @@ def matrix_command(matrix: Path, out: Path, limit: int | None, offline: bool, as
     done = _carry_out_matrix(matrix, out, limit=limit, offline=offline)
     name = "manifest.json" if as_json else "matrix_report.md"
     text = done.folder.file(name).read_text(encoding="utf-8")
-    click.echo(text if as_json else visible(text), nl=False)
+    echo_raw(text if as_json else visible(text), nl=False)
     if done.is_interrupted:
         return EXIT_INTERRUPTED
     return 0 if all(line.status == "success" for line in done.lines) else _EXIT_FAILED

@@ -40,7 +40,7 @@ def in_line(text: str) -> str:
 def echo(*lines: str, err: bool = False, styled: bool = False) -> None:
     """Print lines for people; of control sequences only our own colours, where there are any."""
     if lines:
-        click.echo("\n".join(_styled(line) if styled else in_line(line) for line in lines), err=err)
+        _print("\n".join(_styled(line) if styled else in_line(line) for line in lines), err=err)
 
 
 def _styled(line: str) -> str:
@@ -50,7 +50,17 @@ def _styled(line: str) -> str:
 
 def echo_text(text: str) -> None:
     """Print a document that was drawn line by line."""
-    click.echo(visible(text), nl=False)
+    _print(visible(text), nl=False)
+
+
+def echo_raw(text: str, *, nl: bool = True) -> None:
+    """Print what another program reads, such as JSON."""
+    _print(text, nl=nl)
+
+
+def _print(text: str, *, nl: bool = True, err: bool = False) -> None:
+    """Print, with keys that this process has read from its environment redacted."""
+    click.echo(KNOWN.text(text), nl=nl, err=err)
 
 
 def tell(text: str) -> None:

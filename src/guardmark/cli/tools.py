@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from guardmark.cli.terminal import echo, one_line, visible
+from guardmark.cli.terminal import echo, echo_raw, one_line, visible
 
 if TYPE_CHECKING:
     from guardmark.app.verify.verification import Verification
@@ -36,7 +36,7 @@ def plugins_command(*, profiles: bool, as_json: bool) -> None:
 
     table = {kind: dict(known_types(kind)) for kind in GROUPS}
     if as_json:
-        click.echo(json.dumps(table, indent=2))
+        echo_raw(json.dumps(table, indent=2))
         return
     for kind, types in table.items():
         echo(f"{kind}s (other packages add theirs under the entry point {GROUPS[kind]})")
@@ -50,7 +50,7 @@ def _list_profiles(*, as_json: bool) -> None:
 
     listed = list_profiles()
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in listed], indent=2))
+        echo_raw(json.dumps([asdict(each) for each in listed], indent=2))
         return
     width = max(len(each.name) for each in listed)
     for kind in dict.fromkeys(each.type for each in listed):
@@ -70,7 +70,7 @@ def doctor_command(*, as_json: bool) -> None:
 
     findings = examine()
     if as_json:
-        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+        echo_raw(json.dumps([asdict(finding) for finding in findings], indent=2))
         return
     width = max(len(finding.subject) for finding in findings)
     for finding in findings:
@@ -117,7 +117,7 @@ def verify_command(run: Path, data: tuple[Path, ...], expect: str, as_json: bool
     from guardmark.app.verify.verification import verify as verify_run
 
     result = verify_run(run, data=data, expect=expect)
-    click.echo(_as_json(result) if as_json else visible(_as_text(result)))
+    echo_raw(_as_json(result) if as_json else visible(_as_text(result)))
     return 0 if result.holds else _EXIT_DIFFERS
 
 
@@ -203,8 +203,8 @@ def schema_command(document: str) -> None:
     if document == _CONFIG:
         from guardmark.app.parts.loading import config_schema
 
-        click.echo(json.dumps(config_schema(), indent=2))
+        echo_raw(json.dumps(config_schema(), indent=2))
     else:
         from guardmark.reports.render.json.documents import document_schema
 
-        click.echo(json.dumps(document_schema(document), indent=2))
+        echo_raw(json.dumps(document_schema(document), indent=2))

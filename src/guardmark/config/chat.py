@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from guardmark.config.settings import PriceSettings, Secret, Settings, read_secret
+from guardmark.config.settings import (
+    Address,
+    PriceSettings,
+    Secret,
+    Settings,
+    read_address,
+    read_secret,
+    shown_address,
+)
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,7 +38,7 @@ class ChatSettings(Settings):
     """Where a chat model is and how it is asked."""
 
     preset: Preset | None = None
-    base_url: str | None = None
+    base_url: Address | None = None
     model: str
     api_key: Secret | None = None
     temperature: float = Field(0.0, ge=0, le=2)
@@ -47,8 +55,8 @@ class ChatSettings(Settings):
 
     @property
     def address(self) -> str:
-        """The base URL, without a slash at its end."""
-        return (self.base_url or PRESETS[str(self.preset)][0]).rstrip("/")
+        """The base URL without a slash at its end, or the variable that holds it."""
+        return shown_address(base_address(self.base_url, self.preset)).rstrip("/")
 
     @property
     def most_written(self) -> int:
@@ -60,17 +68,23 @@ class ChatSettings(Settings):
         where = context.where or name
         if context.services is None:
             raise ConfigError(f"{where} calls {self.address}, which is not possible here.")
+        base = base_address(self.base_url, self.preset)
         options = {"temperature": self.temperature, "max_tokens": self.max_tokens, **self.options}
         if self.seed is not None:
             options["seed"] = self.seed
         return context.services.model(
             "chat",
-            self.address,
+            read_address(base, f"{where}.base_url", context.services).rstrip("/"),
             model=self.model,
             options=options,
             price=self.price or context.prices.get(self.model),
             secret_headers=service_headers(self.preset, self.api_key, where, context.services),
         )
+
+
+def base_address(base_url: Address | None, preset: Preset | None) -> Address:
+    """Return the base URL of a service, or the variable that holds it."""
+    return base_url or PRESETS[str(preset)][0]
 
 
 def service_headers(

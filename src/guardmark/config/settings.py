@@ -31,6 +31,10 @@ class Secret(Settings):
     env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 
+Address = str | Secret
+"""A URL, or the variable that holds all of it."""
+
+
 class PriceSettings(Settings):
     """What a model costs, in the user's currency for a thousand tokens or a call."""
 
@@ -49,6 +53,20 @@ def read_secret(secret: Secret, where: str, services: ServiceAccess) -> str:
         )
     services.hide(value, secret.env)
     return value
+
+
+def shown_address(address: Address) -> str:
+    """Return what messages call an address: of one in a variable, the variable."""
+    return address if isinstance(address, str) else f"{{env: {address.env}}}"
+
+
+def read_address(address: Address, where: str, services: ServiceAccess) -> str:
+    """Return the URL to call; what a variable holds of it is hidden from now on, host included."""
+    if isinstance(address, str):
+        return address
+    url = read_secret(address, where, services)
+    services.hide("/".join(url.split("/", 3)[:3]), "")
+    return url
 
 
 class ServiceAccess(Protocol):

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import Field, model_validator
 
-from guardmark.config.chat import PRESETS, Preset, service_headers
-from guardmark.config.settings import PriceSettings, Secret, Settings
+from guardmark.config.chat import Preset, base_address, service_headers
+from guardmark.config.settings import (
+    Address,
+    PriceSettings,
+    Secret,
+    Settings,
+    read_address,
+    shown_address,
+)
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Evidence, Response
 from guardmark.core.protocols import Closable
@@ -121,7 +128,7 @@ class EmbeddingSettings(TauSettings):
     """Cosine of embeddings from a service (`/v1/embeddings`): the same request from tau on."""
 
     preset: Preset | None = None
-    base_url: str | None = None
+    base_url: Address | None = None
     model: str
     api_key: Secret | None = None
     options: dict[str, Any] = Field(default_factory=dict)
@@ -140,13 +147,12 @@ class EmbeddingSettings(TauSettings):
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the judge."""
-        address = (self.base_url or PRESETS[str(self.preset)][0]).rstrip("/")
-        where = context.where or name
+        where, base = context.where or name, base_address(self.base_url, self.preset)
         if context.services is None:
-            raise ConfigError(f"{where} calls {address}, which is not possible here.")
+            raise ConfigError(f"{where} calls {shown_address(base)}, which is not possible here.")
         endpoint = context.services.model(
             "embeddings",
-            address,
+            read_address(base, f"{where}.base_url", context.services).rstrip("/"),
             model=self.model,
             options=self.options,
             price=self.price or context.prices.get(self.model),

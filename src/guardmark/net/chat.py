@@ -68,7 +68,7 @@ def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
     if exchange.error_kind is not None:
         return _failure(exchange, exchange.error_kind, failure_message(exchange))
     try:
-        document = json.loads(exchange.body)
+        document = json.loads(exchange.body, object_pairs_hook=_once)
         choice = document["choices"][0]
         message = choice["message"]
         text, refusal = message.get("content"), message.get("refusal")
@@ -88,6 +88,14 @@ def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
         attempts=exchange.attempts,
         service_ns=exchange.service_ns,
     )
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse an object in which a key has two values: the last would silently win."""
+    values = dict(pairs)
+    if len(values) < len(pairs) and any(values[key] != value for key, value in pairs):
+        raise ValueError("a key stands twice")
+    return values
 
 
 def refuses_options(answer: ChatAnswer) -> bool:
@@ -180,7 +188,7 @@ def read_embeddings(
     if exchange.error_kind is not None:
         return _no_vectors(exchange, exchange.error_kind, failure_message(exchange))
     try:
-        document = json.loads(exchange.body)
+        document = json.loads(exchange.body, object_pairs_hook=_once)
         vectors = _vectors(document["data"], count)
         fault = fault_of(vectors)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:

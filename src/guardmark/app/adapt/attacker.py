@@ -218,7 +218,7 @@ def _which(built: BuiltPart) -> tuple[object, ...]:
     which = settings.get("model") or settings.get("path")
     if which is None:
         return (built.manifest.fingerprint,)
-    return built.manifest.type, which, settings.get("base_url"), settings.get("preset")
+    return built.manifest.type, which, str(settings.get("base_url")), settings.get("preset")
 
 
 def _warnings(plan: AttackerPlan) -> Iterator[str]:

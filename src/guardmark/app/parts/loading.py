@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from guardmark.app.registry import GROUPS, helper_kind, known_types, settings_model
 from guardmark.app.settings import Config
 from guardmark.config.mistakes import describe_mistakes
+from guardmark.config.secrets import require_no_literal_secret
 from guardmark.config.source import Source, parse_yaml, read_text
 from guardmark.core.errors import BadSettings, ConfigError, did_you_mean, listed
 from guardmark.defenses.profile import TYPES, kind_of_profile
@@ -82,6 +83,7 @@ def config_around(
 
 
 def _checked(document: dict[str, Any], source: Source, folder: Path) -> LoadedConfig:
+    require_no_literal_secret(document, source)
     mistakes: list[str] = []
     config = None
     try:
@@ -100,6 +102,7 @@ def load_section(path: Path, model: type[_Section], *, key: str) -> _Section:
     """Read one section of settings, from a file of its own or from a whole configuration."""
     text = read_text(path, f"The file {path}")
     document, source = parse_yaml(text, str(path))
+    require_no_literal_secret(document, source)
     above: Place = ()
     if isinstance(document, dict) and key in document:
         document, above = document[key], (key,)

@@ -6,11 +6,10 @@ import csv
 import gzip
 import io
 import json
-import sys
 from contextlib import suppress
 from functools import partial
 from json.scanner import make_scanner
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, cast
 
 from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed
 from guardmark.datasets.formats.fields import PACK_MARK, BadRows, Fault
@@ -119,8 +118,7 @@ def _jsonl_rows(stream: BinaryIO, shown_as: str) -> Iterator[RawRow]:
 
 def _unusual_line(body: bytes, number: int, shown_as: str) -> dict[str, object] | Fault:
     """Read a line that has white space, escapes or a byte order mark, or that is no object."""
-    if len(body) >= _LONGEST_LINE - len(_BOM):
-        raise _broken(shown_as, f"has a line {number} of {_LONGEST_LINE >> 20} MiB or more")
+    _require_end(body, number, shown_as)
     try:
         row = _DECODER.decode(body.decode())
     except UnicodeDecodeError as error:
@@ -133,13 +131,28 @@ def _unusual_line(body: bytes, number: int, shown_as: str) -> dict[str, object] 
     return row if isinstance(row, dict) else _not_an_object(shown_as, number, row)
 
 
+def _lines(stream: IO[AnyStr], shown_as: str) -> Iterator[AnyStr]:
+    """Yield the lines of a file, none of which is without end."""
+    number = 0
+    while line := stream.readline(_LONGEST_LINE):
+        number += 1
+        _require_end(line, number, shown_as)
+        yield line
+
+
+def _require_end(line: AnyStr, number: int, shown_as: str) -> None:
+    if len(line) >= _LONGEST_LINE - len(_BOM):
+        raise _broken(shown_as, f"has a line {number} of {_LONGEST_LINE >> 20} MiB or more")
+
+
 def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow]:
     # The module's limit of 131,072 characters a field would cut long attacks off.
-    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    csv.field_size_limit(_LONGEST_LINE)
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
     line = 0
     try:
-        head = text.readline()
+        lines = _lines(text, shown_as)
+        head = next(lines, "")
         delimiter = "\t" if tabs else max(",;\t", key=head.count)
         names = next(csv.reader([head], delimiter=delimiter, strict=True), [])
         if not names:
@@ -148,7 +161,7 @@ def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow
             message = f"has more than one column called {', '.join(twice)}"
             raise _broken(shown_as, message, field=twice[0])
         # Strict: a quote that is never closed would swallow the rest of the file unseen.
-        table = csv.reader(text, delimiter=delimiter, strict=True)
+        table = csv.reader(lines, delimiter=delimiter, strict=True)
         for number, values in enumerate(table, start=1):
             line = table.line_num
             if not values:
@@ -195,7 +208,8 @@ def _decoded(row: dict[str, Any]) -> dict[str, object]:
 def _json_rows(stream: BinaryIO, spec: DatasetSpec, *, pack: bool) -> Iterator[RawRow]:
     """Read a list of objects, or the items of a prompt pack."""
     try:
-        document = _DECODER.decode(stream.read().removeprefix(_BOM).decode())
+        body = b"".join(_lines(stream, spec.shown_as))
+        document = _DECODER.decode(body.removeprefix(_BOM).decode())
     except (ValueError, RecursionError) as error:
         line = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise _broken(

@@ -5,11 +5,21 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlencode
 
 from pydantic import ConfigDict, Field, JsonValue, field_validator, model_validator
 
-from guardmark.config.settings import Rate, Secret, Settings, read_secret
+from guardmark.config.secrets import names_secret
+from guardmark.config.settings import (
+    Address,
+    Rate,
+    Secret,
+    Settings,
+    read_address,
+    read_secret,
+    shown_address,
+)
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import Role, View
@@ -39,9 +49,6 @@ if TYPE_CHECKING:
 
 Meaning = Literal["allow", "block", "error"]
 Scalar = str | bool | int | float | None
-_SECRET_HEADERS: Final = frozenset(
-    {"authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-auth-token"}
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -136,7 +143,8 @@ class HttpSettings(Settings):
     )
 
     profile: str | None = None
-    url: str
+    url: Address
+    query: dict[str, str | Secret] = Field(default_factory=dict)
     variables: dict[str, str | Secret] = Field(default_factory=dict)
     method: Literal["POST", "PUT", "PATCH"] = "POST"
     headers: dict[str, str | HeaderSecret] = Field(default_factory=dict)
@@ -181,7 +189,7 @@ class HttpSettings(Settings):
     ) -> dict[str, str | HeaderSecret]:
         # The settings are stored with the run, so what stands in them is passed on with it.
         for header, value in headers.items():
-            if isinstance(value, str) and header.lower() in _SECRET_HEADERS:
+            if isinstance(value, str) and names_secret(header):
                 raise ValueError(
                     f"{header} holds a secret, which never stands in the file; name the variable "
                     f'that holds it: {header}: {{env: NAME, prefix: "Bearer "}}'
@@ -215,11 +223,13 @@ class HttpSettings(Settings):
         """Build the defense."""
         where = f"defenses.{name}"
         if context.services is None:
-            raise ConfigError(f"{where} calls {self.url}, and this run may call nothing.")
+            raise ConfigError(
+                f"{where} calls {shown_address(self.url)}, and this run may call nothing."
+            )
         body = RequestBody(self.body, roles=self.roles, where=f"{where}.body")
         plain, secret = self._headers(where, context.services)
         endpoint = context.services.endpoint(
-            self._address(where),
+            self._address(where, context.services),
             method=self.method,
             headers=plain,
             secret_headers=secret,
@@ -235,10 +245,8 @@ class HttpSettings(Settings):
             cut=self.too_long == "cut",
         )
 
-    def _address(self, where: str) -> str:
-        """Return the address, with the values of its variables."""
-        if not self.variables:
-            return self.url
+    def _address(self, where: str, services: ServiceAccess) -> str:
+        """Return the URL to call, with the values of its variables and its parameters."""
 
         def value(slot: re.Match[str]) -> str:
             given = self.variables.get(slot[1], slot[0])
@@ -255,7 +263,14 @@ class HttpSettings(Settings):
                 )
             return found.rstrip("/")
 
-        return re.sub(r"\{(\w+)\}", value, self.url)
+        url = read_address(self.url, f"{where}.url", services)
+        if self.variables:
+            url = re.sub(r"\{(\w+)\}", value, url)
+        query = {
+            name: text if isinstance(text, str) else read_secret(text, where, services)
+            for name, text in self.query.items()
+        }
+        return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}" if query else url
 
     def _headers(
         self, where: str, services: ServiceAccess

@@ -111,12 +111,12 @@ def _is_muted(block: Block) -> bool:
 
 
 def _table(table: Table, width: int, *, is_brief: bool) -> Iterator[str]:
-    """Lay out the columns that fit, the first always, and name the others."""
+    """Lay out the columns that fit and name the others; no line begins with what data say."""
     cells = [[each.title for each in table.columns]]
     for row in table.rows:
         texts = [plain_line(cell_text(cell)) for cell in row.cells]
         cells.append([*texts, *[""] * (len(table.columns) - len(texts))])
-    while len(cells[0]) > 1 and _needed(cells) > width:
+    while len(cells[0]) > 1 and 2 + _needed(cells) > width:
         cells = [row[:-1] for row in cells]
     sizes = _sizes(cells)
     for at, line in enumerate(cells):
@@ -124,9 +124,9 @@ def _table(table: Table, width: int, *, is_brief: bool) -> Iterator[str]:
             f"{cell:>{size}}" if column.numeric else f"{cell:<{size}}"
             for cell, size, column in zip(line, sizes, table.columns, strict=False)
         ]
-        yield "  ".join(aligned).rstrip()
+        yield f"  {'  '.join(aligned)}".rstrip()
         if at == 0:
-            yield "-" * min(width, _needed(cells))
+            yield "  " + "-" * min(width - 2, _needed(cells))
     left = [] if is_brief else [each.title for each in table.columns[len(cells[0]) :]]
     if left:
         yield from _wrapped(f"(too wide to show: {', '.join(left)})", width, rest="  ")
