@@ -12,8 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from guardmark.app.registry import GROUPS, helper_kind, known_types, settings_model
 from guardmark.app.settings import Config
-from guardmark.config.mistakes import describe_mistakes
-from guardmark.config.secrets import require_no_literal_secret
+from guardmark.config.mistakes import describe_mistakes, require_no_literal_secret
 from guardmark.config.source import Source, parse_yaml, read_text
 from guardmark.core.errors import BadSettings, ConfigError, did_you_mean, listed
 from guardmark.defenses.profile import TYPES, kind_of_profile

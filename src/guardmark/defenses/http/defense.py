@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from pydantic import ConfigDict, Field, JsonValue, field_validator, model_validator
 
-from guardmark.config.secrets import names_secret
+from guardmark.config.mistakes import names_secret
 from guardmark.config.settings import (
     Address,
     Rate,
