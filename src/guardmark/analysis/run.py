@@ -43,7 +43,7 @@ class SampleCounts:
     languages: tuple[str, ...]  # Languages stated, most frequent first.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunAnalysis:
     """Everything a report says about one run."""
 
@@ -68,10 +68,21 @@ class RunAnalysis:
     adaptive_left_out: Mapping[str, str] = field(default_factory=dict)
     spending: tuple[PartUsage, ...] = ()
 
+    def __repr__(self) -> str:
+        """Tell the samples, and a line for each of the first defenses."""
+        lines = [f"  {each.name}: {each.card!r}" for each in self.defenses[:_SHOWN]]
+        more = len(self.defenses) - len(lines)
+        counts = f"{self.samples.attacks:,} attacks, {self.samples.benign:,} benign"
+        return "\n".join([counts, *lines, *([f"  ... and {more} more"] if more else [])])
+
     @property
     def candidates(self) -> tuple[DefenseAnalysis, ...]:
         """The defenses that are no baselines, or all when there are only baselines."""
         return tuple(each for each in self.defenses if not each.is_baseline) or self.defenses
+
+
+_SHOWN = 8
+"""Defenses that the text of a run names."""
 
 
 def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) -> RunAnalysis:

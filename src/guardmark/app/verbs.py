@@ -4,39 +4,48 @@ from __future__ import annotations
 
 import inspect
 import re
+import warnings
+import webbrowser
 from dataclasses import dataclass
 from hashlib import sha256
+from html import escape
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from guardmark.analysis.defense.scorecard import describe_share
 from guardmark.analysis.run import analyse_run
 from guardmark.app.parts.building import BuiltPart, Parts
 from guardmark.app.parts.loading import LoadedConfig, load_config
 from guardmark.app.results.opened_run import find_run, open_run
 from guardmark.app.results.reporting import finish
+from guardmark.app.run.run_folder import RUNS
 from guardmark.app.run.running import RunOptions, Session, run_parts
 from guardmark.app.run.running import run as run_config_file
 from guardmark.app.settings import Config
 from guardmark.config.source import Source
-from guardmark.core.errors import ConfigError
+from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.manifest import PartManifest
 from guardmark.core.protocols import BatchDefense, Defense, InlineDefense
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import BUILTIN_SETS
+from guardmark.datasets.formats.writing import write_rows
 from guardmark.datasets.loading import LoadedData, load
 from guardmark.datasets.settings import DataSettings, dataset_specs
 from guardmark.defenses.function import defense_from
 from guardmark.store.reader import RecordReader
+from guardmark.store.schema import OUTCOME_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.analysis.run import RunAnalysis
+    from guardmark.core.sample import Sample
     from guardmark.store.columns import RecordColumns, SampleColumns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LoadedRun:
     """A run read from its records.
 
@@ -47,6 +56,67 @@ class LoadedRun:
 
     folder: Path
     analysis: RunAnalysis
+
+    def __repr__(self) -> str:
+        """Tell the folder, the samples, and a line for each of the first defenses."""
+        return f"LoadedRun {self.folder}: {self.analysis!r}"
+
+    def _repr_html_(self) -> str:
+        """Draw a table of the headline rates, as a notebook shows it."""
+        rows = "".join(
+            f"<tr><th>{escape(each.name)}</th>"
+            f"<td>{describe_share(each.card.attack_success_rate)}</td>"
+            f"<td>{describe_share(each.card.false_positive_rate)}</td></tr>"
+            for each in self.analysis.defenses
+        )
+        head = "<tr><th>Defense</th><th>Attacks let through</th><th>Benign blocked</th></tr>"
+        confidence = f"{100 * self.analysis.settings.confidence:g} % intervals in brackets"
+        return f"<table><caption>{confidence}</caption>{head}{rows}</table>"
+
+    def to_frame(self) -> Any:
+        """Return the headline rates as a pandas data frame, one row a defense.
+
+        Raises:
+            ConfigError: If pandas is not installed.
+        """
+        defenses = self.analysis.defenses
+        rows = [{"defense": each.name} | each.card.columns() for each in defenses]
+        return _pandas().DataFrame(rows)
+
+    def samples_frame(self) -> Any:
+        """Return what each defense decided as a pandas data frame, one row an answer.
+
+        Raises:
+            ConfigError: If pandas is not installed.
+        """
+        pandas, samples = _pandas(), self.samples()
+        facets = ("category", "subcategory", "severity", "language", "variant", "technique")
+        table = pandas.DataFrame({"id": list(samples.ids), "is_attack": samples.is_attack})
+        for name in (*facets, "source", "group"):
+            facet = getattr(samples, name)
+            table[name] = pandas.Series(list(facet.names), dtype=object).take(facet.codes).array
+        parts = []
+        for each in self.analysis.defenses:
+            records = self.records(each.name)
+            part = table.iloc[records.sample].reset_index(drop=True)
+            part["defense"], part["repeat"] = each.name, records.repeat
+            part["outcome"] = [OUTCOME_NAMES[code] for code in records.outcome]
+            part["score"], latency = records.score, records.latency_ns / 1e6
+            part["latency_ms"] = pandas.Series(latency).where(records.latency_ns >= 0)
+            parts.append(part)
+        return pandas.concat(parts, ignore_index=True)
+
+    def open_report(self) -> Path:
+        """Open the HTML report in the browser, and return where it lies.
+
+        Raises:
+            StoreError: If the run has no HTML report.
+        """
+        page = find_run(self.folder).report_html.resolve()
+        if not page.exists():
+            raise StoreError(f"{page} is missing.\nNext: guardmark.report({str(self.folder)!r})")
+        webbrowser.open(page.as_uri())
+        return page
 
     def samples(self) -> SampleColumns:
         """Return the samples as numpy columns, one row a sample."""
@@ -68,6 +138,15 @@ class LoadedRun:
 
         with RecordReader(self.folder / "records.sqlite") as reader:
             return record_columns(reader, defense)
+
+
+def _pandas() -> Any:
+    try:
+        return import_module("pandas")
+    except ImportError as error:
+        raise ConfigError(
+            "A data frame needs pandas.\nInstall it: pip install 'guardmark[pandas]'."
+        ) from error
 
 
 def load_dataset(source: str | Path, **settings: Any) -> LoadedData:
@@ -106,21 +185,25 @@ def load_run(path: str | Path) -> LoadedRun:
 
 def run(
     subject: str | Path | Defense | Callable[[str], object],
-    data: str | Path = "core",
+    data: str | Path | Iterable[Sample | Mapping[str, Any]] = "core",
     *,
     name: str = "",
     threshold: float | None = None,
     out: str | Path | None = None,
+    **settings: Any,
 ) -> LoadedRun:
     """Measure a defense, a plain function, or everything a configuration names.
 
     Args:
         subject: A configuration file, a `Defense`, or a function from text to bool, float
             or `Decision`.
-        data: A built-in set or a file; not used with a configuration file.
+        data: A built-in set, a file, or rows: samples or dicts in any iterable, a pandas or
+            polars data frame, a Hugging Face data set. Rows are kept in a file beside the run.
+            Not used with a configuration file.
         name: Name of the defense in reports; the function's own name if not given.
         threshold: Score from which a float blocks.
         out: Folder of the run; a new one under `runs/` if not given.
+        **settings: How data is read, as under `data:` in a configuration: `map`, `label` ...
 
     Returns:
         The finished run.
@@ -133,9 +216,15 @@ def run(
         loaded = load_config(Path(subject))
         result = run_config_file(loaded, options, Session())
     else:
-        loaded, parts = _around(subject, data, name=name, threshold=threshold)
+        if not isinstance(data, str | Path):
+            path = write_rows(data, (options.out.parent if options.out else RUNS) / "data")
+            data, settings = path, {"name": "data", **settings}
+        entry = {**_origin(data), **settings}
+        loaded, parts = _around(subject, entry, name=name, threshold=threshold)
         result = run_parts(loaded, parts, services=None, options=options, session=Session())
-    finish(result.folder, loaded.config, formats=loaded.config.report)
+    told = finish(result.folder, loaded.config, formats=loaded.config.report)
+    for warning in (*result.warnings, *told.complaints):
+        warnings.warn(warning, stacklevel=2)
     return load_run(result.folder.path)
 
 
@@ -186,7 +275,7 @@ def _origin(source: str | Path) -> dict[str, str]:
 
 def _around(
     subject: Defense | Callable[[str], object],
-    data: str | Path,
+    data: dict[str, Any],
     *,
     name: str,
     threshold: float | None,
@@ -200,7 +289,7 @@ def _around(
     if not isinstance(subject, Defense | InlineDefense | BatchDefense):
         defense = defense_from(subject, name=given, threshold=threshold)
     config = Config.model_validate(
-        {"version": 1, "name": "run", "data": [_origin(data)], "defenses": {given: {}}}
+        {"version": 1, "name": "run", "data": [data], "defenses": {given: {}}}
     )
     manifest = PartManifest(
         name=given,

@@ -136,7 +136,7 @@ class BestSet:
     omnibus: CochranQ | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunComparison:
     """The defenses of a run against each other."""
 
@@ -148,6 +148,12 @@ class RunComparison:
     # Baselines that were not compared, since they are no candidates.
     left_out: tuple[str, ...] = ()
     areas: tuple[AreaPair, ...] = field(default=(), metadata={"json": False})
+
+    def __repr__(self) -> str:
+        """Tell the verdicts of the first pairs."""
+        told = [f"{p.first} and {p.second}: {p.verdict.value}" for p in self.pairs[:3]]
+        more = [f"{len(self.pairs) - 3} more pairs"] if len(self.pairs) > 3 else []
+        return f"Comparison({'; '.join([*told, *more])})"
 
     @property
     def names(self) -> tuple[str, ...]:

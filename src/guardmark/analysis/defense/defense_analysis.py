@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from guardmark.core.manifest import PartManifest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DefenseAnalysis:
     """Everything said about one defense."""
 

@@ -49,7 +49,7 @@ class RatePair:
     false_positive_rate: Estimate  # Benign samples blocked.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Scorecard:
     """The headline figures of one defense at scope `defense`.
 
@@ -74,6 +74,30 @@ class Scorecard:
     # several.
     any_bypass: Estimate | None
     predictive: tuple[PredictiveValues, ...]
+
+    def __repr__(self) -> str:
+        """Tell both headline rates with counts and intervals, as shares."""
+        let_through, blocked = map(
+            describe_share, (self.attack_success_rate, self.false_positive_rate)
+        )
+        return f"Scorecard(attacks let through: {let_through}; benign samples blocked: {blocked})"
+
+    def columns(self) -> dict[str, float | int | None]:
+        """Return the headline rates with intervals and counts by name, as a row of a table."""
+        row: dict[str, float | int | None] = {}
+        for name in ("attack_success_rate", "false_positive_rate", "answered"):
+            rate: Estimate = getattr(self, name)
+            row |= {name: rate.value, f"{name}_low": rate.low, f"{name}_high": rate.high}
+            row[f"{name}_n"] = rate.trials
+        return row
+
+
+def describe_share(estimate: Estimate) -> str:
+    """Say a share with its counts and its interval."""
+    counts = f"{estimate.successes:,} of {estimate.trials:,}"
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return f"{counts}, no interval"
+    return f"{counts} = {estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
 
 
 class _Sides(NamedTuple):

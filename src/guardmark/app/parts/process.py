@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -21,14 +23,49 @@ Result = TypeVar("Result")
 
 
 def run_on_loop(work: Coroutine[object, object, Result], settings: RunSettings) -> Result:
-    """Run a coroutine to its end on a loop of its own."""
+    """Run a coroutine to its end on a loop of its own, also where a loop runs already."""
     try:
         factory = _factory(settings)
     except ConfigError:
         work.close()
         raise
+    if _is_on_loop():
+        return _run_in_thread(work, factory)
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(work)
+
+
+def _is_on_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _run_in_thread(
+    work: Coroutine[object, object, Result],
+    factory: Callable[[], asyncio.AbstractEventLoop] | None,
+) -> Result:
+    """Run a coroutine in a thread, as the cells of a notebook are run by a loop themselves."""
+    started: Future[Callable[[], object]] = Future()
+
+    async def stoppable() -> Result:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        started.set_result(lambda: task and loop.call_soon_threadsafe(task.cancel))
+        return await work
+
+    def to_the_end() -> Result:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            return runner.run(stoppable())
+
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        done = thread.submit(copy_context().run, to_the_end)
+        try:
+            return done.result()
+        except KeyboardInterrupt:  # the cell was interrupted: what was answered is stored
+            started.result()()
+            raise
 
 
 def _factory(settings: RunSettings) -> Callable[[], asyncio.AbstractEventLoop] | None:

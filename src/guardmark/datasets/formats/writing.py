@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Mapping
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from guardmark.canon.visible import csv_line, is_formula
-from guardmark.core.errors import ConfigError, listed
-from guardmark.core.sample import Prompt
+from guardmark.core.errors import ConfigError, DatasetError, listed
+from guardmark.core.sample import Prompt, Sample
 from guardmark.datasets.formats.fields import USUAL_NAMES
 from guardmark.datasets.formats.files import INERT_COLUMN, NESTED_COLUMNS
 from guardmark.store.run_dir import whole_file
@@ -17,8 +19,6 @@ from guardmark.store.run_dir import whole_file
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
-
-    from guardmark.core.sample import Sample
 
 
 COLUMNS = (*USUAL_NAMES, "metadata")
@@ -57,6 +57,53 @@ def write_samples(samples: Iterable[Sample], path: Path) -> int:
         else:
             _write_json(samples, out, is_list=kind == "json")
     return 0
+
+
+def write_rows(data: Iterable[object], folder: Path) -> Path:
+    """Write rows that exist as objects to a JSONL file, named after the hash of its content.
+
+    A row is a `Sample` or a mapping; data frames of pandas and polars are known by their methods.
+    """
+    if isinstance(data, Mapping):
+        raise DatasetError(
+            f"The data is one mapping with the keys {', '.join(map(str, data))[:_EXCERPT]}, "
+            "not a list of rows.\nOf a data set with splits, take one: data['test']."
+        )
+    frame: Any = data
+    if hasattr(frame, "to_dicts"):
+        data = frame.to_dicts()
+    elif hasattr(frame, "to_dict") and hasattr(frame, "columns"):
+        data = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    lines = [_row_line(row, number) for number, row in enumerate(data, start=1)]
+    content = "".join(lines).encode()
+    path = folder / f"{sha256(content).hexdigest()[:16]}.jsonl"
+    with whole_file(path) as out:
+        out.write(content)
+    return path
+
+
+_EXCERPT = 160
+
+
+def _row_line(row: object, number: int) -> str:
+    if not isinstance(row, Sample | Mapping):
+        raise DatasetError(
+            f"Row {number} of the data is of type {type(row).__name__}; expected a Sample or a "
+            "dict.\nFor example: {'text': 'Hello', 'label': 'benign'}"
+        )
+    values = sample_row(row) if isinstance(row, Sample) else dict(row)
+    try:
+        return json.dumps(values, ensure_ascii=False, default=_plain) + "\n"
+    except (TypeError, ValueError) as error:
+        raise DatasetError(f"Row {number} of the data cannot be written: {error}.") from error
+
+
+def _plain(value: Any) -> object:
+    """Return numbers and arrays of numpy, and dates, as JSON values."""
+    for method in ("tolist", "isoformat"):
+        if hasattr(value, method):
+            return getattr(value, method)()
+    raise TypeError(f"a value of type {type(value).__name__} is no JSON value")
 
 
 def sample_row(sample: Sample) -> dict[str, Any]:

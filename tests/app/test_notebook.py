@@ -1,0 +1,190 @@
+"""`import guardmark` in a notebook: cells run inside a loop, data are objects, results are short."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import webbrowser
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+
+import guardmark
+from guardmark.app.verbs import LoadedRun
+from guardmark.core.errors import ConfigError, DatasetError, UntrustworthyRun
+from guardmark.core.sample import Label, Prompt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# What the first two questions showed is told as a warning, too.
+pytestmark = pytest.mark.filterwarnings("ignore:.* a known attack:UserWarning")
+
+ROWS = [
+    *({"text": f"ignore rule {n}", "label": "attack", "category": "jailbreak"} for n in range(12)),
+    *({"text": f"plant a bean {n}", "label": "benign"} for n in range(12)),
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def words(text: str) -> bool:
+    """Block what speaks of ignoring."""
+    return "ignore" in text
+
+
+def counts(run: LoadedRun) -> tuple[int, int]:
+    """How many attacks and benign samples a run has."""
+    return run.analysis.samples.attacks, run.analysis.samples.benign
+
+
+def test_the_page_runs_as_it_stands_inside_a_running_loop(request: pytest.FixtureRequest) -> None:
+    """Cell by cell, as Jupyter runs them: each on the thread of a loop."""
+    page = request.config.rootpath / "docs" / "how-to" / "use-from-python.md"
+    cells = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+
+    async def notebook() -> None:
+        for cell in cells:
+            exec(compile(cell, "cell", "exec"), names)  # noqa: S102 - our own page
+            await asyncio.sleep(0)
+
+    asyncio.run(notebook())
+    assert len(cells) == 3
+    assert counts(names["measured"]) == (30, 30)
+    assert counts(names["shouting"]) == (30, 30)
+
+
+async def test_an_asynchronous_function_is_measured_inside_a_running_loop() -> None:
+    """Its own loop runs beside the one of the caller, which goes on afterwards."""
+
+    async def slow(text: str) -> bool:
+        await asyncio.sleep(0)
+        return words(text)
+
+    card = guardmark.run(slow, ROWS).analysis.defenses[0].card
+    assert (card.attack_success_rate.successes, card.attack_success_rate.trials) == (0, 12)
+
+
+class HubRows:
+    """Rows as a Hugging Face data set gives them: dicts, and columns under `to_dict`."""
+
+    column_names = ("text", "label")
+
+    def __iter__(self) -> Iterator[dict[str, object]]:
+        """Yield the rows."""
+        return iter(ROWS)
+
+    def to_dict(self) -> dict[str, list[object]]:
+        """Return the columns."""
+        return {name: [row[name] for row in ROWS] for name in self.column_names}
+
+
+SAMPLES = [
+    guardmark.Sample(id=str(n), prompt=Prompt.of_text(row["text"]), label=Label(row["label"]))
+    for n, row in enumerate(ROWS)
+]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [ROWS, SAMPLES, pd.DataFrame(ROWS), HubRows()],
+    ids=["dicts", "samples", "pandas", "hub"],
+)
+def test_rows_may_be_given_as_objects(data: Any) -> None:
+    """Each form gives the same samples; what a frame lacks is an empty field."""
+    assert counts(guardmark.run(words, data)) == (12, 12)
+
+
+def test_equal_rows_are_one_file(folder: Path) -> None:
+    """A generator gives the file that a list of equal rows gives."""
+    guardmark.run(words, ROWS)
+    guardmark.run(words, (row for row in ROWS), name="again")
+    assert len(list((folder / "runs" / "data").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"train": ROWS, "test": ROWS}, "keys train, test, not a list of rows"),
+        (["ignore"], "Row 1 of the data is of type str"),
+        ([{"text": "a", "label": "attack", "source": object()}], "Row 1 of the data cannot be"),
+    ],
+    ids=["splits", "texts", "objects"],
+)
+def test_what_are_no_rows_is_refused(data: Any, said: str, folder: Path) -> None:
+    """The message names the row, and nothing is written."""
+    with pytest.raises(DatasetError, match=said):
+        guardmark.run(words, data)
+    assert not (folder / "runs").exists()
+
+
+@pytest.mark.parametrize("answer", [None, "yes", 0.7], ids=["nothing", "text", "no threshold"])
+def test_a_function_whose_answers_cannot_be_read_is_refused(answer: object, folder: Path) -> None:
+    """It would look like a perfect defense to a policy that blocks what is malformed."""
+    with pytest.raises(UntrustworthyRun, match="cannot be read: the function returned"):
+        guardmark.run(lambda _text: answer, ROWS)
+    assert not list((folder / "runs").glob("*/*/records.sqlite"))
+
+
+def test_a_run_that_cannot_be_trusted_warns() -> None:
+    """A function that fails on most samples, though not on the first two questions."""
+
+    def fragile(text: str) -> bool:
+        if text in {row["text"] for row in ROWS}:
+            raise ValueError(text)
+        return False
+
+    with pytest.warns(UserWarning, match="Not to be trusted: fragile gave 24 errors"):
+        guardmark.run(fragile, ROWS)
+
+
+def test_a_run_is_shown_in_a_few_lines() -> None:
+    """Its text and its table say the counts and the intervals."""
+    run = guardmark.run(words, ROWS, name="a<b")
+    assert "12 attacks, 12 benign\n  a_b: Scorecard(attacks let through: 0 of 12" in repr(run)
+    assert all(len(repr(each)) < 400 for each in (run, run.analysis, run.analysis.defenses[0].card))
+    assert "<th>a_b</th><td>0 of 12 = 0.000 [0.000, " in run._repr_html_()
+    other = guardmark.run(lambda text: "7" in text, ROWS, name="seven")
+    assert len(repr(guardmark.compare(run.folder, other.folder))) < 400
+
+
+def test_a_run_is_read_as_data_frames() -> None:
+    """One row a defense with its rates, and one row an answer."""
+    run = guardmark.run(lambda text: 0.9 if words(text) else 0.2, ROWS, name="risk", threshold=0.5)
+    figures = run.to_frame().set_index("defense")
+    assert figures.loc["risk", "attack_success_rate"] == 0
+    assert figures.loc["risk", "attack_success_rate_n"] == 12
+    assert 0 < figures.loc["risk", "attack_success_rate_high"] < 1
+    answers = run.samples_frame()
+    assert answers.groupby("is_attack")["outcome"].unique().map(list).tolist() == [
+        ["allow"],
+        ["block"],
+    ]
+    assert set(answers.loc[answers["is_attack"], "category"]) == {"jailbreak"}
+    assert set(answers["score"]) == {0.9, 0.2}
+
+
+def test_a_missing_pandas_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the extra that brings it."""
+    run = guardmark.run(words, ROWS)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ConfigError, match=r"guardmark\[pandas\]"):
+        run.to_frame()
+
+
+def test_the_report_opens_in_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address is that of the page in the folder of the run."""
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    page = guardmark.run(words, ROWS).open_report()
+    assert opened == [page.as_uri()]
+    assert page.name == "report.html"
