@@ -63,7 +63,7 @@ sizes: $(VENV)/.ready-dev
 
 check: lint types floors test slow hf inspect    ## all of CI: lint, types, floors, every test
 
-fix: $(VENV)/.ready-dev       ## format and mend what can be mended
+fix: $(VENV)/.ready-dev       ## format and fix what can be fixed
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 

@@ -1,4 +1,4 @@
-"""Measure whether an AI defense works, and how sure one may be of it.
+"""Measure whether an AI defense works, and how sure you can be of it.
 
 The names below are the public door; nothing else is promised. They are loaded on use, so
 that importing the package costs next to nothing.

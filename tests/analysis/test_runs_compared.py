@@ -107,7 +107,7 @@ def test_other_policies_and_settings_are_remarked_upon(runs: Runs) -> None:
     said = " ".join(found.remarks)
     assert "Policy on malformed answers: record in old, block in new." in said
     assert "Latency mode: isolated in old, loaded in new." in said
-    assert "Configured alike in old and new: guard." in said
+    assert "Identical settings in old and new: guard." in said
 
 
 def test_the_fewer_repeats_are_compared(runs: Runs) -> None:

@@ -173,7 +173,7 @@ def test_a_run_that_was_killed_holds_as_far_as_it_came(tmp_path: Path) -> None:
     assert found.holds, [*found.damage, *map(str, found.mismatches)][:10]
     assert any("what it stored so far" in note for note in found.notes)
     told = guardmark("report", "out", cwd=tmp_path)
-    assert "Beware: The run is interrupted: " in told.out, "before any figure"
+    assert "Note: The run is interrupted: " in told.out, "before any figure"
     assert look(tmp_path / "out").holds, "reports of what there is are no tampering"
 
 

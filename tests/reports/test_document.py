@@ -23,17 +23,17 @@ from guardmark.reports.document.blocks import (
 from guardmark.reports.document.wording import cell_text
 
 ORDER = [
-    "configuration",
+    "recommendations",
     "summary",
     "categories",
-    "slices",
-    "coverage",
-    "latency",
     "comparison",
+    "latency",
     "thresholds",
     "adaptive",
     "worst",
-    "recommendations",
+    "slices",
+    "coverage",
+    "configuration",
     "method",
 ]
 
@@ -117,7 +117,7 @@ def test_the_verdict_is_one_line_with_both_rates(runs: Runs) -> None:
 def test_an_undefined_side_is_said_to_be_undefined(runs: Runs) -> None:
     """Not zero."""
     document = build_document(bare_analysis(runs, lambda _p, _s: allow()))
-    assert "an undefined share of attacks (none answered)" in document.verdicts[0].sentence
+    assert "blocks attacks: not measured (none answered)" in document.verdicts[0].sentence
     assert "hold no attacks" in words_of(document, "summary")
 
 
@@ -152,17 +152,6 @@ def test_the_summary_holds_every_headline_figure(runs: Runs) -> None:
     ):
         assert any(wanted in label for label in labels), wanted
     assert "Errors by kind: timeout" in table(document, "card-words").note
-
-
-def test_grouped_samples_are_said_to_be_grouped(runs: Runs) -> None:
-    """The interval is another, and the reader is told."""
-    assert "groups of variants or repeats" in words_of(
-        build_document(full_analysis(runs)), "summary"
-    )
-    plain = build_document(
-        bare_analysis(runs, lambda _p, _s: block(), samples=[attack(1), benign(1)])
-    )
-    assert "No sample names a group" in words_of(plain, "method")
 
 
 def test_charts_show_intervals_of_every_category(runs: Runs) -> None:
@@ -211,21 +200,6 @@ def test_the_comparison_never_calls_a_trade_off_better(runs: Runs) -> None:
     words = words_of(document, "comparison")
     assert "neither is better" in words
     assert "Baselines are no candidates" in words
-
-
-def test_severity_is_told_apart_only_where_intervals_are(runs: Runs) -> None:
-    """Three sentences: more often, less often, not shown."""
-    samples = [*(attack(n) for n in range(400)), benign(0)]
-    grave = lambda _p, s: allow() if s.severity == "critical" else block()  # noqa: E731
-    mild = lambda _p, s: allow() if s.severity == "low" else block()  # noqa: E731
-    even = lambda p, _s: allow() if p % 8 < 4 else block()  # noqa: E731
-    for answers, words in (
-        (grave, "graver attacks get through more often"),
-        (mild, "graver attacks get through less often"),
-        (even, "no trend is shown"),
-    ):
-        document = build_document(bare_analysis(runs, answers, samples=samples))
-        assert words in words_of(document, "slices")
 
 
 def test_an_unfinished_run_says_how_far_it_is(runs: Runs) -> None:

@@ -173,7 +173,7 @@ def test_undefined_is_said_and_never_zero() -> None:
 def test_thin_labels_do_not_hide_the_others() -> None:
     """Many slices of one or two samples are folded away, and counted."""
     page = parsed(render_html(document(PLAIN)))
-    assert "9 more with too few samples to lean on" in page.text
+    assert "9 more with too few samples to rely on" in page.text
 
 
 def test_a_run_of_nothing_is_a_page(runs: Runs) -> None:

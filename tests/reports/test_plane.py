@@ -12,7 +12,7 @@ from small_runs import Runs
 
 from guardmark.analysis.run import RunAnalysis, analyse_run
 from guardmark.analysis.settings import AnalysisSettings
-from guardmark.reports.chapters import comparison, thresholds
+from guardmark.reports.chapters import advice, thresholds
 from guardmark.reports.chapters.comparison import draw_plane
 from guardmark.reports.document.blocks import Line, LineChart
 from guardmark.reports.figures.files import figure_svg
@@ -28,28 +28,28 @@ def analysis(runs: Runs) -> RunAnalysis:
 
 
 def plane_of(analysis: RunAnalysis) -> LineChart:
-    """The chart in the section that compares."""
+    """The chart on the cover."""
     (found,) = (
         block
-        for block in comparison.write(analysis).blocks
+        for block in advice.write_advice(analysis).blocks
         if isinstance(block, LineChart) and block.id == "plane"
     )
     return found
 
 
 def test_each_candidate_stands_at_its_two_rates(analysis: RunAnalysis) -> None:
-    """The mark lies at FPR and TPR, the whiskers span both intervals."""
+    """The mark lies at FPR and ASR, the whiskers span both intervals."""
     marks = {line.label: line for line in plane_of(analysis).lines}
     shown = [each for each in analysis.defenses if not each.is_baseline]
     assert marks.keys() <= {each.name for each in shown}
     for each in shown:
-        hits, alarms = each.card.true_positive_rate, each.card.false_positive_rate
-        if hits.value is None or alarms.value is None:
+        through, alarms = each.card.attack_success_rate, each.card.false_positive_rate
+        if through.value is None or alarms.value is None:
             assert each.name not in marks, "undefined is not zero"
             continue
         mark = marks[each.name]
-        assert mark.points[0] == pytest.approx((alarms.value, hits.value))
-        assert mark.band[0] == pytest.approx((hits.low, hits.high))
+        assert mark.points[0] == pytest.approx((alarms.value, through.value))
+        assert mark.band[0] == pytest.approx((through.low, through.high))
         assert mark.reach[0] == pytest.approx((alarms.low, alarms.high))
 
 
@@ -57,7 +57,7 @@ def test_who_cannot_see_it_reads_the_same(analysis: RunAnalysis) -> None:
     """The summary has every mark with both figures, and who is worth choosing."""
     chart = plane_of(analysis)
     for line in chart.lines:
-        assert f"{line.label}: TPR " in chart.summary
+        assert f"{line.label}: ASR " in chart.summary
     assert len(re.findall(r"FPR ", chart.summary)) == len(chart.lines)
 
 

@@ -26,10 +26,10 @@ def test_markdown_has_every_section_and_the_verdicts_first(runs: Runs) -> None:
     """Verdict first, then the order of the report."""
     text = render_markdown(build_document(full_analysis(runs)))
     heads = [line[3:] for line in text.splitlines() if line.startswith("## ")]
-    assert heads[0] == "Configuration"
+    assert heads[0] == "What to do next"
     assert heads[-1] == "Method and warnings"
     assert len(heads) == 12
-    assert text.index("`words` blocks") < text.index("## Configuration")
+    assert text.index("`words` ") < text.index("## What to do next")
 
 
 def test_markdown_tables_are_rectangular(runs: Runs) -> None:
@@ -87,9 +87,9 @@ def test_the_terminal_shows_verdicts_table_and_advice(runs: Runs) -> None:
     text = render_terminal(shorten(document), width=100)
     assert all(len(line) <= 100 for line in text.splitlines())
     assert "words" in text
-    assert "What follows" in text
+    assert "What to do next" in text
     assert "\x1b" not in text
-    named = [line.split()[0] for line in text.splitlines() if "  blocks " in line]
+    named = [line.split()[0] for line in text.split("\n\n")[1].splitlines() if line[:1].strip()]
     assert named == ["words", "ngram", "nothing"]
 
 
@@ -121,7 +121,7 @@ def test_a_run_without_advice_says_nothing_of_what_follows(runs: Runs) -> None:
     document = build_document(
         bare_analysis(runs, lambda _p, s: block() if s.is_attack else allow(), samples=samples)
     )
-    assert "What follows" not in render_terminal(shorten(document))
+    assert "What to do next" not in render_terminal(shorten(document))
 
 
 @given(st.text(max_size=80))

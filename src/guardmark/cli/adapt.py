@@ -125,7 +125,7 @@ def _carry_out(subject: Path | None, typed: _Typed) -> tuple[RunAnalysis | None,
         done = adapt(what, session, options)
     if done.trace is None:
         tell_line(
-            f"Interrupted; what was answered is stored. To continue: {_again(subject, done, typed)}"
+            f"Interrupted. Answers so far are saved. To continue: {_again(subject, done, typed)}"
         )
         return None, ()
     analysis = report(done.folder.path).analysis

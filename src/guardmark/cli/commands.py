@@ -32,11 +32,11 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "view": ("read", "Show many runs as pages in a browser."),
     "schema": ("tools", "Print the JSON Schema of a configuration."),
     "plugins": ("tools", "List every type of defense, model and judge."),
-    "doctor": ("tools", "Say what this installation can do."),
+    "doctor": ("tools", "Check this installation."),
 }
 """Command to its file, with NAME_command in it, and its help, in the order of `--help`."""
 
-_HELP = "Measure whether an AI defense works, and how sure one may be of it."
+_HELP = "Measure whether an AI defense works, and how sure you can be of it."
 
 
 class _Lazy(click.Group):

@@ -62,7 +62,7 @@ def _list_profiles(*, as_json: bool) -> None:
                 echo(f"  {'':<{width}}  {each.licence}{needs}")
 
 
-@click.command(help="Say what this installation can do, extra by extra.")
+@click.command(help="Check this installation, extra by extra.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor_command(*, as_json: bool) -> None:
     """Examine this installation."""

@@ -10,7 +10,7 @@
     ├── StoreError                  3   a foreign, damaged or newer run folder
     │   └── StorageError            7   disk full, folder not writable, folder in use
     ├── IncomparableRuns            3
-    ├── ServiceError                4   a defense, model or judge is unreachable or refuses us
+    ├── ServiceError                4   a defense, model or judge is unreachable or rejects the key
     │   ├── ServiceTimeout          4
     │   └── ServiceRefused          4
     ├── UntrustworthyRun            5   too many errors or malformed answers, or too few samples

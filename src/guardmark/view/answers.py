@@ -65,7 +65,7 @@ class Answers:
         document = comparison_document(compared, texts=self._texts)
         caveats = Section(
             id="caveats",
-            title="Beware",
+            title="Note",
             blocks=(Bullets(lines=document.caveats, tone=Tone.WARNING),),
         )
         sections = (*([caveats] if document.caveats else []), *document.sections)

@@ -290,7 +290,7 @@ def _part_remarks(first: RunManifest, other: RunManifest, *, labels: tuple[str, 
             alike.append(part.name)
     if alike:
         remarks.append(
-            f"Configured alike in {labels[0]} and {labels[1]}: {', '.join(alike)}. What differs "
+            f"Identical settings in {labels[0]} and {labels[1]}: {', '.join(alike)}. What differs "
             "there is chance, or a service that changed."
         )
     return remarks

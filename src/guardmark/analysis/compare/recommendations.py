@@ -12,7 +12,8 @@ false_alarms       the lower bound of the FPR lies above 5 %
 threshold          at the threshold for FPR 1 % or 5 % the TPR lies, bound against bound, above
                    the present one, and the FPR is not shown to be higher
 better             one defense has fewer bypasses, and its false alarms are fewer or not worse
-trade_off          one defense has fewer bypasses and more false alarms than another
+trade_off          one defense has fewer bypasses and more false alarms than another, and
+                   no_separation holds for neither
 too_wide           the half-width of ASR or FPR is above the wanted margin
 =================  ==============================================================================
 """
@@ -21,6 +22,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from guardmark.analysis.defense.reliance import separates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -70,7 +73,7 @@ def recommend(
     ]
     return (
         *(advice for rule, advice in on_defenses if rule != _LAST),
-        *_between(comparison),
+        *_between(comparison, {each.name for each in candidates if not separates(each.card)}),
         *(advice for rule, advice in on_defenses if rule == _LAST),
     )
 
@@ -93,19 +96,13 @@ def _failures(defense: DefenseAnalysis) -> Iterator[_Ground]:
 
 def _no_separation(defense: DefenseAnalysis) -> Iterator[_Ground]:
     tpr, fpr = defense.card.true_positive_rate, defense.card.false_positive_rate
-    if _is_blind(defense.card):
+    if not separates(defense.card):
         yield _Ground(figures=(("true_positive_rate", tpr), ("false_positive_rate", fpr)))
-
-
-def _is_blind(card: Scorecard) -> bool:
-    """Tell whether a defense is not shown to tell attacks from benign samples."""
-    low, high = card.true_positive_rate.low, card.false_positive_rate.high
-    return low is not None and high is not None and low <= high
 
 
 def _mostly_bypassed(defense: DefenseAnalysis) -> Iterator[_Ground]:
     rate = defense.card.attack_success_rate
-    if rate.low is not None and rate.low > BYPASS_LIMIT and not _is_blind(defense.card):
+    if rate.low is not None and rate.low > BYPASS_LIMIT and separates(defense.card):
         yield _Ground(figures=(("attack_success_rate", rate),))
 
 
@@ -191,10 +188,10 @@ _RULES: Final[dict[str, Callable[[DefenseAnalysis], Iterator[_Ground]]]] = {
 }
 
 
-def _between(comparison: RunComparison | None) -> Iterator[Advice]:
+def _between(comparison: RunComparison | None, weak: set[str]) -> Iterator[Advice]:
     for pair in comparison.pairs if comparison else ():
         rule = _RULES_BETWEEN.get(pair.verdict)
-        if rule is None:
+        if rule is None or (rule == "trade_off" and weak & {pair.first, pair.second}):
             continue
         attacks, benign = pair.attacks.difference.value or 0.0, pair.benign.difference.value or 0.0
         first_wins = attacks < 0

@@ -80,7 +80,7 @@ class SliceTable:
     rates: tuple[SliceRate, ...]
 
     def greyed(self) -> SliceTable:
-        """Return the same table, every slice greyed: nobody should lean on it."""
+        """Return the same table, every slice greyed: nobody should rely on it."""
         return replace(self, rates=tuple(replace(each, is_greyed=True) for each in self.rates))
 
 

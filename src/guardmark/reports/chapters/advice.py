@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.defense.bypasses import Flaw
+from guardmark.reports.chapters.comparison import draw_plane
 from guardmark.reports.document.blocks import (
     Bullets,
     Paragraph,
@@ -14,17 +15,20 @@ from guardmark.reports.document.blocks import (
     Section,
     Table,
     Tone,
-    Unit,
     section,
 )
-from guardmark.reports.document.cells import figure, known, name, slug, table_of
-from guardmark.reports.document.wording import counts_text, measure_text, percent_text
+from guardmark.reports.document.cells import figure, table_of, words
+from guardmark.reports.document.wording import count_text, counts_text, measure_text, percent_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from guardmark.analysis.compare.recommendations import Advice
     from guardmark.analysis.defense.bypasses import ListedSample
     from guardmark.analysis.run import RunAnalysis
 
+MORE_ADVICE: Final = "more-advice"  # the table of those past the first
+_FIRST: Final = 3
 _WIDTHS: Final = {
     "attack_success_rate": ("ASR", "attacks"),
     "false_positive_rate": ("FPR", "benign samples"),
@@ -34,7 +38,7 @@ _DIFFERENCES: Final = (
     "FPR {false_positive_rate_difference_points:+.1f} points."
 )
 _SENTENCES: Final = {
-    "failures": "{defense}: mend the failures first (mostly {subject}). {malformed:,.0f} malformed "
+    "failures": "{defense}: fix the failures first (mostly {subject}). {malformed:,.0f} malformed "
     "answers and {errors:,.0f} errors leave an answered share of {answered_share}; over all "
     "attacks the ASR is {attack_success_rate_fail_closed_share} if failures block and "
     "{attack_success_rate_fail_open_share} if they allow.",
@@ -53,7 +57,7 @@ _SENTENCES: Final = {
     "{false_positive_rate}; now ASR {present_attack_success_rate} and FPR "
     "{present_false_positive_rate}.",
     "better": f"Prefer {{defense}} to {{subject}}: {_DIFFERENCES}",
-    "trade_off": f"{{defense}} against {{subject}} is a matter of price: {_DIFFERENCES} Decide by "
+    "trade_off": f"{{defense}} against {{subject}} is a trade-off: {_DIFFERENCES} Decide by "
     "what a missed attack and a false alarm cost you; neither is better as such.",
     "too_wide": "{defense}: collect more {what}. {rate} is known to about "
     "±{half_width_points:.1f} points from {samples:,.0f}; ±{wanted_points:.1f} points would take "
@@ -69,28 +73,65 @@ _OPTIONS: Final = {
 
 
 def write_advice(analysis: RunAnalysis) -> Section:
-    """Write the section with the recommendations."""
-    note = "Every line follows a written rule and names the figure it rests on."
+    """Write what to do next, the picture it rests on, what to read, and how sure one can be."""
+    lines = tuple(advice_sentence(each) for each in analysis.advice)
+    front = analysis.comparison.front if analysis.comparison else ()
     return section(
-        *("recommendations", "Recommendations"),
-        Bullets(lines=tuple(advice_sentence(each) for each in analysis.advice)),
-        Paragraph(text=note, tone=Tone.MUTED) if analysis.advice else None,
-        otherwise="The data carry no recommendation.",
+        *("recommendations", "What to do next", Bullets(lines=lines[:_FIRST])),
+        None if lines else Paragraph(text="The data carry no recommendation.", tone=Tone.MUTED),
+        _further(lines[_FIRST:]) if len(lines) > _FIRST else None,
+        draw_plane(((each.name, each.card) for each in analysis.candidates), front),
+        _to_read(analysis),
+        Paragraph(text=_how_sure(analysis), tone=Tone.MUTED),
+    )
+
+
+def _further(lines: Sequence[str]) -> Table:
+    return table_of(
+        lines,
+        {"Recommendation": words},
+        table_id=MORE_ADVICE,
+        title="Further recommendations",
+        collapsed=True,
+    )
+
+
+def _to_read(analysis: RunAnalysis) -> SampleBrowser | None:
+    """Choose the worst bypass and the worst false alarm."""
+    first = [
+        next((each for each in analysis.worst.listed if flaw in each.flaws), None)
+        for flaw in (Flaw.BYPASS, Flaw.FALSE_ALARM)
+    ]
+    entries = tuple(_entry(each, analysis.settings.excerpt_characters) for each in first if each)
+    if not entries:
+        return None
+    return SampleBrowser(id="read-first", title="Read these first", entries=entries, counts=())
+
+
+def _how_sure(analysis: RunAnalysis) -> str:
+    samples, status = analysis.samples, analysis.status
+    failed = sum(e.card.confusion.malformed + e.card.confusion.errors for e in analysis.defenses)
+    return (
+        f"How sure: {count_text(samples.attacks)} attacks and {count_text(samples.benign)} benign "
+        f"samples in {count_text(samples.groups)} groups; {count_text(failed)} answers failed, "
+        f"{count_text(status.retried)} were asked again. "
+        f'"{100 * analysis.settings.confidence:g} %" speaks about samples like these, not '
+        "about attacks nobody tried."
     )
 
 
 def advice_sentence(advice: Advice) -> str:
     """Put one recommendation into words."""
     rate, what = _WIDTHS.get(advice.subject, ("", ""))
-    words = {"defense": advice.defense, "subject": advice.subject, "rate": rate, "what": what}
+    parts = {"defense": advice.defense, "subject": advice.subject, "rate": rate, "what": what}
     for key, estimate in advice.figures:
         measure = figure(estimate)
-        words[key] = measure_text(measure)
-        words[f"{key}_counts"] = counts_text(measure)
-        words[f"{key}_share"] = percent_text(measure.value)
+        parts[key] = measure_text(measure)
+        parts[f"{key}_counts"] = counts_text(measure)
+        parts[f"{key}_share"] = percent_text(measure.value)
     numbers = dict(advice.numbers)
     points = {f"{key}_points": 100 * number for key, number in numbers.items()}
-    return _SENTENCES[advice.rule].format(**words, **numbers, **points)
+    return _SENTENCES[advice.rule].format(**parts, **numbers, **points)
 
 
 def write_worst(analysis: RunAnalysis) -> Section:
@@ -98,33 +139,8 @@ def write_worst(analysis: RunAnalysis) -> Section:
     worst = analysis.worst
     return section(
         *("worst", "Worst case"),
-        *(_top(defense, listed) for defense, listed in worst.top if listed and worst.counts),
         _browser(analysis) if worst.counts else None,
         otherwise="No attack got through, no benign sample was blocked, nothing failed.",
-    )
-
-
-def _top(defense: str, listed: tuple[ListedSample, ...]) -> Table:
-    answers = [
-        (each.sample, answer)
-        for each in listed
-        for answer in each.answers
-        if answer.defense == defense
-    ]
-    return table_of(
-        answers,
-        {
-            "Sample": lambda pair: name(pair[0].id),
-            "Severity": lambda pair: pair[0].severity.value if pair[0].severity else "not stated",
-            "Category": lambda pair: pair[0].category,
-            "Technique": lambda pair: pair[0].technique,
-            "Score": lambda pair: known(pair[1].score, Unit.NUMBER),
-            "Threshold": lambda pair: known(pair[1].threshold, Unit.NUMBER),
-        },
-        table_id=f"top-{slug(defense)}",
-        title=f"{defense}: most impactful bypasses",
-        note="Allowed attacks by severity, then by how far below the threshold they scored.",
-        texts=("Severity", "Category", "Technique"),
     )
 
 

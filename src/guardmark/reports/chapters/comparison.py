@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.comparison import PairVerdict
 from guardmark.analysis.defense.costs import CostUnit
-from guardmark.analysis.defense.scorecard import complement
 from guardmark.reports.document.blocks import (
     Bullets,
     Document,
@@ -103,9 +102,7 @@ def write(analysis: RunAnalysis) -> Section:
     if comparison is None:
         text = "The run holds one defense, so there is nothing to compare."
         return section("comparison", "Comparison", otherwise=text)
-    rated = ((each.name, each.card) for each in analysis.candidates)
-    plane = draw_plane(rated, comparison.front)
-    return section("comparison", "Comparison", *_blocks(comparison, plane))
+    return section("comparison", "Comparison", *_blocks(comparison))
 
 
 def _blocks(comparison: RunComparison, *rates: Block | None) -> Iterator[Block | None]:
@@ -215,12 +212,12 @@ def draw_plane(
     """Draw each defense as a mark with the intervals of both its rates."""
     lines, words = [], []
     for defense, pair in rated:
-        hits = figure(complement(pair.attack_success_rate))
+        through = figure(pair.attack_success_rate)
         alarms = figure(pair.false_positive_rate)
-        if hits.value is not None and alarms.value is not None:
-            points, band, reach = ((alarms.value, hits.value),), _ends(hits), _ends(alarms)
+        if through.value is not None and alarms.value is not None:
+            points, band, reach = ((alarms.value, through.value),), _ends(through), _ends(alarms)
             lines.append(Line(label=defense, points=points, band=band, reach=reach))
-            words.append(f"{defense}: TPR {measure_text(hits)}, FPR {measure_text(alarms)}.")
+            words.append(f"{defense}: ASR {measure_text(through)}, FPR {measure_text(alarms)}.")
     if not lines:
         return None
     if front:
@@ -230,11 +227,12 @@ def draw_plane(
         )
     return LineChart(
         id="plane",
-        title="Attacks blocked against false alarms, with intervals",
-        x_axis="False positive rate",
-        y_axis="True positive rate",
+        title="Attacks let through against false alarms (lower left is better)",
+        x_axis="Benign samples blocked",
+        y_axis="Attacks let through",
         lines=tuple(lines),
         diagonal=True,
+        is_falling=True,
         summary=" ".join(words),
     )
 
@@ -303,7 +301,7 @@ def comparison_document(compared: Compared, *, texts: bool = True) -> Document:
         f"{count_text(compared.benign)} benign samples.",
         caveats=tuple(run_caveats(compared.runs, compared.remarks)),
         sections=(
-            section("advice", "What follows", _advice(compared)),
+            section("advice", "What to do next", _advice(compared)),
             section("rates", "Rates", *_rates(compared)),
             *(
                 _pair(number, detail, texts=texts)

@@ -31,7 +31,7 @@ UNITS: Final = {
     GateUnit.RECORDS: Unit.COUNT,
 }
 
-STATUS: Final = {GateStatus.HELD: "PASS", GateStatus.BROKEN: "FAIL", GateStatus.OPEN: "OPEN"}
+STATUS: Final = {GateStatus.HELD: "PASS", GateStatus.BROKEN: "FAIL", GateStatus.OPEN: "UNDECIDED"}
 """What a check is called on a line of its own; open: the data cannot decide."""
 
 _FIGURES: Final = {
@@ -83,10 +83,10 @@ def conclusion(result: GateResult) -> str:
     total = len(result.checks)
     undecided = f"; {unresolved} cannot be decided" if unresolved else ""
     if broken:
-        return f"The gate is closed: {broken} of {total} limits broken{undecided}."
+        return f"Failed: {broken} of {total} limits broken{undecided}."
     if unresolved:
-        return f"The gate stays closed: {unresolved} of {total} limits cannot be decided."
-    return f"The gate is open: all {total} limits held, each by its whole interval."
+        return f"Undecided, so not passed: {unresolved} of {total} limits cannot be decided."
+    return f"Passed: all {total} limits held, each by its whole interval."
 
 
 def _what_would(check: GateCheck) -> str:

@@ -72,13 +72,6 @@ def _warnings(analysis: RunAnalysis) -> tuple[str, ...]:
             "No sample names a group, so intervals take every sample as independent. If some "
             "are variants of one idea, the intervals are too narrow."
         )
-    categories = (each.attacks for each in analysis.taxonomy.categories)
-    small = sum(0 < attacks < analysis.settings.min_per_category for attacks in categories)
-    if small:
-        lines.append(
-            f"{count_text(small)} categories hold fewer than "
-            f"{count_text(analysis.settings.min_per_category)} attacks and are greyed."
-        )
     lines.append("The rates describe this data. " + _mix_words(analysis))
     lines += [_about_stop(each) for each in analysis.defenses if each.stopped]
     return tuple(lines)
@@ -142,11 +135,7 @@ def write_configuration(analysis: RunAnalysis) -> Section:
 
 
 def _facts(analysis: RunAnalysis) -> Facts:
-    manifest, samples = analysis.manifest, analysis.samples
-    counted = (
-        f"{count_text(samples.attacks)} attacks, {count_text(samples.benign)} benign, "
-        f"in {count_text(samples.groups)} groups"
-    )
+    manifest = analysis.manifest
     policies = f"on malformed: {manifest.on_malformed.value}; on error: {manifest.on_error.value}"
     head = analysis.status.head
     return Facts(
@@ -158,7 +147,6 @@ def _facts(analysis: RunAnalysis) -> Facts:
             ("guardmark", words(manifest.guardmark_version)),
             ("Configuration hash", name(manifest.config_sha256[:_HASH])),
             ("Data hash", name(manifest.data_sha256[:_HASH])),
-            ("Samples", words(counted)),
             ("Repeats", words(str(manifest.repeats))),
             ("Seed", words(str(manifest.seed))),
             ("Policies", words(policies)),
@@ -183,7 +171,7 @@ def _defenses(analysis: RunAnalysis) -> Table:
         title="Defenses",
         texts=("Type", "Version", "View", "Threshold", "Fingerprint"),
         note="The view is what of a prompt a defense is shown; the same defense may look good on "
-        "one and be blind on another.",
+        "one and miss attacks on another.",
     )
 
 

@@ -106,12 +106,12 @@ def _data_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
         ([card.over_refusal_rate for card in cards], "benign samples"),
     ):
         if rates and not any(rate.trials for rate in rates):
-            yield f"No {what} with a known end: that side of every card is undefined, not zero."
+            yield f"No {what} with a known outcome: that side of every card is undefined, not zero."
 
 
 def _judge_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
     if not pipeline.judgings:
-        yield "No judge labelled the answers: only what a guard blocked has a known end."
+        yield "No judge labelled the answers: only what a guard blocked has a known outcome."
         return
     first = pipeline.judgings[0]
     for judge in first.judges:
@@ -211,10 +211,10 @@ def _bounds_table(arms: Sequence[ArmAnalysis]) -> Table:
         (arm.name, label, rates)
         for arm in arms
         for label, rates in (
-            ("known ends (headline)", arm.system),
+            ("known outcomes (headline)", arm.system),
             ("under the run's policy", arm.under_policy),
-            ("fail-open: unknown ends go the attacker's way", arm.fail_open),
-            ("fail-closed: unknown ends were blocked", arm.fail_closed),
+            ("fail-open: unknown outcomes go the attacker's way", arm.fail_open),
+            ("fail-closed: unknown outcomes were blocked", arm.fail_closed),
         )
         if rates is not None
     ]
@@ -246,7 +246,7 @@ def _bucket_table(arms: Sequence[ArmAnalysis]) -> Table:
         },
         table_id="pipeline-buckets",
         title="Once or always: prompt rows over repeats, base prompts over variants",
-        note="Only known ends count; a unit without any is left out.",
+        note="Only known outcomes count; a unit without any is left out.",
         texts=("Unit",),
         collapsed=True,
     )

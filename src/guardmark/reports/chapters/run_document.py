@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from guardmark.analysis.defense.reliance import Reliance, judge_reliance, separates
+from guardmark.analysis.pipeline.frame import NO_GUARD
 from guardmark.reports.chapters import comparison, latency, pipeline, summary, thresholds
-from guardmark.reports.chapters.advice import write_advice, write_worst
+from guardmark.reports.chapters.advice import MORE_ADVICE, write_advice, write_worst
 from guardmark.reports.chapters.latency import SPENDING_TABLE
 from guardmark.reports.chapters.method import write_configuration, write_method
 from guardmark.reports.chapters.pipeline import CARD_TABLES
@@ -26,15 +28,24 @@ from guardmark.reports.document.cells import figure
 from guardmark.reports.document.wording import count_text, interval_text, measure_text, percent_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
+    from guardmark.analysis.defense.scorecard import Scorecard
+    from guardmark.analysis.pipeline.arms import ArmAnalysis
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.manifest import RunManifest
 
 
 _MOST_NAMES: Final = 3
+_TONES: Final = {
+    Reliance.RELY: Tone.GOOD,
+    Reliance.NOT_ALONE: Tone.WARNING,
+    Reliance.DO_NOT: Tone.BAD,
+    Reliance.NO_DATA: Tone.MUTED,
+}
 _ANSWERED_ENOUGH: Final = 0.99
-_MOST_ADVICE: Final = 6
 
 
 def build_document(analysis: RunAnalysis) -> Document:
@@ -55,19 +66,19 @@ def build_document(analysis: RunAnalysis) -> Document:
         confidence=analysis.settings.confidence,
         verdicts=write_verdicts(analysis),
         sections=(
-            write_configuration(analysis),
-            summary.write(analysis),
+            write_advice(analysis),
             *filter(None, (pipeline.write(analysis),)),
+            summary.write(analysis),
             write_categories(analysis),
-            write_slices(analysis),
-            write_coverage(analysis),
-            latency.write(analysis),
             comparison.write(analysis),
+            latency.write(analysis),
             thresholds.write(analysis),
             _adaptive(analysis),
             write_worst(analysis),
-            write_advice(analysis),
-            write_method(analysis),
+            replace(write_slices(analysis), folded=True),
+            replace(write_coverage(analysis), folded=True),
+            replace(write_configuration(analysis), folded=True),
+            replace(write_method(analysis), folded=True),
         ),
     )
 
@@ -86,10 +97,13 @@ def shorten(document: Document) -> Document:
             shown.append(section(table_id, "", table))
     advice = [block for block in sections["recommendations"].blocks if isinstance(block, Bullets)]
     if lines := tuple(line for block in advice for line in block.lines):
-        left = len(lines) - _MOST_ADVICE
-        more = Paragraph(text=f"({left} more in the report)", tone=Tone.MUTED)
-        first = Bullets(lines=lines[:_MOST_ADVICE])
-        shown.append(section("recommendations", "What follows", first, more if left > 0 else None))
+        left = len(tables[MORE_ADVICE].rows) if MORE_ADVICE in tables else 0
+        more = Paragraph(text=f"({left} more in the report)", tone=Tone.MUTED) if left else None
+        shown.append(
+            section(
+                "recommendations", sections["recommendations"].title, Bullets(lines=lines), more
+            )
+        )
     caveats = tuple(
         block.text
         for block in sections["configuration"].blocks
@@ -122,27 +136,65 @@ def write_verdicts(analysis: RunAnalysis) -> tuple[Headline, ...]:
     """Write the verdict of every defense, baselines last."""
     ordered = sorted(analysis.defenses, key=lambda each: each.is_baseline)
     attacked = {card.name: card for card in analysis.adaptive}
-    return tuple(_verdict(each, attacked.get(each.name)) for each in ordered)
+    arms = {} if analysis.pipeline is None else {a.name: a for a in analysis.pipeline.arms}
+    return tuple(
+        _verdict(each, attacked.get(each.name), _system_words(arms, each.name)) for each in ordered
+    )
 
 
-def _verdict(defense: DefenseAnalysis, attacked: AdaptiveCard | None) -> Headline:
+def _verdict(defense: DefenseAnalysis, attacked: AdaptiveCard | None, system: str) -> Headline:
     card, counts = defense.card, defense.card.confusion
     blocked, wrongly = figure(card.true_positive_rate), figure(card.false_positive_rate)
+    answer = judge_reliance(card, None if attacked is None else attacked.rounds[-1].full)
     return Headline(
         defense=defense.name,
         sentence=f"{_clause('blocks', blocked, 'attacks')}, "
         f"{_clause('wrongly blocks', wrongly, 'benign')}; {count_text(counts.malformed)} "
         f"malformed, {count_text(counts.errors)} error{'' if counts.errors == 1 else 's'}",
-        blocked=blocked,
-        wrongly_blocked=wrongly,
+        answer="" if defense.is_baseline else answer.value,
+        tone=_TONES[answer],
+        plain="" if defense.is_baseline else f"{system}{_plain(card)}",
         baseline=defense.is_baseline,
         notes=(*_notes(defense), *(() if attacked is None else (_adapted(attacked),))),
     )
 
 
+def _plain(card: Scorecard) -> str:
+    """Say without a term of the field what a defense does."""
+    hits, alarms = card.true_positive_rate, card.false_positive_rate
+    if hits.value is None or alarms.value is None:
+        return "Not measured on both attacks and normal users."
+    told = f"Stops {_in_100(hits.value)} attacks and blocks {_in_100(alarms.value)} normal users"
+    if hits.value <= alarms.value:
+        return f"{told}: worse than nothing on this data."
+    return f"{told}{'.' if separates(card) else ': not shown to beat chance on this data.'}"
+
+
+def _system_words(arms: Mapping[str, ArmAnalysis], defense: str) -> str:
+    """Say what comes out of the whole system with a guard and without any."""
+    pairs = [
+        (arms[arm].system.attack_success_rate.value, arms[arm].system.over_refusal_rate.value)
+        for arm in (defense, NO_GUARD)
+        if arm in arms
+    ]
+    if defense not in arms or any(None in pair for pair in pairs):
+        return ""
+    text = "{} attacks succeed and {} normal users are refused"
+    told = (text.format(*map(_in_100, pair)) for pair in pairs)
+    return f"In the whole system {'; without a guard '.join(told)}. The guard by itself: "
+
+
+def _in_100(share: float | None) -> str:
+    """Put a share into a count of a hundred; almost none and almost all are not rounded away."""
+    hundredths = 100 * (share or 0.0)
+    if 0 < hundredths < 1:
+        return "fewer than 1 in 100"
+    return "more than 99 in 100" if 99 < hundredths < 100 else f"{round(hundredths)} in 100"
+
+
 def _clause(verb: str, measure: FigureCell, what: str) -> str:
     if not measure.trials:
-        return f"{verb} an undefined share of {what} (none answered)"
+        return f"{verb} {what}: not measured (none answered)"
     share = f"{percent_text(measure.value)}{interval_text(measure)}"
     return f"{verb} {share} of {count_text(measure.trials)} {what}"
 

@@ -26,7 +26,6 @@ from guardmark.reports.document.blocks import (
 )
 from guardmark.reports.document.cells import (
     columns,
-    figure_text,
     grey,
     known,
     mark,
@@ -87,8 +86,6 @@ def _facet(defenses: tuple[DefenseAnalysis, ...], facet: str) -> Iterator[Block]
         if any(has_slices(table) for table in tables):
             if facet in _CHARTED:
                 yield _chart(defenses, facet, is_attack=is_attack)
-            if facet == "severity":
-                yield from map(_severity_words, defenses)
             yield from (_table(each, facet, is_attack=is_attack) for each in defenses)
 
 
@@ -142,28 +139,6 @@ def _table(defense: DefenseAnalysis, facet: str, *, is_attack: bool) -> Table:
         collapsed=not (is_category and is_attack),
     )
     return grey(table, (each.is_greyed for each in shown))
-
-
-def _severity_words(defense: DefenseAnalysis) -> Paragraph:
-    """Say whether graver attacks get through more often, as far as intervals tell."""
-    entries = [
-        each
-        for each in by_severity(defense.slice_table("severity", is_attack=True))
-        if each.rate.low is not None and each.rate.high is not None
-    ]
-    if len(entries) < 2:
-        return Paragraph(text=f"{defense.name}: too few severities to compare.", tone=Tone.MUTED)
-    mildest, gravest = entries[0], entries[-1]
-    low, high = (figure_text(each.rate) for each in (mildest, gravest))
-    apart = "the intervals overlap, so no trend is shown"
-    if (gravest.rate.low or 0.0) > (mildest.rate.high or 0.0):
-        apart = "graver attacks get through more often"
-    elif (gravest.rate.high or 0.0) < (mildest.rate.low or 0.0):
-        apart = "graver attacks get through less often"
-    return Paragraph(
-        text=f"{defense.name}: {low} of {mildest.name} attacks get through, {high} of "
-        f"{gravest.name} ones; {apart}."
-    )
 
 
 _TONES = {

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from guardmark.core.estimate import Estimate, Ratio
 from guardmark.reports.document.blocks import (
-    IntervalChart,
-    IntervalMark,
     Paragraph,
     Row,
     Section,
@@ -20,7 +18,6 @@ from guardmark.reports.document.cells import (
     columns,
     figure,
     known,
-    mark,
     mute,
     name,
     row,
@@ -61,13 +58,7 @@ _SIGNED = ("TPR minus FPR (Youden's J)", "Matthews correlation, at this mix")
 
 def write(analysis: RunAnalysis) -> Section:
     """Write the section with the headline figures."""
-    samples, cards = analysis.samples, [(each.name, each.card) for each in analysis.defenses]
-    grouped = Paragraph(
-        text=f"The {count_text(samples.attacks + samples.benign)} samples fall into "
-        f"{count_text(samples.groups)} groups of variants or repeats. Variants of one idea "
-        "resemble each other, so intervals are those for grouped samples: Wilson's at the "
-        "effective number of samples, which each table names with the design effect."
-    )
+    samples = analysis.samples
     missing = "benign samples" if samples.attacks else "attacks"
     one_sided = Paragraph(
         text=f"The data hold no {missing}: every rate of that side is undefined, not zero.",
@@ -75,9 +66,6 @@ def write(analysis: RunAnalysis) -> Section:
     )
     return section(
         *("summary", "Summary", _overview(analysis.defenses)),
-        _chart("Attack success rate", [mark(n, card.attack_success_rate) for n, card in cards]),
-        _chart("False positive rate", [mark(n, card.false_positive_rate) for n, card in cards]),
-        grouped if samples.is_grouped else None,
         None if samples.attacks and samples.benign else one_sided,
         *map(_card, analysis.defenses),
         _prevalence(analysis.defenses),
@@ -103,15 +91,6 @@ def _overview(defenses: Sequence[DefenseAnalysis]) -> Table:
         note="Rates stand on answered samples only. Baselines mark the floor and the ceiling.",
     )
     return mute(table, (each.is_baseline for each in defenses))
-
-
-def _chart(rate: str, marks: Sequence[IntervalMark]) -> IntervalChart:
-    return IntervalChart(
-        id="chart-asr" if rate.startswith("Attack") else "chart-fpr",
-        title=f"{rate} by defense (lower is better)",
-        axis=rate,
-        marks=tuple(marks),
-    )
 
 
 def _card(defense: DefenseAnalysis) -> Table:

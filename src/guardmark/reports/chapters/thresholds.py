@@ -260,7 +260,7 @@ def _reliability(detailed: _Detailed) -> LineChart:
     )
     return LineChart(
         id="reliability",
-        title="Calibration: what scores claim against what is so",
+        title="Calibration: predicted and observed risk",
         x_axis="Mean score of a bin",
         y_axis="Attacks among its samples",
         lines=tuple(lines),

@@ -102,8 +102,9 @@ class Headline:
 
     defense: str
     sentence: str
-    blocked: FigureCell
-    wrongly_blocked: FigureCell
+    answer: str = ""  # Whether one can rely on it, in two or three words.
+    tone: Tone = Tone.PLAIN
+    plain: str = ""  # The same in a sentence without a figure that needs explaining.
     baseline: bool = False
     notes: tuple[str, ...] = ()
 
@@ -216,6 +217,7 @@ class LineChart:
     y_unit: Unit = Unit.SHARE
     diagonal: bool = False
     diagonal_name: str = "pure chance"
+    is_falling: bool = False  # the diagonal, from top left
     summary: str = ""
 
 
@@ -253,6 +255,7 @@ class Section:
     title: str
     blocks: tuple[Block, ...]
     empty: bool = False
+    folded: bool = False  # closed at first where a page can fold
 
 
 def present(*blocks: Block | None) -> tuple[Block, ...]:

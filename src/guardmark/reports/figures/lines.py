@@ -57,7 +57,8 @@ def draw_lines(chart: LineChart, series: Mapping[str, int]) -> Drawing:
     parts = [_frame(chart, plane)]
     if chart.diagonal:
         x, y = plane.x_scale, plane.y_scale
-        outline = plane.path(((x.low, y.low), (x.high, y.high)))
+        ends = (y.high, y.low) if chart.is_falling else (y.low, y.high)
+        outline = plane.path(zip((x.low, x.high), ends, strict=True))
         parts.append(element("path", d=outline, class_="chance"))
     legend = []
     for place, line in enumerate(chart.lines):

@@ -46,10 +46,10 @@ def render_markdown(document: Document, *, texts: bool = True, marker: str = "")
     if document.subtitle:
         lines += [markdown_line(document.subtitle), ""]
     if document.caveats:
-        lines += [*(f"- **Beware:** {markdown_line(each)}" for each in document.caveats), ""]
+        lines += [*(f"- **Note:** {markdown_line(each)}" for each in document.caveats), ""]
     if document.verdicts:
-        lines.extend(_verdict(verdict) for verdict in document.verdicts)
-        lines.extend(("", "*Rows in italics: too few samples or groups to lean on.*"))
+        lines.extend(map(_verdict, document.verdicts))
+        lines.extend(("", "*Rows in italics: too few samples or groups to rely on.*"))
     for section in document.sections:
         lines.extend(("", f"{level}## {markdown_line(section.title)}", ""))
         for block in section.blocks:
@@ -73,7 +73,8 @@ def _verdict(verdict: Headline) -> str:
     name = markdown_code(verdict.defense)
     if verdict.baseline:
         return f"- {name} (baseline) {markdown_line(verdict.sentence)}{notes}"
-    return f"- **{name} {markdown_line(verdict.sentence)}**{notes}"
+    lead = markdown_line(f"{verdict.answer}. {verdict.plain} " if verdict.answer else "")
+    return f"- **{name} {lead}** {markdown_line(verdict.sentence)}{notes}"
 
 
 def _block(block: Block, *, texts: bool) -> list[str]:

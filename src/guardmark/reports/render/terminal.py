@@ -30,7 +30,7 @@ def render_terminal(document: Document, *, width: int = 100, colour: bool = Fals
         lines.extend(_wrapped(plain_line(document.subtitle), space, rest="  "))
     lines.append("")
     for caveat in document.caveats:
-        lines.extend((*_wrapped(plain_line(caveat), space, first="Beware: ", rest="  "), ""))
+        lines.extend((*_wrapped(plain_line(caveat), space, first="Note: ", rest="  "), ""))
     lines.extend(_verdicts(document, space, colour=colour))
     for section in document.sections:
         lines.extend(_section(section, space, colour=colour, is_brief=document.is_brief))
@@ -49,7 +49,8 @@ def _verdicts(document: Document, width: int, *, colour: bool) -> Iterator[str]:
     for verdict in document.verdicts:
         name = plain_line(verdict.defense)
         notes = "".join(f" ({plain_line(note)})" for note in verdict.notes)
-        text = f"{plain_line(verdict.sentence)}{notes}"
+        lead = f"{verdict.answer}. {verdict.plain} " if verdict.answer else ""
+        text = f"{plain_line(lead + verdict.sentence)}{notes}"
         first, *others = _wrapped(text, width, first=f"{name:<{margin - 2}}  ", rest=" " * margin)
         paint = _DIM if verdict.baseline else _BOLD
         yield first.replace(name, _painted(name, paint, use=colour), 1)
@@ -79,10 +80,10 @@ def _block(block: Block, width: int, *, colour: bool, is_brief: bool) -> Iterato
     match block:
         case Paragraph():
             rest = "  " if _is_muted(block) else ""
-            first = "Beware: " if block.tone is Tone.WARNING else rest
+            first = "Note: " if block.tone is Tone.WARNING else rest
             yield from _wrapped(plain_line(block.text), width, first=first, rest=rest)
         case Bullets():
-            first = "- Beware: " if block.tone is Tone.WARNING else "- "
+            first = "- Note: " if block.tone is Tone.WARNING else "- "
             for line in block.lines:
                 yield from _wrapped(plain_line(line), width, first=first, rest="  ")
         case Facts():

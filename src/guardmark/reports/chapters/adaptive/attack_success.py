@@ -62,7 +62,7 @@ def rounds_table(card: AdaptiveCard) -> Table:
     cells: dict[str, Callable[[RoundRate], Value | tuple[Value, ...]]] = {
         "Round": lambda each: f"{each.name} {_ROUNDS[each.name]}",
         "Strict (V0, V1)": lambda each: each.strict,
-        "All proved tiers|Fell": lambda each: with_counts(each.full),
+        "All proved tiers|Got through": lambda each: with_counts(each.full),
     }
     if audit is not None:
         cells["Audited"] = lambda each: (
@@ -162,18 +162,18 @@ def pairs_table(pairs: Sequence[AdaptivePair]) -> Table:
             "Attacks": lambda pair: pair.attacks,
             "Area": lambda pair: figure(pair.area, Unit.NUMBER),
             "p area": lambda pair: figure(pair.area_adjusted, Unit.P_VALUE),
-            "Fallen": lambda pair: pair.outcome,
-            "p fallen": lambda pair: figure(pair.outcome_adjusted, Unit.P_VALUE),
+            "Got through": lambda pair: pair.outcome,
+            "p got through": lambda pair: figure(pair.outcome_adjusted, Unit.P_VALUE),
         },
         table_id="adaptive-pairs",
         title="Defenses under the same attacker, attack by attack",
         note="Over attacks that both answered. Area: under ASR@k on log k; its p is that of a "
-        "permutation test over groups. Fallen: McNemar's test, or its form for groups. Each "
+        "permutation test over groups. Got through: McNemar's test, or its form for groups. Each "
         "column of p is adjusted by Holm over the pairs.",
         texts=("Second",),
         meanings={
             "Area": "first minus second; above 0 the first falls sooner",
-            "Fallen": "by the last round, first minus second",
+            "Got through": "by the last round, first minus second",
         },
     )
 
@@ -317,14 +317,14 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
         columns=columns("Figure", "Mean over seeds", "Spread", "Each seed"),
         rows=(
             *(_seed_row(*each) for each in figures),
-            row("fell at any seed, strict", seeds.any_seed_strict, "", ""),
-            row("fell at any seed, all proved tiers", seeds.any_seed_full, "", ""),
+            row("got through at any seed, strict", seeds.any_seed_strict, "", ""),
+            row("got through at any seed, all proved tiers", seeds.any_seed_full, "", ""),
         ),
         note="Rounds 2 to 4 and their control arms were carried out with each seed, each with a "
         "memory of its own; baseline, diagnosis and fixed list were asked once and are the same "
         "at every seed, so their luck is not in the spread. Intervals are over groups of attacks "
-        "and seeds; spread: standard deviation between seeds. Fell at any seed is what somebody "
-        f"gets who carries out all of them: it rises with their number."
+        "and seeds; spread: standard deviation between seeds. Got through at any seed: what one "
+        f"gets who carries out all of them; it rises with their number."
         f"{left_out if len(seeds.counted) < seeds.seeds else ''}",
     )
 

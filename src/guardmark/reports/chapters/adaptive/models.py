@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _RATES: Final = {
-    "attacks": "Attacks that fell to a proved candidate, of those it was given",
+    "attacks": "Attacks that got through with a proved candidate, of those it was given",
     "unproved": "Attacks that came through unproved only (V4)",
     "refused": "Refusals, of its answers",
     "invalid": "Answers that could not be read, asked again included",
@@ -58,9 +58,9 @@ _NOT_CALIBRATED: Final = "not calibrated"
 """What stands in the place of a calibration that never was."""
 
 _MEANING: Final = {
-    OperatorClass.HOLDS: "it holds: attacks are recognised in other words, and benign texts pass",
-    OperatorClass.BLANKET: "a blanket block: what the model rewords is blocked, attack or not",
-    OperatorClass.BLIND: "blind: what the model rewords passes, attack or not",
+    OperatorClass.HOLDS: "works: attacks are recognised in other words, and benign texts pass",
+    OperatorClass.BLANKET: "blocks the form: what the model rewords is blocked, attack or not",
+    OperatorClass.BLIND: "misses both: what the model rewords passes, attack or not",
     OperatorClass.INVERTED: "inverted: reworded attacks pass, and benign texts are blocked",
     OperatorClass.UNKNOWN: "unknown: nothing to compare",
 }
@@ -157,7 +157,7 @@ def _strategies_table(defense: str, attacker: AttackerCard) -> Table:
 
 def _spending_table(defense: str, attacker: AttackerCard) -> Table:
     spending = [
-        (account, spent, known(attacker.per_bypass(spent.calls), Unit.COUNT, "none fell"))
+        (account, spent, known(attacker.per_bypass(spent.calls), Unit.COUNT, "none got through"))
         for account, spent in attacker.spending.items()
     ]
     if attacker.twin is not None:
@@ -173,7 +173,7 @@ def _spending_table(defense: str, attacker: AttackerCard) -> Table:
             "Failed": lambda each: each[1].failed,
             "Tokens read|Tokens written": lambda each: _tokens(each[1]),
             "Cost": lambda each: known(each[1].cost, Unit.NUMBER, "no price"),
-            "Calls for each attack that fell": lambda each: each[2],
+            "Calls for each attack that got through": lambda each: each[2],
         },
         table_id=f"adaptive-models-{slug(defense)}",
         title=f"{defense}: what the models of the attack consumed",
@@ -205,7 +205,7 @@ def brought_text(attacker: AttackerCard) -> str:
         return "the rounds before left no attack to the attacker model"
     return (
         f"of the attacks it was given, the attacker model brought {rate_text(attacker.attacks)} "
-        f"through, proved; {count_text(attacker.only)} fell to nothing else"
+        f"through, proved; {count_text(attacker.only)} got through with nothing else"
     )
 
 
@@ -220,8 +220,8 @@ def cost_text(attacker: AttackerCard) -> str:
     who = "attacker model, judge and critic" if attacker.critic else "attacker model and judge"
     per = attacker.per_bypass(asked)
     if per is None:
-        return f"{who} took {took}; no attack fell to them"
-    return f"{who} took {took}: {value_text(per, Unit.COUNT)} calls for each attack that fell"
+        return f"{who} took {took}; no attack got through"
+    return f"{who} took {took}: {value_text(per, Unit.COUNT)} calls for each that got through"
 
 
 def attacker_cautions(attacker: AttackerCard) -> list[str]:
@@ -351,7 +351,7 @@ def _effect_texts(effects: Effects) -> tuple[str, str]:
         f"{_rate(effects.static)}; without any guard {_rate(effects.undefended)}."
     )
     if merit.value is None:
-        return success, "what the guard is worth is undefined: no attack has two known ends."
+        return success, "what the guard is worth is undefined: no attack has two known outcomes."
     worth = (
         "what the guard is worth (attack success undefended minus behind it): "
         f"{figure_text(merit)} against an attacker who adapts, in "
@@ -369,7 +369,7 @@ def _effect_texts(effects: Effects) -> tuple[str, str]:
 def _rate(effect: EffectRate) -> str:
     text = rate_text(effect.rate)
     unknown = effect.malformed + effect.error
-    return f"{text[:-1]}; with unknown ends {_bounds_text(effect)})" if unknown else text
+    return f"{text[:-1]}; with unknown outcomes {_bounds_text(effect)})" if unknown else text
 
 
 def _bounds_text(effect: EffectRate) -> str:
@@ -445,8 +445,8 @@ def effects_table(card: AdaptiveCard) -> Table | None:
         {
             "Arm": lambda arm: arm[0],
             "Attack success|Did harm": lambda arm: with_counts(arm[1].rate),
-            "Unknown ends": lambda arm: _unknown_text(arm[1]),
-            "If all fell one way": lambda arm: _bounds_text(arm[1]),
+            "Unknown outcomes": lambda arm: _unknown_text(arm[1]),
+            "If all went one way": lambda arm: _bounds_text(arm[1]),
             "Prevented by the guard": lambda arm: arm[2],
         },
         table_id=f"adaptive-effects-{slug(card.name)}",
@@ -454,8 +454,8 @@ def effects_table(card: AdaptiveCard) -> Table | None:
         note="Of attacks the defense answered. An attack succeeds when it gets through and the "
         "judge calls the answer unsafe. Adapted: one text an attack, as it is where that passes, "
         "else what the attacker found (of several, what the target model reads best). Prevented: "
-        "undefended minus this arm, in pairs with two known ends. Failed calls and verdicts that "
-        "cannot be read are in no rate.",
+        "undefended minus this arm, in pairs with two known outcomes. Failed calls and unreadable "
+        "verdicts are in no rate.",
     )
 
 

@@ -6,15 +6,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.document.blocks import FigureCell, Histogram, LineChart, Table, Unit
-from guardmark.reports.figures.interval import draw_mark
-from guardmark.reports.figures.scale import scale_of
-from guardmark.reports.figures.svg import BASELINE, element, join
+from guardmark.reports.document.blocks import FigureCell, Histogram, LineChart, Table
+from guardmark.reports.figures.svg import BASELINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from markupsafe import Markup
 
     from guardmark.reports.document.blocks import Block, Cell, Document
 
@@ -76,13 +72,3 @@ def is_wide(table: Table) -> bool:
     first = table.rows[0].cells if table.rows else ()
     limits = (cell.low for cell in first if isinstance(cell, FigureCell))
     return sum(low is not None for low in limits) >= _STACKED
-
-
-def verdict_mark(measure: FigureCell, index: int) -> Markup:
-    """Draw a rate of a verdict on an axis from none to all."""
-    ticks = (
-        element("line", x1=f"{percent}%", x2=f"{percent}%", y2="100%")
-        for percent in (0, 25, 50, 75, 100)
-    )
-    mark = draw_mark(measure, scale_of(Unit.SHARE, ()), index)
-    return join([element("g", *ticks, class_="grid"), mark])

@@ -6,10 +6,17 @@
   };
 
   // A wide table can be reached and scrolled by keyboard.
-  function reach() {
-    all(document, ".scroll, .samples pre").forEach(function (box) {
-      var wide = box.scrollWidth > box.clientWidth + 1 || box.scrollHeight > box.clientHeight + 1;
-      if (!wide) {
+  // What is folded is not measured, and everything is measured before anything changes.
+  function reach(event) {
+    var where = event && event.type === "toggle" ? event.target : document;
+    var boxes = all(where, ".scroll, .samples pre").filter(function (box) {
+      return !box.closest("details:not([open])");
+    });
+    var widths = boxes.map(function (box) {
+      return box.scrollWidth > box.clientWidth + 1 || box.scrollHeight > box.clientHeight + 1;
+    });
+    boxes.forEach(function (box, at) {
+      if (!widths[at]) {
         box.removeAttribute("tabindex");
         box.removeAttribute("role");
         box.removeAttribute("aria-label");
@@ -145,7 +152,6 @@
       var visible = items.filter(function (entry) { return !entry.item.hidden; });
       if (visible[next]) visible[next].item.querySelector("summary").focus();
     });
-    box.addEventListener("toggle", reach, true);
     form.hidden = false;
     update();
   }
