@@ -178,7 +178,9 @@ def test_a_gate_names_what_is_broken_first() -> None:
     assert document.title == "Guard gate: failed"
     assert document.subtitle == ("now: Failed: 1 of 3 limits broken; 1 cannot be decided.")
     lines = render_terminal(document).splitlines()
-    marks = [line.split()[0] for line in lines if line.startswith(("FAIL", "UNDECIDED", "PASS"))]
+    marks = [
+        line.split()[0] for line in lines if line.lstrip().startswith(("FAIL", "UNDECIDED", "PASS"))
+    ]
     assert marks == ["FAIL", "UNDECIDED", "PASS"]
 
 
