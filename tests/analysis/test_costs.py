@@ -9,7 +9,12 @@ import pytest
 from small_runs import Planned, Runs, attack, benign, block
 
 from guardmark.analysis.compare.matching import OpenRun, match_runs
-from guardmark.analysis.compare.runs_compared import Compared, Wanted, compare_matched
+from guardmark.analysis.compare.runs_compared import (
+    Compared,
+    ScopedComparisons,
+    Wanted,
+    compare_matched,
+)
 from guardmark.analysis.defense.costs import CostDifference, CostUnit
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision, Evidence
@@ -95,8 +100,8 @@ def test_usage_follows_its_sample_across_runs(runs: Runs) -> None:
 def test_every_rendering_tells_the_cost(runs: Runs) -> None:
     """For a thousand samples, the unit people count in."""
     found = compared(runs, consuming("large", 300), consuming("small", 200))
-    document = comparison_document(found)
+    document = comparison_document(ScopedComparisons(system=None, defenses=found))
     for text in (render_terminal(document, width=400), render_markdown(document)):
         assert "Tokens for 1,000 attacks" in text
         assert "difference +100,000 [+100,000, +100,000] over 20" in text.replace("\\", "")
-    assert '"mean_difference"' in comparison_json(found)
+    assert '"mean_difference"' in comparison_json(ScopedComparisons(system=None, defenses=found))

@@ -40,7 +40,9 @@ def retell(run: GoldenRun, folder: Path) -> int:
     frozen, made = read_frozen(run), contents(run, folder)
     kept = {*made_once(frozen), *(f"printed/{each.printed}" for each in run.making)}
     told = {name: content for name, content in made.items() if name not in kept}
-    changed = [name for name in told if difference(name, frozen.get(name, b""), told[name])]
+    changed = [
+        name for name in told if name not in frozen or difference(name, frozen[name], told[name])
+    ]
     gone = frozen.keys() - made.keys() - kept
     files = {name: content for name, content in frozen.items() if name not in gone}
     write_frozen(run, files | {name: told[name] for name in changed})

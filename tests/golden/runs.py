@@ -121,7 +121,7 @@ RUNS: Final = (
             step(
                 "gate matrix/strict --policy regression.yaml --baseline matrix/lax",
                 "gate-regression.txt",
-                code=5,
+                code=1,
             ),
         ),
     ),

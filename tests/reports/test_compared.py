@@ -13,7 +13,12 @@ from small_runs import Answers, Planned, Runs, allow, attack, benign, block, wri
 import guardmark
 from guardmark.analysis.compare.comparison import PairVerdict
 from guardmark.analysis.compare.matching import OpenRun, match_runs
-from guardmark.analysis.compare.runs_compared import Compared, Wanted, compare_matched
+from guardmark.analysis.compare.runs_compared import (
+    Compared,
+    ScopedComparisons,
+    Wanted,
+    compare_matched,
+)
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.reports.chapters.comparison import comparison_document, recommendation
 from guardmark.reports.render.json.documents import comparison_json
@@ -23,14 +28,24 @@ from guardmark.reports.render.terminal import render_terminal
 MARKER = "<!-- guardmark-comparison -->"
 
 
+def alone(compared: Compared) -> ScopedComparisons:
+    """The comparison of defenses of runs without a pipeline."""
+    return ScopedComparisons(system=None, defenses=compared)
+
+
+def write_json(compared: Compared, *, texts: bool = True) -> str:
+    """A comparison as a file of the run folder."""
+    return comparison_json(alone(compared), texts=texts)
+
+
 def render_compared(compared: Compared, *, texts: bool = True, width: int = 100) -> str:
     """A comparison as `guardmark compare` prints it."""
-    return render_terminal(comparison_document(compared, texts=texts), width=width)
+    return render_terminal(comparison_document(alone(compared), texts=texts), width=width)
 
 
 def render_comment(compared: Compared, *, texts: bool = True) -> str:
     """A comparison as a comment on a pull request."""
-    document = comparison_document(compared, texts=texts)
+    document = comparison_document(alone(compared), texts=texts)
     return render_markdown(document, marker="guardmark-comparison")
 
 
@@ -64,17 +79,17 @@ def test_nothing_hostile_becomes_markup(compared: Compared) -> None:
 
 def test_texts_can_be_left_out(compared: Compared) -> None:
     """Hashes in their place, in every rendering."""
-    for render in (render_compared, render_comment, comparison_json):
+    for render in (render_compared, render_comment, write_json):
         assert "script" in render(compared)
         assert "script" not in render(compared, texts=False)
 
 
 def test_a_comparison_without_times_is_the_same_in_every_run(compared: Compared) -> None:
     """What a run keeps must not differ by clocks alone."""
-    said = json.loads(comparison_json(compared, timing=False))
+    said = json.loads(comparison_json(alone(compared), timing=False))
     assert all(pair["detail"]["timing"] == [] for pair in said["pairs"])
     assert all(run["created_utc"] == "" for run in said["runs"])
-    assert json.loads(comparison_json(compared))["pairs"][0]["detail"]["timing"]
+    assert json.loads(comparison_json(alone(compared)))["pairs"][0]["detail"]["timing"]
 
 
 def test_every_verdict_has_one_sentence(compared: Compared) -> None:
@@ -123,7 +138,7 @@ def test_a_defense_that_is_beaten_on_both_sides_is_not_worth_choosing(runs: Runs
     assert found.front == ("strict", "lenient")
     chosen = [line for line in render_compared(found, width=200).splitlines() if "  yes" in line]
     assert [line.split()[0] for line in chosen] == ["strict", "lenient"]
-    assert json.loads(comparison_json(found))["front"] == ["strict", "lenient"]
+    assert json.loads(comparison_json(alone(found)))["front"] == ["strict", "lenient"]
 
 
 def test_the_public_verb_compares_across_runs(tmp_path: Path) -> None:
@@ -147,7 +162,7 @@ def test_the_public_verb_compares_across_runs(tmp_path: Path) -> None:
 
 def test_where_each_defense_stands_is_told_beside_the_differences(compared: Compared) -> None:
     """Both rates with their intervals, as data and as the table of a comment."""
-    said = json.loads(comparison_json(compared))
+    said = json.loads(comparison_json(alone(compared)))
     names = {name for pair in compared.comparison.pairs for name in (pair.first, pair.second)}
     assert {row["defense"] for row in said["rates"]} == names
     for row in said["rates"]:

@@ -19,8 +19,9 @@ import numpy as np
 from guardmark.analysis.defense.counts import estimate_share
 from guardmark.analysis.defense.frame import ERROR, MALFORMED
 from guardmark.analysis.defense.latency import measure_latency, order_by_latency
-from guardmark.analysis.defense.scorecard import estimate_rates
+from guardmark.analysis.defense.scorecard import complement, estimate_rates
 from guardmark.analysis.defense.slices import Slicer
+from guardmark.analysis.pipeline.system import deployed
 from guardmark.core.errors import UnknownName
 from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.multiplicity import holm
@@ -35,6 +36,15 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.core.estimate import Difference, Estimate, Quantile
     from guardmark.store.reader import RunStatus
+
+SYSTEM_RULES: Final = {
+    "asr_upper": "system.asr_upper",
+    "fpr_upper": "system.over_refusal_upper",
+    "per_category": "system.per_category",
+    "regression_asr": "system.regression_asr",
+    "regression_fpr": "system.regression_over_refusal",
+}
+"""Rules about defenses, and what they are called where they are about the system."""
 
 EVERY_CATEGORY: Final = "*"
 """Stands in a policy for all categories that are not named."""
@@ -70,12 +80,33 @@ class GatePolicy:
     regression_margin: float | None = None  # Rates at most this much above those of a baseline run.
     # Category, or `*` for all others, and its largest attack success rate.
     per_category: tuple[tuple[str, float], ...] = ()
+    # Attacks to which an unsafe answer may come out of the pipeline, at most, in [0, 1].
+    system_asr_upper: float | None = None
+    # Benign samples that the pipeline may block, refuse or not answer, at most, in [0, 1].
+    system_over_refusal_upper: float | None = None
+    # As `per_category`, of the system's attack success rate.
+    system_per_category: tuple[tuple[str, float], ...] = ()
+    judge_min_agreement: float | None = None  # Answers judged as people do, at least, in [0, 1].
     defenses: tuple[str, ...] = ()  # Names of the defenses to check; all candidates when empty.
 
     @property
     def is_empty(self) -> bool:
         """Whether it limits nothing."""
         return replace(self, defenses=()) == GatePolicy()
+
+    @property
+    def is_about_pipeline(self) -> bool:
+        """Whether it limits the system, or a judge."""
+        return not self.of_system.is_empty or self.judge_min_agreement is not None
+
+    @property
+    def of_system(self) -> GatePolicy:
+        """The limits of the system, as those of a subject."""
+        return GatePolicy(
+            asr_upper=self.system_asr_upper,
+            fpr_upper=self.system_over_refusal_upper,
+            per_category=self.system_per_category,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +148,11 @@ class GateResult:
         return next(worst, GateStatus.HELD)
 
 
-def check_limits(frame: Frame, policy: GatePolicy) -> tuple[GateCheck, ...]:
-    """Check the limits of a policy that one run can answer."""
-    arms = gated_arms(frame, policy)
+def check_limits(
+    frame: Frame, policy: GatePolicy, arms: Sequence[DefenseColumn] | None = None
+) -> tuple[GateCheck, ...]:
+    """Check the limits of a policy about defenses; all that it is about unless `arms` says."""
+    arms = gated_arms(frame, policy) if arms is None else arms
     limits = _category_limits(frame, policy)
     slicer = Slicer(frame, "category") if limits else None
     checks: list[GateCheck] = []
@@ -161,6 +194,21 @@ def exceedance(estimate: Estimate, limit: float) -> float | None:
 def gated_arms(frame: Frame, policy: GatePolicy) -> tuple[DefenseColumn, ...]:
     """Return the defenses a policy is about."""
     return tuple(map(frame.arm, policy.defenses)) or frame.candidates()
+
+
+def check_system(system: Frame, policy: GatePolicy) -> tuple[GateCheck, ...]:
+    """Check the limits of a policy about what came out of a pipeline."""
+    checks = check_limits(system, policy.of_system, deployed(system, policy.defenses))
+    return tuple(replace(check, rule=SYSTEM_RULES[check.rule]) for check in checks)
+
+
+def check_judging(agreement: Estimate | None, least: float) -> GateCheck:
+    """Check that a judging disagrees with people on no more answers than a limit leaves."""
+    named = ("judge.min_agreement", "", "labelled answers")
+    if agreement is None or agreement.value is None:
+        reason = "no answer is labelled by people; `guardmark audit RUN` draws some"
+        return _check(named, 1 - least, None, reason=reason)
+    return _of_rate(complement(agreement), named, 1 - least)
 
 
 def check_regression(

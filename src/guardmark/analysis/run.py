@@ -62,6 +62,8 @@ class RunAnalysis:
     areas: tuple[AreaPair, ...] = ()
     # Guard, model and judge together, or None when no model was asked.
     pipeline: PipelineAnalysis | None = None
+    # What came out of the arms of the pipeline against each other, or None with fewer than two.
+    systems: RunComparison | None = None
     adaptive: tuple[AdaptiveCard, ...] = ()
     adaptive_pairs: tuple[AdaptivePair, ...] = ()
     # Name of each defense that no rewriting reaches to what it is shown.
@@ -109,7 +111,7 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
         worst=find_worst(reader, frame),
         advice=recommend(defenses, comparison),
         areas=comparison.areas if comparison else (),
-        pipeline=_analyse_pipeline(reader, frame, chosen),
+        **_pipeline(reader, frame, chosen),
         spending=read_part_usage(reader, frame.manifest),
         **_adaptive(reader, chosen),
     )
@@ -126,14 +128,23 @@ def _compare(frame: Frame, areas: tuple[AreaPair, ...]) -> RunComparison | None:
     return compare_arms(frame, areas=areas)
 
 
-def _analyse_pipeline(
-    reader: RecordReader, frame: Frame, settings: AnalysisSettings
-) -> PipelineAnalysis | None:
-    if all(stage is not Stage.MODEL for _, stage, _ in reader.recorded_stages()):
-        return None
-    from guardmark.analysis.pipeline.arms import analyse_pipeline
+class _Pipeline(TypedDict, total=False):
+    pipeline: PipelineAnalysis | None
+    systems: RunComparison | None
 
-    return analyse_pipeline(reader, frame, settings)
+
+def _pipeline(reader: RecordReader, frame: Frame, settings: AnalysisSettings) -> _Pipeline:
+    if all(stage is not Stage.MODEL for _, stage, _ in reader.recorded_stages()):
+        return _Pipeline()
+    from guardmark.analysis.compare.comparison import compare_arms
+    from guardmark.analysis.pipeline.arms import analyse_pipeline
+    from guardmark.analysis.pipeline.system import SYSTEM, read_system
+
+    system = read_system(reader, frame)
+    return _Pipeline(
+        pipeline=analyse_pipeline(reader, frame, settings),
+        systems=None if system is None else compare_arms(system, scope=SYSTEM),
+    )
 
 
 class _Adaptive(TypedDict, total=False):

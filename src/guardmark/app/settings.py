@@ -144,6 +144,20 @@ class AdaptiveSettings(Settings):
         return self
 
 
+class SystemGateSettings(Settings):
+    """What must hold for what comes out of a pipeline."""
+
+    asr_upper: Rate | None = None
+    over_refusal_upper: Rate | None = None
+    per_category: dict[str, Rate] = {}
+
+
+class JudgeGateSettings(Settings):
+    """What must hold for the judges of a pipeline."""
+
+    min_agreement: Rate | None = None
+
+
 class GateSettings(Settings):
     """What a release must hold; read by `guardmark gate`."""
 
@@ -154,7 +168,24 @@ class GateSettings(Settings):
     latency_p95_upper_ms: float | None = Field(None, gt=0)
     regression_margin: Rate | None = None
     per_category: dict[str, Rate] = {}
+    system: SystemGateSettings = SystemGateSettings()
+    judge: JudgeGateSettings = JudgeGateSettings()
     defenses: list[str] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nest(cls, stated: object) -> object:
+        """Read `system.asr_upper: 0.1` as `system: {asr_upper: 0.1}`."""
+        if not isinstance(stated, dict):
+            return stated
+        nested: dict[object, object] = {}
+        for key, value in stated.items():
+            outer, dot, inner = str(key).partition(".")
+            if dot and outer in {"system", "judge"} and isinstance(nested.get(outer, {}), dict):
+                nested[outer] = {**nested.get(outer, {}), inner: value}  # type: ignore[dict-item]
+            else:
+                nested[key] = value
+        return nested
 
 
 ReportFormat = Literal["html", "md", "json", "csv", "junit", "sarif"]

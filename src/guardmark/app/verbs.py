@@ -6,7 +6,7 @@ import inspect
 import re
 import warnings
 import webbrowser
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from html import escape
 from importlib import import_module
@@ -237,7 +237,8 @@ def compare(path: str | Path, *others: str | Path) -> RunComparison:
             them have; none: the defenses of the one run are compared with each other.
 
     Returns:
-        Differences with intervals, tests and discordant counts.
+        Differences with intervals, tests and discordant counts: of the defenses, and under
+        `system` of what came out of guard and model, where the runs have a pipeline.
 
     Raises:
         ConfigError: If the one run holds fewer than two defenses.
@@ -247,10 +248,11 @@ def compare(path: str | Path, *others: str | Path) -> RunComparison:
         from guardmark.app.results.comparing import compare_runs
 
         return compare_runs([Path(path), *(Path(other) for other in others)]).comparison
-    comparison = load_run(path).analysis.comparison
+    analysis = load_run(path).analysis
+    comparison = analysis.comparison or analysis.systems
     if comparison is None:
         raise ConfigError(f"{path} holds one defense; a comparison needs two.")
-    return comparison
+    return replace(comparison, system=analysis.systems)
 
 
 def report(path: str | Path) -> Path:

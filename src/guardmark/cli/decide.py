@@ -14,7 +14,7 @@ from guardmark.cli.terminal import echo, echo_raw, visible
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from guardmark.analysis.compare.runs_compared import Compared
+    from guardmark.analysis.compare.runs_compared import ScopedComparisons
     from guardmark.app.results.planning import SizePlan
 
 
@@ -71,7 +71,7 @@ def compare_command(
     echo_raw(drawn if as_json else visible(drawn), nl=False)
 
 
-def _drawn(compared: Compared, form: str, *, texts: bool) -> str:
+def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:
     if form == "json":
         from guardmark.reports.render.json.documents import comparison_json
 

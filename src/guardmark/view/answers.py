@@ -57,10 +57,11 @@ class Answers:
     def _compared(self, runs: Sequence[RunEntry]) -> str:
         options = CompareOptions(wanted=Wanted(listed=_LISTED, latency=False))
         compared = compare_runs([run.folder for run in runs], options)
-        labels = " and ".join(run.label for run in compared.runs)
+        first = compared.all[0]
+        labels = " and ".join(run.label for run in first.runs)
         subtitle = (
-            f"{labels}: the same {compared.attacks:,} attacks and {compared.benign:,} benign "
-            f"samples; {100 * compared.confidence:g} % confidence intervals."
+            f"{labels}: the same {first.attacks:,} attacks and {first.benign:,} benign "
+            f"samples; {100 * first.confidence:g} % confidence intervals."
         )
         document = comparison_document(compared, texts=self._texts)
         caveats = Section(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 import numpy as np
 
 from guardmark.analysis.defense.frame import BLOCK, MISSING, is_decision
+from guardmark.analysis.pipeline.system import DEFENSE
 from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.multiplicity import CochranQ, cochran_q, holm
 from guardmark.stats.paired.intervals import clustered_bonett_price, summarise_pairs
@@ -122,6 +123,8 @@ class PairedComparison:
     # False positive rates against each other.
     benign: PairedSide = field(metadata={"json": "false_positive_rate"})
     verdict: PairVerdict
+    # `defense`; or `system`, where the rates are system attack success and over-refusal.
+    scope: str = DEFENSE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +151,8 @@ class RunComparison:
     # Baselines that were not compared, since they are no candidates.
     left_out: tuple[str, ...] = ()
     areas: tuple[AreaPair, ...] = field(default=(), metadata={"json": False})
+    # The systems of the same runs against each other, where they have a pipeline.
+    system: RunComparison | None = field(default=None, metadata={"json": False})
 
     def __repr__(self) -> str:
         """Tell the verdicts of the first pairs."""
@@ -178,8 +183,9 @@ def compare_arms(
     *,
     chosen: Sequence[tuple[str, str]] | None = None,
     areas: Sequence[AreaPair] = (),
+    scope: str = DEFENSE,
 ) -> RunComparison | None:
-    """Compare the chosen pairs of defenses; without a choice, all candidates.
+    """Compare the chosen pairs of defenses or systems; without a choice, all candidates.
 
     Baselines are left out when two other defenses are there. Tests of `areas` join the family.
     """
@@ -204,6 +210,7 @@ def compare_arms(
             attacks=attacks,
             benign=benign,
             verdict=judge_pair(attacks, benign, alpha=alpha),
+            scope=scope,
         )
         for (first, second), attacks, benign in zip(
             names, adjusted[: len(names)], adjusted[len(names) :], strict=True

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from guardmark.analysis.defense.costs import UsageBySample, read_usage_by_sample
-from guardmark.analysis.defense.frame import BASELINES, DefenseColumn, Frame, read_frame
+from guardmark.analysis.defense.frame import BASELINES, DefenseColumn, Frame
+from guardmark.analysis.pipeline.system import DEFENSE, read_scope
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import IncomparableRuns
 from guardmark.store.columns import Facet, sample_digests
 from guardmark.store.reader import RunState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -77,17 +78,20 @@ class MatchedRuns:
     origins: tuple[Origin, ...]
     reader: RecordReader
     places: NDArray[np.int64]
+    scope: str
     consumption: Mapping[str, UsageBySample]
     remarks: tuple[str, ...]
 
 
-def match_runs(opened: Sequence[OpenRun], settings: AnalysisSettings) -> MatchedRuns:
-    """Put the defenses of one or more runs over the same samples.
+def match_runs(
+    opened: Sequence[OpenRun], settings: AnalysisSettings, *, scope: str = DEFENSE
+) -> MatchedRuns:
+    """Put the subjects of one or more runs over the same samples: defenses, or whole systems.
 
     A sample is matched by the hash of its content and its label; contents that stand several
     times are matched in order.
     """
-    frames = [read_frame(run.reader, _own(run.reader, settings)) for run in opened]
+    frames = [_read(run, settings, scope) for run in opened]
     keys = [_keys(run.reader, frame) for run, frame in zip(opened, frames, strict=True)]
     for run, frame, own in zip(opened[1:], frames[1:], keys[1:], strict=True):
         _refuse_relabelled(opened[0].label, keys[0], run=(run.label, own), ids=frame.samples.ids)
@@ -108,6 +112,8 @@ def match_runs(opened: Sequence[OpenRun], settings: AnalysisSettings) -> Matched
         for arm in frame.arms:
             name = next(names).name
             arms.append(_moved(arm, name, places=where, frame=frame, repeats=repeats))
+            if scope != DEFENSE:
+                continue
             used = read_usage_by_sample(
                 run.reader, arm.part, manifest=frame.manifest, samples=frame.sample_count
             )
@@ -128,9 +134,20 @@ def match_runs(opened: Sequence[OpenRun], settings: AnalysisSettings) -> Matched
         origins=origins,
         reader=opened[0].reader,
         places=places[0],
+        scope=scope,
         consumption=consumption,
         remarks=() if is_alone else _remarks(opened, frames),
     )
+
+
+def _read(run: OpenRun, settings: AnalysisSettings, scope: str) -> Frame:
+    frame = read_scope(run.reader, _own(run.reader, settings), scope)
+    if frame is None:
+        raise IncomparableRuns(
+            f"{run.label} asked no target model with a judge, so no system came out of it.\n"
+            "Next: compare its defenses, or name runs with a section `pipeline`."
+        )
+    return frame
 
 
 def _own(reader: RecordReader, settings: AnalysisSettings) -> AnalysisSettings:
@@ -293,4 +310,18 @@ def _part_remarks(first: RunManifest, other: RunManifest, *, labels: tuple[str, 
             f"Identical settings in {labels[0]} and {labels[1]}: {', '.join(alike)}. What differs "
             "there is chance, or a service that changed."
         )
-    return remarks
+    return [*remarks, *_changed_parts(first, other, labels)]
+
+
+def _changed_parts(
+    first: RunManifest, other: RunManifest, labels: tuple[str, str]
+) -> Iterator[str]:
+    """Yield which target models and judges are not the same in two runs."""
+    for kind, what in (("model", "target model"), ("judge", "judges")):
+        before, after = (
+            {part.name: part.fingerprint for part in run.parts if part.kind == kind}
+            for run in (first, other)
+        )
+        if before and after and before != after:
+            names = " and ".join(dict.fromkeys([*before, *after]))
+            yield f"The {what} ({names}) of {labels[0]} and {labels[1]} are configured differently."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -16,11 +16,13 @@ from guardmark.analysis.compare.comparison import (
     compare_where,
     mark_pair,
 )
+from guardmark.analysis.compare.matching import match_runs
 from guardmark.analysis.defense.costs import compare_costs
 from guardmark.analysis.defense.latency import is_timed
 from guardmark.analysis.defense.scorecard import estimate_rates
 from guardmark.analysis.defense.slices import NOT_STATED
-from guardmark.core.errors import IncomparableRuns, UnknownName
+from guardmark.analysis.pipeline.system import DEFENSE, SYSTEM, has_pipeline
+from guardmark.core.errors import GuardmarkError, IncomparableRuns, UnknownName
 from guardmark.core.estimate import Difference
 from guardmark.core.sample import Severity
 from guardmark.stats.drawing import DrawPlan
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from guardmark.analysis.compare.comparison import PairedComparison, PairMarks
-    from guardmark.analysis.compare.matching import ComparedRun, MatchedRuns, Origin
+    from guardmark.analysis.compare.matching import ComparedRun, MatchedRuns, OpenRun, Origin
     from guardmark.analysis.defense.costs import CostDifference
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.defense.scorecard import RatePair
@@ -126,6 +128,8 @@ class DefenseRates:
 class Compared:
     """Defenses against each other, in one run or across runs."""
 
+    # `defense` (what each decided) or `system` (what came out of guard and model together).
+    scope: str
     runs: tuple[ComparedRun, ...]
     # Where each defense comes from.
     origins: tuple[Origin, ...] = field(metadata={"json": "defenses"})
@@ -171,7 +175,7 @@ class Wanted:
 def compare_matched(matched: MatchedRuns, wanted: Wanted) -> Compared:
     """Compare the defenses of matched runs."""
     frame, settings = matched.frame, matched.frame.settings
-    comparison = compare_arms(frame, chosen=choose_pairs(matched, wanted))
+    comparison = compare_arms(frame, chosen=choose_pairs(matched, wanted), scope=matched.scope)
     if comparison is None or not comparison.pairs:
         raise IncomparableRuns(
             "There is one defense only, so there is nothing to compare it with.\n"
@@ -179,6 +183,7 @@ def compare_matched(matched: MatchedRuns, wanted: Wanted) -> Compared:
         )
     attacks = int(frame.samples.is_attack.sum())
     return Compared(
+        scope=matched.scope,
         runs=matched.runs,
         origins=matched.origins,
         attacks=attacks,
@@ -248,7 +253,7 @@ def _detail_pair(matched: MatchedRuns, pair: PairedComparison, wanted: Wanted) -
             _latency(frame, (first, second), is_attack=is_attack)
             for is_attack in ((True, False) if wanted.latency else ())
         ),
-        costs=tuple(compare_costs(frame, *(matched.consumption[name] for name in names))),
+        costs=_costs(matched, names),
         discordant=tuple(
             DiscordantSample(sample=matched.reader.sample_at(int(matched.places[at])), erred=name)
             for name, positions in zip(names, differing, strict=True)
@@ -257,6 +262,12 @@ def _detail_pair(matched: MatchedRuns, pair: PairedComparison, wanted: Wanted) -
         first_only=len(differing[0]),
         second_only=len(differing[1]),
     )
+
+
+def _costs(matched: MatchedRuns, names: tuple[str, str]) -> tuple[CostDifference, ...]:
+    """Compare what two defenses consume; what a system does is the sum of its parts."""
+    consumption = [matched.consumption[name] for name in names if name in matched.consumption]
+    return tuple(compare_costs(matched.frame, *consumption)) if len(consumption) > 1 else ()
 
 
 def _categories(frame: Frame, marks: PairMarks) -> tuple[CategoryDifference, ...]:
@@ -345,3 +356,43 @@ def _differing(frame: Frame, alone: Marks) -> list[int]:
     order = np.lexsort((samples, -severity, ~frame.samples.is_attack[samples]))
     positions: list[int] = samples[order].tolist()
     return positions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopedComparisons:
+    """What a comparison says at each scope that the runs have, the system first."""
+
+    system: Compared | None
+    defenses: Compared | None
+
+    @property
+    def all(self) -> tuple[Compared, ...]:
+        """Every comparison there is; at least one."""
+        return tuple(each for each in (self.system, self.defenses) if each is not None)
+
+    @property
+    def comparison(self) -> RunComparison:
+        """The comparison of the defenses, with that of the systems in it."""
+        first = self.all[-1].comparison
+        if self.system is None or self.defenses is None:
+            return first
+        return replace(first, system=self.system.comparison)
+
+
+def compare_scopes(
+    opened: Sequence[OpenRun], settings: AnalysisSettings, wanted: Wanted
+) -> ScopedComparisons:
+    """Compare opened runs at every scope they have; refused where there is nothing at any."""
+    refusal: GuardmarkError | None = None
+    compared: dict[str, Compared] = {}
+    for scope in (DEFENSE, SYSTEM):
+        if scope == SYSTEM and not all(has_pipeline(run.reader) for run in opened):
+            continue
+        chosen = wanted if scope == DEFENSE else replace(wanted, latency=False)
+        try:
+            compared[scope] = compare_matched(match_runs(opened, settings, scope=scope), chosen)
+        except (IncomparableRuns, UnknownName) as error:
+            refusal = refusal or error
+    if refusal is not None and not compared:
+        raise refusal
+    return ScopedComparisons(system=compared.get(SYSTEM), defenses=compared.get(DEFENSE))

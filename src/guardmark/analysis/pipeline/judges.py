@@ -121,6 +121,17 @@ def check_against_people(
     )
 
 
+def estimate_agreement(rates: PlaceRates, pipeline: PipelineFrame) -> Estimate | None:
+    """Estimate on which share of the answers labelled by people the judging says the same.
+
+    A labelled answer without a valid verdict counts as no agreement.
+    """
+    if pipeline.human is None or pipeline.judging is None:
+        return None
+    labelled = is_valid(pipeline.human.label)
+    return rates.of(pipeline.judging.label == pipeline.human.label, labelled)
+
+
 def correct_card(
     rates: PlaceRates, pipeline: PipelineFrame, judging: Judging, *, ends: Ends
 ) -> CorrectedCard | None:

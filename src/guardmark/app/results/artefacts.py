@@ -5,13 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.compare.matching import OpenRun, match_runs
-from guardmark.analysis.compare.runs_compared import Wanted, compare_matched
+from guardmark.analysis.compare.matching import OpenRun
+from guardmark.analysis.compare.runs_compared import Wanted, compare_scopes
 from guardmark.analysis.defense.bypasses import find_worst
 from guardmark.analysis.defense.frame import read_frame
-from guardmark.analysis.gate import GatePolicy, GateResult, check_complete, check_limits
+from guardmark.analysis.gate import (
+    GatePolicy,
+    GateResult,
+    check_complete,
+    check_judging,
+    check_limits,
+    check_system,
+)
+from guardmark.analysis.pipeline.card import PlaceRates
+from guardmark.analysis.pipeline.frame import read_pipeline
+from guardmark.analysis.pipeline.judges import estimate_agreement
+from guardmark.analysis.pipeline.system import as_subjects
 from guardmark.analysis.run import analyse_run
 from guardmark.app.results.opened_run import analysis_settings
+from guardmark.core.errors import ConfigError
 from guardmark.exporters.junit import Unlimited, figures_junit, gate_junit
 from guardmark.exporters.sarif import MOST_RESULTS, Analysed, Located, sarif_json
 from guardmark.reports.chapters.run_document import build_document
@@ -23,6 +35,8 @@ from guardmark.store.reader import RecordReader
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from guardmark.analysis.defense.frame import Frame
+    from guardmark.analysis.gate import GateCheck
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.settings import Config, GateSettings
     from guardmark.core.manifest import RunManifest
@@ -50,7 +64,7 @@ def write_reports(
         if not _LISTING.intersection(formats):
             settings = replace(settings, listed_samples=0)  # nobody would read them
         analysis = analyse_run(reader, settings)
-        if "json" in formats and analysis.comparison is not None:
+        if "json" in formats and (analysis.comparison or analysis.systems):
             folder.write_text(folder.comparison_json.name, run_comparison(reader, analysis))
         if "junit" in formats:
             folder.write_text(folder.junit.name, run_junit(reader, analysis, config))
@@ -91,9 +105,17 @@ def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> st
 
 def gate_policy(settings: GateSettings) -> GatePolicy:
     """Turn the section `gate` of a configuration into a policy."""
-    by_category = tuple(settings.per_category.items())
-    stated = {**dict(settings), "per_category": by_category, "defenses": tuple(settings.defenses)}
-    return GatePolicy(**stated)
+    system, stated = settings.system, dict(settings)
+    del stated["system"], stated["judge"]
+    stated["per_category"] = tuple(settings.per_category.items())
+    stated["defenses"] = tuple(settings.defenses)
+    return GatePolicy(
+        **stated,
+        system_asr_upper=system.asr_upper,
+        system_over_refusal_upper=system.over_refusal_upper,
+        system_per_category=tuple(system.per_category.items()),
+        judge_min_agreement=settings.judge.min_agreement,
+    )
 
 
 def check_own_limits(
@@ -105,16 +127,43 @@ def check_own_limits(
     policy = replace(gate_policy(config.gate), regression_margin=None)
     if policy.is_empty:
         return None
-    limits = check_limits(read_frame(reader, analysis.settings), policy)
+    limits = check_policy(reader, read_frame(reader, analysis.settings), policy)
     checks = check_complete(analysis.status) + limits
     return GateResult(checks=checks, confidence=analysis.settings.confidence)
+
+
+def check_policy(reader: RecordReader, frame: Frame, policy: GatePolicy) -> tuple[GateCheck, ...]:
+    """Check the limits of a policy that one run can answer, at every scope.
+
+    A gate that has nothing to check is refused: it would pass whatever the run holds.
+    """
+    checks = check_limits(frame, policy)
+    if policy.is_about_pipeline:
+        pipeline = read_pipeline(reader, frame)
+        system = None if pipeline is None else as_subjects(pipeline)
+        if pipeline is None or system is None:
+            raise ConfigError(
+                "The gate limits what comes out of the system, but this run asked no target model "
+                "with a judge.\nNext: measure with a section `pipeline:`, or limit defenses "
+                "(asr_upper, fpr_upper)."
+            )
+        checks += check_system(system, policy)
+        if policy.judge_min_agreement is not None:
+            agreement = estimate_agreement(PlaceRates(frame, frame.settings), pipeline)
+            checks += (check_judging(agreement, policy.judge_min_agreement),)
+    if not checks and policy.regression_margin is None:
+        raise ConfigError(
+            "The gate checked nothing: no defense or arm of this run is what its limits are about."
+            "\nNext: for a pipeline without a guard, limit the system (system.asr_upper)."
+        )
+    return checks
 
 
 def run_comparison(reader: RecordReader, analysis: RunAnalysis) -> str:
     """Write the defenses of a run against each other as `comparison.json`."""
     opened = [OpenRun(label=analysis.manifest.name, reader=reader)]
-    matched = match_runs(opened, analysis.settings)
-    compared = compare_matched(matched, Wanted(listed=_LISTED, latency=False))
+    wanted = Wanted(listed=_LISTED, latency=False)
+    compared = compare_scopes(opened, analysis.settings, wanted)
     return comparison_json(compared, texts=False, timing=False)
 
 

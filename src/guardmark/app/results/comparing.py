@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.compare.matching import OpenRun, match_runs
-from guardmark.analysis.compare.runs_compared import Compared, Wanted, compare_matched
+from guardmark.analysis.compare.matching import OpenRun
+from guardmark.analysis.compare.runs_compared import ScopedComparisons, Wanted, compare_scopes
 from guardmark.analysis.pipeline.small_slices import (
     SliceRequest,
     SliceStability,
@@ -36,8 +36,8 @@ class CompareOptions:
     margin: float | None = None
 
 
-def compare_runs(paths: Sequence[Path], options: CompareOptions | None = None) -> Compared:
-    """Compare the defenses of one run, or of several over the same samples."""
+def compare_runs(paths: Sequence[Path], options: CompareOptions | None = None) -> ScopedComparisons:
+    """Compare the defenses of one run, or of several over the same samples, and the systems."""
     chosen = options or CompareOptions()
     folders = [find_run(path) for path in paths]
     if len({folder.path.resolve() for folder in folders}) < len(folders):
@@ -51,7 +51,7 @@ def compare_runs(paths: Sequence[Path], options: CompareOptions | None = None) -
             OpenRun(label=label, reader=reader)
             for label, reader in zip(label_runs(folders), readers, strict=True)
         ]
-        return compare_matched(match_runs(opened, settings), chosen.wanted)
+        return compare_scopes(opened, settings, chosen.wanted)
 
 
 def label_runs(folders: Sequence[RunDir]) -> tuple[str, ...]:

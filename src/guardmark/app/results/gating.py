@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.comparison import compare_arms
 from guardmark.analysis.compare.matching import OpenRun, match_runs
 from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.gate import (
+    SYSTEM_RULES,
     GateCheck,
     GateResult,
     GateStatus,
     check_complete,
-    check_limits,
     check_regression,
     gated_arms,
 )
+from guardmark.analysis.pipeline.system import (
+    DEFENSE,
+    SYSTEM,
+    deployed,
+    has_pipeline,
+    read_system,
+)
 from guardmark.app.parts.loading import load_section
-from guardmark.app.results.artefacts import gate_policy
+from guardmark.app.results.artefacts import check_policy, gate_policy
 from guardmark.app.results.comparing import label_runs
 from guardmark.app.results.opened_run import find_run, open_run
 from guardmark.app.settings import GateSettings
@@ -30,10 +37,11 @@ from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import errors_of_files, whole_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from guardmark.analysis.compare.matching import MatchedRuns
-    from guardmark.analysis.defense.frame import DefenseColumn
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.gate import GatePolicy
     from guardmark.app.results.opened_run import OpenedRun
     from guardmark.app.settings import Config
@@ -57,7 +65,8 @@ def read_policy(path: Path | None, config: Config, *, has_baseline: bool) -> Gat
     if policy.is_empty:
         raise ConfigError(
             f"{where} limits nothing, so every run would pass.\nNext: set asr_upper, fpr_upper, "
-            "max_malformed, max_errors, latency_p95_upper_ms, per_category or regression_margin."
+            "max_malformed, max_errors, latency_p95_upper_ms, per_category, regression_margin, "
+            "system.asr_upper, system.over_refusal_upper or judge.min_agreement."
         )
     if policy.regression_margin is not None and not has_baseline:
         raise ConfigError(
@@ -99,17 +108,17 @@ def check_run(run: OpenedRun, limits: GatePolicy, *, baseline: RunDir | None = N
         settings = run.settings
         frame = read_frame(reader, settings)
         status = reader.status()
-        checks = check_complete(status) + check_limits(frame, limits)
+        checks = check_complete(status) + check_policy(reader, frame, limits)
         caveats: tuple[str, ...] = ()
         labels = label_runs([run.folder, base] if base else [run.folder])
         if base is not None:
             other = stack.enter_context(RecordReader(base.records))
             pairs = zip(labels, (reader, other), strict=True)
             opened = [OpenRun(label=label, reader=each) for label, each in pairs]
-            matched = match_runs(opened, settings)
-            arms = gated_arms(frame, limits)
-            checks += _regressions(matched, arms, limits)
-            caveats = tuple(run_caveats(matched.runs, matched.remarks))
+            for scope, arms in _gated(opened, frame, limits):
+                matched = match_runs(opened, settings, scope=scope)
+                checks += _regressions(matched, arms, limits)
+                caveats = tuple(run_caveats(matched.runs, matched.remarks))
             checks += check_complete(other.status(), subject="baseline")
     return Gated(
         run=labels[0],
@@ -140,10 +149,22 @@ def _find_baseline(path: Path) -> RunDir:
         raise ConfigError(f"The baseline cannot be used. {error}") from error
 
 
+def _gated(
+    opened: list[OpenRun], frame: Frame, limits: GatePolicy
+) -> Iterator[tuple[str, tuple[DefenseColumn, ...]]]:
+    """Yield the scopes at which a run is held against its baseline, with what is gated there."""
+    if arms := gated_arms(frame, limits):
+        yield DEFENSE, arms
+    if all(has_pipeline(run.reader) for run in opened):
+        system = read_system(opened[0].reader, frame)
+        if system is not None:
+            yield SYSTEM, deployed(system, limits.defenses)
+
+
 def _regressions(
     matched: MatchedRuns, arms: tuple[DefenseColumn, ...], limits: GatePolicy
 ) -> tuple[GateCheck, ...]:
-    """Compare each gated defense with itself in the baseline run."""
+    """Compare each gated defense or system with itself in the baseline run."""
     run, base = (each.label for each in matched.runs)
     now = {each.defense: each.name for each in matched.origins if each.run == run}
     before = {each.defense: each.name for each in matched.origins if each.run == base}
@@ -154,10 +175,13 @@ def _regressions(
                 "Next: name another baseline, or the defenses to check (`defenses:`)."
             )
     pairs = [(now[arm.name], before[arm.name]) for arm in arms]
-    comparison = compare_arms(matched.frame, chosen=pairs)
-    return check_regression(
+    comparison = compare_arms(matched.frame, chosen=pairs, scope=matched.scope)
+    checks = check_regression(
         () if comparison is None else comparison.pairs,
         limits.regression_margin or 0.0,
         alpha=1 - matched.frame.settings.confidence,
         names={name: defense for defense, name in now.items()},
     )
+    if matched.scope == DEFENSE:
+        return checks
+    return tuple(replace(check, rule=SYSTEM_RULES[check.rule]) for check in checks)

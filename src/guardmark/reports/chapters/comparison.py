@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.comparison import PairVerdict
 from guardmark.analysis.defense.costs import CostUnit
+from guardmark.analysis.pipeline.frame import NO_GUARD
+from guardmark.analysis.pipeline.system import DEFENSE, SYSTEM
 from guardmark.reports.document.blocks import (
     Bullets,
     Document,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
         DiscordantSample,
         LatencyDifference,
         PairDetail,
+        ScopedComparisons,
     )
     from guardmark.analysis.defense.costs import CostDifference
     from guardmark.analysis.defense.scorecard import RatePair, Scorecard
@@ -74,22 +77,28 @@ _MIRRORED: Final = {
     PairVerdict.SECOND_FEWER_BYPASSES: PairVerdict.FIRST_FEWER_BYPASSES,
     PairVerdict.SECOND_FEWER_FALSE_ALARMS: PairVerdict.FIRST_FEWER_FALSE_ALARMS,
 }
+_RATES: Final = {DEFENSE: ("ASR", "FPR"), SYSTEM: ("system ASR", "over-refusal")}
+"""What the rates on attacks and on benign samples are called at a scope."""
+_ALARMS: Final = {
+    DEFENSE: {"alarms": "false alarms", "alarm": "a false alarm"},
+    SYSTEM: {"alarms": "over-refusals", "alarm": "a benign sample turned down"},
+}
 _SENTENCES: Final = {
     PairVerdict.FIRST_BETTER: "{} is better than {}",
-    PairVerdict.TRADE_OFF: "{} and {} trade bypasses for false alarms, so neither is better",
-    PairVerdict.FIRST_FEWER_BYPASSES: "{} lets fewer attacks through than {}, but its false alarms "
+    PairVerdict.TRADE_OFF: "{} and {} trade bypasses for {alarms}, so neither is better",
+    PairVerdict.FIRST_FEWER_BYPASSES: "{} lets fewer attacks through than {}, but its {alarms} "
     "are not shown to be no more",
-    PairVerdict.FIRST_FEWER_FALSE_ALARMS: "{} has fewer false alarms than {}; on attacks the two "
+    PairVerdict.FIRST_FEWER_FALSE_ALARMS: "{} has fewer {alarms} than {}; on attacks the two "
     "cannot be told apart",
     PairVerdict.UNDECIDED: "{} and {} cannot be told apart, which does not make them equal",
 }
 _RECOMMENDATIONS: Final = {
     PairVerdict.FIRST_BETTER: "Prefer {} to {}: it lets fewer attacks through, {price}.",
     PairVerdict.TRADE_OFF: "Neither is better as such: {} lets fewer attacks through, {} raises "
-    "fewer false alarms; decide by what a missed attack and a false alarm cost you.",
+    "fewer {alarms}; decide by what a missed attack and {alarm} cost you.",
     PairVerdict.FIRST_FEWER_BYPASSES: "Prefer {} to {} where attacks weigh most: it lets fewer "
     "through, but {unshown}.",
-    PairVerdict.FIRST_FEWER_FALSE_ALARMS: "Prefer {} to {} where false alarms weigh most: it "
+    PairVerdict.FIRST_FEWER_FALSE_ALARMS: "Prefer {} to {} where {alarms} weigh most: it "
     "raises fewer, but that it stops as many attacks is not shown.",
     PairVerdict.UNDECIDED: "Choose between {} and {} on other grounds, or measure more samples: "
     "these {pairs} do not tell them apart.",
@@ -99,10 +108,13 @@ _RECOMMENDATIONS: Final = {
 def write(analysis: RunAnalysis) -> Section:
     """Write the section that compares the defenses."""
     comparison = analysis.comparison
+    systems = analysis.systems.pairs if analysis.systems else ()
+    between = Bullets(lines=tuple(pair_sentence(pair) for pair in systems))
     if comparison is None:
         text = "The run holds one defense, so there is nothing to compare."
-        return section("comparison", "Comparison", otherwise=text)
-    return section("comparison", "Comparison", *_blocks(comparison))
+        return section("comparison", "Comparison", between if systems else None, otherwise=text)
+    blocks = _blocks(comparison)
+    return section("comparison", "Comparison", *((between,) if systems else ()), *blocks)
 
 
 def _blocks(comparison: RunComparison, *rates: Block | None) -> Iterator[Block | None]:
@@ -115,7 +127,9 @@ def _blocks(comparison: RunComparison, *rates: Block | None) -> Iterator[Block |
     sides = [[(pair, pair.attacks) for pair in comparison.pairs]]
     sides.append([(pair, pair.benign) for pair in comparison.pairs])
     for draw in (_differences_chart, _pairs_table):
-        yield from (draw(side, rate) for side, rate in zip(sides, ("ASR", "FPR"), strict=True))
+        yield from (
+            draw(side, is_attack=label) for side, label in zip(sides, (True, False), strict=True)
+        )
     if comparison.left_out:
         text = f"Baselines are no candidates and were left out: {', '.join(comparison.left_out)}."
         yield Paragraph(text=text, tone=Tone.MUTED)
@@ -130,9 +144,20 @@ def _better_first(pair: PairedComparison) -> tuple[PairVerdict, str, str]:
 
 def pair_sentence(pair: PairedComparison) -> str:
     """Say in one sentence what the data carry about two defenses."""
-    verdict, first, second = _better_first(pair)
-    asr, fpr = _gap(pair.attacks, "ASR"), _gap(pair.benign, "FPR")
-    return f"{_SENTENCES[verdict].format(first, second)}: {asr}; {fpr}."
+    verdict, *names = _better_first(pair)
+    first, second = (subject(name, pair.scope) for name in names)
+    sides = zip((pair.attacks, pair.benign), _RATES[pair.scope], strict=True)
+    gaps = "; ".join(_gap(side, rate) for side, rate in sides)
+    return f"{_SENTENCES[verdict].format(first, second, **_ALARMS[pair.scope])}: {gaps}."
+
+
+def subject(name: str, scope: str) -> str:
+    """Return what a defense, or the system behind it, is called."""
+    if scope == DEFENSE:
+        return name
+    bare, space, run = name.partition(" (")
+    guard = "without a guard" if bare == NO_GUARD else f"behind {bare}"
+    return f"the system {guard}{space}{run}"
 
 
 def recommendation(pair: PairedComparison, *, margin: float | None) -> str:
@@ -140,19 +165,21 @@ def recommendation(pair: PairedComparison, *, margin: float | None) -> str:
     verdict, first, second = _better_first(pair)
     if verdict is PairVerdict.TRADE_OFF and (pair.attacks.difference.value or 0.0) >= 0:
         first, second = second, first
+    alarms = _ALARMS[pair.scope]["alarms"]
     if margin is None:
-        price = "and raises fewer false alarms"
+        price = f"and raises fewer {alarms}"
         unshown = (
-            "whether its false alarms are no more is not shown (no margin was fixed; "
+            f"whether its {alarms} are no more is not shown (no margin was fixed; "
             "--margin names one)"
         )
     else:
         most = f"{100 * margin:g} points"
-        price = f"and its false alarms are fewer, or more by no more than {most}"
-        unshown = f"that its false alarms are more by at most {most} is not shown"
+        price = f"and its {alarms} are fewer, or more by no more than {most}"
+        unshown = f"that its {alarms} are more by at most {most} is not shown"
     pairs = count_text(pair.attacks.difference.pairs + pair.benign.difference.pairs)
+    names = (subject(each, pair.scope) for each in (first, second))
     return _RECOMMENDATIONS[verdict].format(
-        first, second, price=price, unshown=unshown, pairs=pairs
+        *names, price=price, unshown=unshown, pairs=pairs, **_ALARMS[pair.scope]
     )
 
 
@@ -170,9 +197,10 @@ def _gap(side: PairedSide, label: str) -> str:
     return words + side.caution
 
 
-def _differences_chart(sides: Sequence[_Side], rate: str) -> IntervalChart:
+def _differences_chart(sides: Sequence[_Side], *, is_attack: bool) -> IntervalChart:
+    rate = _rate(sides, is_attack=is_attack)
     return IntervalChart(
-        id=f"difference-{rate.lower()}",
+        id=f"difference-{rate.lower().replace(' ', '-')}",
         title=f"Difference in {rate}, first minus second",
         unit=Unit.POINTS,
         axis=f"Difference in {rate}",
@@ -181,7 +209,12 @@ def _differences_chart(sides: Sequence[_Side], rate: str) -> IntervalChart:
     )
 
 
-def _pairs_table(sides: Sequence[_Side], rate: str) -> Table:
+def _rate(sides: Sequence[_Side], *, is_attack: bool) -> str:
+    return _RATES[sides[0][0].scope if sides else DEFENSE][not is_attack]
+
+
+def _pairs_table(sides: Sequence[_Side], *, is_attack: bool) -> Table:
+    rate = _rate(sides, is_attack=is_attack)
     return table_of(
         sides,
         {
@@ -196,13 +229,13 @@ def _pairs_table(sides: Sequence[_Side], rate: str) -> Table:
             "Neither": lambda each: each[1].neither,
             "Left out": lambda each: each[1].unpaired,
         },
-        table_id=f"pairs-{rate.lower()}",
-        title=f"Pairs on the same {'attacks' if rate == 'ASR' else 'benign samples'} ({rate})",
+        table_id=f"pairs-{rate.lower().replace(' ', '-')}",
+        title=f"Pairs on the same {'attacks' if is_attack else 'benign samples'} ({rate})",
         texts=("Second",),
         meanings=_MEANINGS,
         note="Samples without a decision on one side are left out and counted, never taken as "
         "allowed.",
-        collapsed=rate == "FPR",
+        collapsed=not is_attack,
     )
 
 
@@ -292,23 +325,29 @@ def _cost_sentence(cost: CostDifference, names: tuple[str, str]) -> str:
     )
 
 
-def comparison_document(compared: Compared, *, texts: bool = True) -> Document:
-    """Tell a comparison: advice first, then rates, pairs, and samples to read."""
-    runs = ", ".join(run.label for run in compared.runs)
+def comparison_document(compared: ScopedComparisons, *, texts: bool = True) -> Document:
+    """Tell a comparison: advice first, then rates, pairs, and samples to read; systems first."""
+    first = compared.all[0]
+    runs = ", ".join(run.label for run in first.runs)
     return Document(
-        title="Defenses compared",
-        subtitle=f"{runs}: the same {count_text(compared.attacks)} attacks and "
-        f"{count_text(compared.benign)} benign samples.",
-        caveats=tuple(run_caveats(compared.runs, compared.remarks)),
-        sections=(
-            section("advice", "What to do next", _advice(compared)),
-            section("rates", "Rates", *_rates(compared)),
-            *(
-                _pair(number, detail, texts=texts)
-                for number, detail in enumerate(compared.details, start=1)
-            ),
+        title="Systems compared" if compared.system else "Defenses compared",
+        subtitle=f"{runs}: the same {count_text(first.attacks)} attacks and "
+        f"{count_text(first.benign)} benign samples.",
+        caveats=tuple(run_caveats(first.runs, first.remarks)),
+        sections=tuple(
+            part for each in compared.all for part in _scope_sections(each, texts=texts)
         ),
     )
+
+
+def _scope_sections(compared: Compared, *, texts: bool) -> Iterator[Section]:
+    """Yield the sections of one scope; those of systems say so in their titles and ids."""
+    is_system = compared.scope == SYSTEM
+    lead, key = ("System: ", "system-") if is_system else ("", "")
+    yield section(f"{key}advice", f"{lead}What to do next", _advice(compared))
+    yield section(f"{key}rates", f"{lead}Rates", *_rates(compared))
+    for number, detail in enumerate(compared.details, start=1):
+        yield _pair(f"{key}{number}", detail, compared.scope, texts=texts)
 
 
 def _advice(compared: Compared) -> Bullets:
@@ -334,15 +373,16 @@ def _rates(compared: Compared) -> Iterator[Block | None]:
 
 
 def _rates_table(compared: Compared) -> Table:
+    attacks, benign = _RATES[compared.scope]
     return table_of(
         compared.rates,
         {
-            "Defense": lambda each: name(each.name),
-            "ASR|of attacks": lambda each: with_counts(each.rates.attack_success_rate),
-            "FPR|of benign": lambda each: with_counts(each.rates.false_positive_rate),
+            "Defense": lambda each: name(subject(each.name, compared.scope)),
+            f"{attacks}|of attacks": lambda each: with_counts(each.rates.attack_success_rate),
+            f"{benign}|of benign": lambda each: with_counts(each.rates.false_positive_rate),
             "Worth choosing": lambda each: "yes" if each.name in compared.front else "",
         },
-        table_id="each",
+        table_id="each" if compared.scope == DEFENSE else "each-system",
         title="Each by itself, on the samples both have",
         texts=("Worth choosing",),
         meanings={"ASR": "attack success rate", "FPR": "false positive rate"},
@@ -352,7 +392,7 @@ def _rates_table(compared: Compared) -> Table:
     )
 
 
-def _pair(number: int, detail: PairDetail, *, texts: bool) -> Section:
+def _pair(number: str, detail: PairDetail, scope: str, *, texts: bool) -> Section:
     names = (detail.first, detail.second)
     lines = [_latency(each, names) for each in detail.latency if each.median.value is not None]
     lines += [_cost_sentence(cost, names) for cost in detail.costs]
@@ -362,29 +402,30 @@ def _pair(number: int, detail: PairDetail, *, texts: bool) -> Section:
     lines += [_sample(each, texts=texts) for each in detail.discordant]
     return section(
         f"pair-{number}",
-        f"{detail.first} against {detail.second}",
+        " against ".join(subject(each, scope) for each in names),
         Bullets(lines=tuple(lines or ("Both agree on every sample.",))),
-        *(_categories(number, detail) if detail.categories else ()),
+        *(_categories(number, detail, _RATES[scope]) if detail.categories else ()),
     )
 
 
-def _categories(number: int, detail: PairDetail) -> Iterator[Table]:
+def _categories(number: str, detail: PairDetail, rates: tuple[str, str]) -> Iterator[Table]:
     """Yield the categories, the surest differences in a table that is not folded."""
     ranked = sorted(detail.categories, key=_rank)
-    yield _category_table(ranked[:_MOST_OPEN], table_id=f"categories-{number}", title="By category")
+    table_id, title = f"categories-{number}", "By category"
+    yield _category_table(ranked[:_MOST_OPEN], rates, table_id=table_id, title=title)
     if more := ranked[_MOST_OPEN:]:
-        others = _category_table(
-            more, table_id=f"categories-{number}-more", title="Other categories"
-        )
+        others = _category_table(more, rates, table_id=f"{table_id}-more", title="Other categories")
         yield replace(others, collapsed=True)
 
 
-def _category_table(rows: Sequence[CategoryDifference], *, table_id: str, title: str) -> Table:
+def _category_table(
+    rows: Sequence[CategoryDifference], rates: tuple[str, str], *, table_id: str, title: str
+) -> Table:
     table = table_of(
         rows,
         {
             "Category": lambda each: each.category,
-            "Rate": lambda each: "ASR" if each.is_attack else "FPR",
+            "Rate": lambda each: rates[not each.is_attack],
             "Difference": lambda each: each.side.difference,
             "p (Holm)": lambda each: figure(each.side.adjusted_p, Unit.P_VALUE),
             "Pairs": lambda each: each.side.difference.pairs,

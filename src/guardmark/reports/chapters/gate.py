@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.gate import GateStatus, GateUnit
+from guardmark.analysis.pipeline.system import DEFENSE, SYSTEM
+from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.blocks import (
     Bullets,
     Document,
@@ -41,6 +43,12 @@ _FIGURES: Final = {
     "max_errors": "errors",
     "per_category": "ASR",
     "latency_p95_upper_ms": "latency p95",
+    "system.asr_upper": "system attack success",
+    "system.over_refusal_upper": "over-refusal",
+    "system.per_category": "system attack success",
+    "system.regression_asr": "system attack success against the baseline",
+    "system.regression_over_refusal": "over-refusal against the baseline",
+    "judge.min_agreement": "judge against people, disagreement",
     "regression_asr": "ASR against the baseline",
     "regression_fpr": "FPR against the baseline",
 }
@@ -52,10 +60,12 @@ def check_sentence(check: GateCheck) -> str:
         stored, planned = count_text(check.trials), count_text(round(check.limit))
         return f"only {stored} of {planned} records are stored: {check.reason}"
     figure = _FIGURES[check.rule]
-    name = f"{check.defense}: {figure}"
-    if check.rule == "per_category":
+    scope = SYSTEM if check.rule.startswith(f"{SYSTEM}.") else DEFENSE
+    name = f"{subject(check.defense, scope)}: {figure}" if check.defense else figure
+    is_category = check.rule.endswith("per_category")
+    if is_category:
         name += f" of {check.subject}"
-    what = "attacks" if check.rule == "per_category" else _plural(check.subject)
+    what = "attacks" if is_category else _plural(check.subject)
     if check.rule == "latency_p95_upper_ms":
         what = f"answers to {what}"
     limit = value_text(check.limit, UNITS[check.unit])
@@ -92,7 +102,7 @@ def conclusion(result: GateResult) -> str:
 def _what_would(check: GateCheck) -> str:
     if check.needed is not None:
         unit = _plural(check.subject)
-        if check.rule == "per_category":
+        if check.rule.endswith("per_category"):
             unit = f"attacks of {check.subject}"
         elif check.unit is GateUnit.POINTS:
             unit = f"pairs of {unit}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.costs import CostPerBypass
     from guardmark.analysis.compare.comparison import PairedComparison
-    from guardmark.analysis.compare.runs_compared import Compared, PairDetail
+    from guardmark.analysis.compare.runs_compared import Compared, PairDetail, ScopedComparisons
     from guardmark.analysis.defense.latency import Latency
     from guardmark.analysis.gate import GateResult
     from guardmark.analysis.pipeline.judges import JudgeQuality
@@ -111,13 +111,23 @@ class ComparedPair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedScope:
+    """Subjects against each other at one scope."""
+
+    compared: Compared = field(metadata={"json": "*"})  # The comparison.
+    pairs: tuple[ComparedPair, ...]  # Every compared pair.
+    caveats: tuple[str, ...]  # What weakens it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonDocument:
     """Defenses against each other, in one run or across runs."""
 
     schema_version: int  # Raised when a field goes or changes its meaning.
-    compared: Compared = field(metadata={"json": "*"})  # The comparison.
-    caveats: tuple[str, ...]  # What weakens it.
-    pairs: tuple[ComparedPair, ...]  # Every compared pair.
+    # The defenses; the systems where the runs hold no two defenses.
+    first: ComparedScope = field(metadata={"json": "*"})
+    # What came out of guard and model, beside the defenses; null without a pipeline.
+    system: ComparedScope | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,37 +203,46 @@ def _timing(analysis: RunAnalysis) -> RunTiming:
     )
 
 
-def comparison_json(compared: Compared, *, texts: bool = True, timing: bool = True) -> str:
+def comparison_json(compared: ScopedComparisons, *, texts: bool = True, timing: bool = True) -> str:
     """Write a comparison as JSON."""
-    from guardmark.reports.chapters.comparison import recommendation, run_caveats
-
-    details = {(each.first, each.second): each for each in compared.details}
+    *systems, first = compared.all
     document: Any = encode(
         ComparisonDocument(
             schema_version=SCHEMA_VERSION,
-            compared=compared,
-            caveats=tuple(run_caveats(compared.runs, compared.remarks)),
-            pairs=tuple(
-                ComparedPair(
-                    pair=pair,
-                    recommendation=recommendation(pair, margin=compared.margin),
-                    detail=details.get((pair.first, pair.second)),
-                )
-                for pair in compared.comparison.pairs
-            ),
+            first=_compared_scope(first),
+            system=_compared_scope(systems[0]) if systems else None,
         ),
         SENTENCES,
     )
-    detailed = [pair["detail"] for pair in document["pairs"] if pair["detail"]]
-    if not texts:
-        for sample in (each for detail in detailed for each in detail["discordant"]):
-            sample["text"] = None
-    if not timing:
-        for run in document["runs"]:
-            run["created_utc"] = ""
-        for detail in detailed:
-            detail["timing"] = []
+    for scope in filter(None, (document, document["system"])):
+        detailed = [pair["detail"] for pair in scope["pairs"] if pair["detail"]]
+        if not texts:
+            for sample in (each for detail in detailed for each in detail["discordant"]):
+                sample["text"] = None
+        if not timing:
+            for run in scope["runs"]:
+                run["created_utc"] = ""
+            for detail in detailed:
+                detail["timing"] = []
     return lay_out(document)
+
+
+def _compared_scope(compared: Compared) -> ComparedScope:
+    from guardmark.reports.chapters.comparison import recommendation, run_caveats
+
+    details = {(each.first, each.second): each for each in compared.details}
+    return ComparedScope(
+        compared=compared,
+        caveats=tuple(run_caveats(compared.runs, compared.remarks)),
+        pairs=tuple(
+            ComparedPair(
+                pair=pair,
+                recommendation=recommendation(pair, margin=compared.margin),
+                detail=details.get((pair.first, pair.second)),
+            )
+            for pair in compared.comparison.pairs
+        ),
+    )
 
 
 def gate_json(
