@@ -74,7 +74,7 @@ def test_it_fits_and_stays_quiet(report: str, opener: Opener, artifacts: Path, s
     unfold(page)
     page.wait_for_timeout(50)
     assert fits(page)
-    page.locator(".browser").screenshot(path=artifacts / f"samples-{seen}.png")
+    page.locator("#samples.browser").screenshot(path=artifacts / f"samples-{seen}.png")
     assert quiet(opened)
 
 
