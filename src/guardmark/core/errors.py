@@ -1,4 +1,4 @@
-"""The tree of errors we raise on purpose.
+"""The tree of errors we raise on purpose, each with the exit code of the command line.
 
 ::
 
@@ -15,8 +15,6 @@
     │   └── ServiceRefused          4
     ├── UntrustworthyRun            5   too many errors or malformed answers, or too few samples
     └── BudgetReached               6   can be resumed
-
-The number is the exit code of the command line.
 """
 
 from __future__ import annotations

@@ -93,6 +93,8 @@ class Difference:
         test: Name of the test, or empty.
         pairs: Samples answered on both sides (or the smaller side when unpaired).
         groups: Groups the pairs fall into, or None when groups play no part.
+        first_only: Pairs where only the first had the property, or None when unpaired.
+        second_only: Pairs where only the second had it, or None when unpaired.
         reason: Why something is undefined, or empty.
     """
 
@@ -105,8 +107,8 @@ class Difference:
     test: str = ""
     pairs: int = 0
     groups: int | None = None
-    first_only: int | None = None  # pairs where only the first had the property, if paired
-    second_only: int | None = None  # pairs where only the second had it, if paired
+    first_only: int | None = None
+    second_only: int | None = None
     reason: str = ""
 
 

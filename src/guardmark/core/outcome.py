@@ -140,8 +140,7 @@ class Decision:
         score: Risk in [0, 1], or None; never invented from the outcome.
         score_kind: What the score means.
         error_kind: Why there is no answer; only with outcome `error`.
-        latency_ns: Service time as the adapter measured it, or None to let the engine time
-            the call.
+        latency_ns: Service time that the adapter measured, or None to let the engine time it.
         amortised: Whether the latency is a share of a batch's time.
         evidence: What lies behind it, or None.
     """
