@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from small_reports import bare_analysis
 from small_runs import Runs, allow, attack, benign, block
+from tests.reports.small_reports import bare_analysis
 
 from guardmark.analysis.defense.reliance import Reliance, judge_reliance, separates
 from guardmark.core.sample import Sample
