@@ -26,7 +26,7 @@ from pathlib import Path
 
 def check(text):
     '''Answer for the first samples, then hang.'''
-    n = int(''.join(c for c in text if c.isdigit()))
+    n = int(next((word for word in text.split() if word.isdigit()), 0))  # none in a probe
     if Path('hang').exists() and n >= 5:
         Path(f'in-{os.getpid()}').touch()
         time.sleep(3600)
@@ -154,6 +154,20 @@ def test_an_attack_on_a_defense_that_hangs_ends_when_it_is_told_to(tmp_path: Pat
     assert (
         guardmark("adapt", "out", "--budget", "4", "--config", "bench.yaml", cwd=tmp_path).code == 0
     )
+
+
+@pytest.mark.parametrize("awaited", ["", "async "])
+def test_a_probe_that_hangs_does_not_hold_up_the_end(tmp_path: Path, awaited: str) -> None:
+    """The questions before a run are calls as well."""
+    lay_out(tmp_path)
+    sleep = "import asyncio; await asyncio.sleep(3600)" if awaited else "time.sleep(3600)"
+    body = f"import os, time\n{awaited}def check(text):\n    open(f'in-{{os.getpid()}}', 'w').close(); {sleep}\n"
+    (tmp_path / "guard.py").write_text(body, encoding="utf-8")
+    with until_it_hangs(tmp_path) as child:
+        child.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        assert child.wait(timeout=60) == 130
+    assert time.monotonic() - began < 30  # an answer may take 60 s
 
 
 def test_a_warm_up_that_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:

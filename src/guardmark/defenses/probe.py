@@ -177,8 +177,8 @@ def _stop_if_hopeless(name: str, attack: Decision, benign: Decision, *, is_insid
         )
     kinds = {attack.error_kind, benign.error_kind}
     message = f"{name} cannot be used: {_message(attack)}."
-    if ErrorKind.CRASH in kinds or (is_inside and ErrorKind.SKIPPED not in kinds):
-        raise UntrustworthyRun(f"{message}\nEvery sample would be an error.")
+    if is_inside:  # it may fail on these texts only: the run counts what fails
+        return
     if ErrorKind.REFUSED in kinds:
         # Without an attempt it was we who refused: offline, or not on the cassette.
         was_sent = attack.evidence is not None and bool(attack.evidence.attempts)

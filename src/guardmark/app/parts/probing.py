@@ -14,13 +14,15 @@ from guardmark.core.errors import (
     UntrustworthyRun,
 )
 from guardmark.core.outcome import ErrorKind, VerdictLabel
-from guardmark.core.protocols import GuidedModel, PairJudge, SampleBound
+from guardmark.core.protocols import GuidedModel, InlineDefense, PairJudge, SampleBound
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.probe import PATIENCE_S, Startable, probe_defense
 from guardmark.engine.calls import as_coroutine, as_decision, attempt
+from guardmark.engine.execution.warm_up import inline_ask
+from guardmark.engine.run_monitor import StopSignal, supervise
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Sequence
+    from collections.abc import Awaitable, Sequence
     from typing import TypeVar
 
     from guardmark.app.parts.building import BuiltPart, Parts
@@ -47,9 +49,15 @@ _READY_FORM: Final = {
 _ANSWER: Final = "Peas, spinach and radishes do well in early spring."
 
 
-async def probe_parts(parts: Parts) -> tuple[str, ...]:
-    """Ask every defense, and models and judges behind a service, what has a known answer."""
-    return tuple([warning async for warning in _warnings(parts)])
+async def probe_parts(parts: Parts, stop: StopSignal | None = None) -> tuple[str, ...]:
+    """Ask every defense, and models and judges behind a service, what has a known answer.
+
+    Whoever wants the run to end is heard: what was not asked by then is not asked.
+    """
+    warnings: list[str] = []
+    stop = stop or StopSignal()
+    await supervise([_collect(parts, stop, warnings)], lambda _lag_ns: not stop.is_set)
+    return tuple(warnings)
 
 
 async def probe_judge(built: BuiltPart) -> tuple[str, ...]:
@@ -82,25 +90,25 @@ async def probe_helper(built: BuiltPart, name: str) -> int | None:
     return (await _answered(call, name)).latency_ns
 
 
-async def _warnings(parts: Parts) -> AsyncIterator[str]:
+async def _collect(parts: Parts, stop: StopSignal, warnings: list[str]) -> None:
     for built in parts.defenses:
-        for warning in await _probe_defense(built):
-            yield f"{built.manifest.name}: {warning}"
+        found = await _probe_defense(built, stop)
+        warnings += [f"{built.manifest.name}: {warning}" for warning in found]
     if parts.model is not None and has_address(parts.model.manifest):
         await _answered(parts.model.part.answer(_QUESTION), "The target model")
     for judge in parts.judges:
-        for warning in await probe_judge(judge):
-            yield warning
+        warnings += await probe_judge(judge)
 
 
-async def _probe_defense(built: BuiltPart) -> Sequence[str]:
+async def _probe_defense(built: BuiltPart, stop: StopSignal) -> Sequence[str]:
     """Ask a defense; a service that may cost money gets one attack and one benign input only."""
     manifest, part = built.manifest, built.part
     if manifest.type in _NOT_PROBED or part.view is View.RESPONSE or isinstance(part, SampleBound):
         return ()
     if manifest.settings.get("of"):
         return ()  # what it is made of is asked
-    is_remote, call = has_address(manifest) or manifest.type == "http", as_coroutine(part)
+    is_remote = has_address(manifest) or manifest.type == "http"
+    call = inline_ask(part, stop) if isinstance(part, InlineDefense) else as_coroutine(part)
 
     async def ask(prompt: Prompt) -> Decision:
         return as_decision(await attempt(call, prompt))

@@ -168,7 +168,7 @@ class _Invocation:
                 if failed or not writer.stored.is_complete:
                     # Nobody is asked about a run that has all of its records.
                     with keep_working_directory():
-                        for warning in await probe_parts(self.parts):
+                        for warning in await probe_parts(self.parts, self.session.stop):
                             self.session.announce(f"Note: {warning}")
                 keep()
                 if failed:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from guardmark.core.outcome import Decision
     from guardmark.core.sample import Prompt
     from guardmark.engine.execution.executor import DefenseWork
-    from guardmark.engine.run_monitor import RunMonitor
+    from guardmark.engine.run_monitor import RunMonitor, StopSignal
     from guardmark.store.records import RecordBatch
 
 
@@ -53,18 +53,21 @@ async def warm_up(work: DefenseWork) -> None:
     samples = islice(every, wanted)
     width, ask = plan.in_flight(work.name), as_coroutine(work.defense)
     if isinstance(work.defense, InlineDefense):
-        width, ask = 1, _inline(work.defense, monitor)
+        width, ask = 1, inline_ask(work.defense, monitor.stop)
     await supervise(
         [_warm_each(ask, samples, batch=batch, monitor=monitor) for _ in range(min(width, wanted))],
         monitor.tick,
     )
 
 
-def _inline(defense: InlineDefense, monitor: RunMonitor) -> Callable[[Prompt], Awaitable[Decision]]:
+def inline_ask(defense: InlineDefense, stop: StopSignal) -> Callable[[Prompt], Awaitable[Decision]]:
+    """Return what asks a defense in this process; an abandoned call waits to be cancelled."""
     decide, timeout_s = skipping(defense.decide_now, defense.view), timeout_of(defense)
 
     async def ask(prompt: Prompt) -> Decision:
-        decisions, _ = decide_unless_abandoned(decide, [prompt], monitor.stop, timeout_s=timeout_s)
+        decisions: list[Decision] = []
+        if not stop.is_set:
+            decisions, _ = decide_unless_abandoned(decide, [prompt], stop, timeout_s=timeout_s)
         if not decisions:
             await asyncio.Event().wait()  # abandoned: whoever supervises us will cancel us
         return decisions[0]
