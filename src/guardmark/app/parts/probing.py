@@ -1,4 +1,4 @@
-"""One look at every part that calls a service, before anything is spent."""
+"""One look at every defense, and at what calls a service, before anything is spent."""
 
 from __future__ import annotations
 
@@ -6,13 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from guardmark.app.parts.services import has_address
-from guardmark.core.errors import (
-    ConfigError,
-    ServiceError,
-    ServiceRefused,
-    ServiceTimeout,
-    UntrustworthyRun,
-)
+from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout, UntrustworthyRun
 from guardmark.core.outcome import ErrorKind, VerdictLabel
 from guardmark.core.protocols import GuidedModel, InlineDefense, PairJudge, SampleBound
 from guardmark.core.sample import Prompt, View
@@ -50,10 +44,7 @@ _ANSWER: Final = "Peas, spinach and radishes do well in early spring."
 
 
 async def probe_parts(parts: Parts, stop: StopSignal | None = None) -> tuple[str, ...]:
-    """Ask every defense, and models and judges behind a service, what has a known answer.
-
-    Whoever wants the run to end is heard: what was not asked by then is not asked.
-    """
+    """Ask every defense, and models and judges behind a service, until the run is to end."""
     warnings: list[str] = []
     stop = stop or StopSignal()
     await supervise([_collect(parts, stop, warnings)], lambda _lag_ns: not stop.is_set)
@@ -114,10 +105,7 @@ async def _probe_defense(built: BuiltPart, stop: StopSignal) -> Sequence[str]:
         return as_decision(await attempt(call, prompt))
 
     if isinstance(part, Startable):
-        try:
-            await part.start()
-        except ConfigError as error:
-            raise ConfigError(f"{manifest.name} cannot be used: {error}.") from error
+        await part.start()
     settings = [(key, manifest.settings.get(key)) for key in _READ_BY]
     report = await probe_defense(
         manifest.name,

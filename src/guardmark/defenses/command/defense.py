@@ -49,16 +49,9 @@ class ProcessPool:
         self._given_up = ""
 
     async def start(self) -> None:
-        """Start one process, to see that it can be.
-
-        Raises:
-            ConfigError: If it cannot.
-        """
+        """Start one process, or raise a ProcessFault that says why it cannot be."""
         self._join_loop()
-        try:
-            self._idle.append(await self._take())
-        except ProcessFault as error:
-            raise ConfigError(str(error)) from error
+        self._idle.append(await self._take())
 
     async def ask(self, texts: Sequence[str]) -> Replies:
         """Send some texts to a process that is free; a process that fails is not asked again."""
@@ -170,8 +163,11 @@ class _InProcesses:
         return self._reader.threshold
 
     async def start(self) -> None:
-        """Start one process, to see that it can be."""
-        await self._pool.start()
+        """Start one process, to see that it can be; a ConfigError says why it cannot."""
+        try:
+            await self._pool.start()
+        except ProcessFault as error:
+            raise ConfigError(f"{self.name} cannot be used: {error}.") from error
 
     async def close(self) -> None:
         """End all processes; the next question starts new ones."""
