@@ -225,6 +225,5 @@ def test_what_the_page_shows_is_a_configuration(tmp_path: Path, number: int) -> 
     path = tmp_path / "attacker.yaml"
     path.write_text(BLOCKS[number], encoding="utf-8")
     found = attacker_config(builtin_config(), path)
-    assert found.settings is not None
-    assert found.settings.equivalence is not None
+    assert found.section.equivalence is not None
     assert ("adaptive", "attacker") in found.loaded.parts

@@ -109,10 +109,10 @@ def test_a_comparison_draws_both_errors_of_each(site: Site) -> None:
     """In one plane with both intervals, and as figures with their counts."""
     known = keys(site)
     page = site.ask(f"compare?run={known['a/second']}&run={known['a/first']}").text
-    assert "Attacks blocked against false alarms, with intervals" in page
+    assert "Attacks let through against false alarms (lower left is better)" in page
     for name in ("words (first)", "words (second)"):
         # What the drawing says to who cannot see it.
-        assert re.search(rf"{re.escape(name)}: TPR \d+\.\d % \[.*?\], FPR \d+\.\d % \[.*?\]", page)
+        assert re.search(rf"{re.escape(name)}: ASR \d+\.\d % \[.*?\], FPR \d+\.\d % \[.*?\]", page)
     table = page.split("Each by itself")[1].split("</table>")[0]
     assert re.findall(r"\d+\s*/\s*30", re.sub(r"<[^>]*>", "", table))
 
