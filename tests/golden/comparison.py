@@ -48,6 +48,15 @@ ALLOWED_IN_REPORT_HTML: tuple[AllowedChange, ...] = ()
 VOLATILE: Final = (
     # An Inspect log names the guardmark that exported it, not the one that ran.
     (re.compile(r"/inspect/.*\.json$"), re.compile(rb'("guardmark": ?)"[^"]*"'), rb'\1"-"'),
+    # Limits on systems and judges came after the frozen runs, which set none.
+    (
+        re.compile(r"config\.resolved\.yaml$"),
+        re.compile(
+            rb"  system:\n    asr_upper: null\n    over_refusal_upper: null\n"
+            rb"    per_category: \{\}\n  judge:\n    min_agreement: null\n"
+        ),
+        b"",
+    ),
     # Since ADR 0035 reports name the head of the records; those of the frozen runs do not yet.
     (re.compile(r"report\.html$"), re.compile(rb"<div><dt>Head of the records.*\n"), b""),
     (re.compile(r"summary\.md$"), re.compile(rb"- Head of the records: .*\n"), b""),
