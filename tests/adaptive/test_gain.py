@@ -129,6 +129,6 @@ async def test_learning_is_worth_something_over_many_seeds(tmp_path: Path) -> No
 @pytest.mark.parametrize("rule", [keyword, folding])
 async def test_the_first_tries_are_no_worse_than_chance(tmp_path: Path, rule: object) -> None:
     """What the battery did to other attacks makes a better first choice than a draw."""
-    found = await races(tmp_path, samples(40, 20), AtOnce("d", rule), seeds=(1, 2))  # type: ignore[arg-type]
+    found = await races(tmp_path, samples(80, 40), AtOnce("d", rule), seeds=(1, 2))  # type: ignore[arg-type]
     assert gain(found, 1).low > 0
     assert gain(found, 2).value >= 0
