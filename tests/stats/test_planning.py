@@ -7,17 +7,24 @@ import math
 import pytest
 
 from guardmark.stats.alternatives import mcnemar_power_normal
+from guardmark.stats.paired.intervals import PairedTable, bonett_price
+from guardmark.stats.paired.noninferiority import noninferiority_tango
 from guardmark.stats.paired.significance import mcnemar
 from guardmark.stats.planning import (
-    design_effect,
-    groups_for,
+    ALONE,
+    Layout,
     mcnemar_power,
-    pairs_for_difference,
-    pairs_for_noninferiority,
+    plan_difference,
+    plan_margin,
+    plan_noninferiority,
+    plan_zero_events,
     trials_for_half_width,
     trials_for_zero_events,
     wilson_half_width,
 )
+from guardmark.stats.rates.clustered import wilson_default
+
+FIVE = Layout(rows_per_group=5, icc=0.5)
 
 
 @pytest.mark.parametrize(
@@ -52,16 +59,54 @@ def test_a_whole_answer_is_not_rounded_up() -> None:
     assert trials_for_zero_events(0.5, confidence=0.875) == 3
 
 
-def test_five_variants_a_seed_cost_three_times_the_rows() -> None:
-    """At an intra-group correlation of one half."""
-    plan = groups_for(381, rows_per_group=5, icc=0.5)
-    assert (plan.design_effect, plan.groups, plan.rows) == (3.0, 229, 1145)
+def test_a_margin_away_from_one_half_allows_for_the_rate_seen() -> None:
+    """The least number for the rate itself misses the margin in about half of all runs."""
+    plan = plan_margin(0.05, rate=0.1)
+    assert plan.groups > trials_for_half_width(0.05, rate=0.1)
+    narrow = [
+        wilson_half_width(x / plan.groups, plan.groups) <= 0.05 for x in range(plan.groups + 1)
+    ]
+    x = range(plan.groups + 1)
+    chance = sum(
+        math.comb(plan.groups, at) * 0.1**at * 0.9 ** (plan.groups - at) * narrow[at] for at in x
+    )
+    assert plan.chance == pytest.approx(chance, abs=1e-9)
+    assert chance >= 0.95
+    assert plan_margin(0.05).groups == 381
 
 
-def test_without_variants_the_design_effect_is_one() -> None:
-    """And so it is when variants are independent."""
-    assert groups_for(381, rows_per_group=1, icc=0.5).groups == 381
-    assert design_effect(5, 0.0) == 1.0
+def test_variants_of_a_seed_cost_more_groups_than_their_design_effect() -> None:
+    """How much groups differ must be estimated too; the chance comes with its error and runs."""
+    plan = plan_margin(0.1, rate=0.3, layout=FIVE)
+    independent = plan_margin(0.1, rate=0.3)
+    assert plan.groups > independent.groups * 3 / 5 * 0.9
+    assert plan.rows == 5 * plan.groups
+    assert plan.chance is not None
+    assert plan.chance >= 0.95
+    assert 0 < plan.error < 0.02
+    assert (plan.runs, independent.runs, independent.error) == (1000, 0, 0.0)
+
+
+@pytest.mark.parametrize("layout", [ALONE, FIVE])
+def test_no_event_is_planned_for_the_interval_of_a_run(layout: Layout) -> None:
+    """The least groups whose default interval at 0 keeps the claim; one fewer does not."""
+    groups = plan_zero_events(0.05, layout=layout).groups
+    sizes = [layout.rows_per_group] * groups
+    high = wilson_default([0] * groups, sizes).high
+    short = wilson_default([0] * (groups - 1), sizes[1:]).high
+    assert high is not None
+    assert short is not None
+    assert high <= 0.05 < short
+
+
+def test_the_chance_of_no_event_is_that_of_every_group() -> None:
+    """Told only for a stated rate; groups of copies are as good as single samples."""
+    assert plan_zero_events(0.05).chance is None
+    alone = plan_zero_events(0.05, rate=0.01)
+    assert alone.chance == pytest.approx(0.99**alone.groups, rel=1e-6)
+    copies = plan_zero_events(0.05, rate=0.01, layout=Layout(rows_per_group=5, icc=1.0))
+    assert copies.chance == pytest.approx(0.99**copies.groups, rel=1e-4)
+    assert plan_zero_events(0.05, rate=1.0).chance == 0.0
 
 
 @pytest.mark.parametrize(
@@ -72,9 +117,11 @@ def test_without_variants_the_design_effect_is_one() -> None:
         lambda: trials_for_half_width(0.5),
         lambda: trials_for_half_width(0.0),
         lambda: trials_for_zero_events(0.0),
-        lambda: design_effect(0.5, 0.1),
-        lambda: design_effect(5, 1.5),
-        lambda: groups_for(0, rows_per_group=5, icc=0.5),
+        lambda: Layout(rows_per_group=0),
+        lambda: Layout(icc=1.5),
+        lambda: plan_margin(0.05, chance=1.0),
+        lambda: plan_zero_events(1.0),
+        lambda: plan_zero_events(0.1, rate=-0.1),
     ],
 )
 def test_questions_without_an_answer_are_refused(question: object) -> None:
@@ -84,21 +131,46 @@ def test_questions_without_an_answer_are_refused(question: object) -> None:
         question()
 
 
-@pytest.mark.parametrize(
-    ("difference", "discordance", "pairs"),
-    [(0.05, 0.10, 305), (0.02, 0.06, 1154), (0.02, 0.20, 3920), (0.10, 0.20, 152)],
-)
-def test_pairs_for_a_difference(difference: float, discordance: float, pairs: int) -> None:
-    """The least number with 80 % power by the mid-p; one fewer has less."""
-    assert pairs_for_difference(difference, discordance) == pairs
-    small, large = (discordance - difference) / 2, (discordance + difference) / 2
-    assert mcnemar_power(small, large, pairs=pairs) >= 0.8
-    assert mcnemar_power(small, large, pairs=pairs - 1) < 0.8
+def verdict(first: int, second: int, pairs: int, least_p: float) -> bool:
+    """What a report calls found: by the adjusted test and the interval."""
+    rest = pairs - first - second
+    gap = bonett_price(PairedTable(both=rest, first_only=first, second_only=second, neither=0))
+    assert gap.p_value is not None
+    assert gap.low is not None
+    return gap.p_value < least_p and gap.low > 0
 
 
-def test_the_exact_test_needs_more() -> None:
-    """Its conservatism is paid for in samples."""
-    assert pairs_for_difference(0.05, 0.10, form="exact") > pairs_for_difference(0.05, 0.10)
+def enumerated(pairs: int, small: float, large: float, least_p: float) -> float:
+    """Chance of a verdict, by plain loops over all tables."""
+    same = 1 - small - large
+    return math.fsum(
+        math.comb(pairs, b)
+        * math.comb(pairs - b, c)
+        * large**b
+        * small**c
+        * same ** (pairs - b - c)
+        for b in range(pairs + 1)
+        for c in range(pairs - b + 1)
+        if verdict(b, c, pairs, least_p)
+    )
+
+
+@pytest.mark.parametrize("tests", [1, 2])
+def test_pairs_for_a_difference(tests: int) -> None:
+    """The least number with 80 % chance of a verdict, after Holm; one fewer has less."""
+    plan = plan_difference(0.3, 0.4, tests=tests)
+    assert plan.chance == pytest.approx(enumerated(plan.groups, 0.05, 0.35, 0.05 / tests), abs=1e-9)
+    assert plan.chance is not None
+    assert plan.chance >= 0.8 > enumerated(plan.groups - 1, 0.05, 0.35, 0.05 / tests)
+
+
+@pytest.mark.slow
+def test_pairs_that_groups_make_dearer() -> None:
+    """Simulated, and analysed as a report does."""
+    plan = plan_difference(0.2, 0.25, layout=Layout(rows_per_group=3, icc=0.5), chance=0.6)
+    assert plan.groups * 3 > plan_difference(0.2, 0.25, chance=0.6).groups
+    assert plan.chance is not None
+    assert plan.chance >= 0.6
 
 
 def test_the_power_is_the_sum_over_all_tables() -> None:
@@ -126,39 +198,54 @@ def test_the_normal_value_is_near_for_many_pairs() -> None:
 
 def test_pairs_that_all_differ_one_way() -> None:
     """Five out of five is the least the mid-p calls a difference."""
-    assert pairs_for_difference(1.0, 1.0) == 5
+    assert plan_difference(1.0, 1.0).groups == 5
     assert mcnemar_power_normal(0.0, 1.0, pairs=5) == 1.0
     assert mcnemar_power_normal(0.0, 1.0, pairs=3) == 0.0
 
 
-def test_where_power_comes_in_teeth_it_stays_reached() -> None:
-    """With all pairs discordant one more pair may lower the power: the answer lies past that."""
-    pairs = pairs_for_difference(0.5, 1.0)
-    for more in range(20):
-        assert mcnemar_power(0.25, 0.75, pairs=pairs + more) >= 0.8
+def test_pairs_for_not_worse() -> None:
+    """By Tango's test itself: the normal formula asks for 310, of which the power is .67."""
+    plan = plan_noninferiority(0.02, 0.02)
+    assert 390 <= plan.groups <= 410
+    assert plan.chance is not None
+    assert plan.chance >= 0.8
 
 
-@pytest.mark.parametrize(("margin", "pairs"), [(0.01, 1237), (0.02, 310)])
-def test_pairs_for_not_worse(margin: float, pairs: int) -> None:
-    """At a discordance of 2 %."""
-    assert pairs_for_noninferiority(margin, 0.02) == pairs
+def test_not_worse_is_enumerated_over_all_tables() -> None:
+    """With few pairs every table can be asked."""
+    plan = plan_noninferiority(0.2, 0.1)
+    n, shown = plan.groups, 0.0
+    for b in range(n + 1):
+        for c in range(n + 1 - b):
+            ways = math.comb(n, b) * math.comb(n - b, c)
+            test = noninferiority_tango(b, c, pairs=n, margin=0.2)
+            shown += ways * 0.05 ** (b + c) * 0.9 ** (n - b - c) * test.is_noninferior
+    assert plan.chance == pytest.approx(shown, abs=1e-9)
 
 
 def test_a_truly_worse_rate_needs_more_pairs_to_pass() -> None:
     """Half the margin is used up by a true difference."""
-    assert pairs_for_noninferiority(0.02, 0.05, difference=0.01) > 3 * pairs_for_noninferiority(
-        0.02, 0.05
-    )
+    worse = plan_noninferiority(0.1, 0.1, difference=0.05)
+    assert worse.groups > 3 * plan_noninferiority(0.1, 0.1).groups
+
+
+@pytest.mark.slow
+def test_not_worse_in_groups_costs_more_pairs() -> None:
+    """The grouped test is asked of simulated groups."""
+    plan = plan_noninferiority(0.1, 0.1, layout=FIVE)
+    assert plan.rows > plan_noninferiority(0.1, 0.1).rows
+    assert plan.error > 0
 
 
 @pytest.mark.parametrize(
     "question",
     [
-        lambda: pairs_for_difference(0.2, 0.1),
-        lambda: pairs_for_difference(0.0, 0.1),
-        lambda: pairs_for_difference(0.0001, 0.5),
-        lambda: pairs_for_noninferiority(0.01, 0.02, difference=0.01),
-        lambda: pairs_for_noninferiority(0.01, 0.0),
+        lambda: plan_difference(0.2, 0.1),
+        lambda: plan_difference(0.0, 0.1),
+        lambda: plan_difference(0.1, 0.2, tests=0),
+        lambda: plan_noninferiority(0.01, 0.02, difference=0.01),
+        lambda: plan_noninferiority(0.01, 0.0),
+        lambda: plan_zero_events(1e-8),
         lambda: mcnemar_power(0.2, 0.1, pairs=10),
         lambda: mcnemar_power(0.0, 0.0, pairs=10),
         lambda: mcnemar_power(0.1, 0.2, pairs=0),
@@ -167,5 +254,5 @@ def test_a_truly_worse_rate_needs_more_pairs_to_pass() -> None:
 def test_pairs_without_an_answer_are_refused(question: object) -> None:
     """A difference cannot exceed the disagreement it is made of."""
     assert callable(question)
-    with pytest.raises(ValueError, match=r"must|needed"):
+    with pytest.raises(ValueError, match=r"must|asked"):
         question()

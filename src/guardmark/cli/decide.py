@@ -90,17 +90,29 @@ _SHARE = click.FloatRange(min=0, max=1, min_open=True, max_open=True)
 
 
 @click.command(
-    help="Say how many samples a claim needs. Choose one claim: --margin, --zero-events, "
-    "--difference or --non-inferiority. With --variants, what groups of variants cost."
+    help="Say how many samples a claim needs, and in which share of runs it then comes out. Choose "
+    "one claim: --margin, --zero-events, --difference or --non-inferiority. With --variants, runs "
+    "in groups are simulated and analysed as a run is."
 )
 @click.option("--margin", type=_SHARE, help="Half-width of the interval of one rate.")
-@click.option("--rate", type=_SHARE, help="Rate expected; the worst case, 0.5, if not given.")
+@click.option("--rate", type=_SHARE, help="True rate assumed; for --margin the worst case, 0.5.")
 @click.option("--zero-events", type=_SHARE, help="Claim a rate below this from zero events.")
 @click.option("--difference", type=_SHARE, help="Difference of two paired rates to be found.")
 @click.option("--non-inferiority", type=_SHARE, help="Margin of not being worse.")
 @click.option("--discordance", type=_SHARE, help="Share of samples two defenses differ on.")
-@click.option("--power", type=_SHARE, default=0.8, show_default=True, help="Chance to find it.")
+@click.option(
+    "--power",
+    type=_SHARE,
+    help="Wanted chance that it comes out; 0.95 for --margin and 0.8 for pairs, if not given.",
+)
 @click.option("--confidence", type=_SHARE, default=0.95, show_default=True, help="Of the claim.")
+@click.option(
+    "--tests",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Tests of the family, for --difference: 2 for two defenses, 6 for three.",
+)
 @click.option("--variants", type=click.IntRange(min=1), help="Variants in each group.")
 @click.option(
     "--icc",
@@ -116,32 +128,32 @@ def plan_command(*, variants: int | None, icc: float, as_json: bool, **claim: An
 
     planned = plan_size(Claim(**claim), variants=variants, icc=icc)
     if as_json:
-        echo_raw(json.dumps(asdict(planned), indent=2))
+        told = asdict(planned)
+        told["promise"]["rows"] = planned.promise.rows
+        echo_raw(json.dumps(told, indent=2))
     else:
         echo(*_plan_lines(planned))
 
 
 def _plan_lines(planned: SizePlan) -> Iterator[str]:
-    yield f"{planned.samples:,} {planned.unit}: {planned.claim}."
+    promise = planned.promise
+    layout = promise.layout
+    if layout.rows_per_group == 1:
+        yield f"{promise.rows:,} {planned.unit}: {planned.claim}."
+    else:
+        yield f"{promise.groups:,} groups, {promise.rows:,} {planned.unit} in all: {planned.claim}."
+    if promise.chance is not None:
+        how = "enumerated"
+        if promise.runs:
+            how = f"± {100 * promise.error:.1f}, {promise.runs:,} runs simulated and analysed"
+        yield f"This comes out in {100 * promise.chance:.1f} % of such runs ({how})."
     yield planned.assumption
-    if planned.groups is None:
-        yield (
-            "This counts independent samples. Variants of one prompt are not independent: "
-            "multiply by the"
-        )
-        yield (
-            "design effect 1 + (variants - 1) x ICC. Five variants a group at ICC 0.5 make it "
-            "3 times as many;"
-        )
-        yield "add --variants 5 --icc 0.5 to see groups and rows."
-        return
-    yield (
-        f"With {planned.groups.rows_per_group} variants a group and ICC {planned.groups.icc:g} the "
-        f"design effect is {planned.groups.design_effect:g}:"
-    )
-    yield f"{planned.groups.groups:,} groups, {planned.groups.rows:,} rows in all."
-    if planned.groups.rows_per_group > 1:
+    if layout.rows_per_group > 1:
+        yield f"Assumes {layout.rows_per_group} variants in every group and ICC {layout.icc:g}."
         yield "More groups help more than more variants of the same groups."
+        return
+    yield "This counts independent samples. Variants of one prompt are not independent: they are"
+    yield "worth less than as many prompts. Add --variants 5 --icc 0.5 to plan for groups of them."
 
 
 @click.command(

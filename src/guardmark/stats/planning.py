@@ -1,6 +1,11 @@
-"""How many samples a rate or a comparison needs, before any is run.
+"""How many samples a claim needs, before any is run: by the analysis that a run will get.
 
-`confidence`, `power` and `alpha` are strictly between 0 and 1, rates and correlations in [0, 1];
+A size is promised only as far as the tool keeps it: simulated runs (or, without groups, all tables
+of pairs) are analysed with the functions that reports use, and the share in which the claim comes
+out is returned with its Monte Carlo error. Groups are beta-binomial, or Dirichlet-multinomial for
+pairs, of one intra-group correlation.
+
+`confidence`, `chance` and `alpha` are strictly between 0 and 1, rates and correlations in [0, 1];
 what is out of range raises `ValueError`.
 """
 
@@ -8,34 +13,68 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from guardmark.stats.arguments import require_count, require_fraction, require_rate
-from guardmark.stats.distributions import normal_quantile, two_sided_z
+from guardmark.stats.distributions import two_sided_z
+from guardmark.stats.paired.intervals import PairedTable, bonett_price, clustered_bonett_price
+from guardmark.stats.paired.noninferiority import noninferiority_clustered, noninferiority_tango
+from guardmark.stats.paired.significance import mcnemar
+from guardmark.stats.rates.clustered import wilson_default, wilson_default_slices
 from guardmark.stats.rates.proportion import wilson_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from guardmark.stats.arguments import Floats
+    from guardmark.core.estimate import Difference
+    from guardmark.stats.arguments import Ints
 
 McNemarForm = Literal["midp", "exact"]
-_MOST_PAIRS = 1_000_000
-_TOOTHED = 0.9  # above this share the power goes up and down with the pairs
+RUNS = 1_000
+"""Simulated runs behind a promise."""
+_SEARCH_RUNS = 200
+_MOST_GROUPS = 2_000_000
+_CELLS_AT_ONCE = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPlan:
-    """How many groups, of how many rows, stand for a number of independent trials."""
+class Layout:
+    """How rows fall into groups, and how alike the rows of one group are."""
 
-    groups: int  # Groups (seeds) needed.
-    rows_per_group: int  # Rows (variants) in each.
-    rows: int  # Rows in all.
-    design_effect: float  # What a row is discounted by: 1 + (rows_per_group - 1) * icc.
-    icc: float  # Intra-group correlation assumed.
-    independent_trials: int  # Trials the plan stands for.
+    rows_per_group: int = 1  # Rows (variants) in each group.
+    icc: float = 0.5  # Intra-group correlation assumed; plays no part with one row a group.
+
+    def __post_init__(self) -> None:
+        """Refuse groups without rows and correlations that are none."""
+        require_count("rows_per_group", self.rows_per_group, least=1)
+        require_rate("icc", self.icc)
+
+    @property
+    def scale(self) -> float:
+        """Sum of the parameters of the Beta distribution with this correlation."""
+        return (1.0 - self.icc) / max(self.icc, 1e-9) + 1e-9
+
+
+ALONE = Layout()
+"""Every row a group of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """A size, and in which share of runs of that size the claim comes out."""
+
+    groups: int  # Groups (seeds) needed; samples or pairs where each has one row.
+    layout: Layout
+    chance: float | None  # Share of runs; None where it depends on a rate that nobody stated.
+    error: float = 0.0  # Monte Carlo standard error of the chance; 0 where it is exact.
+    runs: int = 0  # Simulated runs behind the chance; 0 where it is exact.
+
+    @property
+    def rows(self) -> int:
+        """Rows in all."""
+        return self.groups * self.layout.rows_per_group
 
 
 def wilson_half_width(rate: float, trials: float, *, confidence: float = 0.95) -> float:
@@ -54,21 +93,14 @@ def wilson_half_width(rate: float, trials: float, *, confidence: float = 0.95) -
 def trials_for_half_width(half_width: float, *, rate: float = 0.5, confidence: float = 0.95) -> int:
     """Return the least number of trials whose Wilson half-width, in (0, 0.5), meets a margin.
 
-    The assumed rate 0.5 is the worst case.
+    The assumed rate 0.5 is the worst case; at another, the rate *seen* may be nearer to it, and the
+    margin missed (`plan_margin` allows for that).
     """
     require_rate("rate", rate)
     require_fraction("confidence", confidence)
     if not 0.0 < half_width < 0.5:
         raise ValueError(f"half_width must be in (0, 0.5), got {half_width}")
-    # The half-width falls with the trials, so halving the bracket finds the least.
-    low, high = 0, 1
-    while wilson_half_width(rate, high, confidence=confidence) > half_width:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = wilson_half_width(rate, middle, confidence=confidence) <= half_width
-        low, high = (low, middle) if enough else (middle, high)
-    return high
+    return _least(lambda n: wilson_half_width(rate, n, confidence=confidence) <= half_width)
 
 
 def trials_for_zero_events(upper: float, *, confidence: float = 0.95) -> int:
@@ -85,33 +117,174 @@ def trials_for_zero_events(upper: float, *, confidence: float = 0.95) -> int:
     return max(1, math.ceil(exact - 1e-9))
 
 
-def design_effect(rows_per_group: float, icc: float) -> float:
-    """Return by how much groups of at least one row inflate the variance of a rate.
+def plan_margin(
+    margin: float,
+    *,
+    rate: float = 0.5,
+    layout: Layout = ALONE,
+    chance: float = 0.95,
+    confidence: float = 0.95,
+) -> Promise:
+    """Return the groups with which a rate's default interval is as narrow as wanted.
 
-    Source: Kish (1965), Survey Sampling, 5.4.
+    `margin` is the half-width wanted, in (0, 0.5); `rate` is the true rate.
     """
-    require_rate("icc", icc)
-    if not rows_per_group >= 1:
-        raise ValueError(f"rows_per_group must be at least 1, got {rows_per_group}")
-    return 1.0 + (rows_per_group - 1.0) * icc
+    require_fraction("chance", chance)
+    start = trials_for_half_width(margin, rate=rate, confidence=confidence)
+
+    def is_narrow(events: int, trials: int) -> bool:
+        return wilson_half_width(events / trials, trials, confidence=confidence) <= margin
+
+    def by_rows(trials: int) -> float:
+        from scipy.special import bdtr
+
+        # The interval is narrow where the rate seen is far enough from one half, on either side.
+        few = _least(lambda past: past > trials // 2 or not is_narrow(past, trials), least=0) - 1
+        many = trials - few - 1
+        below = float(bdtr(few, trials, rate)) if few >= 0 else 0.0
+        return 1.0 if few >= many else below + 1.0 - float(bdtr(many, trials, rate))
+
+    def by_groups(groups: int, runs: int) -> float:
+        narrow, rng = 0, np.random.default_rng([1, groups])
+        block = max(1, _CELLS_AT_ONCE // groups)
+        for done in range(0, runs, block):
+            count = min(block, runs - done)
+            events = _draw_events(rng, (count, groups), rate=rate, layout=layout)
+            estimates = wilson_default_slices(
+                events.ravel(),
+                np.full(count * groups, layout.rows_per_group),
+                slices=np.repeat(np.arange(count), groups),
+                slice_count=count,
+                confidence=confidence,
+            )
+            narrow += sum(
+                (each.high or 1.0) - (each.low or 0.0) <= 2 * margin for each in estimates
+            )
+        return narrow / runs
+
+    return _settle(by_rows, by_groups, layout=layout, chance=chance, start=start)
 
 
-def groups_for(trials: int, *, rows_per_group: int, icc: float) -> GroupPlan:
-    """Return the groups that stand for a number of independent trials, at least 1.
+def plan_zero_events(
+    upper: float, *, rate: float | None = None, layout: Layout = ALONE, confidence: float = 0.95
+) -> Promise:
+    """Return the groups that, all without an event, keep the default interval below a rate.
 
-    An intra-group correlation of 0.5 is usual for rewritings of one sample.
+    The chance is that of no event at the true rate stated; None without one.
     """
-    if not trials >= 1:
-        raise ValueError(f"trials must be at least 1, got {trials}")
-    effect = design_effect(rows_per_group, icc)
-    groups = math.ceil(trials * effect / rows_per_group - 1e-9)
-    return GroupPlan(
-        groups=groups,
-        rows_per_group=rows_per_group,
-        rows=groups * rows_per_group,
-        design_effect=effect,
-        icc=icc,
-        independent_trials=trials,
+    require_fraction("upper", upper)
+    require_fraction("confidence", confidence)
+
+    def is_enough(groups: int) -> bool:
+        empty, sizes = np.zeros(groups, dtype=np.int64), np.full(groups, layout.rows_per_group)
+        high = wilson_default(empty, sizes, confidence=confidence).high
+        return high is not None and high <= upper
+
+    groups, chance = _least(is_enough), None
+    if rate is not None:
+        require_rate("rate", rate)
+        rows, scale = layout.rows_per_group, layout.scale
+        spared = math.fsum(
+            math.log1p(-rate * scale / (scale + at)) for at in range(rows) if rate < 1
+        )
+        chance = math.exp(groups * spared) if rate < 1 else 0.0
+    return Promise(groups=groups, layout=layout, chance=chance)
+
+
+def plan_difference(
+    difference: float,
+    discordance: float,
+    *,
+    layout: Layout = ALONE,
+    chance: float = 0.8,
+    alpha: float = 0.05,
+    tests: int = 1,
+) -> Promise:
+    """Return the groups with which two defenses are told apart on the same samples.
+
+    Told apart is what the verdict of a report takes: the default paired test below `alpha`,
+    two-sided, after Holm over `tests` (of which the others may find nothing), and an interval of
+    confidence 1 - `alpha` without 0.
+
+    Args:
+        difference: True difference of both rates, above 0 and at most the discordance.
+        discordance: Share of pairs on which the two disagree, at most 1.
+        layout: How pairs fall into groups.
+        chance: Wanted chance of a verdict.
+        alpha: Error probability of the family.
+        tests: Tests in the family, at least 1.
+    """
+    require_fraction("chance", chance)
+    require_fraction("alpha", alpha)
+    least_p = alpha / require_count("tests", tests, least=1)
+    sides = _shares(difference, discordance)
+
+    def is_told(gap: Difference) -> bool:
+        return gap.p_value is not None and gap.p_value < least_p and (gap.low or 0.0) > 0.0
+
+    def decides(first: int, second: int, pairs: int) -> bool:
+        rest = pairs - first - second
+        table = PairedTable(both=0, first_only=first, second_only=second, neither=rest)
+        return is_told(bonett_price(table, confidence=1.0 - alpha))
+
+    def is_shown(first: Ints, second: Ints, sizes: Ints) -> bool:
+        told = clustered_bonett_price(first, second, sizes=sizes, confidence=1.0 - alpha)
+        return is_told(told)
+
+    return _settle(
+        lambda pairs: _enumerate(decides, pairs, sides),
+        _simulated(sides, layout, is_shown),
+        layout=layout,
+        chance=chance,
+        start=max(8, math.ceil(8.0 * discordance / difference**2)),
+    )
+
+
+def plan_noninferiority(
+    margin: float,
+    discordance: float,
+    *,
+    difference: float = 0.0,
+    layout: Layout = ALONE,
+    chance: float = 0.8,
+    alpha: float = 0.05,
+) -> Promise:
+    """Return the groups with which "not worse by the margin" is shown.
+
+    Args:
+        margin: Largest accepted first rate minus second, in (0, 1), fixed beforehand.
+        discordance: Share of pairs on which the two disagree, in (0, 1].
+        difference: True first rate minus second assumed, below the margin.
+        layout: How pairs fall into groups.
+        chance: Wanted chance of showing it.
+        alpha: One-sided error probability, in (0, 0.5).
+
+    Source: Tango (1998), Statistics in Medicine 17:891, by enumeration of all tables without
+    groups.
+    """
+    require_fraction("margin", margin)
+    require_fraction("chance", chance)
+    if not -discordance <= difference < margin or not 0.0 < discordance <= 1.0:
+        raise ValueError(
+            "discordance must be in (0, 1], difference in [-discordance, margin); "
+            f"got {discordance} and {difference} with margin {margin}"
+        )
+    sides = (discordance + difference) / 2.0, (discordance - difference) / 2.0
+
+    def decides(first: int, second: int, pairs: int) -> bool:
+        test = noninferiority_tango(first, second, pairs=pairs, margin=margin, alpha=alpha)
+        return not test.is_noninferior
+
+    def is_shown(first: Ints, second: Ints, sizes: Ints) -> bool:
+        test = noninferiority_clustered(first, second, sizes=sizes, margin=margin, alpha=alpha)
+        return test.is_noninferior
+
+    return _settle(
+        lambda pairs: 1.0 - _enumerate(decides, pairs, sides),
+        _simulated(sides, layout, is_shown),
+        layout=layout,
+        chance=chance,
+        start=max(8, math.ceil(6.0 * discordance / (margin - difference) ** 2)),
     )
 
 
@@ -120,101 +293,19 @@ def mcnemar_power(
 ) -> float:
     """Compute the power of McNemar's test, mid-p or exact, two-sided, by enumeration.
 
-    Sums over the number of discordant pairs, with rejection on either side counted. `p_small` and
-    `p_large` are the probabilities of a pair discordant either way, `pairs` is at least 1.
+    Rejection on either side counts. `p_small` and `p_large` are the probabilities of a pair
+    discordant either way, `pairs` is at least 1.
     """
-    discordance = require_discordance(p_small, p_large)
+    require_discordance(p_small, p_large)
     require_fraction("alpha", alpha)
     n = require_count("pairs", pairs, least=1)
-    split = p_large / discordance
-    likely = range(_likely(n, discordance)[0], _likely(n, discordance)[1] + 1)
-    return _mixed(_rejection(likely, split, alpha=alpha, form=form), n, discordance)
 
+    def rejects(first: int, second: int, _: int) -> bool:
+        test = mcnemar(first, second)
+        return first > second and (test.p_midp if form == "midp" else test.p_exact) <= alpha
 
-def pairs_for_difference(
-    difference: float,
-    discordance: float,
-    *,
-    power: float = 0.8,
-    alpha: float = 0.05,
-    form: McNemarForm = "midp",
-) -> int:
-    """Return the least number of pairs with which McNemar's test finds a difference above 0.
-
-    The least from which on the power is reached, by enumeration; multiply by the design effect
-    where samples share groups (`groups_for`). `discordance` is the share of pairs on which the two
-    disagree, in [difference, 1]; `alpha` is two-sided. `ValueError` also above a million pairs.
-    """
-    require_fraction("power", power)
-    require_fraction("alpha", alpha)
-    p_small, p_large = _shares(difference, discordance)
-    z = normal_quantile(1.0 - alpha / 2.0) * math.sqrt(discordance)
-    z += normal_quantile(power) * math.sqrt(discordance - difference**2)
-    start = max(1, math.ceil((z / difference) ** 2))
-    if start > _MOST_PAIRS:
-        raise ValueError(f"more than {_MOST_PAIRS} pairs would be needed (about {start})")
-    # The normal start is close for many pairs, so the bracket need not be wide there.
-    slack = start if start < 5000 else start // 10
-    low, high = start - slack, start + slack + 256
-    likely = range(_likely(low, discordance)[0], _likely(high, discordance)[1] + 1)
-    rejected = _rejection(likely, p_large / (p_small + p_large), alpha=alpha, form=form)
-
-    def is_enough(pairs: int) -> bool:
-        return _mixed(rejected, pairs, discordance) >= power
-
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return _past_the_teeth(high, is_enough) if discordance > _TOOTHED else high
-
-
-def pairs_for_noninferiority(
-    margin: float,
-    discordance: float,
-    *,
-    difference: float = 0.0,
-    power: float = 0.8,
-    alpha: float = 0.05,
-) -> int:
-    """Return the number of pairs that shows "not worse by the margin".
-
-    Args:
-        margin: Largest accepted first rate minus second, in (0, 1), fixed beforehand.
-        discordance: Share of pairs on which the two disagree, in (0, 1].
-        difference: True first rate minus second assumed, below the margin.
-        power: Wanted chance of showing it.
-        alpha: One-sided error probability.
-
-    Source: Normal approximation to Tango's test; Liu, Hsueh, Hsieh & Chen (2002),
-    doi:10.1002/sim.1012.
-    """
-    require_fraction("margin", margin)
-    require_fraction("power", power)
-    require_fraction("alpha", alpha)
-    if not 0.0 < discordance <= 1.0:
-        raise ValueError(f"discordance must be in (0, 1], got {discordance}")
-    if not -discordance < difference < margin:
-        raise ValueError(
-            f"difference must be in (-discordance, margin), got {difference} with margin {margin}"
-        )
-    z = normal_quantile(1.0 - alpha) + normal_quantile(power)
-    variance = discordance - difference**2
-    return math.ceil(z * z * variance / (margin - difference) ** 2 - 1e-9)
-
-
-def _past_the_teeth(pairs: int, is_enough: Callable[[int], bool]) -> int:
-    """Return the number from which on it is enough, where power falls back now and then."""
-    ahead = range(pairs, pairs + 2 * math.isqrt(pairs) + 32)
-    return max((more + 1 for more in ahead if not is_enough(more)), default=pairs)
-
-
-def _shares(difference: float, discordance: float) -> tuple[float, float]:
-    if not 0.0 < difference <= discordance <= 1.0:
-        raise ValueError(
-            "difference must be above 0 and at most discordance, which is at most 1; "
-            f"got {difference} and {discordance}"
-        )
-    return (discordance - difference) / 2.0, (discordance + difference) / 2.0
+    sides = ((p_large, p_small), (p_small, p_large))
+    return math.fsum(_enumerate(rejects, n, each) for each in sides)
 
 
 def require_discordance(p_small: float, p_large: float) -> float:
@@ -226,55 +317,114 @@ def require_discordance(p_small: float, p_large: float) -> float:
     return min(1.0, p_small + p_large)
 
 
-def _likely(pairs: int, discordance: float) -> tuple[int, int]:
-    """Return numbers of discordant pairs as good as always reached, and as good as never passed."""
-    mean, spread = pairs * discordance, math.sqrt(pairs * discordance * (1.0 - discordance))
-    least = max(0, math.floor(mean - 12.0 * spread - 12.0))
-    return least, min(pairs, math.ceil(mean + 12.0 * spread + 12.0))
+def _shares(difference: float, discordance: float) -> tuple[float, float]:
+    if not 0.0 < difference <= discordance <= 1.0:
+        raise ValueError(
+            "difference must be above 0 and at most discordance, which is at most 1; "
+            f"got {difference} and {discordance}"
+        )
+    return (discordance + difference) / 2.0, (discordance - difference) / 2.0
 
 
-class _Rejection(NamedTuple):
-    """The chance of rejection given `least`, `least` + 1, ... discordant pairs."""
-
-    least: int
-    chances: Floats
-
-
-def _rejection(discordant: range, split: float, *, alpha: float, form: McNemarForm) -> _Rejection:
-    """Compute the chance of rejection for each number of discordant pairs."""
-    from scipy.special import bdtr, gammaln
-
-    d = np.arange(discordant.start, discordant.stop, dtype=float)
-    z = normal_quantile(1.0 - alpha / 2.0)
-    critical = np.full(len(d), -1.0)
-    centre = np.floor(d / 2.0 - z * np.sqrt(d) / 2.0)
-    # The normal value is off by a few at most: walk the candidates upwards and keep the last
-    # that rejects.
-    for step in range(-6, 7):
-        x = centre + step
-        usable = (x >= 0) & (2.0 * x < d)
-        at = np.clip(x, 0.0, None)
-        p = 2.0 * bdtr(at, d.astype(np.int64), 0.5)
-        if form == "midp":
-            log_at = gammaln(d + 1) - gammaln(at + 1) - gammaln(np.maximum(d - at, 0.0) + 1)
-            p -= np.exp(log_at - d * math.log(2.0))
-        critical = np.where(usable & (p <= alpha), x, critical)
-    whole = d.astype(np.int64)
-    floor = np.clip(critical, 0.0, None)
-    chance = bdtr(floor, whole, split) + bdtr(floor, whole, 1.0 - split)
-    return _Rejection(discordant.start, np.where(critical < 0, 0.0, chance))
+def _draw_events(
+    rng: np.random.Generator, shape: tuple[int, int], *, rate: float, layout: Layout
+) -> Ints:
+    """Draw the events of each group, shape (runs, groups)."""
+    if layout.rows_per_group == 1 or not 0.0 < rate < 1.0:
+        return rng.binomial(layout.rows_per_group, rate, shape)
+    scale = layout.scale
+    return rng.binomial(layout.rows_per_group, rng.beta(rate * scale, (1 - rate) * scale, shape))
 
 
-def _mixed(rejected: _Rejection, pairs: int, discordance: float) -> float:
-    """Average the chance of rejection over the number of discordant pairs."""
-    from scipy.special import gammaln
+def _simulated(
+    sides: tuple[float, float], layout: Layout, is_shown: Callable[[Ints, Ints, Ints], bool]
+) -> Callable[[int, int], float]:
+    """Return how often a claim on pairs comes out in simulated groups.
 
-    first = rejected.least
-    least, most = _likely(pairs, discordance)
-    least, most = max(first, least), min(most, first + len(rejected.chances) - 1)
-    if discordance >= 1.0:
-        return float(rejected.chances[pairs - first])
-    d = np.arange(least, most + 1, dtype=float)
-    log_mass = gammaln(pairs + 1) - gammaln(d + 1) - gammaln(pairs - d + 1)
-    log_mass += d * math.log(discordance) + (pairs - d) * math.log1p(-discordance)
-    return float(np.exp(log_mass) @ rejected.chances[least - first : most - first + 1])
+    `sides` are the shares of pairs on which the first, and the second, alone erred.
+    """
+    first, second = sides
+    scale = layout.scale
+
+    def kept(groups: int, runs: int) -> float:
+        rng, sizes = np.random.default_rng([2, groups]), np.full(groups, layout.rows_per_group)
+        shown = 0
+        for _ in range(runs):
+            differing = _draw_events(rng, (1, groups), rate=first + second, layout=layout)[0]
+            part = rng.beta(first * scale + 1e-12, second * scale + 1e-12, groups)
+            one = rng.binomial(differing, part)
+            shown += is_shown(one, differing - one, sizes)
+        return shown / runs
+
+    return kept
+
+
+def _enumerate(
+    decides: Callable[[int, int, int], bool], pairs: int, sides: tuple[float, float]
+) -> float:
+    """Return the chance of a table for which `decides`, asked of both counts and the pairs.
+
+    It does from some number of first-only pairs on, which rises with the second-only ones.
+    """
+    from scipy.special import bdtrc, gammaln
+
+    first, second = sides
+    reach = 8.0 * math.sqrt(pairs * second * (1.0 - second)) + 8.0
+    least = max(0, math.floor(pairs * second - reach))
+    most = min(pairs, math.ceil(pairs * second + reach)) if second else 0
+    others = np.arange(least, most + 1)
+    bound = _least(lambda one: one > pairs - least or decides(one, least, pairs), least=0)
+    bounds = []
+    for other in others.tolist():
+        while bound <= pairs - other and not decides(bound, other, pairs):
+            bound += 1
+        bounds.append(min(bound, pairs - other + 1))
+    log_mass = gammaln(pairs + 1) - gammaln(others + 1.0) - gammaln(pairs - others + 1.0)
+    if second:
+        log_mass += others * math.log(second) + (pairs - others) * math.log1p(-second)
+    split = min(1.0, first / (1.0 - second))
+    tails = [
+        1.0 if at == 0 else 0.0 if at > rest else float(bdtrc(at - 1, rest, split))
+        for at, rest in zip(bounds, (pairs - others).tolist(), strict=True)
+    ]
+    return min(1.0, float(np.exp(log_mass) @ np.array(tails)))
+
+
+def _least(is_enough: Callable[[int], bool], *, least: int = 1, spread: float = 0.0) -> int:
+    """Return the smallest number from `least` on that is enough, where more always are.
+
+    With a `spread` it is one that is enough, above the smallest by at most that share.
+    """
+    low, high = least - 1, least
+    while not is_enough(high):
+        low, high = high, max(2 * high, 1)
+        if high > _MOST_GROUPS:
+            raise ValueError(f"more than {_MOST_GROUPS} samples must be asked")
+    while high - low > 1 + spread * low:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
+
+
+def _settle(
+    by_rows: Callable[[int], float],
+    by_groups: Callable[[int, int], float],
+    *,
+    layout: Layout,
+    chance: float,
+    start: int,
+) -> Promise:
+    """Return a number of groups with which the promise is kept as often as wanted.
+
+    Without groups it is the least, and exact; else the least to a few percent, by simulation.
+    """
+    if layout.rows_per_group == 1:
+        rows = _least(lambda n: by_rows(n) >= chance)
+        return Promise(groups=rows, layout=layout, chance=by_rows(rows))
+    # Half of what the rows of one group would need, were they independent, is never enough.
+    least = max(2, start // (2 * layout.rows_per_group))
+    groups = _least(lambda k: by_groups(k, _SEARCH_RUNS) >= chance, least=least, spread=0.03)
+    while (kept := by_groups(groups, RUNS)) < chance:
+        groups += max(1, groups // 40)
+    error = math.sqrt(max(kept * (1.0 - kept), 0.25 / RUNS) / RUNS)
+    return Promise(groups=groups, layout=layout, chance=kept, error=error, runs=RUNS)

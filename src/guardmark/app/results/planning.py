@@ -1,21 +1,21 @@
-"""The verb `plan`: how many samples a claim needs, and in how many groups."""
+"""The verb `plan`: how many samples a claim needs, and how often the analysis then carries it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from guardmark.core.errors import ConfigError
 from guardmark.stats.planning import (
-    groups_for,
-    pairs_for_difference,
-    pairs_for_noninferiority,
-    trials_for_half_width,
-    trials_for_zero_events,
+    Layout,
+    plan_difference,
+    plan_margin,
+    plan_noninferiority,
+    plan_zero_events,
 )
 
 if TYPE_CHECKING:
-    from guardmark.stats.planning import GroupPlan
+    from guardmark.stats.planning import Promise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +28,9 @@ class Claim:
     non_inferiority: float | None = None
     rate: float | None = None
     discordance: float | None = None
-    power: float = 0.8
+    power: float | None = None  # Chance that it comes out; None: the usual one of the claim.
     confidence: float = 0.95
+    tests: int = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +38,9 @@ class SizePlan:
     """How many samples a claim needs."""
 
     claim: str
-    samples: int
     unit: str
     assumption: str
-    groups: GroupPlan | None = None
+    promise: Promise
 
 
 def plan_size(claim: Claim, *, variants: int | None = None, icc: float = 0.5) -> SizePlan:
@@ -54,53 +54,61 @@ def plan_size(claim: Claim, *, variants: int | None = None, icc: float = 0.5) ->
             f"found {came}.\nFor example: guardmark plan --margin 0.05"
         )
     try:
-        size = _size(claim, named[0])
+        layout = Layout(rows_per_group=variants or 1, icc=icc)
+        if named[0] in {"margin", "zero_events"}:
+            return _of_a_rate(claim, named[0], layout)
+        return _of_pairs(claim, named[0], layout)
     except ValueError as error:
         raise ConfigError(f"This cannot be planned: {error}.") from error
-    if not variants:
-        return size
-    return replace(size, groups=groups_for(size.samples, rows_per_group=variants, icc=icc))
 
 
-def _size(claim: Claim, name: str) -> SizePlan:
-    value, confidence = float(getattr(claim, name)), claim.confidence
+def _of_a_rate(claim: Claim, name: str, layout: Layout) -> SizePlan:
+    value, rate, confidence = float(getattr(claim, name)), claim.rate, claim.confidence
     points, share = f"{100 * value:g}", f"{confidence:.0%}"
-    if name == "margin":
-        rate = 0.5 if claim.rate is None else claim.rate
-        worst = " (the worst case)" if claim.rate is None else ""
-        return SizePlan(
-            claim=f"a rate known to ±{points} points at {share} confidence",
-            samples=trials_for_half_width(value, rate=rate, confidence=confidence),
-            unit="samples",
-            assumption=f"Assumes a rate of {100 * rate:g} %{worst} and the Wilson interval; for "
-            "each side apart.",
-        )
     if name == "zero_events":
+        seen = "" if rate is None else f" at a true rate of {100 * rate:g} %"
         return SizePlan(
-            claim=f"no event among them shows a rate below {points} % at {share} confidence",
-            samples=trials_for_zero_events(value, confidence=confidence),
+            claim=f"no event among them keeps the interval at or below {points} %",
             unit="samples",
-            assumption="One-sided Clopper-Pearson bound; a single event breaks the claim.",
+            assumption=f"The two-sided {share} interval of a run; a single event breaks the claim. "
+            f"The chance is that of no event{seen}"
+            + ("; state the true rate with --rate." if rate is None else "."),
+            promise=plan_zero_events(value, rate=rate, layout=layout, confidence=confidence),
         )
+    worst = " (the worst case)" if rate is None else ""
+    rate = 0.5 if rate is None else rate
+    return SizePlan(
+        claim=f"a rate known to ±{points} points at {share} confidence",
+        unit="samples",
+        assumption=f"Assumes a true rate of {100 * rate:g} %{worst}; for each side apart.",
+        promise=plan_margin(
+            value, rate=rate, layout=layout, chance=claim.power or 0.95, confidence=confidence
+        ),
+    )
+
+
+def _of_pairs(claim: Claim, name: str, layout: Layout) -> SizePlan:
     if claim.discordance is None:
         raise ConfigError(
             "A paired claim needs --discordance: the share of samples on which the two differ.\n"
             "A pilot run tells it (guardmark compare); 0.1 is a usual guess."
         )
-    differing, power = claim.discordance, f"{claim.power:.0%} power"
-    on, error = f"on {100 * differing:g} % of", f"error {1 - confidence:.2g}"
-    alpha = 1 - confidence
+    value, differing = float(getattr(claim, name)), claim.discordance
+    chance, alpha, points = claim.power or 0.8, 1 - claim.confidence, f"{100 * value:g}"
+    on, error = f"differing on {100 * differing:g} % of the samples", f"error {alpha:.2g}"
     if name == "difference":
         return SizePlan(
-            claim=f"a difference of {points} points found with {power}",
-            samples=pairs_for_difference(value, differing, power=claim.power, alpha=alpha),
+            claim=f"a difference of {points} points found",
             unit="pairs",
-            assumption=f"McNemar mid-p by enumeration, two-sided {error}; both defenses answer "
-            f"the same samples and differ {on} them.",
+            assumption=f"Both answer the same samples, {on}. Found is what a report calls found: "
+            f"two-sided {error} after Holm over {claim.tests} tests, and an interval without 0.",
+            promise=plan_difference(
+                value, differing, layout=layout, chance=chance, alpha=alpha, tests=claim.tests
+            ),
         )
     return SizePlan(
-        claim=f"not worse by more than {points} points, shown with {power}",
-        samples=pairs_for_noninferiority(value, differing, power=claim.power, alpha=alpha),
+        claim=f"not worse by more than {points} points, shown",
         unit="pairs",
-        assumption=f"One-sided {error}, no true difference, differing {on} the samples.",
+        assumption=f"One-sided {error}, no true difference, {on}.",
+        promise=plan_noninferiority(value, differing, layout=layout, chance=chance, alpha=alpha),
     )

@@ -112,15 +112,7 @@ def clustered_bonett_price(
     if counts.pairs and counts.design_effect is None:
         reason = ONE_GROUP
     elif counts.pairs:
-        limits = grouped_limits(counts, confidence=confidence)
-        if not counts.singletons:
-            # One design effect for both is blind where one side loses few whole groups and the
-            # other scattered rows: the rows hide how little the groups tell.
-            apart = mover(
-                wilson_default(first_only, sizes, confidence=confidence),
-                wilson_default(second_only, sizes, confidence=confidence),
-            )
-            limits = Limits(min(limits.low, apart.low or 0), max(limits.high, apart.high or 0))
+        limits = paired_limits(first_only, second_only, sizes=sizes, confidence=confidence)
         flipped = sign_flip(first_only, second_only)
         p_value, test = flipped.p_midp, "mcnemar_midp" if counts.singletons else "sign_flip_midp"
     return Difference(
@@ -193,6 +185,23 @@ def summarise_pairs(
         design_effect=1.0 if singletons and pairs else effect,
         singletons=singletons,
     )
+
+
+def paired_limits(
+    first_only: ArrayLike, second_only: ArrayLike, *, sizes: ArrayLike, confidence: float
+) -> Limits:
+    """Return the default limits of a paired difference: see `clustered_bonett_price`."""
+    counts = summarise_pairs(first_only, second_only, sizes=sizes)
+    limits = grouped_limits(counts, confidence=confidence)
+    if counts.singletons:
+        return limits
+    # One design effect for both is blind where one side loses few whole groups and the other
+    # scattered rows: the rows hide how little the groups tell.
+    apart = mover(
+        wilson_default(first_only, sizes, confidence=confidence),
+        wilson_default(second_only, sizes, confidence=confidence),
+    )
+    return Limits(min(limits.low, apart.low or 0), max(limits.high, apart.high or 0))
 
 
 def grouped_limits(counts: GroupedPairs, *, confidence: float) -> Limits:

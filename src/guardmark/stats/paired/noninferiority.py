@@ -15,7 +15,7 @@ from guardmark.stats.distributions import as_p_value, normal_upper_tail, t_upper
 from guardmark.stats.paired.intervals import (
     GroupedPairs,
     PairedTable,
-    grouped_limits,
+    paired_limits,
     summarise_pairs,
     tango,
     tango_score,
@@ -44,8 +44,10 @@ class NonInferiority:
 
     @property
     def is_noninferior(self) -> bool:
-        """Whether the data show the first at most the margin above the second."""
-        return self.p_noninferior is not None and self.p_noninferior < self.alpha
+        """Whether the test and the upper bound show the first at most the margin above."""
+        if self.p_noninferior is None or self.high is None:
+            return False
+        return self.p_noninferior < self.alpha and self.high < self.margin
 
 
 def noninferiority_tango(
@@ -101,9 +103,9 @@ def noninferiority_clustered(
 ) -> NonInferiority:
     """Test non-inferiority and equivalence on the same, grouped samples.
 
-    The grouped Bonett-Price bounds, of counts as `summarise_pairs` takes them, are compared with
-    the margin; with one sample a group it is `noninferiority_tango`. Undefined with a single group
-    of several pairs.
+    The bounds are those of `clustered_bonett_price`, so that what is "not worse" and what is told
+    apart rest on one interval; the p is the grouped Bonett-Price one. With one sample a group it is
+    `noninferiority_tango`. Undefined with a single group of several pairs.
     """
     _check(margin, alpha)
     counts = summarise_pairs(first_only, second_only, sizes=sizes)
@@ -116,7 +118,7 @@ def noninferiority_clustered(
     )
     if counts.design_effect is None:
         return replace(bare, reason=ONE_GROUP)
-    limits = grouped_limits(counts, confidence=1.0 - 2.0 * alpha)
+    limits = paired_limits(first_only, second_only, sizes=sizes, confidence=1.0 - 2.0 * alpha)
     worse = _grouped_tail(counts, counts.design_effect, margin)
     better = 1.0 - _grouped_tail(counts, counts.design_effect, -margin)
     return replace(
