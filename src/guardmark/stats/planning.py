@@ -119,8 +119,8 @@ def trials_for_zero_events(upper: float, *, confidence: float = 0.95) -> int:
 
 def plan_margin(
     margin: float,
-    *,
     rate: float = 0.5,
+    *,
     layout: Layout = ALONE,
     chance: float = 0.95,
     confidence: float = 0.95,

@@ -53,11 +53,9 @@ def plan_size(claim: Claim, *, variants: int | None = None, icc: float = 0.5) ->
             "Name one claim: --margin, --zero-events, --difference or --non-inferiority; "
             f"found {came}.\nFor example: guardmark plan --margin 0.05"
         )
+    of_kind = _of_a_rate if named[0] in {"margin", "zero_events"} else _of_pairs
     try:
-        layout = Layout(rows_per_group=variants or 1, icc=icc)
-        if named[0] in {"margin", "zero_events"}:
-            return _of_a_rate(claim, named[0], layout)
-        return _of_pairs(claim, named[0], layout)
+        return of_kind(claim, named[0], Layout(rows_per_group=variants or 1, icc=icc))
     except ValueError as error:
         raise ConfigError(f"This cannot be planned: {error}.") from error
 
@@ -75,15 +73,13 @@ def _of_a_rate(claim: Claim, name: str, layout: Layout) -> SizePlan:
             + ("; state the true rate with --rate." if rate is None else "."),
             promise=plan_zero_events(value, rate=rate, layout=layout, confidence=confidence),
         )
-    worst = " (the worst case)" if rate is None else ""
-    rate = 0.5 if rate is None else rate
+    true = "50 % (the worst case)" if rate is None else f"{100 * rate:g} %"
+    rate, chance = 0.5 if rate is None else rate, claim.power or 0.95
     return SizePlan(
         claim=f"a rate known to ±{points} points at {share} confidence",
         unit="samples",
-        assumption=f"Assumes a true rate of {100 * rate:g} %{worst}; for each side apart.",
-        promise=plan_margin(
-            value, rate=rate, layout=layout, chance=claim.power or 0.95, confidence=confidence
-        ),
+        assumption=f"Assumes a true rate of {true}; for each side apart.",
+        promise=plan_margin(value, rate, layout=layout, chance=chance, confidence=confidence),
     )
 
 
