@@ -131,7 +131,8 @@ def service() -> Iterator[tuple[str, list[str]]]:
         def do_POST(self) -> None:
             paths.append(self.path)
             self.rfile.read(int(self.headers["Content-Length"]))
-            body = b'{"blocked": false}'
+            message = {"role": "assistant", "content": "safe"}
+            body = json.dumps({"blocked": False, "choices": [{"message": message}]}).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.send_header("Content-Type", "application/json")
@@ -152,26 +153,47 @@ def service() -> Iterator[tuple[str, list[str]]]:
         server.server_close()
 
 
+QUERY: dict[str, Any] = {"code": {"env": "GUARD_CODE"}, "v": "2"}
+OF_VARIABLES = {
+    "the whole address": http(url={"env": "GUARD_URL"}, query=QUERY),
+    "a part of the address": http(
+        url="{server}?{rest}",
+        variables={"server": {"env": "GUARD_URL"}, "rest": {"env": "GUARD_REST"}},
+    ),
+    "the base of a chat service": {
+        "type": "guard-model",
+        "profile": "llama-guard-3",
+        "base_url": {"env": "GUARD_URL"},
+        "model": "m",
+        "options": {"note": "v"},
+    },
+}
+"""What is taken from the environment, to a defense that is behind it. To add a case, add a line."""
+
+
 @pytest.mark.slow
-def test_an_address_and_a_parameter_from_the_environment_are_stored_nowhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("case", OF_VARIABLES)
+def test_what_an_address_takes_from_the_environment_is_stored_nowhere(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are used for the call; what is kept, and what a part is recognised by, is the name."""
+    """It is used for the call; what is kept, and what a part is recognised by, is the name."""
     rows = [{"id": f"s{n}", "text": f"text {n}", "label": "attack"} for n in range(4)]
     write_rows(tmp_path / "data.jsonl", [{**row, "category": "jailbreak"} for row in rows])
-    defense = http(url={"env": "GUARD_URL"}, query={"code": {"env": "GUARD_CODE"}, "v": "2"})
     config = {"version": 1, "name": "env", "data": [{"path": "data.jsonl"}]}
-    text = json.dumps({**config, "defenses": {"guard": defense}})
+    text = json.dumps({**config, "defenses": {"guard": OF_VARIABLES[case]}})
     (tmp_path / "bench.yaml").write_text(text)
     prints = []
     for secret in ("first-hidden-path", "other-hidden-path"):
         with service() as (address, paths):
             monkeypatch.setenv("GUARD_URL", f"{address}/{secret}")
             monkeypatch.setenv("GUARD_CODE", "p4r4m+/&=")
+            monkeypatch.setenv("GUARD_REST", "code=p4r4m%2B%2F%26%3D")
             done = guardmark("run", "bench.yaml", "-o", secret[:5], cwd=tmp_path)
             assert done.code == 0, done.err
             (asked,) = {urlsplit(path) for path in paths}
-            assert (asked.path, parse_qs(asked.query)["code"]) == (f"/{secret}", ["p4r4m+/&="])
+            assert asked.path.startswith(f"/{secret}")
+            if "code" in asked.query:
+                assert parse_qs(asked.query)["code"] == ["p4r4m+/&="]
         written = [p for p in (tmp_path / secret[:5]).rglob("*") if p.is_file()]
         for data in (*(p.read_bytes() for p in written), done.out.encode(), done.err.encode()):
             assert secret.encode() not in data
@@ -179,7 +201,7 @@ def test_an_address_and_a_parameter_from_the_environment_are_stored_nowhere(
             assert address.encode() not in data
         with RecordReader(tmp_path / secret[:5] / "records.sqlite") as reader:
             (part,) = reader.manifest().parts
-        assert part.settings["url"] == {"env": "GUARD_URL"}
+        assert json.dumps({"env": "GUARD_URL"}) in json.dumps(part.settings)
         prints.append(part.fingerprint)
     assert prints[0] == prints[1]
 

@@ -130,7 +130,7 @@ def test_a_call_that_hangs_does_not_hold_up_the_end(
         os.killpg(child.pid, kind)
         _, said = child.communicate(timeout=60)
     assert child.returncode == 130
-    assert "Interrupted; " in said
+    assert "Interrupted. Answers so far are saved. " in said
     assert "Traceback" not in said
     assert "leaked" not in said
     assert stored(tmp_path) >= 4

@@ -220,3 +220,26 @@ def test_without_services_it_cannot_be_built() -> None:
         settings.build(
             "equivalence", BuildContext(folder=Path(), seed=7, services=None, defenses={})
         )
+
+
+async def test_an_address_from_the_environment_is_used_and_hidden(
+    serve: Serve, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a message says of it is the name of the variable; a refusal repeats nothing of it."""
+    server = Server(500)
+    url = (await serve(server.respond)).url
+    monkeypatch.setenv("EMBEDDINGS_URL", f"{url}/hidden-tenant/v1/")
+    settings = EmbeddingSettings.model_validate(
+        {"base_url": {"env": "EMBEDDINGS_URL"}, "model": "small", "tau": 0.8}
+    )
+    context = BuildContext(folder=Path(), seed=7, services=services, defenses={})
+    judge = settings.build("equivalence", context)
+    assert isinstance(judge, SimilarityJudge)
+    answer = await judge.compare("a", "b")
+    assert server.requests[0][0] == "/hidden-tenant/v1/embeddings"
+    assert "hidden-tenant" not in repr(answer)
+    for text in (f"no answer of {url}/hidden-tenant/v1/ came", f"{url} is down"):
+        assert url not in services.redactor.text(text)
+    alone = BuildContext(folder=Path(), seed=7, services=None, defenses={})
+    with pytest.raises(ConfigError, match="EMBEDDINGS_URL"):
+        settings.build("equivalence", alone)

@@ -5,11 +5,19 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from guardmark.cli.terminal import EXIT_INTERRUPTED, in_line, tell, visible
+from guardmark.cli.terminal import (
+    EXIT_INTERRUPTED,
+    INTERRUPTED,
+    ending_signals,
+    in_line,
+    tell,
+    visible,
+)
 from guardmark.core.errors import GuardmarkError
 from guardmark.net.redaction import KNOWN
 
@@ -32,13 +40,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     gc.set_threshold(_GC_THRESHOLD, 20, 20)
     _stand_in_for_closed_streams()
     words = list(sys.argv[1:] if argv is None else argv)
-    debug = "--debug" in words
-    code = _guarded([word for word in words if word != "--debug"], debug=debug)
+    debug, is_process = "--debug" in words, argv is None
+    try:
+        code = _guarded([word for word in words if word != "--debug"], debug=debug)
+        for number in ending_signals() if is_process else ():
+            signal.signal(number, signal.SIG_IGN)  # nothing is left to be interrupted
+    except KeyboardInterrupt:
+        code = _interrupted()
     if code == EXIT_INTERRUPTED:
         _leave_at_once(code)
-    if argv is None:
+    if is_process:
         gc.freeze()  # looking for garbage once more, while all of it goes, takes 0.1 s
     sys.exit(code)
+
+
+def _interrupted() -> int:
+    tell(f"\n{INTERRUPTED}\n")
+    return EXIT_INTERRUPTED
 
 
 def _stand_in_for_closed_streams() -> None:
@@ -74,8 +92,7 @@ def _guarded(words: list[str], *, debug: bool) -> int:
     except GuardmarkError as error:
         return _tell(error, error.exit_code, debug=debug)
     except KeyboardInterrupt:
-        tell("\nInterrupted.\n")
-        return EXIT_INTERRUPTED
+        return _interrupted()
     except SystemExit as left:
         # So click ends, with 1, when the reader of our output went away (`guardmark show | head`):
         # that is no fault, and 1 has another meaning here. Nobody else may end us like that.
@@ -94,8 +111,7 @@ def _usage_or_fault(error: Exception, *, debug: bool) -> int:
     if isinstance(error, Exit):
         return error.exit_code
     if isinstance(error, Abort):
-        tell("\nInterrupted.\n")
-        return EXIT_INTERRUPTED
+        return _interrupted()
     if isinstance(error, ClickException):
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "guardmark"

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from guardmark.cli.terminal import EXIT_INTERRUPTED, echo, echo_raw, echo_text, tell_line
+from guardmark.cli.terminal import (
+    EXIT_INTERRUPTED,
+    INTERRUPTED,
+    echo,
+    echo_raw,
+    echo_text,
+    tell_line,
+)
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
@@ -124,9 +131,7 @@ def _carry_out(subject: Path | None, typed: _Typed) -> tuple[RunAnalysis | None,
     with interruptible(session.stop):
         done = adapt(what, session, options)
     if done.trace is None:
-        tell_line(
-            f"Interrupted. Answers so far are saved. To continue: {_again(subject, done, typed)}"
-        )
+        tell_line(f"{INTERRUPTED} To continue: {_again(subject, done, typed)}")
         return None, ()
     analysis = report(done.folder.path).analysis
     files = (

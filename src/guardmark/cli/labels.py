@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from guardmark.canon.visible import spell_hidden
-from guardmark.cli.terminal import echo, echo_raw, tell_line, visible
+from guardmark.cli.terminal import (
+    EXIT_INTERRUPTED,
+    INTERRUPTED,
+    echo,
+    echo_raw,
+    same_command,
+    tell_line,
+    visible,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,6 +70,10 @@ def judge_command(
         echo_raw(drawn if as_json else visible(drawn), nl=False)
         return 0
     judged = _judged(run, config=config, layer=layer, human_labels=human_labels)
+    if judged.is_interrupted:
+        added = sum(summary.added for summary in judged.summaries)
+        tell_line(f"{INTERRUPTED} {added:,} verdicts were added.", f"To continue: {same_command()}")
+        return EXIT_INTERRUPTED
     if as_json:
         echo_raw(json.dumps(_judged_json(judged), ensure_ascii=False))
     else:
@@ -81,7 +93,8 @@ def _judged(run: Path, *, config: Path | None, layer: str, human_labels: Path | 
         judged = judge_run(run, session, config=config, layer=layer, human_labels=human_labels)
     for warning in judged.warnings:
         tell_line(f"Note: {warning}")
-    report(judged.folder.path)
+    if not judged.is_interrupted:
+        report(judged.folder.path)
     return judged
 
 

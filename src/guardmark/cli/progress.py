@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Self
 
-from guardmark.cli.terminal import in_line, tell
+from guardmark.cli.terminal import ending_signals, in_line, tell
 from guardmark.core.record import Stage
 
 if TYPE_CHECKING:
@@ -98,43 +98,45 @@ def _duration(seconds: float) -> str:
 _HANGUP = getattr(signal, "SIGHUP", None)  # neither is there on Windows
 _ALARM = getattr(signal, "SIGALRM", None)
 _PATIENCE_S = 0.5
+_RINGS = 4
 
 
 @contextmanager
 def interruptible(stop: StopSignal) -> Iterator[None]:
     """Turn the first Ctrl-C or termination into an orderly end; the second one ends at once.
 
-    A call that answers at once and does not come back by then is abandoned. What parts print
+    A call that answers at once and does not come back by then is abandoned; so is whatever comes
+    before the first call or after the last one, where nobody looks at the signal. What parts print
     meanwhile goes to stderr: stdout carries what the command says, and nothing else.
     """
+    rings = 0
 
     def on_signal(number: int, _frame: object) -> None:
         # A terminal that closes may hang up more than once.
-        if stop.is_set and number != _HANGUP:
+        if stop.reason and number != _HANGUP:
             raise KeyboardInterrupt
         stop.set(signal.Signals(number).name)
         if _ALARM is not None:
             signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _PATIENCE_S)
 
     def on_alarm(_number: int, _frame: object) -> None:
+        nonlocal rings
+        rings += 1
         stop.abandon_call()
+        if rings >= _RINGS and not stop.is_seen:
+            raise KeyboardInterrupt
 
-    handlers: dict[int, Callable[[int, object], None]] = dict.fromkeys(_signals(), on_signal)
+    handlers: dict[int, Callable[[int, object], None]] = dict.fromkeys(ending_signals(), on_signal)
     if _ALARM is not None:
         handlers[_ALARM] = on_alarm
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         with redirect_stdout(sys.stderr):
             yield
+        if stop.reason and not stop.is_seen:
+            raise KeyboardInterrupt
     finally:
         if _ALARM is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _signals() -> Iterator[int]:
-    yield from (signal.SIGINT, signal.SIGTERM)
-    # Whoever started us with nohup wants no end when the terminal goes.
-    if _HANGUP is not None and signal.getsignal(_HANGUP) is not signal.SIG_IGN:
-        yield _HANGUP

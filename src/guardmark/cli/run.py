@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from dataclasses import asdict
 from functools import partial
@@ -13,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from guardmark.cli.terminal import EXIT_INTERRUPTED, echo, echo_raw, echo_text, tell_line, visible
+from guardmark.cli.terminal import (
+    EXIT_INTERRUPTED,
+    INTERRUPTED,
+    echo,
+    echo_raw,
+    echo_text,
+    same_command,
+    tell_line,
+    visible,
+)
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -106,15 +114,15 @@ def _carry_out(loaded: LoadedConfig, options: RunOptions, *, texts: bool, as_jso
         with interruptible(session.stop), ProgressLine(session.progress):
             result = run(loaded, options, session)
     except (BudgetReached, UntrustworthyRun) as error:
-        tell_line(*str(error).split("\n"), f"To continue: {_same_command()}")
+        tell_line(*str(error).split("\n"), f"To continue: {same_command()}")
         return error.exit_code
     for warning in result.warnings:
         tell_line(f"Note: {warning}")
     if result.summary.ending is Ending.INTERRUPTED:
         tell_line(
-            f"Interrupted; {result.summary.stored:,} of {result.summary.planned:,} records are "
+            f"{INTERRUPTED} {result.summary.stored:,} of {result.summary.planned:,} records are "
             f"stored in {result.folder.path}.",
-            f"To continue: {_same_command()}",
+            f"To continue: {same_command()}",
         )
         return EXIT_INTERRUPTED
     if result.summary.ending is Ending.EARLY:
@@ -136,10 +144,6 @@ def _carry_out(loaded: LoadedConfig, options: RunOptions, *, texts: bool, as_jso
     for complaint in told.complaints:
         tell_line(complaint)
     return _EXIT_UNTRUSTWORTHY if told.complaints else told.gate_exit
-
-
-def _same_command() -> str:
-    return shlex.join(["guardmark", *(word for word in sys.argv[1:] if word != "--fresh")])
 
 
 _WORKERS = {"command-python": "guard_worker.py", "command-node": "guard_worker.mjs"}
@@ -277,6 +281,7 @@ def matrix_command(matrix: Path, out: Path, limit: int | None, offline: bool, as
     text = done.folder.file(name).read_text(encoding="utf-8")
     echo_raw(text if as_json else visible(text), nl=False)
     if done.is_interrupted:
+        tell_line(INTERRUPTED, f"To continue: {same_command()}")
         return EXIT_INTERRUPTED
     return 0 if all(line.status == "success" for line in done.lines) else _EXIT_FAILED
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
+import shlex
+import signal
 import sys
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import click
 
 from guardmark.canon.visible import spell_hidden
 from guardmark.net.redaction import KNOWN
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 EXIT_INTERRUPTED = 130
+INTERRUPTED = "Interrupted. Answers so far are saved."
 _STYLE = re.compile(r"(\x1b\[\d{1,2}m)")
 _COMMAND = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
 _LOGGING_COMMAND = re.compile(r"#(?=#\w*\[)")
@@ -77,3 +84,17 @@ def tell_line(*lines: str) -> None:
     """Write lines to stderr, the first in place of a progress line where there may be one."""
     line_start = "\r\x1b[2K" if sys.stderr.isatty() else ""
     tell(line_start + "".join(f"{in_line(line)}\n" for line in lines))
+
+
+def same_command() -> str:
+    """Return the command that goes on where this one ended."""
+    return shlex.join(["guardmark", *(word for word in sys.argv[1:] if word != "--fresh")])
+
+
+def ending_signals() -> Iterator[int]:
+    """Name the signals by which somebody wants a command to end."""
+    yield from (signal.SIGINT, signal.SIGTERM)
+    hang_up = getattr(signal, "SIGHUP", None)  # there is none on Windows
+    # Whoever started us with nohup wants no end when the terminal goes.
+    if hang_up is not None and signal.getsignal(hang_up) is not signal.SIG_IGN:
+        yield hang_up

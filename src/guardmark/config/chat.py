@@ -11,8 +11,8 @@ from guardmark.config.settings import (
     PriceSettings,
     Secret,
     Settings,
-    read_address,
     read_secret,
+    read_text,
     shown_address,
 )
 from guardmark.core.errors import ConfigError
@@ -74,7 +74,7 @@ class ChatSettings(Settings):
             options["seed"] = self.seed
         return context.services.model(
             "chat",
-            read_address(base, f"{where}.base_url", context.services).rstrip("/"),
+            read_text(base, f"{where}.base_url", context.services).rstrip("/"),
             model=self.model,
             options=options,
             price=self.price or context.prices.get(self.model),

@@ -60,13 +60,17 @@ def shown_address(address: Address) -> str:
     return address if isinstance(address, str) else f"{{env: {address.env}}}"
 
 
-def read_address(address: Address, where: str, services: ServiceAccess) -> str:
-    """Return the URL to call; what a variable holds of it is hidden from now on, host included."""
-    if isinstance(address, str):
-        return address
-    url = read_secret(address, where, services)
-    services.hide("/".join(url.split("/", 3)[:3]), "")
-    return url
+def read_text(given: str | Secret, where: str, services: ServiceAccess) -> str:
+    """Return a text that goes into an address; what a variable holds of it is hidden from now on.
+
+    Of an address in a variable the host is hidden by itself, too: messages name it alone.
+    """
+    if isinstance(given, str):
+        return given
+    text = read_secret(given, where, services)
+    if "://" in text:
+        services.hide("/".join(text.split("/", 3)[:3]), "")
+    return text
 
 
 class ServiceAccess(Protocol):

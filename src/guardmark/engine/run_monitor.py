@@ -182,11 +182,12 @@ class Abandoned(KeyboardInterrupt):
 class StopSignal:
     """Set once; the engine looks at it many times a second."""
 
-    __slots__ = ("is_calling", "reason")
+    __slots__ = ("is_calling", "is_seen", "reason")
 
     def __init__(self) -> None:
         self.reason = ""
         self.is_calling = False
+        self.is_seen = False
 
     def set(self, reason: str = "interrupted") -> None:
         """Ask the run to end; what is finished is stored, what is in flight is dropped."""
@@ -198,13 +199,14 @@ class StopSignal:
         Raises:
             Abandoned: If it is.
         """
-        if self.is_set and self.is_calling:
+        if self.reason and self.is_calling:
             raise Abandoned
 
     @property
     def is_set(self) -> bool:
-        """Whether somebody asked."""
-        return bool(self.reason)
+        """Whether somebody asked; who looks at it ends what is under way."""
+        self.is_seen = bool(self.reason)
+        return self.is_seen
 
 
 _TICK_S: Final = 0.05

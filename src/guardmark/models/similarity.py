@@ -15,7 +15,7 @@ from guardmark.config.settings import (
     PriceSettings,
     Secret,
     Settings,
-    read_address,
+    read_text,
     shown_address,
 )
 from guardmark.core.errors import ConfigError
@@ -152,7 +152,7 @@ class EmbeddingSettings(TauSettings):
             raise ConfigError(f"{where} calls {shown_address(base)}, which is not possible here.")
         endpoint = context.services.model(
             "embeddings",
-            read_address(base, f"{where}.base_url", context.services).rstrip("/"),
+            read_text(base, f"{where}.base_url", context.services).rstrip("/"),
             model=self.model,
             options=self.options,
             price=self.price or context.prices.get(self.model),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,8 +15,8 @@ from guardmark.config.settings import (
     Rate,
     Secret,
     Settings,
-    read_address,
     read_secret,
+    read_text,
     shown_address,
 )
 from guardmark.core.errors import ConfigError, UnknownName
@@ -249,26 +248,18 @@ class HttpSettings(Settings):
         """Return the URL to call, with the values of its variables and its parameters."""
 
         def value(slot: re.Match[str]) -> str:
-            given = self.variables.get(slot[1], slot[0])
-            if isinstance(given, str):
-                return given
-            # No secret: an address stands in the records, so it is not hidden there either.
-            found = os.environ.get(given.env, "").strip()
-            if not found:
-                raise ConfigError(
-                    f"{where}.variables.{slot[1]} needs the environment variable {given.env}, "
-                    "which is not set.\n"
-                    f"Set it for this shell: export {given.env}=...\n"
-                    f"Or write it down: variables: {{{slot[1]}: ...}}"
-                )
-            return found.rstrip("/")
+            given = self.variables.get(slot[1])
+            if given is None:
+                return slot[0]
+            read = read_text(given, f"{where}.variables.{slot[1]}", services)
+            return read if isinstance(given, str) else read.rstrip("/")
 
-        url = read_address(self.url, f"{where}.url", services)
+        url = read_text(self.url, f"{where}.url", services)
         if self.variables:
             url = re.sub(r"\{(\w+)\}", value, url)
         query = {
-            name: text if isinstance(text, str) else read_secret(text, where, services)
-            for name, text in self.query.items()
+            name: read_text(given, f"{where}.query.{name}", services)
+            for name, given in self.query.items()
         }
         return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}" if query else url
 
