@@ -70,9 +70,8 @@ def judge_command(
         echo_raw(drawn if as_json else visible(drawn), nl=False)
         return 0
     judged = _judged(run, config=config, layer=layer, human_labels=human_labels)
-    if judged.is_interrupted:
-        added = sum(summary.added for summary in judged.summaries)
-        tell_line(f"{INTERRUPTED} {added:,} verdicts were added.", f"To continue: {same_command()}")
+    if judged is None:
+        tell_line(INTERRUPTED, f"To continue: {same_command()}")
         return EXIT_INTERRUPTED
     if as_json:
         echo_raw(json.dumps(_judged_json(judged), ensure_ascii=False))
@@ -81,8 +80,10 @@ def judge_command(
     return 0
 
 
-def _judged(run: Path, *, config: Path | None, layer: str, human_labels: Path | None) -> Judged:
-    """Judge again and write the reports of the run again."""
+def _judged(
+    run: Path, *, config: Path | None, layer: str, human_labels: Path | None
+) -> Judged | None:
+    """Judge again and write the reports of the run again; None when it was interrupted."""
     from guardmark.app.labels.judging import judge_run
     from guardmark.app.results.reporting import report
     from guardmark.app.run.running import Session
@@ -93,8 +94,9 @@ def _judged(run: Path, *, config: Path | None, layer: str, human_labels: Path | 
         judged = judge_run(run, session, config=config, layer=layer, human_labels=human_labels)
     for warning in judged.warnings:
         tell_line(f"Note: {warning}")
-    if not judged.is_interrupted:
-        report(judged.folder.path)
+    if session.stop.is_seen:
+        return None
+    report(judged.folder.path)
     return judged
 
 

@@ -30,7 +30,6 @@ from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.plan import NO_GUARD, Plan
 from guardmark.engine.rejudge import judge_again
-from guardmark.engine.runner import Ending
 from guardmark.models.chat import SystemPromptSettings
 from guardmark.reports.chapters.pipeline import quality_document
 from guardmark.reports.render.json.documents import quality_json
@@ -71,11 +70,6 @@ class Judged:
     labels: int = 0
     flips: Flips | None = None
     warnings: tuple[str, ...] = ()
-
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether somebody wanted it to end before all answers were judged."""
-        return any(summary.ending is Ending.INTERRUPTED for summary in self.summaries)
 
 
 def judge_run(
@@ -119,7 +113,7 @@ def judge_run(
             with keep_working_directory():
                 work = _judge(folder, writer, loaded, session, layer=layer)
                 done = run_on_loop(work, loaded.config.run)
-    name = done.layers[0].split("/")[0] if done.layers and not done.is_interrupted else ""
+    name = done.layers[0].split("/")[0] if done.layers and not session.stop.is_seen else ""
     with RecordReader(folder.records) as reader:
         flips = find_flips(reader, name) if name else None
     count = len(labels) + sum(bool(each.same) for each in bypasses)
