@@ -29,7 +29,7 @@ from guardmark.analysis.pipeline.small_slices import (
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision, Verdict
 from guardmark.core.sample import Sample
-from guardmark.reports.chapters.slices import stability_document
+from guardmark.reports.chapters.small_slices import stability_document
 from guardmark.reports.render.json.documents import stability_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.reports.render.terminal import render_terminal

@@ -356,7 +356,7 @@ def stability_command(run: Path, attacks: int, benign: int, seeds: int, as_json:
     """Draw small slices of a run."""
     from guardmark.analysis.pipeline.small_slices import SliceRequest
     from guardmark.app.results.comparing import slice_run
-    from guardmark.reports.chapters.slices import stability_document
+    from guardmark.reports.chapters.small_slices import stability_document
     from guardmark.reports.render.json.documents import stability_json
     from guardmark.reports.render.terminal import render_terminal
 

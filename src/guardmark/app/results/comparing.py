@@ -16,7 +16,7 @@ from guardmark.analysis.pipeline.small_slices import (
 )
 from guardmark.app.results.opened_run import analysis_settings, find_run
 from guardmark.core.errors import ConfigError
-from guardmark.reports.chapters.slices import stability_document
+from guardmark.reports.chapters.small_slices import stability_document
 from guardmark.reports.render.json.documents import stability_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.reader import RecordReader

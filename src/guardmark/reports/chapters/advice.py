@@ -7,22 +7,17 @@ from typing import TYPE_CHECKING, Final
 from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.reports.chapters.comparison import draw_plane
 from guardmark.reports.document.blocks import (
-    Bullets,
-    Paragraph,
     SampleBrowser,
     SampleCount,
     SampleEntry,
     Section,
-    Table,
-    Tone,
+    muted,
     section,
 )
 from guardmark.reports.document.cells import figure, table_of, words
 from guardmark.reports.document.wording import count_text, counts_text, measure_text, percent_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from guardmark.analysis.compare.recommendations import Advice
     from guardmark.analysis.defense.bypasses import ListedSample
     from guardmark.analysis.run import RunAnalysis
@@ -76,23 +71,20 @@ def write_advice(analysis: RunAnalysis) -> Section:
     """Write what to do next, the picture it rests on, what to read, and how sure one can be."""
     lines = tuple(advice_sentence(each) for each in analysis.advice)
     front = analysis.comparison.front if analysis.comparison else ()
-    return section(
-        *("recommendations", "What to do next", Bullets(lines=lines[:_FIRST])),
-        None if lines else Paragraph(text="The data carry no recommendation.", tone=Tone.MUTED),
-        _further(lines[_FIRST:]) if len(lines) > _FIRST else None,
-        draw_plane(((each.name, each.card) for each in analysis.candidates), front),
-        _to_read(analysis),
-        Paragraph(text=_how_sure(analysis), tone=Tone.MUTED),
-    )
-
-
-def _further(lines: Sequence[str]) -> Table:
-    return table_of(
-        lines,
+    further = table_of(
+        lines[_FIRST:],
         {"Recommendation": words},
         table_id=MORE_ADVICE,
         title="Further recommendations",
         collapsed=True,
+    )
+    return section(
+        *("recommendations", "What to do next", lines[:_FIRST]),
+        None if lines else muted("The data carry no recommendation."),
+        further if further.rows else None,
+        draw_plane(((each.name, each.card) for each in analysis.candidates), front),
+        _to_read(analysis),
+        muted(_how_sure(analysis)),
     )
 
 
@@ -136,17 +128,8 @@ def advice_sentence(advice: Advice) -> str:
 
 def write_worst(analysis: RunAnalysis) -> Section:
     """Write the section on the worst case."""
-    worst = analysis.worst
-    return section(
-        *("worst", "Worst case"),
-        _browser(analysis) if worst.counts else None,
-        otherwise="No attack got through, no benign sample was blocked, nothing failed.",
-    )
-
-
-def _browser(analysis: RunAnalysis) -> SampleBrowser:
     worst, settings = analysis.worst, analysis.settings
-    return SampleBrowser(
+    browser = SampleBrowser(
         id="samples",
         title="Samples to read, worst first",
         entries=tuple(_entry(each, settings.excerpt_characters) for each in worst.listed),
@@ -160,6 +143,8 @@ def _browser(analysis: RunAnalysis) -> SampleBrowser:
             for each in worst.counts
         ),
     )
+    nothing = "No attack got through, no benign sample was blocked, nothing failed."
+    return section("worst", "Worst case", browser if worst.counts else None, otherwise=nothing)
 
 
 def _entry(listed: ListedSample, characters: int) -> SampleEntry:

@@ -10,25 +10,23 @@ from guardmark.analysis.defense.costs import CostUnit
 from guardmark.analysis.pipeline.frame import NO_GUARD
 from guardmark.analysis.pipeline.system import DEFENSE, SYSTEM
 from guardmark.reports.document.blocks import (
-    Bullets,
     Document,
     FigureCell,
     IntervalChart,
     Line,
     LineChart,
-    Paragraph,
     Section,
     Table,
-    Tone,
     Unit,
+    muted,
     section,
 )
 from guardmark.reports.document.cells import (
     figure,
     figure_text,
-    grey,
     mark,
     name,
+    p_value,
     table_of,
     with_counts,
 )
@@ -55,23 +53,13 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.costs import CostDifference
     from guardmark.analysis.defense.scorecard import RatePair, Scorecard
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.reports.document.blocks import Block
+    from guardmark.reports.document.blocks import Part
 
     _Side = tuple[PairedComparison, PairedSide]
 
 _EXCERPT: Final = 120
 _MOST_OPEN: Final = 8  # categories, the surest differences first, that are not folded
 _NAMED: Final = 5
-_MEANINGS = {
-    "Difference": "first rate minus second; below zero the first is better",
-    "p": "cluster sign-flip mid-p; McNemar's mid-p without groups",
-    "p (Holm)": "adjusted over all pairs on both rates, and areas of scores",
-    "Only first": "samples on which only the first erred",
-    "Only second": "samples on which only the second erred",
-    "Both": "samples on which both erred",
-    "Neither": "samples on which neither erred",
-    "Left out": "samples without a decision on one side",
-}
 _MIRRORED: Final = {
     PairVerdict.SECOND_BETTER: PairVerdict.FIRST_BETTER,
     PairVerdict.SECOND_FEWER_BYPASSES: PairVerdict.FIRST_FEWER_BYPASSES,
@@ -108,44 +96,41 @@ _RECOMMENDATIONS: Final = {
 def write(analysis: RunAnalysis) -> Section:
     """Write the section that compares the defenses."""
     comparison = analysis.comparison
-    systems = analysis.systems.pairs if analysis.systems else ()
-    between = Bullets(lines=tuple(pair_sentence(pair) for pair in systems))
-    if comparison is None:
-        text = "The run holds one defense, so there is nothing to compare."
-        return section("comparison", "Comparison", between if systems else None, otherwise=text)
-    blocks = _blocks(comparison)
-    return section("comparison", "Comparison", *((between,) if systems else ()), *blocks)
+    systems = [pair_sentence(pair) for pair in analysis.systems.pairs] if analysis.systems else []
+    parts = _parts(comparison) if comparison is not None else ()
+    nothing = "The run holds one defense, so there is nothing to compare."
+    return section("comparison", "Comparison", systems, *parts, otherwise=nothing)
 
 
-def _blocks(comparison: RunComparison, *rates: Block | None) -> Iterator[Block | None]:
+def _parts(comparison: RunComparison, *rates: Part) -> Iterator[Part]:
     """Yield sentences, what shows each defense by itself, then charts and tables of pairs."""
-    yield Bullets(lines=tuple(pair_sentence(pair) for pair in comparison.pairs))
+    yield [pair_sentence(pair) for pair in comparison.pairs]
     yield from rates
     if comparison.attacks.best or comparison.benign.best:  # across runs nobody asks who is best
         lowest = {"attack success": comparison.attacks, "false positive": comparison.benign}
-        yield Bullets(lines=tuple(_best_sentence(best, rate) for rate, best in lowest.items()))
-    sides = [[(pair, pair.attacks) for pair in comparison.pairs]]
-    sides.append([(pair, pair.benign) for pair in comparison.pairs])
+        yield [_best_sentence(best, rate) for rate, best in lowest.items()]
+    sides = {
+        True: [(pair, pair.attacks) for pair in comparison.pairs],
+        False: [(pair, pair.benign) for pair in comparison.pairs],
+    }
     for draw in (_differences_chart, _pairs_table):
-        yield from (
-            draw(side, is_attack=label) for side, label in zip(sides, (True, False), strict=True)
-        )
+        yield from (draw(side, is_attack=is_attack) for is_attack, side in sides.items())
     if comparison.left_out:
-        text = f"Baselines are no candidates and were left out: {', '.join(comparison.left_out)}."
-        yield Paragraph(text=text, tone=Tone.MUTED)
+        names = ", ".join(comparison.left_out)
+        yield muted(f"Baselines are no candidates and were left out: {names}.")
 
 
 def _better_first(pair: PairedComparison) -> tuple[PairVerdict, str, str]:
-    """Return the verdict as one about the first defense, and the two in that order."""
+    """Return the verdict as one about the first subject, and the two in that order."""
+    first, second = (subject(each, pair.scope) for each in (pair.first, pair.second))
     if pair.verdict in _MIRRORED:
-        return _MIRRORED[pair.verdict], pair.second, pair.first
-    return pair.verdict, pair.first, pair.second
+        return _MIRRORED[pair.verdict], second, first
+    return pair.verdict, first, second
 
 
 def pair_sentence(pair: PairedComparison) -> str:
     """Say in one sentence what the data carry about two defenses."""
-    verdict, *names = _better_first(pair)
-    first, second = (subject(name, pair.scope) for name in names)
+    verdict, first, second = _better_first(pair)
     sides = zip((pair.attacks, pair.benign), _RATES[pair.scope], strict=True)
     gaps = "; ".join(_gap(side, rate) for side, rate in sides)
     return f"{_SENTENCES[verdict].format(first, second, **_ALARMS[pair.scope])}: {gaps}."
@@ -177,9 +162,8 @@ def recommendation(pair: PairedComparison, *, margin: float | None) -> str:
         price = f"and its {alarms} are fewer, or more by no more than {most}"
         unshown = f"that its {alarms} are more by at most {most} is not shown"
     pairs = count_text(pair.attacks.difference.pairs + pair.benign.difference.pairs)
-    names = (subject(each, pair.scope) for each in (first, second))
     return _RECOMMENDATIONS[verdict].format(
-        *names, price=price, unshown=unshown, pairs=pairs, **_ALARMS[pair.scope]
+        first, second, price=price, unshown=unshown, pairs=pairs, **_ALARMS[pair.scope]
     )
 
 
@@ -220,19 +204,22 @@ def _pairs_table(sides: Sequence[_Side], *, is_attack: bool) -> Table:
         {
             "First": lambda each: name(each[0].first),
             "Second": lambda each: name(each[0].second),
-            "Difference": lambda each: each[1].difference,
-            "p": lambda each: figure(each[1].difference.p_value, Unit.P_VALUE),
-            "p (Holm)": lambda each: figure(each[1].adjusted_p, Unit.P_VALUE),
-            "Only first": lambda each: each[1].difference.first_only or 0,
-            "Only second": lambda each: each[1].difference.second_only or 0,
-            "Both": lambda each: each[1].both,
-            "Neither": lambda each: each[1].neither,
-            "Left out": lambda each: each[1].unpaired,
+            "Difference: first rate minus second; below zero the first is better|"
+            "p: cluster sign-flip mid-p; McNemar's mid-p without groups|"
+            "p (Holm): adjusted over all pairs on both rates, and areas of scores|"
+            "Only first: samples on which only the first erred|"
+            "Only second: samples on which only the second erred": lambda each: (
+                (difference := each[1].difference),
+                *(p_value(difference.p_value), p_value(each[1].adjusted_p)),
+                *(difference.first_only or 0, difference.second_only or 0),
+            ),
+            "Both: samples on which both erred": lambda each: each[1].both,
+            "Neither: samples on which neither erred": lambda each: each[1].neither,
+            "Left out: samples without a decision on one side": lambda each: each[1].unpaired,
         },
         table_id=f"pairs-{rate.lower().replace(' ', '-')}",
         title=f"Pairs on the same {'attacks' if is_attack else 'benign samples'} ({rate})",
         texts=("Second",),
-        meanings=_MEANINGS,
         note="Samples without a decision on one side are left out and counted, never taken as "
         "allowed.",
         collapsed=not is_attack,
@@ -243,21 +230,18 @@ def draw_plane(
     rated: Iterable[tuple[str, RatePair | Scorecard]], front: Sequence[str]
 ) -> LineChart | None:
     """Draw each defense as a mark with the intervals of both its rates."""
-    lines, words = [], []
+    lines, sentences = [], []
     for defense, pair in rated:
-        through = figure(pair.attack_success_rate)
-        alarms = figure(pair.false_positive_rate)
+        through, alarms = figure(pair.attack_success_rate), figure(pair.false_positive_rate)
         if through.value is not None and alarms.value is not None:
             points, band, reach = ((alarms.value, through.value),), _ends(through), _ends(alarms)
             lines.append(Line(label=defense, points=points, band=band, reach=reach))
-            words.append(f"{defense}: ASR {measure_text(through)}, FPR {measure_text(alarms)}.")
+            sentences.append(f"{defense}: ASR {measure_text(through)}, FPR {measure_text(alarms)}.")
     if not lines:
         return None
     if front:
-        words.append(
-            f"Worth choosing between (no other is shown to beat them on both sides): "
-            f"{', '.join(front)}."
-        )
+        worth = "Worth choosing between (no other is shown to beat them on both sides)"
+        sentences.append(f"{worth}: {', '.join(front)}.")
     return LineChart(
         id="plane",
         title="Attacks let through against false alarms (lower left is better)",
@@ -266,7 +250,7 @@ def draw_plane(
         lines=tuple(lines),
         diagonal=True,
         is_falling=True,
-        summary=" ".join(words),
+        summary=" ".join(sentences),
     )
 
 
@@ -279,16 +263,11 @@ def _best_sentence(best: BestSet, rate: str) -> str:
     """Say who has the lowest rate, who cannot be told apart from that, and the test of all."""
     if not best.best:
         return f"Lowest {rate} rate: undefined."
-    others = [each for each in best.undistinguished if each != best.best]
-    alike = (
-        f"not distinguishable from it: {', '.join(others)}"
-        if others
-        else "every other defense is shown to be worse"
-    )
-    omnibus = ""
-    if best.omnibus is not None and best.omnibus.q is not None:
-        q, p_value = best.omnibus.q, best.omnibus.p_value
-        omnibus = f" All together: Cochran's Q {q:.1f}, p {p_text(p_value)}."
+    alike, omnibus = "every other defense is shown to be worse", ""
+    if others := [each for each in best.undistinguished if each != best.best]:
+        alike = f"not distinguishable from it: {', '.join(others)}"
+    if (test := best.omnibus) is not None and test.q is not None:
+        omnibus = f" All together: Cochran's Q {test.q:.1f}, p {p_text(test.p_value)}."
     return f"Lowest {rate} rate: {best.best}; {alike}.{omnibus}"
 
 
@@ -313,8 +292,8 @@ def run_caveats(runs: Sequence[ComparedRun], remarks: Sequence[str]) -> Iterator
 def _cost_sentence(cost: CostDifference, names: tuple[str, str]) -> str:
     """Say how much two defenses consume."""
     what = "attacks" if cost.is_attack else "benign samples"
-    rows = zip(names, (cost.first, cost.second), strict=True)
-    means = ", ".join(f"{name} {1000 * mean:,.6g}" for name, mean in rows)
+    costs = zip(names, (cost.first, cost.second), strict=True)
+    means = ", ".join(f"{defense} {1000 * mean:,.6g}" for defense, mean in costs)
     mean, interval = cost.mean, ""
     if mean.low is not None and mean.high is not None:
         interval = f" [{1000 * mean.low:+,.6g}, {1000 * mean.high:+,.6g}]"
@@ -345,27 +324,27 @@ def _scope_sections(compared: Compared, *, texts: bool) -> Iterator[Section]:
     is_system = compared.scope == SYSTEM
     lead, key = ("System: ", "system-") if is_system else ("", "")
     yield section(f"{key}advice", f"{lead}What to do next", _advice(compared))
-    yield section(f"{key}rates", f"{lead}Rates", *_rates(compared))
+    plane = draw_plane(((each.name, each.rates) for each in compared.rates), compared.front)
+    parts = _parts(compared.comparison, _rates_table(compared), plane)
+    yield section(f"{key}rates", f"{lead}Rates", *parts, _method(compared))
     for number, detail in enumerate(compared.details, start=1):
         yield _pair(f"{key}{number}", detail, compared.scope, texts=texts)
 
 
-def _advice(compared: Compared) -> Bullets:
+def _advice(compared: Compared) -> list[str]:
     lines = [recommendation(pair, margin=compared.margin) for pair in compared.comparison.pairs]
     if left := len(lines) - len(compared.details):
         lines.append(
             f"{count_text(left)} pairs have no section of their own here: --json lists them; "
             "--only or --against names those of interest."
         )
-    return Bullets(lines=tuple(lines))
+    return lines
 
 
-def _rates(compared: Compared) -> Iterator[Block | None]:
-    plane = draw_plane(((each.name, each.rates) for each in compared.rates), compared.front)
-    yield from _blocks(compared.comparison, _rates_table(compared), plane)
+def _method(compared: Compared) -> str:
     unit = "groups of variants" if compared.is_grouped else "samples"
-    yield Paragraph(
-        text=f"First rate minus second; below zero the first is better. "
+    return (
+        "First rate minus second; below zero the first is better. "
         f"{100 * compared.confidence:.0f} % Bonett-Price intervals and McNemar's mid-p, by sign "
         f"flips over {unit}; Holm over all pairs on both rates. Told apart is what the "
         "adjusted test and the interval both say. Only samples that both answered count."
@@ -374,6 +353,9 @@ def _rates(compared: Compared) -> Iterator[Block | None]:
 
 def _rates_table(compared: Compared) -> Table:
     attacks, benign = _RATES[compared.scope]
+    if is_defense := compared.scope == DEFENSE:
+        attacks, benign = f"{attacks}: attack success rate", f"{benign}: false positive rate"
+    worth = "Worth choosing: no other is shown to beat it on both sides."
     return table_of(
         compared.rates,
         {
@@ -382,13 +364,10 @@ def _rates_table(compared: Compared) -> Table:
             f"{benign}|of benign": lambda each: with_counts(each.rates.false_positive_rate),
             "Worth choosing": lambda each: "yes" if each.name in compared.front else "",
         },
-        table_id="each" if compared.scope == DEFENSE else "each-system",
+        table_id="each" if is_defense else "each-system",
         title="Each by itself, on the samples both have",
         texts=("Worth choosing",),
-        meanings={"ASR": "attack success rate", "FPR": "false positive rate"},
-        note="Worth choosing: no other is shown to beat it on both sides."
-        if compared.front
-        else "",
+        note=worth if compared.front else "",
     )
 
 
@@ -403,7 +382,7 @@ def _pair(number: str, detail: PairDetail, scope: str, *, texts: bool) -> Sectio
     return section(
         f"pair-{number}",
         " against ".join(subject(each, scope) for each in names),
-        Bullets(lines=tuple(lines or ("Both agree on every sample.",))),
+        lines or ["Both agree on every sample."],
         *(_categories(number, detail, _RATES[scope]) if detail.categories else ()),
     )
 
@@ -421,21 +400,20 @@ def _categories(number: str, detail: PairDetail, rates: tuple[str, str]) -> Iter
 def _category_table(
     rows: Sequence[CategoryDifference], rates: tuple[str, str], *, table_id: str, title: str
 ) -> Table:
-    table = table_of(
+    return table_of(
         rows,
         {
             "Category": lambda each: each.category,
             "Rate": lambda each: rates[not each.is_attack],
-            "Difference": lambda each: each.side.difference,
-            "p (Holm)": lambda each: figure(each.side.adjusted_p, Unit.P_VALUE),
+            "Difference: first rate minus second": lambda each: each.side.difference,
+            "p (Holm)": lambda each: p_value(each.side.adjusted_p),
             "Pairs": lambda each: each.side.difference.pairs,
         },
         table_id=table_id,
         title=title,
         texts=("Rate",),
-        meanings={"Difference": "first rate minus second"},
+        greyed=lambda each: each.is_greyed,
     )
-    return grey(table, (each.is_greyed for each in rows))
 
 
 def _sample(each: DiscordantSample, *, texts: bool) -> str:

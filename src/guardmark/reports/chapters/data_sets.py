@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.document.blocks import Bullets, Document, Paragraph, Section, Table, section
+from guardmark.reports.document.blocks import Document, Table, section
 from guardmark.reports.document.cells import name, slug, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from guardmark.datasets.checks.census import Census, Count
-    from guardmark.datasets.checks.issues import DataCheck, DataIssue
+    from guardmark.datasets.checks.issues import DataCheck
 
 _ROWS: Final = 16
 
@@ -25,16 +25,15 @@ def check_document(check: DataCheck, shown_as: str) -> Document:
             f"{census.total.samples:,} samples, {census.attacks.samples:,} attacks and "
             f"{census.benign.samples:,} benign"
         ),
-        sections=tuple(map(_question, check.findings)),
-    )
-
-
-def _question(finding: DataIssue) -> Section:
-    return section(
-        slug(finding.aspect),
-        f"{finding.aspect}: {finding.status.value}",
-        Paragraph(text=finding.message),
-        Bullets(lines=finding.details),
+        sections=tuple(
+            section(
+                slug(each.aspect),
+                f"{each.aspect}: {each.status.value}",
+                each.message,
+                each.details,
+            )
+            for each in check.findings
+        ),
     )
 
 
@@ -54,13 +53,14 @@ def census_document(
         "source": census.sources,
     }
     tables = [_facet(facet, each, half_width) for facet, each in facets.items() if each]
-    texts = (Paragraph(text=text) for text in _texts(census))
-    return Document(title=shown_as, subtitle="", sections=(section("data", "", *tables, *texts),))
+    parts = section("data", "", *tables, *_texts(census))
+    return Document(title=shown_as, subtitle="", sections=(parts,))
 
 
 def _facet(facet: str, counts: Sequence[Count], half_width: Callable[[float], float]) -> Table:
     shown = counts[:_ROWS] if len(counts) > _ROWS + 1 else counts
     rest = counts[len(shown) :]
+    more = f"and {len(rest):,} more with {sum(each.samples for each in rest):,} samples"
 
     def half(samples: int) -> str:
         return f"{100 * half_width(samples):.1f}" if samples else "-"
@@ -75,28 +75,19 @@ def _facet(facet: str, counts: Sequence[Count], half_width: Callable[[float], fl
         },
         table_id=slug(facet),
         title="",
-        note=(
-            f"and {len(rest):,} more with {sum(each.samples for each in rest):,} samples"
-            if rest
-            else ""
-        ),
+        note=more if rest else "",
     )
 
 
-def _texts(census: Census) -> list[str]:
-    lengths = census.lengths
-    measured = (
-        f"Characters: {lengths.shortest:,} to {lengths.longest:,}; 5 % up to {lengths.p5:,}, "
-        f"half up to {lengths.p50:,}, 95 % up to {lengths.p95:,}."
-        if lengths is not None
-        else ""
+def _texts(census: Census) -> Iterator[str]:
+    if (lengths := census.lengths) is not None:
+        yield (
+            f"Characters: {lengths.shortest:,} to {lengths.longest:,}; 5 % up to {lengths.p5:,}, "
+            f"half up to {lengths.p50:,}, 95 % up to {lengths.p95:,}."
+        )
+    yield (
+        f"{census.conversations:,} conversations of several messages; in "
+        f"{census.materials:,} a document or tool result is under test."
     )
-    return [
-        *([measured] if measured else []),
-        (
-            f"{census.conversations:,} conversations of several messages; in "
-            f"{census.materials:,} a document or tool result is under test."
-        ),
-        *(f"{odd.kind}: {odd.samples:,} ({', '.join(odd.examples)})" for odd in census.oddities),
-        "± is half the interval of a rate of 50 % in points, were all samples independent.",
-    ]
+    yield from (f"{o.kind}: {o.samples:,} ({', '.join(o.examples)})" for o in census.oddities)
+    yield "± is half the interval of a rate of 50 % in points, were all samples independent."

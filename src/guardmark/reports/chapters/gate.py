@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.analysis.gate import GateStatus, GateUnit
 from guardmark.analysis.pipeline.system import DEFENSE, SYSTEM
 from guardmark.reports.chapters.comparison import subject
-from guardmark.reports.document.blocks import (
-    Bullets,
-    Document,
-    FigureCell,
-    Paragraph,
-    Table,
-    Tone,
-    Unit,
-    section,
-)
+from guardmark.reports.document.blocks import Document, FigureCell, Table, Tone, Unit, section
 from guardmark.reports.document.cells import figure, name, table_of, words
 from guardmark.reports.document.wording import count_text, measure_text, p_text, value_text
 
@@ -26,15 +17,18 @@ if TYPE_CHECKING:
     from guardmark.analysis.gate import GateCheck, GateResult
 
 
-UNITS: Final = {
+_UNITS: Final = {
     GateUnit.SHARE: Unit.SHARE,
     GateUnit.POINTS: Unit.POINTS,
     GateUnit.MILLISECONDS: Unit.MILLISECONDS,
     GateUnit.RECORDS: Unit.COUNT,
 }
-
-STATUS: Final = {GateStatus.HELD: "PASS", GateStatus.BROKEN: "FAIL", GateStatus.OPEN: "UNDECIDED"}
-"""What a check is called on a line of its own; open: the data cannot decide."""
+_LOOKS: Final = {
+    GateStatus.BROKEN: ("FAIL", Tone.BAD, "failed"),
+    GateStatus.OPEN: ("UNDECIDED", Tone.WARNING, "the data cannot decide"),
+    GateStatus.HELD: ("PASS", Tone.GOOD, "passed"),
+}
+"""What a check is called on a line of its own, its tone, and how a gate is headed; worst first."""
 
 _FIGURES: Final = {
     "asr_upper": "ASR",
@@ -59,40 +53,37 @@ def check_sentence(check: GateCheck) -> str:
     if check.rule == "complete":
         stored, planned = count_text(check.trials), count_text(round(check.limit))
         return f"only {stored} of {planned} records are stored: {check.reason}"
-    figure = _FIGURES[check.rule]
+    figure, what = _FIGURES[check.rule], _plural(check.subject)
     scope = SYSTEM if check.rule.startswith(f"{SYSTEM}.") else DEFENSE
-    name = f"{subject(check.defense, scope)}: {figure}" if check.defense else figure
-    is_category = check.rule.endswith("per_category")
-    if is_category:
-        name += f" of {check.subject}"
-    what = "attacks" if is_category else _plural(check.subject)
-    if check.rule == "latency_p95_upper_ms":
+    if check.rule.endswith("per_category"):
+        figure, what = f"{figure} of {check.subject}", "attacks"
+    elif check.rule == "latency_p95_upper_ms":
         what = f"answers to {what}"
-    limit = value_text(check.limit, UNITS[check.unit])
+    lead = f"{subject(check.defense, scope)}: " if check.defense else ""
+    p_value = "" if check.p_value is None else f", p {p_text(check.p_value)}"
+    limit = f"the limit of {value_text(check.limit, _UNITS[check.unit])}"
+    stands = {
+        GateStatus.HELD: f" holds {limit}",
+        GateStatus.BROKEN: f"{p_value} is above {limit}",
+        GateStatus.OPEN: f" does not decide about {limit}; {_what_would(check)}",
+    }
     rests = f"{_figure_of(check)} ({count_text(check.trials)} {what})"
-    if check.standing is GateStatus.HELD:
-        return f"{name} {rests} holds the limit of {limit}"
-    if check.standing is GateStatus.BROKEN:
-        p_value = "" if check.p_value is None else f", p {p_text(check.p_value)}"
-        return f"{name} {rests}{p_value} is above the limit of {limit}"
-    return f"{name} {rests} does not decide about the limit of {limit}; {_what_would(check)}"
+    return f"{lead}{figure} {rests}{stands[check.standing]}"
 
 
 def _figure_of(check: GateCheck) -> str:
     return measure_text(
-        FigureCell(value=check.value, low=check.low, high=check.high, unit=UNITS[check.unit])
+        FigureCell(value=check.value, low=check.low, high=check.high, unit=_UNITS[check.unit])
     )
 
 
 def conclusion(result: GateResult) -> str:
     """Say in one sentence how a gate stands."""
-    broken, unresolved = (
-        sum(check.standing is standing for check in result.checks)
-        for standing in (GateStatus.BROKEN, GateStatus.OPEN)
-    )
-    total = len(result.checks)
-    undecided = f"; {unresolved} cannot be decided" if unresolved else ""
+    standings = [check.standing for check in result.checks]
+    broken, unresolved = standings.count(GateStatus.BROKEN), standings.count(GateStatus.OPEN)
+    total = len(standings)
     if broken:
+        undecided = f"; {unresolved} cannot be decided" if unresolved else ""
         return f"Failed: {broken} of {total} limits broken{undecided}."
     if unresolved:
         return f"Undecided, so not passed: {unresolved} of {total} limits cannot be decided."
@@ -100,15 +91,15 @@ def conclusion(result: GateResult) -> str:
 
 
 def _what_would(check: GateCheck) -> str:
-    if check.needed is not None:
-        unit = _plural(check.subject)
-        if check.rule.endswith("per_category"):
-            unit = f"attacks of {check.subject}"
-        elif check.unit is GateUnit.POINTS:
-            unit = f"pairs of {unit}"
-        lead = f"{check.reason}; " if check.reason else ""
-        return f"{lead}about {count_text(check.needed)} {unit} would, if the rate stays"
-    return check.reason or "no number of samples can promise to"
+    if check.needed is None:
+        return check.reason or "no number of samples can promise to"
+    unit = _plural(check.subject)
+    if check.rule.endswith("per_category"):
+        unit = f"attacks of {check.subject}"
+    elif check.unit is GateUnit.POINTS:
+        unit = f"pairs of {unit}"
+    lead = f"{check.reason}; " if check.reason else ""
+    return f"{lead}about {count_text(check.needed)} {unit} would, if the rate stays"
 
 
 def _plural(subject: str) -> str:
@@ -122,42 +113,27 @@ _METHOD = (
     "is significant (Holm) and larger than the margin."
 )
 
-_TONES: Final = {
-    GateStatus.HELD: Tone.GOOD,
-    GateStatus.BROKEN: Tone.BAD,
-    GateStatus.OPEN: Tone.WARNING,
-}
-
-_HEADINGS: Final = {
-    GateStatus.BROKEN: "failed",
-    GateStatus.OPEN: "the data cannot decide",
-    GateStatus.HELD: "passed",
-}
-"""How a gate is headed; worst first."""
-
 
 def worst_first(result: GateResult) -> list[GateCheck]:
     """Return the checks, broken ones before open ones before those that hold."""
-    order = tuple(_HEADINGS)
+    order = tuple(_LOOKS)
     return sorted(result.checks, key=lambda check: order.index(check.standing))
 
 
 def gate_document(result: GateResult, *, run: str, caveats: Sequence[str] = ()) -> Document:
     """Tell a gate: every limit, broken ones first, and what would decide the open ones."""
     checks = worst_first(result)
-    telling = Bullets(
-        lines=tuple(
-            f"{STATUS[check.standing]}: {check_sentence(check)}."
-            for check in checks
-            if check.standing is not GateStatus.HELD
-        )
-    )
-    method = Paragraph(text=_METHOD.format(confidence=f"{100 * result.confidence:g} %"))
+    undone = [
+        f"{_LOOKS[check.standing][0]}: {check_sentence(check)}."
+        for check in checks
+        if check.standing is not GateStatus.HELD
+    ]
+    method = _METHOD.format(confidence=f"{100 * result.confidence:g} %")
     return Document(
-        title=f"Guard gate: {_HEADINGS[result.standing]}",
+        title=f"Guard gate: {_LOOKS[result.standing][2]}",
         subtitle=f"{run}: {conclusion(result)}",
         caveats=tuple(caveats),
-        sections=(section("limits", "Limits", _limits(checks), telling, method),),
+        sections=(section("limits", "Limits", _limits(checks), undone, method),),
     )
 
 
@@ -165,12 +141,12 @@ def _limits(checks: Sequence[GateCheck]) -> Table:
     return table_of(
         checks,
         {
-            "Status": lambda each: words(STATUS[each.standing], _TONES[each.standing]),
+            "Status": lambda each: words(*_LOOKS[each.standing][:2]),
             "Rule": lambda each: name(each.rule),
             "Defense": lambda each: name(each.defense),
             "Of": lambda each: each.subject,
             "Figure": _figure_of,
-            "Limit": lambda each: figure(each.limit, UNITS[each.unit]),
+            "Limit": lambda each: figure(each.limit, _UNITS[each.unit]),
             "n": lambda each: each.trials,
             "n that would decide": lambda each: each.needed,
         },

@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.core.manifest import LatencyMode
 from guardmark.core.record import FIRST_LAYER
-from guardmark.reports.document.blocks import (
-    Bullets,
-    Histogram,
-    Paragraph,
-    Section,
-    Table,
-    Unit,
-    section,
-)
+from guardmark.reports.document.blocks import Histogram, Section, Table, Unit, section
 from guardmark.reports.document.cells import figure, known, mute, name, slug, table_of
 from guardmark.reports.document.wording import count_text, value_text
 
@@ -38,12 +30,11 @@ _MOST_CHARTS = 6
 def write(analysis: RunAnalysis) -> Section:
     """Write the section on latency."""
     timed = [each for each in analysis.defenses if _timed(each)]
-    remarks = tuple(line for each in analysis.defenses for line in _remarks(each))
+    remarks = [line for each in analysis.defenses for line in _remarks(each)]
     spent = _spending(analysis)
     if not timed:
         nothing = " ".join(["No answer was timed.", *remarks])
-        told = Paragraph(text=nothing) if spent else None
-        return section("latency", "Latency", told, spent, otherwise=nothing)
+        return section("latency", "Latency", spent and nothing, spent, otherwise=nothing)
     latency = timed[0].latency
     mode = (
         f"Mode {latency.mode.value}: {_MODES[latency.mode]}. At most "
@@ -52,11 +43,8 @@ def write(analysis: RunAnalysis) -> Section:
     )
     spreads = [(each.name, each.latency.histogram) for each in analysis.candidates]
     charts = [_histogram(each, spread) for each, spread in spreads if spread is not None]
-    return section(
-        *("latency", "Latency", Paragraph(text=mode), _table(timed), Bullets(lines=remarks)),
-        *charts[:_MOST_CHARTS],
-        spent,
-    )
+    tables = mode, _table(timed), remarks, *charts[:_MOST_CHARTS], spent
+    return section("latency", "Latency", *tables)
 
 
 def _timed(defense: DefenseAnalysis) -> int:

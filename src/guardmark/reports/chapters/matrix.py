@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.document.blocks import Bullets, Document, Listing, section
+from guardmark.reports.document.blocks import Document, Listing, section
 from guardmark.reports.document.cells import name, table_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def matrix_document(lines: Sequence[MatrixLine], *, source: str) -> Document:
             title="",
             texts=("Arm", "Scope", "Run"),
         ),
-        Bullets(lines=tuple(f"{line.row_id}: {line.message}" for line in lines if line.message)),
+        [f"{line.row_id}: {line.message}" for line in lines if line.message],
         Listing(
             id="compare",
             title="Rows differ in more than chance only where a paired comparison says so:",

@@ -4,32 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.document.blocks import (
-    Bullets,
-    Facts,
-    Paragraph,
-    Section,
-    Table,
-    Tone,
-    section,
-)
+from guardmark.reports.document.blocks import Facts, Section, Table, section, warning
 from guardmark.reports.document.cells import name, table_of, words
 from guardmark.reports.document.wording import count_text, percent_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
 
 
 def write_method(analysis: RunAnalysis) -> Section:
     """Write the section on method and warnings."""
-    warnings = Bullets(lines=_warnings(analysis), tone=Tone.WARNING)
-    return section("method", "Method and warnings", Bullets(lines=_method(analysis)), warnings)
+    return section("method", "Method and warnings", _method(analysis), warning(_warnings(analysis)))
 
 
-def _method(analysis: RunAnalysis) -> tuple[str, ...]:
+def _method(analysis: RunAnalysis) -> list[str]:
     confidence = percent_text(analysis.settings.confidence)
-    lines = [
+    drawn = max((each.card.ratios.f1.replicates for each in analysis.defenses), default=0)
+    ratios = (
+        "Precision, F1 and balanced error: both rates drawn from Beta distributions at their "
+        f"effective numbers of samples, {count_text(drawn)} times, seed {analysis.settings.seed}."
+    )
+    return [
         (
             "Scope: the defense alone; a sample counts as caught when it was blocked. ASR = "
             "attacks allowed / attacks answered, FPR = benign blocked / benign answered."
@@ -43,6 +41,7 @@ def _method(analysis: RunAnalysis) -> tuple[str, ...]:
             "of samples with Student's t where samples share groups. Fewer than two groups: no "
             "interval; below 10: greyed. They speak of families like these, not attacks at large."
         ),
+        *([ratios] if drawn else []),
         (
             "Differences: the same samples on both sides, Bonett-Price intervals, McNemar's mid-p "
             "(the cluster sign-flip where samples share groups), adjusted by Holm over all pairs "
@@ -54,27 +53,16 @@ def _method(analysis: RunAnalysis) -> tuple[str, ...]:
         ),
         "Figures here are rounded; summary.json holds them in full.",
     ]
-    drawn = max((each.card.ratios.f1.replicates for each in analysis.defenses), default=0)
-    if drawn:
-        replicates = count_text(drawn)
-        lines.insert(
-            3,
-            "Precision, F1 and balanced error: both rates drawn from Beta distributions at their "
-            f"effective numbers of samples, {replicates} times, seed {analysis.settings.seed}.",
-        )
-    return tuple(lines)
 
 
-def _warnings(analysis: RunAnalysis) -> tuple[str, ...]:
-    samples, lines = analysis.samples, []
-    if not samples.is_grouped:
-        lines.append(
+def _warnings(analysis: RunAnalysis) -> Iterator[str]:
+    if not analysis.samples.is_grouped:
+        yield (
             "No sample names a group, so intervals take every sample as independent. If some "
             "are variants of one idea, the intervals are too narrow."
         )
-    lines.append("The rates describe this data. " + _mix_words(analysis))
-    lines += [_about_stop(each) for each in analysis.defenses if each.stopped]
-    return tuple(lines)
+    yield f"The rates describe this data. {_mix_words(analysis)}"
+    yield from (_about_stop(each) for each in analysis.defenses if each.stopped)
 
 
 def _mix_words(analysis: RunAnalysis) -> str:
@@ -82,11 +70,11 @@ def _mix_words(analysis: RunAnalysis) -> str:
     if not weighted:
         return "Whether it resembles the traffic you expect was not assessed here."
     rates = "; ".join(
-        f"{name} ASR {percent_text(found.attack_success_rate.value)} (worth "
-        f"{count_text(round(found.worth_attacks))} attacks), FPR "
-        f"{percent_text(found.false_positive_rate.value)} (worth "
-        f"{count_text(round(found.worth_benign))} benign samples)"
-        for name, found in weighted
+        f"{name} ASR {percent_text(mix.attack_success_rate.value)} (worth "
+        f"{count_text(round(mix.worth_attacks))} attacks), FPR "
+        f"{percent_text(mix.false_positive_rate.value)} (worth "
+        f"{count_text(round(mix.worth_benign))} benign samples)"
+        for name, mix in weighted
     )
     return f"Weighted to the deployment's stated mix, without interval: {rates}."
 
@@ -108,52 +96,48 @@ _HASH = 16
 
 def write_configuration(analysis: RunAnalysis) -> Section:
     """Write the section on what was run."""
-    status, remarks = analysis.status, []
-    if status.possibly_billed:
-        calls = count_text(status.possibly_billed)
-        text = (
-            f"{calls} call{' was' if calls == '1' else 's were'} under way when a command on this "
-            "run was killed or stopped; without an answer in the records, but possibly billed. "
-            "What calls used is a lower bound."
-        )
-        remarks.append(Paragraph(text=text))
-    if status.retried:
-        text = (
-            f"{count_text(status.retried)} errors of earlier attempts were asked about again; the "
-            "figures stand on the last attempt, and the earlier ones are kept in the records."
-        )
-        remarks.append(Paragraph(text=text))
-    if status.stored < status.planned:
-        text = (
-            f"The run is {status.state.value}: {count_text(status.stored)} of "
-            f"{count_text(status.planned)} planned records are stored. Every figure below "
-            "stands on these alone."
-        )
-        remarks.append(Paragraph(text=text, tone=Tone.WARNING))
-    tables = _facts(analysis), _defenses(analysis), _data(analysis)
-    return section("configuration", "Configuration", *remarks, *tables)
+    status = analysis.status
+    calls = count_text(status.possibly_billed)
+    billed = (
+        f"{calls} call{' was' if calls == '1' else 's were'} under way when a command on this "
+        "run was killed or stopped; without an answer in the records, but possibly billed. "
+        "What calls used is a lower bound."
+    )
+    retried = (
+        f"{count_text(status.retried)} errors of earlier attempts were asked about again; the "
+        "figures stand on the last attempt, and the earlier ones are kept in the records."
+    )
+    partial = (
+        f"The run is {status.state.value}: {count_text(status.stored)} of "
+        f"{count_text(status.planned)} planned records are stored. Every figure below "
+        "stands on these alone."
+    )
+    return section(
+        *("configuration", "Configuration"),
+        billed if status.possibly_billed else None,
+        retried if status.retried else None,
+        warning(partial) if status.stored < status.planned else None,
+        *(_facts(analysis), _defenses(analysis), _data(analysis)),
+    )
 
 
 def _facts(analysis: RunAnalysis) -> Facts:
-    manifest = analysis.manifest
+    manifest, head = analysis.manifest, analysis.status.head
     policies = f"on malformed: {manifest.on_malformed.value}; on error: {manifest.on_error.value}"
-    head = analysis.status.head
-    return Facts(
-        title="The run",
-        pairs=(
-            ("Run", name(manifest.name)),
-            ("Date (UTC)", words(manifest.created_utc)),
-            ("Evaluator", words(manifest.evaluator or "not named")),
-            ("guardmark", words(manifest.guardmark_version)),
-            ("Configuration hash", name(manifest.config_sha256[:_HASH])),
-            ("Data hash", name(manifest.data_sha256[:_HASH])),
-            ("Repeats", words(str(manifest.repeats))),
-            ("Seed", words(str(manifest.seed))),
-            ("Policies", words(policies)),
-            ("Confidence", words(percent_text(analysis.settings.confidence))),
-            *((("Head of the records", name(head)),) if head else ()),
-        ),
-    )
+    pairs = {
+        "Run": name(manifest.name),
+        "Date (UTC)": words(manifest.created_utc),
+        "Evaluator": words(manifest.evaluator or "not named"),
+        "guardmark": words(manifest.guardmark_version),
+        "Configuration hash": name(manifest.config_sha256[:_HASH]),
+        "Data hash": name(manifest.data_sha256[:_HASH]),
+        "Repeats": words(str(manifest.repeats)),
+        "Seed": words(str(manifest.seed)),
+        "Policies": words(policies),
+        "Confidence": words(percent_text(analysis.settings.confidence)),
+        "Head of the records": name(head),
+    }
+    return Facts(title="The run", pairs=tuple(pair for pair in pairs.items() if pair[1].text))
 
 
 def _defenses(analysis: RunAnalysis) -> Table:

@@ -6,25 +6,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.pipeline.card import NOTES, RESPONSE_UNSAFE
-from guardmark.reports.document.blocks import (
-    Bullets,
-    Document,
-    Paragraph,
-    Section,
-    Table,
-    Tone,
-    Unit,
-    section,
-)
-from guardmark.reports.document.cells import (
-    figure,
-    grey,
-    name,
-    rate_text,
-    slug,
-    table_of,
-    with_counts,
-)
+from guardmark.reports.document.blocks import Document, Section, Table, Unit, section, warning
+from guardmark.reports.document.cells import figure, name, rate_text, slug, table_of, with_counts
 from guardmark.reports.document.wording import count_text, percent_text, value_text
 
 if TYPE_CHECKING:
@@ -52,8 +35,14 @@ def write(analysis: RunAnalysis) -> Section | None:
     if pipeline is None:
         return None
     arms, human = pipeline.arms, pipeline.human
-    blocks = (
-        _shared(analysis.manifest.shared_answers),
+    shared = analysis.manifest.shared_answers
+    once = (
+        "Each answer of the target model was generated once and serves the arms "
+        f"{', '.join(shared[:-1])} and {''.join(shared[-1:])}; what differs between them is the "
+        "guard."
+    )
+    parts = (
+        once if shared else None,
         _scope_table(
             [(arm.name, arm.system) for arm in arms],
             title="System: what comes out",
@@ -66,7 +55,7 @@ def write(analysis: RunAnalysis) -> Section | None:
             note="Given that the guard allowed: how the target model does on what reaches it.",
         ),
         _guard_table(arms, {each.name: each.card for each in analysis.defenses}),
-        Bullets(lines=warnings_of(pipeline), tone=Tone.WARNING),
+        warning(warnings_of(pipeline)),
         _gain_table(arms) if any(arm.gain is not None for arm in arms) else None,
         _bounds_table(arms),
         _bucket_table(arms),
@@ -75,17 +64,9 @@ def write(analysis: RunAnalysis) -> Section | None:
         _judge_table(pipeline),
         _judging_table(pipeline) if len(pipeline.judgings) > 1 else None,
         *(() if human is None else (_human_table(human), _corrected_table(arms))),
-        *_legacy_blocks(arms),
+        *_legacy_parts(arms),
     )
-    return section("pipeline", f"Pipeline: guard, {pipeline.model}, judge", *blocks)
-
-
-def _shared(arms: Sequence[str]) -> Paragraph | None:
-    text = "Each answer of the target model was generated once and serves the arms"
-    rest = "what differs between them is the guard."
-    if not arms:
-        return None
-    return Paragraph(text=f"{text} {', '.join(arms[:-1])} and {arms[-1]}; {rest}")
+    return section("pipeline", f"Pipeline: guard, {pipeline.model}, judge", *parts)
 
 
 def warnings_of(pipeline: PipelineAnalysis) -> tuple[str, ...]:
@@ -101,12 +82,12 @@ def _data_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
             "a benign sample in such a pack counts as an attack."
         )
     cards = [arm.system for arm in pipeline.arms]
-    for rates, what in (
-        ([card.attack_success_rate for card in cards], "attacks"),
-        ([card.over_refusal_rate for card in cards], "benign samples"),
-    ):
-        if rates and not any(rate.trials for rate in rates):
-            yield f"No {what} with a known outcome: that side of every card is undefined, not zero."
+    known = {
+        "attacks": any(card.attack_success_rate.trials for card in cards),
+        "benign samples": any(card.over_refusal_rate.trials for card in cards),
+    }
+    for what in (side for side, is_known in known.items() if cards and not is_known):
+        yield f"No {what} with a known outcome: that side of every card is undefined, not zero."
 
 
 def _judge_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
@@ -141,27 +122,23 @@ def _scope_table(cards: Sequence[tuple[str, ScopeCard]], *, title: str, note: st
         cards,
         {
             "Arm": lambda pair: name(pair[0]),
-            "Attack success": lambda pair: pair[1].attack_success_rate,
-            "Over-refusal": lambda pair: pair[1].over_refusal_rate,
-            "Harmful help": lambda pair: pair[1].harmful_help_rate,
-            "Unsafe to benign": lambda pair: pair[1].benign_unsafe_rate,
-            "Balanced error": lambda pair: pair[1].balanced_error,
-            "Known": lambda pair: (
-                pair[1].attack_success_rate.trials + pair[1].over_refusal_rate.trials
-            ),
+            "Attack success: attacks to which an unsafe answer came out|"
+            "Over-refusal: benign samples that were blocked, refused or not answered|"
+            "Harmful help: attacks to which an unsafe answer met the request|"
+            "Unsafe to benign: benign samples to which an unsafe answer came out|"
+            "Balanced error: mean of attack success and over-refusal rate|"
+            "Known: samples whose end is known at this scope": lambda pair: _scope_cells(pair[1]),
         },
         table_id=f"pipeline-{cards[0][1].scope}",
         title=title,
         note=note,
-        meanings={
-            "Attack success": "attacks to which an unsafe answer came out",
-            "Over-refusal": "benign samples that were blocked, refused or not answered",
-            "Harmful help": "attacks to which an unsafe answer met the request",
-            "Unsafe to benign": "benign samples to which an unsafe answer came out",
-            "Balanced error": "mean of attack success and over-refusal rate",
-            "Known": "samples whose end is known at this scope",
-        },
     )
+
+
+def _scope_cells(card: ScopeCard) -> tuple[Value, ...]:
+    success, refusal = card.attack_success_rate, card.over_refusal_rate
+    others = card.harmful_help_rate, card.benign_unsafe_rate, card.balanced_error
+    return success, refusal, *others, success.trials + refusal.trials
 
 
 def _guard_table(arms: Sequence[ArmAnalysis], cards: dict[str, Scorecard]) -> Table:
@@ -170,21 +147,19 @@ def _guard_table(arms: Sequence[ArmAnalysis], cards: dict[str, Scorecard]) -> Ta
         guards,
         {
             "Guard": lambda pair: name(pair[0]),
-            "ASR": lambda pair: cards[pair[0]].attack_success_rate,
-            "FPR": lambda pair: cards[pair[0]].false_positive_rate,
-            "Allows": lambda pair: pair[1].allow,
-            "Blocks": lambda pair: pair[1].block,
-            "Malformed": lambda pair: pair[1].malformed,
-            "Errors": lambda pair: pair[1].error,
+            "ASR: attacks the guard allowed, of those it decided|"
+            "FPR: benign samples the guard blocked, of those it decided": lambda pair: (
+                cards[pair[0]].attack_success_rate,
+                cards[pair[0]].false_positive_rate,
+            ),
+            "Allows: of all it was asked": lambda pair: pair[1].allow,
+            "Blocks: of all it was asked": lambda pair: pair[1].block,
+            "Malformed: of all it was asked": lambda pair: pair[1].malformed,
+            "Errors: of all it was asked": lambda pair: pair[1].error,
         },
         table_id="pipeline-defense",
         title="Defense: what the guard decides",
         note="" if guards else "The run has no guard.",
-        meanings={
-            "ASR": "attacks the guard allowed, of those it decided",
-            "FPR": "benign samples the guard blocked, of those it decided",
-            **dict.fromkeys(("Allows", "Blocks", "Malformed", "Errors"), "of all it was asked"),
-        },
     )
 
 
@@ -207,24 +182,20 @@ def _both(rates: EndPair | ScopeCard | VariantRates) -> tuple[Value, ...]:
 
 
 def _bounds_table(arms: Sequence[ArmAnalysis]) -> Table:
-    readings = [
-        (arm.name, label, rates)
-        for arm in arms
-        for label, rates in (
-            ("known outcomes (headline)", arm.system),
-            ("under the run's policy", arm.under_policy),
-            ("fail-open: unknown outcomes go the attacker's way", arm.fail_open),
-            ("fail-closed: unknown outcomes were blocked", arm.fail_closed),
-        )
-        if rates is not None
-    ]
+    labels = {
+        "system": "known outcomes (headline)",
+        "under_policy": "under the run's policy",
+        "fail_open": "fail-open: unknown outcomes go the attacker's way",
+        "fail_closed": "fail-closed: unknown outcomes were blocked",
+    }
     return table_of(
-        readings,
-        {
-            "Arm": lambda each: name(each[0]),
-            "Reading": lambda each: each[1],
-            "Attack success|Counts|Over-refusal|Counts": lambda each: _both(each[2]),
-        },
+        [
+            (name(arm.name), label, *_both(rates))
+            for arm in arms
+            for key, label in labels.items()
+            if (rates := getattr(arm, key)) is not None
+        ],
+        {"Arm|Reading|Attack success|Counts|Over-refusal|Counts": lambda each: each},
         table_id="pipeline-bounds",
         title="How far the rates could move",
         texts=("Reading",),
@@ -253,7 +224,7 @@ def _bucket_table(arms: Sequence[ArmAnalysis]) -> Table:
 
 
 def _variant_table(arm: ArmAnalysis) -> Table:
-    table = table_of(
+    return table_of(
         arm.variants,
         {
             "Variant": lambda each: name(each.variant),
@@ -262,41 +233,28 @@ def _variant_table(arm: ArmAnalysis) -> Table:
         },
         table_id=f"pipeline-variants-{slug(arm.name)}",
         title=f"{arm.name}: by variant, scope system",
-        collapsed=True,
-    )
-    return grey(
-        table,
-        (
+        greyed=lambda each: (
             each.attack_success_rate.few_groups or each.over_refusal_rate.few_groups
-            for each in arm.variants
         ),
+        collapsed=True,
     )
 
 
 def _coverage_table(arms: Sequence[ArmAnalysis]) -> Table:
     return table_of(
-        arms,
+        [(arm.name, arm.coverage) for arm in arms],
         {
-            "Arm": lambda arm: name(arm.name),
-            "Label stated": lambda arm: arm.coverage.labelled,
-            "End known": lambda arm: arm.coverage.known,
-            "Model answered": lambda arm: arm.coverage.model_answered,
-            "Verdict valid": lambda arm: arm.coverage.judge_valid,
-            "Verdict malformed": lambda arm: arm.coverage.judge_malformed,
-            "Verdict missing": lambda arm: arm.coverage.judge_error,
-            "In model card": lambda arm: arm.coverage.model_evaluable,
+            "Arm": lambda it: name(it[0]),
+            "Label stated: label stated, not inferred, of all asked": lambda it: it[1].labelled,
+            "End known: blocked, or answered and judged, of all asked": lambda it: it[1].known,
+            "Model answered: of what the guard let through": lambda it: it[1].model_answered,
+            f"Verdict valid: {_OF_ANSWERS}": lambda it: it[1].judge_valid,
+            f"Verdict malformed: {_OF_ANSWERS}": lambda it: it[1].judge_malformed,
+            f"Verdict missing: {_OF_ANSWERS}": lambda it: it[1].judge_error,
+            "In model card: of all asked": lambda it: it[1].model_evaluable,
         },
         table_id="pipeline-coverage",
         title="How much stands behind the cards",
-        meanings={
-            "Label stated": "label stated, not inferred, of all asked",
-            "End known": "blocked, or answered and judged, of all asked",
-            "Model answered": "of what the guard let through",
-            "Verdict valid": _OF_ANSWERS,
-            "Verdict malformed": _OF_ANSWERS,
-            "Verdict missing": _OF_ANSWERS,
-            "In model card": "of all asked",
-        },
         collapsed=True,
     )
 
@@ -378,7 +336,7 @@ def _corrected_table(arms: Sequence[ArmAnalysis]) -> Table:
     )
 
 
-def _legacy_blocks(arms: Sequence[ArmAnalysis]) -> Iterator[Block]:
+def _legacy_parts(arms: Sequence[ArmAnalysis]) -> Iterator[Block]:
     cards = [card for arm in arms for card in arm.legacy]
     for definition in dict.fromkeys(card.definition for card in cards):
         mine = [card for card in cards if card.definition == definition]
@@ -386,7 +344,7 @@ def _legacy_blocks(arms: Sequence[ArmAnalysis]) -> Iterator[Block]:
         text = f"{definition}: {NOTES[definition]}"
         if definition == RESPONSE_UNSAFE and (twins := _twins(arms, mine)):
             text += f" Here it cannot tell apart: {', '.join(twins)}."
-        yield Paragraph(text=text, tone=Tone.WARNING)
+        yield warning(text)
 
 
 def _legacy_table(definition: str, cards: Sequence[LegacyCard]) -> Table:
@@ -396,10 +354,10 @@ def _legacy_table(definition: str, cards: Sequence[LegacyCard]) -> Table:
             "Arm": lambda card: name(card.arm),
             "Scope": lambda card: card.scope,
             "TP|FP|TN|FN": lambda card: card.counts,
-            "Precision": lambda card: figure(card.precision, Unit.SHARE),
-            "Recall": lambda card: figure(card.recall, Unit.SHARE),
-            "F1": lambda card: figure(card.f1, Unit.SHARE),
-            "Balanced error": lambda card: figure(card.balanced_error, Unit.SHARE),
+            "Precision": lambda card: figure(card.precision),
+            "Recall": lambda card: figure(card.recall),
+            "F1": lambda card: figure(card.f1),
+            "Balanced error": lambda card: figure(card.balanced_error),
         },
         table_id=f"pipeline-legacy-{definition.replace('_', '-')}",
         title=f"By the older definition {definition}",
@@ -424,10 +382,7 @@ def quality_document(qualities: Sequence[JudgeQuality]) -> Document:
     return Document(
         title="Judge quality",
         subtitle="Intervals take answers as independent: these are signs to follow, not proofs.",
-        sections=tuple(
-            section(each.layer, each.layer, Bullets(lines=_quality_lines(each)))
-            for each in qualities
-        ),
+        sections=tuple(section(each.layer, each.layer, _quality_lines(each)) for each in qualities),
     )
 
 

@@ -22,6 +22,7 @@ from guardmark.reports.document.blocks import (
     Section,
     Table,
     Tone,
+    muted,
     section,
 )
 from guardmark.reports.document.cells import figure
@@ -88,22 +89,18 @@ def shorten(document: Document) -> Document:
     sections = {each.id: each for each in document.sections}
     blocks = [block for section in document.sections for block in section.blocks]
     tables = {block.id: block for block in blocks if isinstance(block, Table) and block.rows}
-    shown: list[Section] = []
     if "overview" in tables:  # a run of a model without a guard measures no defense
         tables["overview"] = replace(tables["overview"], title="")
-    for table_id in ("overview", *CARD_TABLES, SPENDING_TABLE):
-        if table_id in tables:
-            table = replace(tables[table_id], note="")
-            shown.append(section(table_id, "", table))
-    advice = [block for block in sections["recommendations"].blocks if isinstance(block, Bullets)]
-    if lines := tuple(line for block in advice for line in block.lines):
+    shown = [
+        section(table_id, "", replace(tables[table_id], note=""))
+        for table_id in ("overview", *CARD_TABLES, SPENDING_TABLE)
+        if table_id in tables
+    ]
+    advice = sections["recommendations"]
+    if lines := [each for each in advice.blocks if isinstance(each, Bullets)]:
         left = len(tables[MORE_ADVICE].rows) if MORE_ADVICE in tables else 0
-        more = Paragraph(text=f"({left} more in the report)", tone=Tone.MUTED) if left else None
-        shown.append(
-            section(
-                "recommendations", sections["recommendations"].title, Bullets(lines=lines), more
-            )
-        )
+        more = muted(f"({left} more in the report)") if left else None
+        shown.append(section(advice.id, advice.title, *lines, more))
     caveats = tuple(
         block.text
         for block in sections["configuration"].blocks
@@ -134,11 +131,11 @@ def _data_words(manifest: RunManifest) -> str:
 
 def write_verdicts(analysis: RunAnalysis) -> tuple[Headline, ...]:
     """Write the verdict of every defense, baselines last."""
-    ordered = sorted(analysis.defenses, key=lambda each: each.is_baseline)
     attacked = {card.name: card for card in analysis.adaptive}
     arms = {} if analysis.pipeline is None else {a.name: a for a in analysis.pipeline.arms}
     return tuple(
-        _verdict(each, attacked.get(each.name), _system_words(arms, each.name)) for each in ordered
+        _verdict(each, attacked.get(each.name), _system_words(arms, each.name))
+        for each in sorted(analysis.defenses, key=lambda each: each.is_baseline)
     )
 
 
@@ -161,13 +158,12 @@ def _verdict(defense: DefenseAnalysis, attacked: AdaptiveCard | None, system: st
 
 def _plain(card: Scorecard) -> str:
     """Say without a term of the field what a defense does."""
-    hits, alarms = card.true_positive_rate, card.false_positive_rate
-    if hits.value is None or alarms.value is None:
+    hits, alarms = card.true_positive_rate.value, card.false_positive_rate.value
+    if hits is None or alarms is None:
         return "Not measured on both attacks and normal users."
-    told = f"Stops {_in_100(hits.value)} attacks and blocks {_in_100(alarms.value)} normal users"
-    if hits.value <= alarms.value:
-        return f"{told}: worse than nothing on this data."
-    return f"{told}{'.' if separates(card) else ': not shown to beat chance on this data.'}"
+    doubt = "" if separates(card) else ": not shown to beat chance on this data"
+    doubt = ": worse than nothing on this data" if hits <= alarms else doubt
+    return f"Stops {_in_100(hits)} attacks and blocks {_in_100(alarms)} normal users{doubt}."
 
 
 def _system_words(arms: Mapping[str, ArmAnalysis], defense: str) -> str:
@@ -180,8 +176,8 @@ def _system_words(arms: Mapping[str, ArmAnalysis], defense: str) -> str:
     if defense not in arms or any(None in pair for pair in pairs):
         return ""
     text = "{} attacks succeed and {} normal users are refused"
-    told = (text.format(*map(_in_100, pair)) for pair in pairs)
-    return f"In the whole system {'; without a guard '.join(told)}. The guard by itself: "
+    ends = (text.format(*map(_in_100, pair)) for pair in pairs)
+    return f"In the whole system {'; without a guard '.join(ends)}. The guard by itself: "
 
 
 def _in_100(share: float | None) -> str:

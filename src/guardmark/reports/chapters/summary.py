@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from guardmark.core.estimate import Estimate, Ratio
-from guardmark.reports.document.blocks import (
-    Paragraph,
-    Row,
-    Section,
-    Table,
-    Tone,
-    Unit,
-    section,
-)
+from guardmark.reports.document.blocks import Section, Table, Unit, section, warning
 from guardmark.reports.document.cells import (
-    columns,
     figure,
     known,
     mute,
     name,
-    row,
+    number,
     slug,
     table_of,
     with_counts,
@@ -32,27 +24,8 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
+    from guardmark.reports.document.cells import Value
 
-_MEANINGS = {
-    "ASR": "attack success rate: attacks allowed, of those answered",
-    "FPR": "false positive rate: benign samples blocked, of those answered",
-    "Balanced error": "mean of false negative and false positive rate",
-    "Answered": "samples with a decision, of all",
-    "Malformed": "answers nobody could read",
-    "Errors": "samples without an answer",
-}
-_STABILITY = {
-    "Samples": "answered every time",
-    "Changed": "samples whose answers were not all alike",
-    "Disagreement": "chance that two answers to one sample differ",
-    "ICC": "share of the variance that lies between samples",
-    "Left out": "samples not answered every time",
-}
-_PREVALENCE = {
-    "Attacks in traffic": "assumed share of attacks",
-    "PPV": "chance that a blocked input is an attack",
-    "NPV": "chance that an allowed input is benign",
-}
 _SIGNED = ("TPR minus FPR (Youden's J)", "Matthews correlation, at this mix")
 
 
@@ -60,13 +33,10 @@ def write(analysis: RunAnalysis) -> Section:
     """Write the section with the headline figures."""
     samples = analysis.samples
     missing = "benign samples" if samples.attacks else "attacks"
-    one_sided = Paragraph(
-        text=f"The data hold no {missing}: every rate of that side is undefined, not zero.",
-        tone=Tone.WARNING,
-    )
+    one_sided = f"The data hold no {missing}: every rate of that side is undefined, not zero."
     return section(
         *("summary", "Summary", _overview(analysis.defenses)),
-        None if samples.attacks and samples.benign else one_sided,
+        None if samples.attacks and samples.benign else warning(one_sided),
         *map(_card, analysis.defenses),
         _prevalence(analysis.defenses),
         _stability(analysis) if any(each.stability for each in analysis.defenses) else None,
@@ -78,16 +48,20 @@ def _overview(defenses: Sequence[DefenseAnalysis]) -> Table:
         defenses,
         {
             "Defense": lambda each: name(each.name),
-            "ASR": lambda each: each.card.attack_success_rate,
-            "FPR": lambda each: each.card.false_positive_rate,
-            "Balanced error": lambda each: each.card.ratios.balanced_error,
-            "Answered": lambda each: each.card.answered,
-            "Malformed": lambda each: each.card.confusion.malformed,
-            "Errors": lambda each: each.card.confusion.errors,
+            "ASR: attack success rate: attacks allowed, of those answered|"
+            "FPR: false positive rate: benign samples blocked, of those answered": lambda each: (
+                each.card.attack_success_rate,
+                each.card.false_positive_rate,
+            ),
+            "Balanced error: mean of false negative and false positive rate": lambda each: (
+                each.card.ratios.balanced_error
+            ),
+            "Answered: samples with a decision, of all": lambda each: each.card.answered,
+            "Malformed: answers nobody could read": lambda each: each.card.confusion.malformed,
+            "Errors: samples without an answer": lambda each: each.card.confusion.errors,
         },
         table_id="overview",
         title="All defenses",
-        meanings=_MEANINGS,
         note="Rates stand on answered samples only. Baselines mark the floor and the ceiling.",
     )
     return mute(table, (each.is_baseline for each in defenses))
@@ -118,34 +92,32 @@ def _card(defense: DefenseAnalysis) -> Table:
     if card.any_bypass is not None:
         rates["Groups with any variant allowed"] = card.any_bypass
     asr = card.attack_success_rate
-    mean = figure(asr.group_mean, Unit.SHARE)
+    groups = _rounded(asr.groups)
+    by_group = ("ASR, every group weighing the same", figure(asr.group_mean), "", groups, "", "")
     kinds = ", ".join(f"{kind} {count_text(n)}" for kind, n in card.confusion.error_kinds)
-    titles = ("Value", "Counts", "Groups", "Effective n", "Design effect")
-    return Table(
-        id=f"card-{slug(defense.name)}",
+    return table_of(
+        [*itertools.starmap(_rate_cells, rates.items()), (by_group, False)],
+        {"Figure|Value|Counts|Groups|Effective n|Design effect": lambda each: each[0]},
+        table_id=f"card-{slug(defense.name)}",
         title=f"{defense.name}: all figures",
-        columns=columns("Figure", *titles),
-        rows=(
-            *(_rate_row(*each) for each in rates.items()),
-            row("ASR, every group weighing the same", mean, "", _rounded(asr.groups), "", ""),
-        ),
+        greyed=lambda each: each[1],
         note=f"Errors by kind: {kinds}." if kinds else "",
         collapsed=True,
     )
 
 
-def _rounded(number: float | None) -> str:
-    return "" if number is None else count_text(round(number))
+def _rounded(count: float | None) -> str:
+    return "" if count is None else count_text(round(count))
 
 
-def _rate_row(label: str, rate: Estimate | Ratio) -> Row:
+def _rate_cells(label: str, rate: Estimate | Ratio) -> tuple[tuple[Value, ...], bool]:
+    """Return the cells of a rate, and whether they are greyed."""
     measured = with_counts(rate, Unit.NUMBER if label in _SIGNED else None)
     groups = _rounded(rate.groups)
     if isinstance(rate, Ratio):
-        return row(label, *measured, groups, "", "")
-    effect = known(rate.design_effect, Unit.NUMBER)
-    samples = _rounded(rate.effective_n)
-    return row(label, *measured, groups, samples, effect, greyed=rate.few_groups)
+        return (label, *measured, groups, "", ""), False
+    effect = _rounded(rate.effective_n), known(rate.design_effect, Unit.NUMBER)
+    return (label, *measured, groups, *effect), rate.few_groups
 
 
 def _stability(analysis: RunAnalysis) -> Table:
@@ -160,15 +132,19 @@ def _stability(analysis: RunAnalysis) -> Table:
         {
             "Defense": lambda each: name(each[0]),
             "Label": lambda each: each[1],
-            "Samples": lambda each: each[2].samples,
-            "Changed": lambda each: figure(each[2].flip_rate, Unit.SHARE),
-            "Disagreement": lambda each: figure(each[2].disagreement, Unit.SHARE),
-            "ICC": lambda each: figure(each[2].icc, Unit.NUMBER),
-            "Left out": lambda each: each[3],
+            "Samples: answered every time": lambda each: each[2].samples,
+            "Changed: samples whose answers were not all alike|"
+            "Disagreement: chance that two answers to one sample differ": lambda each: (
+                figure(each[2].flip_rate),
+                figure(each[2].disagreement),
+            ),
+            "ICC: share of the variance that lies between samples": lambda each: number(
+                each[2].icc
+            ),
+            "Left out: samples not answered every time": lambda each: each[3],
         },
         table_id="stability",
         title=f"Asked {analysis.manifest.repeats} times: does the answer stay the same?",
-        meanings=_STABILITY,
         collapsed=True,
     )
 
@@ -181,13 +157,14 @@ def _prevalence(defenses: Sequence[DefenseAnalysis]) -> Table:
         worth,
         {
             "Defense": lambda pair: name(pair[0].name),
-            "Attacks in traffic": lambda pair: f"{100 * pair[1].prevalence:g} %",
-            "PPV": lambda pair: pair[1].positive,
-            "NPV": lambda pair: pair[1].negative,
+            "Attacks in traffic: assumed share of attacks": lambda pair: (
+                f"{100 * pair[1].prevalence:g} %"
+            ),
+            "PPV: chance that a blocked input is an attack": lambda pair: pair[1].positive,
+            "NPV: chance that an allowed input is benign": lambda pair: pair[1].negative,
         },
         table_id="prevalence",
         title="What a decision is worth where attacks are rare",
-        meanings=_PREVALENCE,
         note=f"Precision and F1 above hold at the mix of this data only{mix}.",
         collapsed=True,
     )

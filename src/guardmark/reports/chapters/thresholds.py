@@ -7,24 +7,31 @@ from typing import TYPE_CHECKING
 from guardmark.analysis.defense.scorecard import complement
 from guardmark.analysis.settings import PARTIAL_MAX_FPR
 from guardmark.reports.document.blocks import (
-    Bullets,
     Histogram,
     Line,
     LineChart,
-    Paragraph,
     Section,
     Table,
     Tone,
     Unit,
     section,
 )
-from guardmark.reports.document.cells import figure, grey, name, slug, table_of, words
+from guardmark.reports.document.cells import (
+    figure,
+    known,
+    name,
+    number,
+    p_value,
+    slug,
+    table_of,
+    words,
+)
 from guardmark.reports.document.wording import count_text, interval_text, percent_text, value_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.scores import LimitedPoint, ScoreDetails, ThresholdAnalysis
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.reports.document.blocks import Block, FigureCell
+    from guardmark.reports.document.blocks import Part
     from guardmark.reports.document.cells import Value
 
 
@@ -37,43 +44,39 @@ def write(analysis: RunAnalysis) -> Section:
     scored = [
         (each.name, each.thresholds) for each in analysis.candidates if each.thresholds is not None
     ]
-    rule = Paragraph(
-        text="Thresholds are chosen on a calibration half of the groups and measured on the "
+    if not scored:
+        nothing = "No defense gave scores on both attacks and benign samples."
+        return section("thresholds", "Thresholds", otherwise=nothing)
+    return section(
+        *("thresholds", "Thresholds"),
+        "Thresholds are chosen on a calibration half of the groups and measured on the "
         "other half; nothing was called again. A limit on false alarms that the benign "
         "samples are too few to show is not resolvable. Bands around curves hold at one "
-        "threshold fixed beforehand, not along the whole curve."
+        "threshold fixed beforehand, not along the whole curve.",
+        _limits(scored),
+        _operating(scored) if any(analysed.chosen for _, analysed in scored) else None,
+        [_area_words(*each) for each in scored],
+        _roc(scored),
+        _precision_recall(scored),
+        *(_histogram(*each) for each in scored),
+        *_score_blocks(analysis),
     )
-    blocks: list[Block] = []
-    if scored:
-        blocks += [rule, _limits(scored)]
-        blocks += [_operating(scored)] if any(found.chosen for _, found in scored) else []
-        blocks.append(Bullets(lines=tuple(_area_words(*each) for each in scored)))
-        blocks += [_roc(scored), _precision_recall(scored), *(_histogram(*each) for each in scored)]
-        blocks += score_blocks(analysis)
-    nothing = "No defense gave scores on both attacks and benign samples."
-    return section("thresholds", "Thresholds", *blocks, otherwise=nothing)
-
-
-def _number(value: float | None) -> FigureCell:
-    return figure(value, Unit.NUMBER)
 
 
 def _limits(scored: _Scored) -> Table:
-    points = [(defense, point) for defense, found in scored for point in found.limited]
     measured = "on samples the threshold was not chosen on"
-    table = table_of(
-        points,
+    return table_of(
+        [(defense, point) for defense, analysed in scored for point in analysed.limited],
         {
             "Defense": lambda each: name(each[0]),
             "FPR at most": lambda each: f"{100 * each[1].max_fpr:g} %",
-            "Threshold|TPR|FPR|Remark": lambda each: _limit_cells(each[1]),
+            f"Threshold|TPR: {measured}|FPR: {measured}|Remark": lambda each: _limit_cells(each[1]),
         },
         table_id="limits",
         title="Attacks blocked within a limit on false alarms",
         texts=("Remark",),
-        meanings={"TPR": measured, "FPR": measured},
+        greyed=lambda each: not each[1].is_resolvable,
     )
-    return grey(table, (not each[1].is_resolvable for each in points))
 
 
 def _limit_cells(point: LimitedPoint) -> tuple[Value, ...]:
@@ -82,7 +85,7 @@ def _limit_cells(point: LimitedPoint) -> tuple[Value, ...]:
         return "", "", "", words(remark, Tone.MUTED)
     rates = point.rates
     hits = complement(rates.attack_success_rate)
-    return _number(point.threshold), hits, rates.false_positive_rate, ""
+    return number(point.threshold), hits, rates.false_positive_rate, ""
 
 
 def _operating(scored: _Scored) -> Table:
@@ -91,12 +94,10 @@ def _operating(scored: _Scored) -> Table:
         {
             "Defense": lambda each: name(each[0]),
             "Attacks in traffic": lambda each: f"{100 * each[1].stakes.prevalence:g} %",
-            "Threshold": lambda each: (
-                "block nothing" if each[1].threshold is None else _number(each[1].threshold)
-            ),
-            "TPR": lambda each: figure(each[1].true_positive_rate, Unit.SHARE),
-            "FPR": lambda each: figure(each[1].false_positive_rate, Unit.SHARE),
-            "Cost an input": lambda each: _number(each[1].cost),
+            "Threshold": lambda each: known(each[1].threshold, Unit.NUMBER, "block nothing"),
+            "TPR": lambda each: figure(each[1].true_positive_rate),
+            "FPR": lambda each: figure(each[1].false_positive_rate),
+            "Cost an input": lambda each: number(each[1].cost),
         },
         table_id="operating",
         title="Cheapest threshold at the stated costs",
@@ -178,17 +179,18 @@ def _histogram(defense: str, found: ThresholdAnalysis) -> Histogram:
 _Detailed = list[tuple[str, "ScoreDetails"]]
 
 
-def score_blocks(analysis: RunAnalysis) -> list[Block]:
+def _score_blocks(analysis: RunAnalysis) -> tuple[Part, ...]:
     """Write calibration, partial areas, areas against each other and expected costs."""
     detailed = [(each.name, each.scores) for each in analysis.candidates if each.scores]
     if not detailed:
-        return []
-    blocks: list[Block] = [_quality(detailed), _reliability(detailed), _bins(detailed)]
-    if analysis.areas:
-        blocks.insert(0, _areas(analysis))
-    if any(found.costs for _, found in detailed):
-        blocks.append(_costs(detailed))
-    return blocks
+        return ()
+    return (
+        _areas(analysis) if analysis.areas else None,
+        _quality(detailed),
+        _reliability(detailed),
+        _bins(detailed),
+        _costs(detailed) if any(scores.costs for _, scores in detailed) else None,
+    )
 
 
 def _areas(analysis: RunAnalysis) -> Table:
@@ -197,14 +199,15 @@ def _areas(analysis: RunAnalysis) -> Table:
         {
             "Defenses": lambda pair: f"{pair.first} - {pair.second}",
             "Difference": lambda pair: pair.difference,
-            "p": lambda pair: figure(pair.difference.p_value, Unit.P_VALUE),
-            "p (Holm)": lambda pair: figure(pair.adjusted_p, Unit.P_VALUE),
+            "p": lambda pair: p_value(pair.difference.p_value),
+            "p (Holm): adjusted together with all pairs on both rates": lambda pair: p_value(
+                pair.adjusted_p
+            ),
             "Test": lambda pair: words(pair.difference.test or pair.difference.reason, Tone.MUTED),
         },
         table_id="areas",
         title="Areas under the ROC curve against each other",
         texts=("Test",),
-        meanings={"p (Holm)": "adjusted together with all pairs on both rates"},
         note="On the samples both gave a score for.",
     )
 
@@ -213,28 +216,27 @@ def _quality(detailed: _Detailed) -> Table:
     return table_of(
         detailed,
         {
-            "Defense": lambda each: name(each[0]),
-            "Brier": lambda each: _number(each[1].brier.value),
-            "Reliability": lambda each: _number(each[1].brier.reliability),
-            "Resolution": lambda each: _number(each[1].brier.resolution),
-            "Uncertainty": lambda each: _number(each[1].brier.uncertainty),
-            "ECE, equal width": lambda each: _number(each[1].by_width.value),
-            "ECE, equal mass": lambda each: _number(each[1].by_mass.value),
-            "by chance": lambda each: _number(each[1].by_width.reference),
-            "Partial AUC": lambda each: _number(each[1].partial_area.value),
-            "McClish": lambda each: _number(each[1].partial_area_standardised.value),
+            "Defense": lambda it: name(it[0]),
+            "Brier: mean squared error of the score": lambda it: number(it[1].brier.value),
+            "Reliability: Murphy: 0 is calibrated": lambda it: number(it[1].brier.reliability),
+            "Resolution: Murphy: higher tells more apart": lambda it: number(
+                it[1].brier.resolution
+            ),
+            "Uncertainty: Murphy: of the mix itself": lambda it: number(it[1].brier.uncertainty),
+            "ECE, equal width": lambda it: number(it[1].by_width.value),
+            "ECE, equal mass": lambda it: number(it[1].by_mass.value),
+            "by chance: ECE if calibrated, equal width": lambda it: number(
+                it[1].by_width.reference
+            ),
+            f"Partial AUC: raw, FPR 0 to {PARTIAL_MAX_FPR:g}": lambda it: number(
+                it[1].partial_area.value
+            ),
+            "McClish: the same, 0.5 for a coin": lambda it: number(
+                it[1].partial_area_standardised.value
+            ),
         },
         table_id="calibration",
         title="Scores read as probabilities",
-        meanings={
-            "Brier": "mean squared error of the score",
-            "Reliability": "Murphy: 0 is calibrated",
-            "Resolution": "Murphy: higher tells more apart",
-            "Uncertainty": "Murphy: of the mix itself",
-            "by chance": "ECE if calibrated, equal width",
-            "Partial AUC": f"raw, FPR 0 to {PARTIAL_MAX_FPR:g}",
-            "McClish": "the same, 0.5 for a coin",
-        },
         note="All of it holds for this data's share of attacks. A calibration error is biased "
         "upwards: even calibrated scores show about the figure under 'by chance'.",
     )
@@ -277,23 +279,23 @@ def _bins(detailed: _Detailed) -> Table:
         for error in (found.by_width, found.by_mass)
         for each in error.bins
     ]
-    table = table_of(
+    return table_of(
         bins,
         {
             "Defense": lambda each: name(each[0]),
             "Bins": lambda each: each[1],
             "Scores": lambda each: f"{each[2].low:.3f} to {each[2].high:.3f}",
             "Samples": lambda each: each[2].attack_rate.trials,
-            "Mean score": lambda each: _number(each[2].mean_score),
+            "Mean score": lambda each: number(each[2].mean_score),
             "Attacks among them": lambda each: each[2].attack_rate,
         },
         table_id="calibration-bins",
         title="Calibration by bins",
         texts=("Bins", "Scores"),
         note=f"Bins of fewer than {_FEW} samples are greyed.",
+        greyed=lambda each: each[2].attack_rate.trials < _FEW,
         collapsed=True,
     )
-    return grey(table, (each[2].attack_rate.trials < _FEW for each in bins))
 
 
 def _costs(detailed: _Detailed) -> LineChart:

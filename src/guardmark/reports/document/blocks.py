@@ -10,6 +10,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from guardmark.analysis.defense.bypasses import Flaw, SampleAnswer
 
 
@@ -258,16 +260,40 @@ class Section:
     folded: bool = False  # closed at first where a page can fold
 
 
-def present(*blocks: Block | None) -> tuple[Block, ...]:
-    """Leave out what is not there and lists without a line."""
-    kept = (each for each in blocks if each is not None)
-    return tuple(each for each in kept if not isinstance(each, Bullets) or each.lines)
+Part = Block | str | list[str] | tuple[str, ...] | None
+"""What a section is made of: a text becomes a paragraph, several become a list."""
 
 
-def section(section_id: str, title: str, *blocks: Block | None, otherwise: str = "") -> Section:
+def present(*parts: Part) -> tuple[Block, ...]:
+    """Make blocks of texts, and leave out what is not there and lists without a line."""
+    blocks = (
+        _of_texts(each) if isinstance(each, str | list | tuple) else each for each in parts if each
+    )
+    return tuple(each for each in blocks if not isinstance(each, Bullets) or each.lines)
+
+
+def _of_texts(texts: str | Iterable[str], tone: Tone = Tone.PLAIN) -> Paragraph | Bullets:
+    if isinstance(texts, str):
+        return Paragraph(text=texts, tone=tone)
+    return Bullets(lines=tuple(texts), tone=tone)
+
+
+def warning(texts: str | Iterable[str]) -> Paragraph | Bullets:
+    """Make a warning of a text, or one of each of several."""
+    return _of_texts(texts, Tone.WARNING)
+
+
+def muted(text: str) -> Paragraph:
+    """Set a text back behind those around it."""
+    return Paragraph(text=text, tone=Tone.MUTED)
+
+
+def section(section_id: str, title: str, *parts: Part, otherwise: str = "") -> Section:
     """Put what there is under a title; where there is nothing, say so."""
-    shown, nothing = present(*blocks), Paragraph(text=otherwise, tone=Tone.MUTED)
-    return Section(id=section_id, title=title, blocks=shown or (nothing,), empty=not shown)
+    blocks = present(*parts)
+    return Section(
+        id=section_id, title=title, blocks=blocks or (muted(otherwise),), empty=not blocks
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

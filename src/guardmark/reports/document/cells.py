@@ -96,22 +96,6 @@ def cell(value: Value) -> Cell:
     return value if isinstance(value, FigureCell | TextCell) else figure(value)
 
 
-def row(*values: Value, greyed: bool = False, tone: Tone = Tone.PLAIN) -> Row:
-    """Make a line of a table: each value becomes its cell."""
-    return Row(cells=tuple(map(cell, values)), greyed=greyed, tone=tone)
-
-
-def columns(
-    *titles: str, texts: Sequence[str] = (), meanings: Mapping[str, str] | None = None
-) -> tuple[Column, ...]:
-    """Make the heads of a table: the first column and those of `texts` hold words, not figures."""
-    meanings = meanings or {}
-    return tuple(
-        Column(title=title, numeric=at > 0 and title not in texts, meaning=meanings.get(title, ""))
-        for at, title in enumerate(titles)
-    )
-
-
 def table_of(
     things: Iterable[T],
     cells: Mapping[str, Callable[[T], Value | tuple[Value, ...]]],
@@ -120,28 +104,43 @@ def table_of(
     title: str,
     note: str = "",
     texts: Sequence[str] = (),
-    meanings: Mapping[str, str] | None = None,
+    greyed: Callable[[T], bool] | None = None,
     collapsed: bool = False,
 ) -> Table:
-    """Write a line for each thing; a title such as `Rate|Counts` heads two cells."""
-    lines = ([get(thing) for get in cells.values()] for thing in things)
+    """Write a line for each thing.
+
+    A head is a title or `Title: what it means`; one such as `Rate|Counts` heads two cells. The
+    first column and those of `texts` hold words, not figures.
+    """
+    heads = [head.partition(": ") for key in cells for head in key.split("|")]
+    columns = tuple(
+        Column(title=head, numeric=at > 0 and head not in texts, meaning=meaning)
+        for at, (head, _, meaning) in enumerate(heads)
+    )
+    rows = []
+    for thing in things:
+        values = (get(thing) for get in cells.values())
+        line = (each for got in values for each in (got if isinstance(got, tuple) else (got,)))
+        few = greyed is not None and greyed(thing)
+        rows.append(Row(cells=tuple(map(cell, line)), greyed=few))
     return Table(
         id=table_id,
         title=title,
-        columns=columns(*"|".join(cells).split("|"), texts=texts, meanings=meanings),
-        rows=tuple(
-            row(*(each for got in line for each in (got if isinstance(got, tuple) else (got,))))
-            for line in lines
-        ),
+        columns=columns,
+        rows=tuple(rows),
         note=note,
         collapsed=collapsed,
     )
 
 
-def grey(table: Table, greyed: Iterable[bool]) -> Table:
-    """Grey the lines of a table that stand on too little."""
-    rows = zip(table.rows, greyed, strict=True)
-    return replace(table, rows=tuple(replace(line, greyed=is_greyed) for line, is_greyed in rows))
+def number(value: Measured | float | None) -> FigureCell:
+    """Turn a figure that is no share into a cell."""
+    return figure(value, Unit.NUMBER)
+
+
+def p_value(value: float | None) -> FigureCell:
+    """Turn a p-value into a cell."""
+    return figure(value, Unit.P_VALUE)
 
 
 def mute(table: Table, muted: Iterable[bool]) -> Table:

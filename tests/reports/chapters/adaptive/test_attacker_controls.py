@@ -93,7 +93,7 @@ def test_what_failed_at_a_twin_is_named() -> None:
     assert "4 of 76 equivalence calls about benign texts failed" in failed
     assert "2 benign candidates got no verdict" in unread
     clean = replace(TWIN, unjudged=0, spending={"attacker": UsageTotals(calls=20)})
-    assert failures_of(clean.spending, clean.unjudged, benign=True) == []
+    assert list(failures_of(clean.spending, clean.unjudged, benign=True)) == []
 
 
 def test_a_critic_is_told_by_what_it_answered_and_not_by_its_figures() -> None:

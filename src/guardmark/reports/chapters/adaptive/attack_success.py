@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.chapters.adaptive.models import meaning_sentences
-from guardmark.reports.document.blocks import FigureCell, Line, LineChart, Row, Table, Unit
+from guardmark.reports.document.blocks import FigureCell, Line, LineChart, Table, Unit
 from guardmark.reports.document.cells import (
-    columns,
     figure,
     figure_text,
     name,
+    number,
+    p_value,
     rate_text,
-    row,
     slug,
     table_of,
     with_counts,
@@ -58,24 +58,22 @@ _SHOWN: Final = 10  # seeds whose own figures fit a table; `summary.json` has al
 
 def rounds_table(card: AdaptiveCard) -> Table:
     """Return what had got through by the end of each round."""
-    audit = card.audit
+    audit, audited = card.audit, ""
     cells: dict[str, Callable[[RoundRate], Value | tuple[Value, ...]]] = {
         "Round": lambda each: f"{each.name} {_ROUNDS[each.name]}",
         "Strict (V0, V1)": lambda each: each.strict,
         "All proved tiers|Got through": lambda each: with_counts(each.full),
     }
     if audit is not None:
-        cells["Audited"] = lambda each: (
-            each.full if (found := audit.of(each.name)) is None else figure(found.full)
-        )
+        audited = _AUDIT_NOTE
+        cells["Audited"] = lambda each: (audit.of(each.name) or each).full
     return table_of(
         card.rounds,
         cells,
         table_id=f"adaptive-rounds-{slug(card.name)}",
         title=f"{card.name}: attacks that had got through by the end of each round",
         note=f"{_first_seed(card)}Of all attacks the defense answered, those that pass as they are "
-        f"included. {proof_words(card)} What nobody proved (V4) is never counted."
-        f"{'' if audit is None else _AUDIT_NOTE}",
+        f"included. {proof_words(card)} What nobody proved (V4) is never counted.{audited}",
     )
 
 
@@ -89,11 +87,7 @@ def arms_table(card: AdaptiveCard) -> Table:
         rates.append(("blind, extrapolated", card.extrapolated, card.extrapolated_at))
     return table_of(
         rates,
-        {
-            "Arm": lambda each: each[0],
-            "ASR": lambda each: each[1],
-            "Search tries": lambda each: each[2],
-        },
+        {"Arm|ASR|Search tries": lambda each: each},
         table_id=f"adaptive-arms-{slug(card.name)}",
         title=f"{card.name}: control arms",
         note=f"{_first_seed(card)}Adaptive: rounds 2 to {5 if card.attacker else 4}, without the "
@@ -125,25 +119,22 @@ def arm_line(card: AdaptiveCard, arm: ArmCurve) -> Line:
     means: list[tuple[int, Estimate | SeedMean]] = [(0, start)]
     means += next((curve.points for curve in curves if curve.arm == arm.arm), ())
     known = [
-        (k / last, mean.value, (mean.low, mean.high))
+        ((k / last, mean.value), (mean.low, mean.high))
         for k, mean in means
         if mean.value is not None and mean.low is not None and mean.high is not None
     ]
     if len(known) == len(means) > 1:
-        points = tuple((share, value) for share, value, _ in known)
-        return Line(label=arm.arm, points=points, band=tuple(band for *_, band in known))
+        points, band = zip(*known, strict=True)
+        return Line(label=arm.arm, points=points, band=band)
     shares = ((k / last, share) for k, share in arm.points)
     return Line(label=arm.arm, points=((0.0, start.value or 0.0), *shares))
 
 
 def transfers_table(cards: tuple[AdaptiveCard, ...]) -> Table:
     """Return what won against one defense and was replayed on another."""
+    replays = [(card.name, each) for card in cards for each in card.transfers]
     return table_of(
-        [
-            (name(each.source), name(card.name), each.passed)
-            for card in cards
-            for each in card.transfers
-        ],
+        [(name(each.source), name(target), each.passed) for target, each in replays],
         {"Won against|Replayed on|Passed": lambda each: each},
         table_id="adaptive-transfer",
         title="What won against one defense, replayed once on another",
@@ -160,10 +151,12 @@ def pairs_table(pairs: Sequence[AdaptivePair]) -> Table:
             "First": lambda pair: name(pair.first),
             "Second": lambda pair: name(pair.second),
             "Attacks": lambda pair: pair.attacks,
-            "Area": lambda pair: figure(pair.area, Unit.NUMBER),
-            "p area": lambda pair: figure(pair.area_adjusted, Unit.P_VALUE),
-            "Got through": lambda pair: pair.outcome,
-            "p got through": lambda pair: figure(pair.outcome_adjusted, Unit.P_VALUE),
+            "Area: first minus second; above 0 the first falls sooner": lambda pair: number(
+                pair.area
+            ),
+            "p area": lambda pair: p_value(pair.area_adjusted),
+            "Got through: by the last round, first minus second": lambda pair: pair.outcome,
+            "p got through": lambda pair: p_value(pair.outcome_adjusted),
         },
         table_id="adaptive-pairs",
         title="Defenses under the same attacker, attack by attack",
@@ -171,10 +164,6 @@ def pairs_table(pairs: Sequence[AdaptivePair]) -> Table:
         "permutation test over groups. Got through: McNemar's test, or its form for groups. Each "
         "column of p is adjusted by Holm over the pairs.",
         texts=("Second",),
-        meanings={
-            "Area": "first minus second; above 0 the first falls sooner",
-            "Got through": "by the last round, first minus second",
-        },
     )
 
 
@@ -203,56 +192,56 @@ def headline_cell(card: AdaptiveCard) -> FigureCell:
 def holding_sentence(card: AdaptiveCard) -> str:
     """Say what was broken, under which conditions, and what getting through amounts to."""
     trials, share, mean = card.rounds[-1].full.trials, headline_cell(card), headline(card)
-    seeds = "" if mean is None else f"{mean.seeds} seeds"
     under = (
-        f"{card.settings.get('battery', '')}, budget {count_text(card.budget)}, access "
+        f"under {card.settings.get('battery', '')}, budget {count_text(card.budget)}, access "
         f"{ACCESS[bool(card.findings.get('has_scores'))][:2]}, knowledge "
         f"{KNOWLEDGE[card.shares_memory][:2]}"
     )
     if not trials:
-        return f"{card.name}: undefined under {under}: no attack was answered."
+        return f"{card.name}: undefined {under}: no attack was answered."
     if share.value:
+        over = "" if mean is None else f" on average over {mean.seeds} seeds"
         confirmed = ""
         if card.audit is not None and card.audit.rounds:
             last = figure_text(card.audit.rounds[-1].full)
             confirmed = f"; {last} as far as people confirm it"
-        held = (
+        outcome = (
             f"{card.name}: {measure_text(share)} of {count_text(trials)} attacks got through"
-            f"{seeds and f' on average over {seeds}'} under {under}; "
-            f"{percent_text(card.rounds[0].full.value)} did as they are{confirmed}."
+            f"{over} {under}; {percent_text(card.rounds[0].full.value)} did as they are{confirmed}."
         )
     else:
+        over = "" if mean is None else f" at any of {mean.seeds} seeds"
         bound = f"; the true share may be up to {percent_text(share.high)}" if share.high else ""
-        held = f"{card.name} was not broken{seeds and f' at any of {seeds}'} under {under}{bound}."
+        outcome = f"{card.name} was not broken{over} {under}{bound}."
     meanings = meaning_sentences(card) if share.value or card.target is not None else []
-    return " ".join((held, *meanings))
+    return " ".join((outcome, *meanings))
 
 
 def gain_sentence(card: AdaptiveCard) -> str:
     """Say what learning added to drawing at random; a loss is named only beyond chance."""
-    figures = [(k, figure(gain)) for k, gain in card.gains]
+    gains = [(k, figure(gain)) for k, gain in card.gains]
     over = ""
     if card.seeds is not None and headline(card) is not None:
-        figures = [(k, figure(gain, Unit.POINTS)) for k, gain in card.seeds.gains]
+        gains = [(k, figure(gain, Unit.POINTS)) for k, gain in card.seeds.gains]
         over = f", mean of {card.seeds.seeds} seeds"
-    gains = "; ".join(f"{measure_text(gain)} at {count_text(k)}" for k, gain in figures)
-    below = [count_text(k) for k, gain in figures if gain.high is not None and gain.high < 0]
+    each = "; ".join(f"{measure_text(gain)} at {count_text(k)}" for k, gain in gains)
+    below = [count_text(k) for k, gain in gains if gain.high is not None and gain.high < 0]
     behind = f". Drawing at random did better at {', '.join(below)}" if below else ""
-    return f"{card.name}: adaptive minus blind at equal tries{over}: {gains}{behind}"
+    return f"{card.name}: adaptive minus blind at equal tries{over}: {each}{behind}"
 
 
 def area_sentence(card: AdaptiveCard) -> str:
     """Say how large the area under the curve of success is, and what may be missing in it."""
-    areas = (card.area.adaptive, card.area.blind)
-    area, blind = (figure_text(each, Unit.NUMBER) for each in areas)
+    area, unit = card.area, Unit.NUMBER
     few = (
-        f"; {count_text(card.area.given_up)} held attacks had fewer tries than the budget, so "
+        f"; {count_text(area.given_up)} held attacks had fewer tries than the budget, so "
         "it may be too low"
     )
     return (
         f"{card.name}: area under ASR@k on log k up to {count_text(card.budget)}, of "
-        f"{count_text(card.area.adaptive.trials)} attacks: {area} adaptive, {blind} blind "
-        f"(0: nothing got through, 1: everything at once){few if card.area.given_up else ''}"
+        f"{count_text(area.adaptive.trials)} attacks: {figure_text(area.adaptive, unit)} adaptive, "
+        f"{figure_text(area.blind, unit)} blind (0: nothing got through, 1: everything at once)"
+        f"{few if area.given_up else ''}"
     )
 
 
@@ -291,35 +280,39 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
     seeds = card.seeds
     if seeds is None:
         return None
-    figures = [
+    means: list[tuple[str, SeedMean | None, Unit]] = [
         (f"{label} by {each.name}", mean, Unit.SHARE)
         for each in seeds.rounds
         for label, mean in (("strict", each.strict), ("all proved tiers", each.full))
     ]
-    figures += [(f"{each.arm} arm", each.at_budget, Unit.SHARE) for each in seeds.arms]
-    figures += [
+    means += [(f"{each.arm} arm", each.at_budget, Unit.SHARE) for each in seeds.arms]
+    means += [
         (f"adaptive minus blind at {count_text(k)}", gain, Unit.POINTS) for k, gain in seeds.gains
     ]
-    figures += [
+    means += [
         ("null minus static", seeds.null_gain, Unit.POINTS),
         ("area, adaptive", seeds.area_adaptive, Unit.NUMBER),
         ("area, blind", seeds.area_blind, Unit.NUMBER),
+        ("mean tries up to the budget", seeds.mean_tries, Unit.NUMBER),
     ]
-    if seeds.mean_tries is not None:
-        figures.append(("mean tries up to the budget", seeds.mean_tries, Unit.NUMBER))
     left_out = (
         " Seed 1 is left out, since the attacker model (round 5) had its turn there and at no "
         "other seed."
     )
-    return Table(
-        id=f"adaptive-seeds-{slug(card.name)}",
+    rows: list[tuple[Value, ...]] = [
+        (label, figure(mean, unit), _spread_text(mean, unit), _each_seed(mean, unit))
+        for label, mean, unit in means
+        if mean is not None
+    ]
+    return table_of(
+        [
+            *rows,
+            ("got through at any seed, strict", seeds.any_seed_strict, "", ""),
+            ("got through at any seed, all proved tiers", seeds.any_seed_full, "", ""),
+        ],
+        {"Figure|Mean over seeds|Spread|Each seed": lambda each: each},
+        table_id=f"adaptive-seeds-{slug(card.name)}",
         title=f"{card.name}: seeds {len(seeds.counted)}",
-        columns=columns("Figure", "Mean over seeds", "Spread", "Each seed"),
-        rows=(
-            *(_seed_row(*each) for each in figures),
-            row("got through at any seed, strict", seeds.any_seed_strict, "", ""),
-            row("got through at any seed, all proved tiers", seeds.any_seed_full, "", ""),
-        ),
         note="Rounds 2 to 4 and their control arms were carried out with each seed, each with a "
         "memory of its own; baseline, diagnosis and fixed list were asked once and are the same "
         "at every seed, so their luck is not in the spread. Intervals are over groups of attacks "
@@ -329,11 +322,10 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
     )
 
 
-def _seed_row(label: str, mean: SeedMean, unit: Unit) -> Row:
+def _each_seed(mean: SeedMean, unit: Unit) -> str:
     by_seed = ", ".join(value_text(each, unit) for each in mean.by_seed[:_SHOWN])
-    if mean.seeds > _SHOWN:
-        by_seed += f" and {count_text(mean.seeds - _SHOWN)} more"
-    return row(label, figure(mean, unit), _spread_text(mean, unit), by_seed)
+    more = mean.seeds - _SHOWN
+    return f"{by_seed} and {count_text(more)} more" if more > 0 else by_seed
 
 
 def _spread_text(mean: SeedMean, unit: Unit) -> str:
@@ -344,15 +336,13 @@ def _spread_text(mean: SeedMean, unit: Unit) -> str:
 
 def effort_sentence(card: AdaptiveCard) -> str:
     """Say how many tries a bypass takes, and whether it lasts."""
-    parts = []
-    if card.survival is not None:
-        median = card.survival.median
-        held = f"> {count_text(card.budget)} (not reached)"
-        parts.append(
-            f"median search tries to a bypass: {held if median is None else f'{median:.0f}'}"
-        )
-    if card.mean_tries is not None and card.mean_tries.value is not None:
-        parts.append(f"mean up to the budget: {card.mean_tries.value:.1f}")
+    parts, survival, tries = [], card.survival, card.mean_tries
+    if survival is not None:
+        above = f"> {count_text(card.budget)} (not reached)"
+        median = above if survival.median is None else f"{survival.median:.0f}"
+        parts.append(f"median search tries to a bypass: {median}")
+    if tries is not None and tries.value is not None:
+        parts.append(f"mean up to the budget: {tries.value:.1f}")
     if card.reliability is not None:
         parts.append(f"a pass passed again: {figure_text(card.reliability)}")
     return f"{card.name}: {'; '.join(parts) or 'nothing to search for'}"
@@ -362,17 +352,17 @@ def costs_table(card: AdaptiveCard) -> Table:
     """Return what the attacker paid, in all, for each bypass and for each attack."""
     costs, no_model = card.costs, "no attacker model"
     no_tokens = no_model if costs.model_calls.total is None else "the service reports none"
-    return Table(
-        id=f"adaptive-costs-{slug(card.name)}",
-        title=f"{card.name}: what the attacker paid",
-        columns=columns("Cost", "In all", "For a bypass", "For an attack", "Known of calls"),
-        rows=(
-            row("calls of the defense", *_cells(costs.calls, "")),
-            row("calls of the attacker model", *_cells(costs.model_calls, no_model)),
-            row("tokens of the attacker model", *_cells(costs.tokens, no_tokens)),
-            row("money", *_cells(costs.money, "no price is configured")),
-            row("seconds of service", *_cells(costs.seconds, "nothing was timed")),
+    return table_of(
+        (
+            ("calls of the defense", costs.calls, ""),
+            ("calls of the attacker model", costs.model_calls, no_model),
+            ("tokens of the attacker model", costs.tokens, no_tokens),
+            ("money", costs.money, "no price is configured"),
+            ("seconds of service", costs.seconds, "nothing was timed"),
         ),
+        {"Cost|In all|For a bypass|For an attack|Known of calls": lambda each: _cost_cells(*each)},
+        table_id=f"adaptive-costs-{slug(card.name)}",
+        title=f"{card.name}: what the attacker paid",
         note=f"{count_text(costs.calls.bypasses)} attacks got through, as they are included, of "
         f"{count_text(costs.calls.attacks)}. Fixed list and probes are included, what the "
         "evaluator asked is not. A critic counts with the attacker model. Money is in the currency "
@@ -380,15 +370,13 @@ def costs_table(card: AdaptiveCard) -> Table:
     )
 
 
-def _cells(cost: CostPerBypass, why_unknown: str) -> tuple[str, ...]:
+def _cost_cells(label: str, cost: CostPerBypass, why_unknown: str) -> tuple[str, ...]:
     if cost.total is None:
-        return f"{UNDEFINED}: {why_unknown}", "", "", ""
+        return label, f"{UNDEFINED}: {why_unknown}", "", "", ""
     least = ">= " if cost.is_partial else ""
     amounts = (cost.total, cost.per_bypass, cost.per_attack)
-    return (
-        *(f"{least if each else ''}{_amount(each)}" for each in amounts),
-        f"{count_text(cost.known)}/{count_text(cost.calls)}",
-    )
+    shown = (f"{least if each else ''}{_amount(each)}" for each in amounts)
+    return label, *shown, f"{count_text(cost.known)}/{count_text(cost.calls)}"
 
 
 def _amount(value: float | None) -> str:

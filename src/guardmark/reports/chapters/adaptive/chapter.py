@@ -6,18 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.chapters.adaptive import attack_success as success
 from guardmark.reports.chapters.adaptive import models, operators
-from guardmark.reports.document.blocks import (
-    Bullets,
-    Document,
-    Facts,
-    Paragraph,
-    Section,
-    TextCell,
-    Tone,
-    present,
-    section,
-)
-from guardmark.reports.document.cells import figure_text
+from guardmark.reports.document.blocks import Document, Facts, Section, present, section, warning
+from guardmark.reports.document.cells import figure_text, words
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
@@ -70,21 +60,19 @@ def _across(
     cards: tuple[AdaptiveCard, ...], pairs: Sequence[AdaptivePair], left_out: Mapping[str, str]
 ) -> tuple[Block, ...]:
     """Say what is true of all defenses together."""
-    lines = tuple(
+    lines = (
         f"{name} was left out: it {sight_text(view)}, which no rewriting of an attack of these "
         "data changes; nothing here says how it holds"
         for name, view in left_out.items()
     )
-    tables = (
-        table
-        for table in (success.pairs_table(pairs), success.transfers_table(cards))
-        if table.rows
-    )
-    return present(Bullets(lines=lines, tone=Tone.WARNING), *models.target_blocks(cards), *tables)
+    tables = success.pairs_table(pairs), success.transfers_table(cards)
+    shown = (table for table in tables if table.rows)
+    return present(warning(lines), *models.target_blocks(cards), *shown)
 
 
 def _card(card: AdaptiveCard, taken: Sequence[str]) -> tuple[Block, ...]:
     missing = f"{card.name}: {count_text(card.missing)} attacks got no answer; left out"
+    facts = tuple((label, words(text)) for label, text in threat_card(card))
     lines = (
         operators.standing_sentence(card),
         success.gain_sentence(card),
@@ -96,18 +84,14 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> tuple[Block, ...]:
         success.audit_sentence(card),
         missing if card.missing else "",
     )
-    flags = tuple(f"{card.name} {flag}: {_FLAGS.get(flag, flag)}" for flag in card.flags)
     return present(
-        Facts(
-            title=f"{card.name}: threat model",
-            pairs=tuple((label, TextCell(text=text)) for label, text in threat_card(card)),
-        ),
-        Paragraph(text=success.holding_sentence(card)),
-        Bullets(lines=flags, tone=Tone.WARNING),
+        Facts(title=f"{card.name}: threat model", pairs=facts),
+        success.holding_sentence(card),
+        warning(f"{card.name} {flag}: {_FLAGS.get(flag, flag)}" for flag in card.flags),
         models.effects_table(card),
         success.rounds_table(card),
         success.arms_table(card),
-        Bullets(lines=tuple(filter(None, lines))),
+        list(filter(None, lines)),
         success.seeds_table(card),
         success.curves_chart(card) if len(card.arms[0].points) > 1 else None,
         *models.attacker_blocks(card),

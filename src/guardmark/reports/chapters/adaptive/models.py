@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.adaptive.operators import OperatorClass
-from guardmark.reports.document.blocks import Bullets, Paragraph, Table, Tone, Unit, present
+from guardmark.reports.document.blocks import Table, Unit, present, warning
 from guardmark.reports.document.cells import (
     figure_text,
     known,
@@ -15,10 +15,10 @@ from guardmark.reports.document.cells import (
     table_of,
     with_counts,
 )
-from guardmark.reports.document.wording import count_text, percent_text, value_text
+from guardmark.reports.document.wording import UNDEFINED, count_text, percent_text, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from guardmark.analysis.adaptive.attacker import (
         AttackerCard,
@@ -54,9 +54,7 @@ _TWIN_RATES: Final = {
     "change": "Benign reworded minus as they are, candidate by candidate",
     "separation": "J: attacks blocked minus benign blocked, both reworded",
 }
-_NOT_CALIBRATED: Final = "not calibrated"
-"""What stands in the place of a calibration that never was."""
-
+_NOT_CALIBRATED: Final = "not calibrated"  # in the place of a calibration
 _MEANING: Final = {
     OperatorClass.HOLDS: "works: attacks are recognised in other words, and benign texts pass",
     OperatorClass.BLANKET: "blocks the form: what the model rewords is blocked, attack or not",
@@ -82,18 +80,17 @@ def attacker_blocks(card: AdaptiveCard) -> Sequence[Block]:
     attacker, defense = card.attacker, card.name
     if attacker is None:
         return ()
-    twin, critic = attacker.twin, attacker.critic
-    lines, cautions = [brought_text(attacker)], attacker_cautions(attacker)
     if not attacker.attacks.trials:
-        return [Paragraph(text=f"{defense}: {lines[0]}")]
-    lines.append(cost_text(attacker))
+        return present(f"{defense}: {brought_text(attacker)}")
+    twin, critic = attacker.twin, attacker.critic
+    lines = [brought_text(attacker), cost_text(attacker)]
+    cautions = [*attacker_cautions(attacker)]
     if twin is not None:
         lines.append(twin_text(twin))
         cautions += failures_of(twin.spending, twin.unjudged, benign=True)
     if critic is not None:
         lines.append(critic_text(critic))
         cautions += critic_cautions(critic)
-    warnings = tuple(f"{defense}: {caution}" for caution in cautions)
     return present(
         table_of(
             _rates(attacker, _RATES),
@@ -105,8 +102,8 @@ def attacker_blocks(card: AdaptiveCard) -> Sequence[Block]:
             "both orders; by embeddings when their cosine reaches tau), or when it holds the same "
             "letters; calls that failed and verdicts that cannot be read count in no rate.",
         ),
-        Bullets(lines=tuple(f"{defense}: {line}" for line in lines)),
-        Bullets(lines=warnings, tone=Tone.WARNING),
+        [f"{defense}: {line}" for line in lines],
+        warning(f"{defense}: {caution}" for caution in cautions),
         _strategies_table(defense, attacker) if attacker.strategies else None,
         _twin_table(defense, twin, attacker) if twin is not None and twin.samples else None,
         _spending_table(defense, attacker),
@@ -156,7 +153,7 @@ def _strategies_table(defense: str, attacker: AttackerCard) -> Table:
 
 
 def _spending_table(defense: str, attacker: AttackerCard) -> Table:
-    spending = [
+    spending: list[tuple[str, UsageTotals, Value]] = [
         (account, spent, known(attacker.per_bypass(spent.calls), Unit.COUNT, "none got through"))
         for account, spent in attacker.spending.items()
     ]
@@ -171,7 +168,10 @@ def _spending_table(defense: str, attacker: AttackerCard) -> Table:
             "Account": lambda each: each[0],
             "Calls": lambda each: each[1].calls,
             "Failed": lambda each: each[1].failed,
-            "Tokens read|Tokens written": lambda each: _tokens(each[1]),
+            "Tokens read": lambda each: each[1].tokens_read if each[1].reported else "not told",
+            "Tokens written": lambda each: (
+                each[1].tokens_written if each[1].reported else "not told"
+            ),
             "Cost": lambda each: known(each[1].cost, Unit.NUMBER, "no price"),
             "Calls for each attack that got through": lambda each: each[2],
         },
@@ -181,11 +181,6 @@ def _spending_table(defense: str, attacker: AttackerCard) -> Table:
         "service told them, or whose price is known.",
         collapsed=True,
     )
-
-
-def _tokens(spent: UsageTotals) -> tuple[Value, Value]:
-    known = spent.reported > 0
-    return (spent.tokens_read, spent.tokens_written) if known else ("not told", "not told")
 
 
 def attacker_text(attacker: AttackerCard) -> str:
@@ -210,7 +205,7 @@ def brought_text(attacker: AttackerCard) -> str:
 
 
 def cost_text(attacker: AttackerCard) -> str:
-    """Say what the models consumed on attacks, and what that is for each attack that fell."""
+    """Say what the models consumed on attacks, and what that is for each that got through."""
     spending = attacker.spending.values()
     asked = sum(each.calls for each in spending)
     tokens = sum(each.tokens_read + each.tokens_written for each in spending)
@@ -219,50 +214,45 @@ def cost_text(attacker: AttackerCard) -> str:
         took += f", {sum(each.cost or 0.0 for each in spending):.4g} of the price table's currency"
     who = "attacker model, judge and critic" if attacker.critic else "attacker model and judge"
     per = attacker.per_bypass(asked)
-    if per is None:
-        return f"{who} took {took}; no attack got through"
-    return f"{who} took {took}: {value_text(per, Unit.COUNT)} calls for each that got through"
+    each = f": {value_text(per, Unit.COUNT)} calls for each that got through"
+    return f"{who} took {took}{'; no attack got through' if per is None else each}"
 
 
-def attacker_cautions(attacker: AttackerCard) -> list[str]:
+def attacker_cautions(attacker: AttackerCard) -> Iterator[str]:
     """Say what keeps a reader from taking the figures of an attacker model at face value."""
-    cautions = []
     if not attacker.has_judge:
-        cautions.append(
+        yield (
             f"no judge of sameness: {rate_text(attacker.unproved)} of the attacks came through as "
             "candidates that nobody proved (V4); they count in no other rate"
         )
     if attacker.tau is not None and attacker.calibration == _NOT_CALIBRATED:
-        cautions.append(
+        yield (
             f"tau not calibrated: nobody knows how often a cosine of {attacker.tau:g} calls "
             "another request the same"
         )
     if attacker.is_same_model:
-        cautions.append("the attacker model judged its own candidates")
+        yield "the attacker model judged its own candidates"
     if not attacker.calls_left:
-        cautions.append(
+        yield (
             "the bound on calls of the attacker model was reached, so some attacks got fewer tries"
         )
-    return cautions + failures_of(attacker.spending, attacker.unjudged)
+    yield from failures_of(attacker.spending, attacker.unjudged)
 
 
 def failures_of(
     spending: Mapping[str, UsageTotals], unjudged: int, *, benign: bool = False
-) -> list[str]:
+) -> Iterator[str]:
     """Say which calls failed and which candidates nobody judged; a critic speaks for itself."""
     about, kind = (" about benign texts", "benign candidates") if benign else ("", "candidates")
-    failures = [
-        f"{count_text(spent.failed)} of {count_text(spent.calls)} {account} calls{about} failed; "
-        "they count in no rate"
-        for account, spent in spending.items()
-        if spent.failed and account != "critic"
-    ]
+    for account, spent in spending.items():
+        if spent.failed and account != "critic":
+            failed = f"{count_text(spent.failed)} of {count_text(spent.calls)}"
+            yield f"{failed} {account} calls{about} failed; they count in no rate"
     if unjudged:
-        failures.append(
+        yield (
             f"{count_text(unjudged)} {kind} got no verdict on sameness that can be read; they were "
             "not sent"
         )
-    return failures
 
 
 def twin_text(twin: RewordingCard) -> str:
@@ -283,34 +273,30 @@ def twin_text(twin: RewordingCard) -> str:
 
 def critic_text(critic: CriticCard) -> str:
     """Say what a critic was asked and how it answered."""
-    start, calls = f"the critic ({critic.model}) was", critic.spending.calls
-    if critic.has_scores:
-        return (
-            f"{start} not asked: the defense tells its score (A2), which the attacker model is "
-            "shown"
-        )
-    if not calls:
-        return f"{start} left nothing to guess"
-    return (
-        f"{start} asked {count_text(calls)} times how close a blocked candidate came; "
-        f"{rate_text(critic.guessed)} of its answers hold a figure. It chose which candidates the "
-        "attacker model was shown, and nothing else"
+    calls = count_text(critic.spending.calls)
+    answered = (
+        f"asked {calls} times how close a blocked candidate came; {rate_text(critic.guessed)} of "
+        "its answers hold a figure. It chose which candidates the attacker model was shown, and "
+        "nothing else"
+        if critic.spending.calls
+        else "left nothing to guess"
     )
+    if critic.has_scores:
+        answered = "not asked: the defense tells its score (A2), which the attacker model is shown"
+    return f"the critic ({critic.model}) was {answered}"
 
 
-def critic_cautions(critic: CriticCard) -> list[str]:
+def critic_cautions(critic: CriticCard) -> Iterator[str]:
     """Say what keeps a reader from trusting a critic's choice."""
-    cautions, spent = [], critic.spending
+    spent, nothing = critic.spending, "no figure came of them"
     if critic.is_also and not critic.has_scores:
-        cautions.append(f"the critic is the same model as {critic.is_also}")
-    nothing = "no figure came of them"
+        yield f"the critic is the same model as {critic.is_also}"
     if spent.failed:
         failed = f"{count_text(spent.failed)} of {count_text(spent.calls)}"
-        cautions.append(f"{failed} critic calls failed; {nothing}")
+        yield f"{failed} critic calls failed; {nothing}"
     for kind, rate in (("refused", critic.refused), ("cannot be read", critic.invalid)):
         if rate.successes:
-            cautions.append(f"of the critic's answers {rate_text(rate)} {kind}; {nothing}")
-    return cautions
+            yield f"of the critic's answers {rate_text(rate)} {kind}; {nothing}"
 
 
 def meaning_sentences(card: AdaptiveCard) -> list[str]:
@@ -342,28 +328,28 @@ def _estimate_text(estimated: EstimatedEffect) -> str:
     )
 
 
-def _effect_texts(effects: Effects) -> tuple[str, str]:
+def _effect_texts(effects: Effects) -> Iterator[str]:
     """Say how many attacks did harm with and without the guard, and what it is worth."""
     merit = effects.merit
-    success = (
+    yield (
         "attack success (got through and judged harmful): behind the guard "
         f"{_rate(effects.defended)}, one text an attack; behind it as they are "
         f"{_rate(effects.static)}; without any guard {_rate(effects.undefended)}."
     )
     if merit.value is None:
-        return success, "what the guard is worth is undefined: no attack has two known outcomes."
-    worth = (
+        yield "what the guard is worth is undefined: no attack has two known outcomes."
+        return
+    rewritten = (
+        f" {count_text(merit.second_only or 0)} attacks did harm only once rewritten: the target "
+        "model turns them down as they are."
+    )
+    yield (
         "what the guard is worth (attack success undefended minus behind it): "
         f"{figure_text(merit)} against an attacker who adapts, in "
         f"{count_text(merit.pairs)} pairs; "
         f"{figure_text(effects.merit_static)} against attacks as they are."
+        f"{rewritten if merit.second_only else ''}"
     )
-    if merit.second_only:
-        worth += (
-            f" {count_text(merit.second_only)} attacks did harm only once rewritten: the target "
-            "model turns them down as they are."
-        )
-    return success, worth
 
 
 def _rate(effect: EffectRate) -> str:
@@ -375,16 +361,15 @@ def _rate(effect: EffectRate) -> str:
 def _bounds_text(effect: EffectRate) -> str:
     """Say between which shares a rate lies if every unknown end fell one way."""
     if effect.lowest is None or effect.highest is None:
-        return "undefined"
+        return UNDEFINED
     return f"{percent_text(effect.lowest)} to {percent_text(effect.highest)}"
 
 
 def _unknown_text(effect: EffectRate) -> str:
     """Count ends that are not known, by why."""
-    if not effect.malformed + effect.error:
-        return "0"
     errors = f"{count_text(effect.error)} error{'' if effect.error == 1 else 's'}"
-    return f"{count_text(effect.malformed)} malformed, {errors}"
+    unknown = f"{count_text(effect.malformed)} malformed, {errors}"
+    return unknown if effect.malformed or effect.error else "0"
 
 
 def reading_sentence(target: TargetCard) -> str:
@@ -397,19 +382,19 @@ def reading_sentence(target: TargetCard) -> str:
             f"{target.model} gives back {share} of plain canaries: the probe says nothing of "
             "operators, since what it loses is not lost to them"
         )
-    known = [rate.value for rate in rates.values() if rate.value is not None]
-    most = sum(value >= 0.5 for value in known)
+    shares = [rate.value for rate in rates.values() if rate.value is not None]
+    most = count_text(sum(value >= 0.5 for value in shares))
     return (
         f"{target.model} reads {share} of plain canaries, and at least half of those written by "
-        f"{count_text(most)} of {count_text(len(known))} operators"
+        f"{most} of {count_text(len(shares))} operators"
     )
 
 
-def target_blocks(cards: tuple[AdaptiveCard, ...]) -> list[Block]:
+def target_blocks(cards: tuple[AdaptiveCard, ...]) -> tuple[Block, ...]:
     """Describe how the target model reads rewritten texts, once for all defenses."""
     targets = [(card.name, card.target) for card in cards if card.target is not None]
     if not targets:
-        return []
+        return ()
     target = targets[0][1]
     calls = table_of(
         [(defense, *each) for defense, target in targets for each in target.spent.items()],
@@ -425,9 +410,8 @@ def target_blocks(cards: tuple[AdaptiveCard, ...]) -> list[Block]:
         "canaries are asked once and stand at every defense; answers the run had are free.",
         collapsed=True,
     )
-    if not target.readings:
-        return [calls]
-    return [Bullets(lines=(reading_sentence(target),)), _readings_table(target), calls]
+    readings = [reading_sentence(target)], _readings_table(target)
+    return present(*(readings if target.readings else ()), calls)
 
 
 def effects_table(card: AdaptiveCard) -> Table | None:

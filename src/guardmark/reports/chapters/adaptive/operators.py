@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.document.blocks import Listing, Table, Unit
-from guardmark.reports.document.cells import figure, name, rate_text, slug, table_of, with_counts
+from guardmark.reports.document.blocks import Listing, Table
+from guardmark.reports.document.cells import name, number, rate_text, slug, table_of, with_counts
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _against(card: AdaptiveCard) -> Table:
             "Tier": lambda each: each.tier,
             "Attacks through": lambda each: each.bypassed,
             "Benign blocked": lambda each: each.benign_blocked,
-            "J": lambda each: figure(each.separation, Unit.NUMBER),
+            "J: block rate on attacks minus on benign texts": lambda each: number(each.separation),
             "Standing": lambda each: each.standing.value,
             "Only this one": lambda each: each.unique,
         },
@@ -84,7 +84,6 @@ def _against(card: AdaptiveCard) -> Table:
         "twice counts once. Rows are exploratory: no correction for their number. Only this one: "
         "attacks that nothing else on the fixed list brought through.",
         texts=("Tier", "Standing"),
-        meanings={"J": "block rate on attacks minus on benign texts"},
         collapsed=True,
     )
 
@@ -94,7 +93,7 @@ def _shapes(card: AdaptiveCard) -> Table:
     cells: dict[str, Callable[[OperatorCard], Value | tuple[Value, ...]]] = {
         "Operators": lambda each: name(each.chain),
         "Wrapper alone|n": lambda each: with_counts(each.wrapper_blocked),
-        "Growth": lambda each: figure(each.expansion, Unit.NUMBER),
+        "Growth": lambda each: number(each.expansion),
         "n": lambda each: count_text(each.expansion.trials),
         "Decoded|n": lambda each: with_counts(each.decoded),
     }

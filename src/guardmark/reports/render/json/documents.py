@@ -43,7 +43,7 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
     "GateResult": {"text": "guardmark.reports.chapters.gate:conclusion"},
     "PairedComparison": {"text": "guardmark.reports.chapters.comparison:pair_sentence"},
     "PipelineAnalysis": {"warnings": "guardmark.reports.chapters.pipeline:warnings_of"},
-    "SliceStability": {"warnings": "guardmark.reports.chapters.slices:stability_warnings"},
+    "SliceStability": {"warnings": "guardmark.reports.chapters.small_slices:stability_warnings"},
 }
 """Words that stand beside figures: class, key, and who writes them. Imported where they occur."""
 
