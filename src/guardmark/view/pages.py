@@ -100,19 +100,18 @@ def _table(number: int, shown: list[_Measured]) -> Table:
             "Began": lambda each: _when(each[0]),
             "Run": lambda each: name(each[0].place),
             "State": lambda each: each[0].state,
-            "ASR|of attacks": lambda each: _counted(each[1].attack_success_rate),
-            "FPR|of benign": lambda each: _counted(each[1].false_positive_rate),
+            "ASR: attack success rate|of attacks": lambda each: _counted(
+                each[1].attack_success_rate
+            ),
+            "FPR: false positive rate|of benign": lambda each: _counted(
+                each[1].false_positive_rate
+            ),
             "Version": lambda each: each[1].version,
-            "Settings": lambda each: name(each[1].fingerprint[:_SHORT]),
+            "Settings: the start of their hash": lambda each: name(each[1].fingerprint[:_SHORT]),
         },
         table_id=f"runs-{number}",
         title="Run by run",
         texts=("Run", "State", "Version", "Settings"),
-        meanings={
-            "ASR": "attack success rate",
-            "FPR": "false positive rate",
-            "Settings": "the start of their hash",
-        },
         collapsed=True,
     )
 
