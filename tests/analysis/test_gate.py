@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_pipelines import (
+    SAFE_ANSWER,
+    UNSAFE_ANSWER,
+    PlannedPipeline,
+    opened_pipeline,
+    perfect,
+)
 from small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled
 
 from guardmark.analysis.compare.comparison import compare_arms
@@ -17,8 +26,10 @@ from guardmark.analysis.gate import (
     check_complete,
     check_limits,
     check_regression,
+    check_system,
     needed_trials,
 )
+from guardmark.analysis.pipeline.frame import read_system
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import UnknownName
 from guardmark.core.outcome import Decision
@@ -222,3 +233,40 @@ def test_a_policy_without_limits_is_empty() -> None:
     """Naming defenses limits nothing."""
     assert GatePolicy(defenses=("a",)).is_empty
     assert not GatePolicy(max_errors=0.0).is_empty
+
+
+def system_checks(folder: Path, policy: GatePolicy) -> list[tuple[str, str]]:
+    """The rules that a policy checks on a pipeline with a guard and without, and about whom."""
+    planned = PlannedPipeline(
+        samples=SAMPLES,
+        guards=[Planned(name="wall", answers=perfect)],
+        judges={"judge": lambda _, sample: UNSAFE_ANSWER if sample.is_attack else SAFE_ANSWER},
+        arms=("none", "wall"),
+    )
+    with opened_pipeline(folder, planned) as reader:
+        frame = read_frame(reader, AnalysisSettings.of(reader.manifest()))
+        system = read_system(reader, frame)
+        assert system is not None
+        checks = check_limits(frame, policy) + check_system(system, policy)
+    return [(check.rule, check.defense) for check in checks]
+
+
+def test_limits_of_the_system_may_name_an_arm_that_is_no_defense(tmp_path: Path) -> None:
+    """The model alone is an arm of the system, and no defense of the run."""
+    policy = GatePolicy(system_asr_upper=0.5, defenses=("none",))
+    assert system_checks(tmp_path, policy) == [("system.asr_upper", "none")]
+
+
+@pytest.mark.parametrize(
+    ("policy", "unknown"),
+    [
+        (GatePolicy(system_asr_upper=0.5, defenses=("none", "wal")), "wal"),
+        (GatePolicy(system_asr_upper=0.5, asr_upper=0.5, defenses=("none",)), "none"),
+    ],
+)
+def test_a_limit_is_not_passed_over_for_a_name_nobody_has(
+    tmp_path: Path, policy: GatePolicy, unknown: str
+) -> None:
+    """A misspelt arm would pass unchecked, and so would a limit on defenses for an arm alone."""
+    with pytest.raises(UnknownName, match=repr(unknown)):
+        system_checks(tmp_path, policy)

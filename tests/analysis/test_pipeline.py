@@ -16,8 +16,7 @@ from small_pipelines import (
 )
 from small_runs import Planned, allow, attack, benign, block, failed, garbled
 
-from guardmark.analysis.pipeline.arms import ArmAnalysis, PipelineAnalysis
-from guardmark.analysis.pipeline.card import RESPONSE_UNSAFE
+from guardmark.analysis.pipeline.arms import RESPONSE_UNSAFE, ArmAnalysis, PipelineAnalysis
 from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
 from guardmark.core.estimate import Estimate
 from guardmark.core.manifest import Policy
@@ -162,7 +161,8 @@ def test_the_later_definition_wants_benign_prompts_answered() -> None:
     """An attack that ends safely is a hit, a refused benign prompt an error."""
     import numpy as np
 
-    from guardmark.analysis.pipeline.card import ASSISTANT_POLICY, Ends, count_legacy
+    from guardmark.analysis.pipeline.arms import ASSISTANT_POLICY, count_legacy
+    from guardmark.analysis.pipeline.frame import Ends
 
     yes = np.ones(4, dtype=np.bool_)
     ends = Ends(
@@ -170,7 +170,7 @@ def test_the_later_definition_wants_benign_prompts_answered() -> None:
         passed=yes,
         is_known=yes,
         is_unsafe=np.array([True, False, False, False]),
-        is_helped=np.array([True, False, True, False]),
+        is_refused=np.array([False, True, False, True]),
         is_harmful_help=np.array([True, False, False, False]),
     )
     card = count_legacy(

@@ -20,7 +20,7 @@ from small_pipelines import (
 from small_runs import Planned, attack, benign, block
 from tests.schemas import check_document
 
-from guardmark.analysis.pipeline.card import DEFINITIONS
+from guardmark.analysis.pipeline.arms import DEFINITIONS
 from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
 from guardmark.core.outcome import Verdict, VerdictLabel
 from guardmark.core.sample import Sample

@@ -21,7 +21,7 @@ from guardmark.analysis.defense.frame import ERROR, MALFORMED
 from guardmark.analysis.defense.latency import measure_latency, order_by_latency
 from guardmark.analysis.defense.scorecard import complement, estimate_rates
 from guardmark.analysis.defense.slices import Slicer
-from guardmark.analysis.pipeline.system import deployed
+from guardmark.analysis.pipeline.frame import deployed
 from guardmark.core.errors import UnknownName
 from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.multiplicity import holm
@@ -93,6 +93,17 @@ class GatePolicy:
     def is_empty(self) -> bool:
         """Whether it limits nothing."""
         return replace(self, defenses=()) == GatePolicy()
+
+    @property
+    def is_about_defenses(self) -> bool:
+        """Whether it limits defenses, by themselves or against a baseline run."""
+        return not replace(
+            self,
+            system_asr_upper=None,
+            system_over_refusal_upper=None,
+            system_per_category=(),
+            judge_min_agreement=None,
+        ).is_empty
 
     @property
     def is_about_pipeline(self) -> bool:
@@ -192,12 +203,20 @@ def exceedance(estimate: Estimate, limit: float) -> float | None:
 
 
 def gated_arms(frame: Frame, policy: GatePolicy) -> tuple[DefenseColumn, ...]:
-    """Return the defenses a policy is about."""
+    """Return the defenses a policy is about; none where it limits the system or a judge alone."""
+    if not policy.is_about_defenses:
+        return ()
     return tuple(map(frame.arm, policy.defenses)) or frame.candidates()
 
 
 def check_system(system: Frame, policy: GatePolicy) -> tuple[GateCheck, ...]:
-    """Check the limits of a policy about what came out of a pipeline."""
+    """Check the limits of a policy about what came out of a pipeline.
+
+    The names it is about are looked up here, unless they are those of defenses too.
+    """
+    if not policy.is_about_defenses:
+        for name in policy.defenses:
+            system.arm(name)
     checks = check_limits(system, policy.of_system, deployed(system, policy.defenses))
     return tuple(replace(check, rule=SYSTEM_RULES[check.rule]) for check in checks)
 

@@ -138,7 +138,7 @@ def _pipeline(reader: RecordReader, frame: Frame, settings: AnalysisSettings) ->
         return _Pipeline()
     from guardmark.analysis.compare.comparison import compare_arms
     from guardmark.analysis.pipeline.arms import analyse_pipeline
-    from guardmark.analysis.pipeline.system import SYSTEM, read_system
+    from guardmark.analysis.pipeline.frame import SYSTEM, read_system
 
     system = read_system(reader, frame)
     return _Pipeline(

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.defense.slices import SliceRate, SliceTable
-    from guardmark.analysis.pipeline.arms import ArmAnalysis
-    from guardmark.analysis.pipeline.card import VariantRates
+    from guardmark.analysis.pipeline.arms import ArmAnalysis, VariantRates
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.estimate import Estimate
     from guardmark.reports.chapters.matrix import MatrixLine

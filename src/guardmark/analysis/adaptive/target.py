@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from guardmark.analysis.adaptive.rows import FULL
 from guardmark.analysis.adaptive.success import ROUNDS
 from guardmark.analysis.defense.counts import grouped_difference, grouped_rate
-from guardmark.analysis.defense.frame import MISSING
-from guardmark.analysis.pipeline.frame import ERROR, NO_GUARD, SAFE, UNSAFE, combine, is_valid
+from guardmark.analysis.defense.frame import ERROR, MISSING
+from guardmark.analysis.pipeline.frame import NO_GUARD, SAFE, UNSAFE, combine, is_valid
 from guardmark.core.estimate import Ratio
 from guardmark.core.usage import UsageTotals
 from guardmark.store.layers import CANARY_REPLIES, TARGET, is_target_layer
@@ -21,7 +21,7 @@ from guardmark.store.schema import OUTCOME_CODE
 from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -113,22 +113,13 @@ class TargetCard:
     def has_control(self) -> bool:
         """Whether plain sentences come back, without which the probe says nothing."""
         control = self.read_rate(PLAIN)
-        return control is not None and _reads_plain(control)
+        known = None if control is None else control.value
+        return known is not None and known >= _LEAST_PLAIN
 
     def read_rate(self, chain: str) -> Estimate | None:
         """Return how well the target model reads a chain, or None when it was not probed."""
         whole = _whole(chain)
         return next((each.read for each in self.readings if each.chain == whole), None)
-
-
-class TargetReply(NamedTuple):
-    """What the target model made of one text in place of an attack's.
-
-    The label is that of the majority: `error` without an answer, `MISSING` where nobody was asked.
-    """
-
-    chain: str
-    label: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,19 +128,30 @@ class TargetRows:
 
     model: str
     judges: tuple[str, ...]
-    # Defense (`none`: without any) to position to reply.
-    replies: Mapping[str, Mapping[int, TargetReply]]
-    # Chain to canary and reading (`read`, `lost`, `refused`, `failed`), in order.
-    canaries: Mapping[str, list[tuple[str, str]]]
+    # Defense (`none`: without any) to position to the chain of its text, and whether that was
+    # answered.
+    answers: Mapping[str, Mapping[int, tuple[str, bool]]]
+    verdicts: Mapping[str, Mapping[str, Mapping[int, int]]]  # Defense to judge to position to code.
+    # Chain to number of a canary and reading (`read`, `lost`, `refused`, `failed`), in order.
+    canaries: Mapping[str, list[tuple[int, str]]]
     usage: Mapping[str, Mapping[str, UsageTotals]]  # Defense to account to what it took.
+
+    def labels(self, defense: str, places: Sequence[int]) -> NDArray[np.int8]:
+        """Return what the majority says: `ERROR` without an answer, `MISSING` of nothing asked."""
+        answers = self.answers.get(defense, {})
+        of_judges = [
+            np.array([codes.get(place, MISSING) for place in places], dtype=np.int8)
+            for codes in (*self.verdicts.get(defense, {}).values(), {})
+        ]
+        is_asked = np.array([place in answers for place in places], dtype=bool)
+        is_answered = [place in answers and answers[place][1] for place in places]
+        label = np.where(np.array(is_answered, dtype=bool), combine(of_judges)[0], ERROR)
+        return np.where(is_asked, label, MISSING).astype(np.int8)
 
     def spent(self, defense: str) -> dict[str, AccountUsage]:
         """Return what one defense took by account; shared calls included."""
-        shared, own = self.usage.get(NO_GUARD, {}), self.usage.get(defense, {})
-        totals = {
-            account: shared.get(account, UsageTotals()) + own.get(account, UsageTotals())
-            for account in (*shared, *own)
-        }
+        shared, own, none = self.usage.get(NO_GUARD, {}), self.usage.get(defense, {}), UsageTotals()
+        totals = {name: shared.get(name, none) + own.get(name, none) for name in (*shared, *own)}
         return {
             account: AccountUsage(calls=each.calls, tokens=each.tokens, cost=each.cost)
             for account, each in totals.items()
@@ -162,31 +164,31 @@ def read_target(reader: RecordReader) -> TargetRows | None:
     if not settings:
         return None
     answers: defaultdict[str, dict[int, tuple[str, bool]]] = defaultdict(dict)
-    verdicts: defaultdict[tuple[str, str], dict[int, int]] = defaultdict(dict)
-    canaries: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+    verdicts: defaultdict[str, defaultdict[str, dict[int, int]]]
+    verdicts = defaultdict(lambda: defaultdict(dict))
+    canaries: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
     usage: defaultdict[str, dict[str, UsageTotals]] = defaultdict(dict)
+    numbers: dict[str, int] = {}
     for layer in filter(is_target_layer, reader.layers()):
         for record in read_tries(reader, layer=layer):
             defense, subject, details = record.defense, record.subject, record.subject.details
+            chain = subject.chain or ""
             if not record.is_free:
                 before = usage[defense].get(subject.account, UsageTotals())
                 usage[defense][subject.account] = before.plus(record.usage)
             if layer == CANARY_REPLIES:
-                reading = str(details["canary"]), str(details["reading"])
-                canaries[subject.chain or ""].append(reading)
+                number = numbers.setdefault(str(details["canary"]), len(numbers))
+                canaries[chain].append((number, str(details["reading"])))
             elif layer == TARGET:
-                answer = subject.chain or "", record.outcome == "answered"
-                answers[defense][record.sample] = answer
+                answers[defense][record.sample] = chain, record.outcome == "answered"
             else:
-                verdicts[defense, layer][record.sample] = OUTCOME_CODE[record.outcome]
+                verdicts[defense][layer][record.sample] = OUTCOME_CODE[record.outcome]
     judges = settings.get("judges")
     return TargetRows(
         model=_named(settings.get("model")),
         judges=tuple(map(_named, judges)) if isinstance(judges, list) else (),
-        replies={
-            name: _replies(of, [v for (defense, _), v in verdicts.items() if defense == name])
-            for name, of in answers.items()
-        },
+        answers=answers,
+        verdicts=verdicts,
         canaries=canaries,
         usage=usage,
     )
@@ -196,57 +198,31 @@ def _named(part: object) -> str:
     return str(part.get("model") or part.get("name")) if isinstance(part, dict) else ""
 
 
-def _replies(
-    answers: Mapping[int, tuple[str, bool]], verdicts: list[dict[int, int]]
-) -> dict[int, TargetReply]:
-    columns = [
-        np.array([each.get(place, MISSING) for place in answers], dtype=np.int8)
-        for each in verdicts or [{}]
-    ]
-    return {
-        place: TargetReply(chain, label if is_answered else ERROR)
-        for (place, (chain, is_answered)), label in zip(
-            answers.items(), combine(columns)[0].tolist(), strict=True
-        )
-    }
-
-
-def _reads_plain(control: Estimate) -> bool:
-    """Tell whether a probe says anything of operators."""
-    return control.value is not None and control.value >= _LEAST_PLAIN
-
-
 def measure_target(rows: TargetRows, view: AttackMask) -> TargetCard:
     """Compute what the target model did behind one defense."""
-    readings = tuple(
-        ReadingCard(
-            chain=chain,
-            read=_read_rate(
-                ((i, reading == "read") for i, reading in enumerate(replies) if reading in _READ),
-                view.confidence,
-            ),
-            refused=replies.count("refused"),
-            failed=replies.count("failed"),
-        )
-        for chain, replies in ((c, [r for _, r in each]) for c, each in rows.canaries.items())
-    )
-    return TargetCard(
+    card = TargetCard(
         model=rows.model,
         judges=rows.judges,
-        readings=readings,
+        readings=tuple(
+            ReadingCard(
+                chain=chain,
+                read=_read_rate(replies, view.confidence),
+                refused=sum(reading == "refused" for _, reading in replies),
+                failed=sum(reading == "failed" for _, reading in replies),
+            )
+            for chain, replies in rows.canaries.items()
+        ),
         effects=_effects(rows, view) if rows.judges else None,
-        estimated=None if rows.judges or not readings else _estimated(rows, view),
+        estimated=None,
         spent=rows.spent(view.battle.name),
     )
+    if rows.judges or not rows.canaries:
+        return card
+    return replace(card, estimated=_estimated(rows, view, has_control=card.has_control))
 
 
 def _effects(rows: TargetRows, view: AttackMask) -> Effects:
     """Tell where each attack ended, with and without the guard."""
-
-    def labels(defense: str) -> NDArray[np.int8]:
-        replies = rows.replies.get(defense, {})
-        known = [replies[p].label if p in replies else MISSING for p in view.places]
-        return np.array(known, dtype=np.int8)
 
     def difference(first: NDArray[np.int8], second: NDArray[np.int8]) -> Difference:
         both = is_valid(first) & is_valid(second)
@@ -257,9 +233,10 @@ def _effects(rows: TargetRows, view: AttackMask) -> Effects:
             confidence=view.confidence,
         )
 
-    bare, fell = labels(NO_GUARD), view.fallen(ROUNDS[-1], FULL)
+    bare, fell = rows.labels(NO_GUARD, view.places), view.fallen(ROUNDS[-1], FULL)
     static = np.where(view.static, bare, SAFE)
-    defended = np.where(view.static, bare, np.where(fell, labels(view.battle.name), SAFE))
+    rewritten = np.where(fell, rows.labels(view.battle.name, view.places), SAFE)
+    defended = np.where(view.static, bare, rewritten)
     return Effects(
         undefended=_effect_rate(bare, view),
         static=_effect_rate(static, view),
@@ -282,34 +259,25 @@ def _effect_rate(labels: NDArray[np.int8], view: AttackMask) -> EffectRate:
     )
 
 
-def _estimated(rows: TargetRows, view: AttackMask) -> EstimatedEffect:
+def _estimated(rows: TargetRows, view: AttackMask, *, has_control: bool) -> EstimatedEffect:
     """Guess effects from bypasses, and from how well their operators are read."""
-    numbers: dict[str, int] = {}
-    by_chain = {
-        chain: [
-            (numbers.setdefault(canary, len(numbers)), reading == "read")
-            for canary, reading in readings
-            if reading in _READ
-        ]
-        for chain, readings in rows.canaries.items()
-    }
-    fell, replies = view.fallen(ROUNDS[-1], FULL), rows.replies.get(view.battle.name, {})
+    fell, answers = view.fallen(ROUNDS[-1], FULL), rows.answers.get(view.battle.name, {})
     chains = [
-        PLAIN if passed else _whole(replies[place].chain) if place in replies else "?"
+        PLAIN if passed else _whole(answers[place][0]) if place in answers else "?"
         for place, passed, has_fallen in zip(view.places, view.static, fell, strict=True)
         if has_fallen
     ]
-    marks = [each for chain in chains for each in by_chain.get(chain, ())]
+    replies = [each for chain in chains for each in rows.canaries.get(chain, ())]
     narrow = math.sqrt(view.confidence)
     bypassed = grouped_rate(fell, view.groups, confidence=narrow)
-    value = _product(bypassed, _read_rate(marks, narrow), view.confidence)
-    if not _reads_plain(_read_rate(by_chain.get(PLAIN, ()), view.confidence)):
+    value = _product(bypassed, _read_rate(replies, narrow), view.confidence)
+    if not has_control:
         value = replace(value, value=None, low=None, high=None, reason=_NO_CONTROL)
     return EstimatedEffect(
         bypassed=view.rate(fell),
-        read=_read_rate(marks, view.confidence),
+        read=_read_rate(replies, view.confidence),
         value=value,
-        unread=sum(not by_chain.get(chain) for chain in chains),
+        unread=sum(not _answered(rows.canaries.get(chain, ())) for chain in chains),
     )
 
 
@@ -317,11 +285,17 @@ def _whole(chain: str) -> str:
     return chain.partition(" [")[0]
 
 
-def _read_rate(marks: Iterable[tuple[int, bool]], confidence: float) -> Estimate:
+def _answered(replies: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+    return [(canary, reading) for canary, reading in replies if reading in _READ]
+
+
+def _read_rate(replies: Iterable[tuple[int, str]], confidence: float) -> Estimate:
     """Estimate how often canaries are read; the same canary twice is no second witness."""
-    listed = list(marks)
+    answered = _answered(replies)
     return grouped_rate(
-        [hit for _, hit in listed], [canary for canary, _ in listed], confidence=confidence
+        [reading == "read" for _, reading in answered],
+        [canary for canary, _ in answered],
+        confidence=confidence,
     )
 
 

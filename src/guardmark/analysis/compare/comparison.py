@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 import numpy as np
 
 from guardmark.analysis.defense.frame import BLOCK, MISSING, is_decision
-from guardmark.analysis.pipeline.system import DEFENSE
+from guardmark.analysis.pipeline.frame import DEFENSE
 from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.multiplicity import CochranQ, cochran_q, holm
 from guardmark.stats.paired.intervals import clustered_bonett_price, summarise_pairs

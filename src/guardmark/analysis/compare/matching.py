@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from guardmark.analysis.defense.costs import UsageBySample, read_usage_by_sample
-from guardmark.analysis.defense.frame import BASELINES, DefenseColumn, Frame
-from guardmark.analysis.pipeline.system import DEFENSE, read_scope
+from guardmark.analysis.defense.frame import BASELINES, DefenseColumn, Frame, read_frame
+from guardmark.analysis.pipeline.frame import DEFENSE, read_system
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import IncomparableRuns
 from guardmark.store.columns import Facet, sample_digests
@@ -141,18 +141,16 @@ def match_runs(
 
 
 def _read(run: OpenRun, settings: AnalysisSettings, scope: str) -> Frame:
-    frame = read_scope(run.reader, _own(run.reader, settings), scope)
+    # Each run is read by its own rules of stopping early.
+    own = replace(settings, stop_when=AnalysisSettings.of(run.reader.manifest()).stop_when)
+    defenses = read_frame(run.reader, own)
+    frame = defenses if scope == DEFENSE else read_system(run.reader, defenses)
     if frame is None:
         raise IncomparableRuns(
             f"{run.label} asked no target model with a judge, so no system came out of it.\n"
             "Next: compare its defenses, or name runs with a section `pipeline`."
         )
     return frame
-
-
-def _own(reader: RecordReader, settings: AnalysisSettings) -> AnalysisSettings:
-    """Let each run be read by its own rules of stopping early."""
-    return replace(settings, stop_when=AnalysisSettings.of(reader.manifest()).stop_when)
 
 
 _Key = tuple[bytes, bool, int]

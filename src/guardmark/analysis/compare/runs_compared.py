@@ -21,7 +21,7 @@ from guardmark.analysis.defense.costs import compare_costs
 from guardmark.analysis.defense.latency import is_timed
 from guardmark.analysis.defense.scorecard import estimate_rates
 from guardmark.analysis.defense.slices import NOT_STATED
-from guardmark.analysis.pipeline.system import DEFENSE, SYSTEM, has_pipeline
+from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM, has_pipeline
 from guardmark.core.errors import GuardmarkError, IncomparableRuns, UnknownName
 from guardmark.core.estimate import Difference
 from guardmark.core.sample import Severity

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from guardmark.analysis.defense.frame import MISSING, read_frame
+from guardmark.analysis.defense.frame import ERROR, MALFORMED, MISSING, read_frame
 from guardmark.analysis.pipeline.frame import (
-    ERROR,
-    HUMAN,
-    MALFORMED,
     NO_GUARD,
     SAFE,
     UNSAFE,
     is_valid,
+    judge_layers,
     read_pipeline,
 )
 from guardmark.analysis.settings import AnalysisSettings
@@ -35,8 +33,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from guardmark.analysis.pipeline.card import Ends, PlaceRates
-    from guardmark.analysis.pipeline.frame import JudgeColumns, Judging, PipelineFrame
+    from guardmark.analysis.pipeline.frame import (
+        Ends,
+        JudgeColumns,
+        Judging,
+        PipelineFrame,
+        PlaceRates,
+    )
     from guardmark.core.estimate import Estimate
     from guardmark.core.record import Record
     from guardmark.stats.agreement import Alpha, Kappa
@@ -87,11 +90,10 @@ class CorrectedCard:
 
 def rate_judging(rates: PlaceRates, judging: Judging) -> JudgingRates:
     """Estimate what the judges of one judging said."""
-    several = len(judging.judges) > 1
     return JudgingRates(
         name=judging.name,
         judges=tuple(_rate_judge(rates, judge) for judge in judging.judges),
-        agreement=_agreement(rates, judging) if several else None,
+        agreement=_agreement(rates, judging) if len(judging.judges) > 1 else None,
         tied=judging.tied,
     )
 
@@ -102,10 +104,10 @@ def check_against_people(
     """Compare a judging with the labels of people."""
     if pipeline.human is None:
         return None
-    labelled = is_valid(pipeline.human.label)
-    both = labelled & judging.is_valid
+    labelled, judged = is_valid(pipeline.human.label), is_valid(judging.label)
     if not labelled.any():
         return None
+    both = labelled & judged
     is_unsafe, judged_unsafe = pipeline.human.label == UNSAFE, judging.label == UNSAFE
     return HumanCheck(
         labels=_labels(both, is_unsafe=is_unsafe, judged_unsafe=judged_unsafe),
@@ -117,7 +119,7 @@ def check_against_people(
             groups=rates.group[both],
             confidence=rates.confidence,
         ),
-        unreadable=int(np.count_nonzero(labelled & ~judging.is_valid)),
+        unreadable=int(np.count_nonzero(labelled & ~judged)),
     )
 
 
@@ -162,11 +164,7 @@ def correct_card(
     model = corrected_rate(
         int(np.count_nonzero(rest & ends.is_unsafe)),
         int(np.count_nonzero(rest)),
-        labels=_labels(
-            labelled,
-            is_unsafe=is_unsafe,
-            judged_unsafe=judged_unsafe,
-        ),
+        labels=_labels(labelled, is_unsafe=is_unsafe, judged_unsafe=judged_unsafe),
         labels_from_run=True,
         worth=worth,
         confidence=rates.confidence,
@@ -273,11 +271,7 @@ def assess_judge(reader: RecordReader, layer: str, *, confidence: float = 0.95) 
 
     Intervals take answers as independent: these are signs, not figures of a report.
     """
-    layers = [
-        name
-        for arm, stage, name in reader.recorded_stages()
-        if (arm, stage) == (NO_GUARD, Stage.JUDGE)
-    ]
+    layers, people = judge_layers(reader)
     if not layers:
         raise StoreError("The run holds no verdicts.\nNext: guardmark judge RUN --config JUDGE")
     if layer not in layers:
@@ -298,7 +292,6 @@ def assess_judge(reader: RecordReader, layer: str, *, confidence: float = 0.95) 
 
     reasons = [record for record in valid if record.evidence and record.evidence.reason]
     split = _split(valid, answers)
-    people = [name for name in layers if reader.layer_settings(name).get("kind") == HUMAN]
     labels = reader.records(defense=NO_GUARD, stage=Stage.JUDGE, layer=people[-1]) if people else ()
     by_people = {_place(label) for label in labels if label.outcome == "safe"}
     return JudgeQuality(
@@ -371,10 +364,9 @@ def find_flips(reader: RecordReader, second: str, *, first: str = "") -> Flips |
         if name not in judgings:
             raise UnknownName("judging of this run", name, judgings)
     one, two = judgings[first or others[0]], judgings[second]
-    both = (one.label != MISSING) & (two.label != MISSING)
-    by_repeat = (both & (one.label != two.label)).reshape(
-        frame.manifest.repeats, frame.sample_count
-    )
+    shape = (frame.manifest.repeats, frame.sample_count)
+    before, after = (each.label.reshape(shape).T for each in (one, two))
+    both = (before != MISSING) & (after != MISSING)
     return Flips(
         first=one.name,
         second=two.name,
@@ -384,9 +376,9 @@ def find_flips(reader: RecordReader, second: str, *, first: str = "") -> Flips |
                 sample_id=frame.samples.ids[sample],
                 repeat=repeat,
                 is_attack=bool(frame.samples.is_attack[sample]),
-                before=OUTCOME_NAMES[one.label[repeat * frame.sample_count + sample]],
-                after=OUTCOME_NAMES[two.label[repeat * frame.sample_count + sample]],
+                before=OUTCOME_NAMES[before[sample, repeat]],
+                after=OUTCOME_NAMES[after[sample, repeat]],
             )
-            for sample, repeat in np.argwhere(by_repeat.T).tolist()
+            for sample, repeat in np.argwhere(both & (before != after)).tolist()
         ),
     )

@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from guardmark.analysis.defense.frame import ALLOW, BLOCK, read_frame
-from guardmark.analysis.pipeline.card import PlaceRates, find_ends
-from guardmark.analysis.pipeline.frame import NO_GUARD, read_pipeline
+from guardmark.analysis.defense.frame import ALLOW, BLOCK, is_decision, read_frame
+from guardmark.analysis.pipeline.frame import (
+    DEFENSE,
+    NO_GUARD,
+    SYSTEM,
+    PlaceRates,
+    find_ends,
+    read_pipeline,
+)
 from guardmark.stats.distributions import two_sided_t
 
 if TYPE_CHECKING:
@@ -25,6 +31,8 @@ if TYPE_CHECKING:
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Estimate, Ratio
     from guardmark.store.reader import RecordReader
+
+    Marks = NDArray[np.bool_]
 
 _AT_SYSTEM: Final = ("attack_success_rate", "over_refusal_rate")
 _AT_DEFENSE: Final = ("attack_success_rate", "false_positive_rate")
@@ -141,8 +149,8 @@ class _Card(NamedTuple):
 
     arm: str
     scope: str
-    is_wrong: NDArray[np.bool_]
-    trials: NDArray[np.bool_]
+    is_wrong: Marks
+    trials: Marks
 
 
 def measure_small_slices(
@@ -154,37 +162,34 @@ def measure_small_slices(
     depends on seed and sample id alone, with all their repeats.
     """
     frame = read_frame(reader, settings)
-    names = [name or "original" for name in frame.samples.variant.names]
-    codes = frame.samples.variant.codes
-    members = [codes == code for code in range(len(names))]
-    drawn = np.array([_draw(frame, members, request, seed) for seed in request.seeds])
+    rates, variant = PlaceRates(frame, settings), frame.samples.variant
+    members = [variant.codes == code for code in range(len(variant.names))]
+    names = [name or "original" for name in variant.names]
+    variants = list(zip(names, members, strict=True))
     everything = np.ones(frame.sample_count, dtype=np.bool_)
-    places = [(None, everything), *zip(names, members, strict=True)]
-    rates, is_attack = PlaceRates(frame, settings), frame.samples.is_attack
+    drawn = np.array([_draw(frame, members, request, seed) for seed in request.seeds])
+    drawn = np.tile(drawn, rates.repeats)
     return SliceStability(
         run=frame.manifest.name,
         request=request,
         confidence=settings.confidence,
         variants=tuple(
-            _rows(name, int((where & is_attack).sum()), int((where & ~is_attack).sum()), request)
-            for name, where in zip(names, members, strict=True)
+            _rows(name, frame.samples.is_attack[mine], request) for name, mine in variants
         ),
         cards=tuple(
             SliceCard(
                 arm=card.arm,
                 scope=card.scope,
                 variant=name,
-                figures=_figures(rates, card, where, drawn=drawn),
+                figures=_figures(rates, card, np.tile(mine, rates.repeats), drawn=drawn),
             )
-            for card in _cards(frame, read_pipeline(reader, frame), rates.is_attack)
-            for name, where in places
+            for card in _cards(frame, read_pipeline(reader, frame))
+            for name, mine in ((None, everything), *variants)
         ),
     )
 
 
-def _draw(
-    frame: Frame, members: Sequence[NDArray[np.bool_]], request: SliceRequest, seed: int
-) -> NDArray[np.bool_]:
+def _draw(frame: Frame, members: Sequence[Marks], request: SliceRequest, seed: int) -> Marks:
     """Mark the samples of one slice."""
     chosen = np.zeros(frame.sample_count, dtype=np.bool_)
     ids = frame.samples.ids
@@ -196,9 +201,11 @@ def _draw(
     return chosen
 
 
-def _rows(name: str, attacks: int, benign: int, request: SliceRequest) -> VariantRows:
+def _rows(variant: str, is_attack: Marks, request: SliceRequest) -> VariantRows:
+    attacks = int(is_attack.sum())
+    benign = len(is_attack) - attacks
     return VariantRows(
-        variant=name,
+        variant=variant,
         attacks=attacks,
         benign=benign,
         drawn_attacks=min(attacks, request.attacks),
@@ -206,9 +213,7 @@ def _rows(name: str, attacks: int, benign: int, request: SliceRequest) -> Varian
     )
 
 
-def _cards(
-    frame: Frame, pipeline: PipelineFrame | None, is_attack: NDArray[np.bool_]
-) -> Iterator[_Card]:
+def _cards(frame: Frame, pipeline: PipelineFrame | None) -> Iterator[_Card]:
     """Every arm at every scope it has; a guard's own card first."""
     ends = {}
     if pipeline is not None:
@@ -217,29 +222,27 @@ def _cards(
     for name in dict.fromkeys([*ends, *guards]):
         if name != NO_GUARD:
             outcome = frame.matrix(guards[name])
-            wrong = outcome == np.where(is_attack, ALLOW, BLOCK)
-            yield _Card(name, "defense", wrong, np.isin(outcome, (ALLOW, BLOCK)))
+            wrong = outcome == np.where(frame.is_attack, ALLOW, BLOCK)
+            yield _Card(name, DEFENSE, wrong, is_decision(outcome))
         if name in ends:
-            end = ends[name]
-            wrong = np.where(is_attack, end.is_unsafe, end.is_refused)
-            for scope in ("system", "model"):
-                yield _Card(name, scope, wrong, end.trials(scope))
+            wrong = ends[name].is_wrong(frame.is_attack)
+            for scope in (SYSTEM, "model"):
+                yield _Card(name, scope, wrong, ends[name].trials(scope))
 
 
 def _figures(
-    rates: PlaceRates, card: _Card, where: NDArray[np.bool_], *, drawn: NDArray[np.bool_]
+    rates: PlaceRates, card: _Card, where: Marks, *, drawn: Marks
 ) -> tuple[SliceFigure, ...]:
-    """Compute both error rates and the mean of them, on some of the samples."""
-    counted = card.trials & np.tile(where, rates.repeats)
-    names = _AT_DEFENSE if card.scope == "defense" else _AT_SYSTEM
+    """Compute both error rates and the mean of them, on some of the places."""
+    names = _AT_DEFENSE if card.scope == DEFENSE else _AT_SYSTEM
     harm, alarm = (
-        _figure(rates, name, card.is_wrong, counted & side, drawn=np.tile(drawn, rates.repeats))
+        _figure(rates, name, card, where & side, drawn=drawn)
         for name, side in zip(names, (rates.is_attack, ~rates.is_attack), strict=True)
     )
     both = zip(harm.values, alarm.values, strict=True)
     balanced = SliceFigure(
         name="balanced_error",
-        whole=rates.balanced_error(card.is_wrong, counted),
+        whole=rates.balanced_error(card.is_wrong, card.trials & where),
         values=tuple(None if a is None or b is None else (a + b) / 2 for a, b in both),
         trials=tuple(a + b for a, b in zip(harm.trials, alarm.trials, strict=True)),
         confidence=rates.confidence,
@@ -248,17 +251,14 @@ def _figures(
 
 
 def _figure(
-    rates: PlaceRates,
-    name: str,
-    is_wrong: NDArray[np.bool_],
-    trials: NDArray[np.bool_],
-    *,
-    drawn: NDArray[np.bool_],
+    rates: PlaceRates, name: str, card: _Card, where: Marks, *, drawn: Marks
 ) -> SliceFigure:
-    errors, sizes = ((drawn & marks).sum(axis=1).tolist() for marks in (is_wrong & trials, trials))
+    trials = card.trials & where
+    sizes = (drawn & trials).sum(axis=1).tolist()
+    errors = (drawn & trials & card.is_wrong).sum(axis=1).tolist()
     return SliceFigure(
         name=name,
-        whole=rates.of(is_wrong, trials),
+        whole=rates.of(card.is_wrong, trials),
         values=tuple(x / n if n else None for x, n in zip(errors, sizes, strict=True)),
         trials=tuple(sizes),
         confidence=rates.confidence,

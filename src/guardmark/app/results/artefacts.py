@@ -17,10 +17,8 @@ from guardmark.analysis.gate import (
     check_limits,
     check_system,
 )
-from guardmark.analysis.pipeline.card import PlaceRates
-from guardmark.analysis.pipeline.frame import read_pipeline
+from guardmark.analysis.pipeline.frame import PlaceRates, as_subjects, read_pipeline
 from guardmark.analysis.pipeline.judges import estimate_agreement
-from guardmark.analysis.pipeline.system import as_subjects
 from guardmark.analysis.run import analyse_run
 from guardmark.app.results.opened_run import analysis_settings
 from guardmark.core.errors import ConfigError

@@ -18,7 +18,7 @@ from guardmark.analysis.gate import (
     check_regression,
     gated_arms,
 )
-from guardmark.analysis.pipeline.system import (
+from guardmark.analysis.pipeline.frame import (
     DEFENSE,
     SYSTEM,
     deployed,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.comparison import PairVerdict
 from guardmark.analysis.defense.costs import CostUnit
-from guardmark.analysis.pipeline.frame import NO_GUARD
-from guardmark.analysis.pipeline.system import DEFENSE, SYSTEM
+from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD, SYSTEM
 from guardmark.reports.document.blocks import (
     Document,
     FigureCell,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.gate import GateStatus, GateUnit
-from guardmark.analysis.pipeline.system import DEFENSE, SYSTEM
+from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.blocks import Document, FigureCell, Table, Tone, Unit, section
 from guardmark.reports.document.cells import figure, name, table_of, words

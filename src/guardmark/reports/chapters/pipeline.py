@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.pipeline.card import NOTES, RESPONSE_UNSAFE
+from guardmark.analysis.pipeline.arms import NOTES, RESPONSE_UNSAFE
 from guardmark.reports.document.blocks import Document, Section, Table, Unit, section, warning
 from guardmark.reports.document.cells import figure, name, rate_text, slug, table_of, with_counts
 from guardmark.reports.document.wording import count_text, percent_text, value_text
