@@ -412,7 +412,7 @@ async def test_among_bypasses_the_one_the_target_reads_is_sent(
         await measure_effects(TargetAsker(protected, context), {"d": {0: queries}}, seed=7)
     with RecordReader(tmp_path / "records.sqlite") as reader:
         rows_read = read_target(reader)
-    assert rows_read.replies["d"][0].chain.split("@")[0] == sent
+    assert rows_read.answers["d"][0][0].split("@")[0] == sent
 
 
 def test_every_canary_is_harmless_words_of_its_own() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from guardmark.analysis.adaptive.repairs import (
+from guardmark.analysis.adaptive.operators import (
     HELD,
     RepairFit,
     best_of,

@@ -13,27 +13,28 @@ from guardmark.analysis.adaptive.audited import AuditCard, read_audit_card, rest
 from guardmark.analysis.adaptive.costs import CostCard, read_costs
 from guardmark.analysis.adaptive.operators import (
     OperatorCard,
-    TransferCard,
-    read_operators,
-    read_transfers,
-)
-from guardmark.analysis.adaptive.repairs import (
     RepairCard,
     RepairFit,
+    TransferCard,
     best_of,
     cross_fit_repairs,
+    read_operators,
     read_repairs,
+    read_transfers,
 )
 from guardmark.analysis.adaptive.rows import FULL, STRICT, flags_of, read_battles
-from guardmark.analysis.adaptive.seeds import GAINS, SeedsCard, measure_seeds
 from guardmark.analysis.adaptive.success import (
+    NAMED_ARMS,
     ROUNDS,
     AreaCard,
     AttackMask,
     GradientCard,
     SearchTimes,
+    SeedsCard,
     measure_area,
     measure_gradient,
+    measure_seeds,
+    tries_compared,
 )
 from guardmark.analysis.adaptive.target import TargetCard, measure_target, read_target
 from guardmark.analysis.defense.counts import SampleRates, grouped_difference
@@ -213,13 +214,12 @@ def _card(
                 points=tuple((k, float(view.by(arm, k).mean())) for k in ks if view.places),
                 at_budget=view.rate(view.by(arm, budget)),
             )
-            for name, arm in (("adaptive", ADAPTIVE), ("blind", BLIND), ("null", NULL))
+            for name, arm in NAMED_ARMS
         ),
         asr_at=at_k,
         gains=tuple(
             (k, view.difference(view.by(ADAPTIVE, k), view.by(BLIND, k)))
-            for k in ks
-            if k in {*GAINS, budget}
+            for k in tries_compared(ks)
         ),
         null_gain=view.difference(view.by(NULL, budget), view.static),
         delta=view.difference(last, view.static),
@@ -237,7 +237,7 @@ def _card(
         extrapolated=extrapolated,
         extrapolated_at=ahead,
         unanswered=battle.unanswered,
-        seeds=measure_seeds(battle, attack, rates, ks=ks),
+        seeds=measure_seeds(view, ks),
     )
 
 

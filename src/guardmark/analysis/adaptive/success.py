@@ -1,50 +1,68 @@
-"""Which attacks count, when each got through, and what following a gradient adds."""
+"""Which attacks count and when each got through: at one seed of the search, and over several."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from guardmark.analysis.adaptive.rows import FULL, STRICT
 from guardmark.analysis.defense.counts import grouped_difference, grouped_rate
-from guardmark.stats.attempts.success_area import success_area
-from guardmark.store.layers import ADAPTIVE, BLIND, GRADIENT
+from guardmark.stats.attempts.success_area import areas_of, success_area
+from guardmark.stats.attempts.survival import chance_of_any, restricted_mean
+from guardmark.stats.rates.means import (
+    SeedMean,
+    figure_over_seeds,
+    mean_over_seeds,
+    share_over_seeds,
+)
+from guardmark.store.layers import ADAPTIVE, BLIND, GRADIENT, NULL
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from guardmark.analysis.adaptive.rows import AdaptiveRecords
     from guardmark.analysis.defense.counts import SampleRates
     from guardmark.core.estimate import Difference, Estimate, Ratio
 
+    Marks = NDArray[np.bool_]
+    Numbers = NDArray[np.int64]
+
 
 ROUNDS: Final = ("R0", "R1", "R2", "R3", "R4", "R5")
 """Rounds, in order."""
+NAMED_ARMS: Final = (("adaptive", ADAPTIVE), ("blind", BLIND), ("null", NULL))
+"""Arms by the names that reports have for them."""
 NEVER: Final = np.iinfo(np.int64).max
 """Number of the first bypass of an attack that held."""
+_GAINS: Final = (1, 2, 5, 16, 64)
+
+
+def tries_compared(ks: Sequence[int]) -> list[int]:
+    """Return the numbers of tries at which arms are compared: a few, and the budget."""
+    return [k for k in ks if k in {*_GAINS, ks[-1]}]
 
 
 class AttackMask:
     """The attacks of a measurement that count, with their groups."""
 
-    def __init__(
-        self, battle: AdaptiveRecords, attack: NDArray[np.bool_], rates: SampleRates
-    ) -> None:
-        self.battle = battle
+    def __init__(self, battle: AdaptiveRecords, attack: Marks, rates: SampleRates) -> None:
+        self.battle, self.attack = battle, attack
         self.rates, self.confidence = rates, rates.confidence
         self.places = sorted(p for p in battle.baseline if attack[p])
         self.groups = rates.groups[self.places]
         self.static = np.array([battle.baseline[p] for p in self.places], dtype=bool)
-        self._firsts: dict[tuple[str, frozenset[str]], NDArray[np.int64]] = {}
-        self._rounds: dict[frozenset[str], NDArray[np.int64]] = {}
+        self._firsts: dict[tuple[str, frozenset[str]], Numbers] = {}
+        self._rounds: dict[frozenset[str], Numbers] = {}
 
-    def rate(self, hits: NDArray[np.bool_]) -> Estimate:
+    def rate(self, hits: Marks) -> Estimate:
         """Estimate the rate of a mark over the attacks."""
         return grouped_rate(hits, self.groups, confidence=self.confidence)
 
-    def difference(self, first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Difference:
+    def difference(self, first: Marks, second: Marks) -> Difference:
         """Estimate the difference of two marks on the same attacks."""
         return grouped_difference(first, second, groups=self.groups, confidence=self.confidence)
 
@@ -53,7 +71,7 @@ class AttackMask:
         """The rounds of the search that some attack came to."""
         return {t.round for story in self.battle.stories[ADAPTIVE].values() for t in story.tries}
 
-    def firsts(self, arm: str, tiers: frozenset[str] = FULL) -> NDArray[np.int64]:
+    def firsts(self, arm: str, tiers: frozenset[str] = FULL) -> Numbers:
         """Return the number of each attack's first bypass by search, in the order of places."""
         if (arm, tiers) not in self._firsts:
             stories = self.battle.stories[arm]
@@ -62,17 +80,17 @@ class AttackMask:
             self._firsts[arm, tiers] = np.where(self.static, 0, numbers)
         return self._firsts[arm, tiers]
 
-    def by(self, arm: str, k: int, tiers: frozenset[str] = FULL) -> NDArray[np.bool_]:
+    def by(self, arm: str, k: int) -> Marks:
         """Mark attacks that got through as they are or by the k-th try of an arm."""
-        marks: NDArray[np.bool_] = self.firsts(arm, tiers) <= k
+        marks: Marks = self.firsts(arm) <= k
         return marks
 
-    def fallen(self, until: str, tiers: frozenset[str]) -> NDArray[np.bool_]:
+    def fallen(self, until: str, tiers: frozenset[str]) -> Marks:
         """Mark attacks that had got through by the end of a round."""
         if tiers not in self._rounds:
             rounds = np.array([self._round(place, tiers) for place in self.places], dtype=np.int64)
             self._rounds[tiers] = np.where(self.static, 0, rounds)
-        marks: NDArray[np.bool_] = self._rounds[tiers] <= ROUNDS.index(until)
+        marks: Marks = self._rounds[tiers] <= ROUNDS.index(until)
         return marks
 
     def _round(self, place: int, tiers: frozenset[str]) -> int:
@@ -80,19 +98,30 @@ class AttackMask:
         fixed, story = self.battle.battery.get(place), self.battle.stories[ADAPTIVE].get(place)
         if fixed is not None and fixed.first(tiers) is not None:
             return 1
-        tries = () if story is None else story.tries
-        rounds = (ROUNDS.index(t.round) for t in tries if story and story.holds(t, tiers))
-        return min(rounds, default=len(ROUNDS))
+        held = [] if story is None else [t for t in story.tries if story.holds(t, tiers)]
+        return min((ROUNDS.index(each.round) for each in held), default=len(ROUNDS))
 
     def blind_counts(self) -> list[tuple[int, int]]:
         """Return tries and wins of each attack by the blind arm; one that passes always does."""
         stories, budget = self.battle.stories[BLIND], self.battle.budget
-        counted = []
-        for place, is_static in zip(self.places, self.static.tolist(), strict=True):
-            story = stories.get(place)
-            tried = (0, 0) if story is None else (len(story.tries), story.wins(budget))
-            counted.append((budget, budget) if is_static else tried)
-        return counted
+        counts = {p: (len(each.tries), each.wins(budget)) for p, each in stories.items()}
+        return [
+            (budget, budget) if is_static else counts.get(place, (0, 0))
+            for place, is_static in zip(self.places, self.static, strict=True)
+        ]
+
+    def area(self, arm: str) -> Ratio:
+        """Estimate the area under the curve of an arm."""
+        tries, reached = self.reached(arm)
+        budget, groups = self.battle.budget, self.groups
+        return success_area(
+            tries, reached, budget=budget, groups=groups, confidence=self.confidence
+        )
+
+    def reached(self, arm: str) -> tuple[Numbers, Marks]:
+        """Return the tries of an arm to each attack's first bypass, and whether there was one."""
+        firsts = self.firsts(arm)
+        return np.where(firsts < NEVER, firsts, 0), firsts < NEVER
 
 
 class SearchTimes:
@@ -134,23 +163,14 @@ class AreaCard:
     fates: tuple[SurvivalTime, ...] = field(metadata={"json": False})
 
 
-def measure_area(view: AttackMask, *, last: NDArray[np.bool_]) -> AreaCard:
+def measure_area(view: AttackMask, *, last: Marks) -> AreaCard:
     """Estimate the areas of both arms; the last round's marks say what fell at all."""
     budget, stories = view.battle.budget, view.battle.stories[ADAPTIVE].values()
-
-    def area(arm: str) -> Ratio:
-        firsts = view.firsts(arm)
-        reached = firsts < NEVER
-        tries = np.where(reached, firsts, 0)
-        return success_area(
-            tries, reached, budget=budget, groups=view.groups, confidence=view.confidence
-        )
-
     firsts = [None if first == NEVER else first for first in view.firsts(ADAPTIVE).tolist()]
     fates = zip(view.places, view.groups.tolist(), firsts, last.tolist(), strict=True)
     return AreaCard(
-        adaptive=area(ADAPTIVE),
-        blind=area(BLIND),
+        adaptive=view.area(ADAPTIVE),
+        blind=view.area(BLIND),
         given_up=sum(each.first() is None and len(each.tries) < budget for each in stories),
         fates=tuple(SurvivalTime(*fate) for fate in fates),
     )
@@ -184,3 +204,167 @@ def measure_gradient(view: AttackMask) -> GradientCard | None:
         unproved=int((any_tier & ~full).sum()),
         tries=tries,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedRound:
+    """What had got through by the end of a round of the search, over seeds."""
+
+    # `R2` to `R4`; what comes before is the same at every seed.
+    name: str = field(metadata={"json": "round"})
+    strict: SeedMean  # By variants that are provably the same text (V0, V1).
+    full: SeedMean  # By all proved tiers.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedCurve:
+    """Success of an arm by search tries, over seeds."""
+
+    arm: str  # `adaptive`, `blind` or `null`.
+    # Tries and the share of all attacks that had got through by then; the last one is that of the
+    # whole budget.
+    points: tuple[tuple[int, SeedMean], ...]
+
+    @property
+    def at_budget(self) -> SeedMean:
+        """The share at the end of the budget."""
+        return self.points[-1][1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedsCard:
+    """What a measurement of several seeds says of one defense."""
+
+    seeds: int  # Seeds carried out.
+    # Numbers of those the figures are over. The first is left out where an attacker model had its
+    # round there and nowhere else.
+    counted: tuple[int, ...]
+    rounds: tuple[SeedRound, ...]
+    arms: tuple[SeedCurve, ...]
+    # ASR@k of the blind arm by Chen's estimator, by k.
+    asr_at: tuple[tuple[int, SeedMean], ...] = field(metadata={"json": "blind_asr_at"})
+    gains: tuple[tuple[int, SeedMean], ...]  # Adaptive minus blind at equal tries, by k.
+    null_gain: SeedMean  # Null arm minus static.
+    delta: SeedMean = field(metadata={"json": "robustness_delta"})  # Last round minus static.
+    # Mean tries up to the budget of attacks blocked at first, or None without any.
+    mean_tries: SeedMean | None
+    area_adaptive: SeedMean  # Area under success by search tries, adaptive arm.
+    area_blind: SeedMean  # The same of the blind arm.
+    # Attacks that fell at one seed at least: an attacker who tries them all. It rises with the
+    # number of seeds and is no estimate of any single one.
+    any_seed_strict: Estimate
+    any_seed_full: Estimate  # The same, all proved tiers.
+
+    @property
+    def headline(self) -> SeedMean | None:
+        """All proved tiers by the end of the last round, or None where nothing was searched."""
+        return self.rounds[-1].full if self.rounds else None
+
+
+def measure_seeds(view: AttackMask, ks: Sequence[int]) -> SeedsCard | None:
+    """Compute what several seeds came to."""
+    battle = view.battle
+    if not battle.repeated:
+        return None
+    stories = [battle.stories, *battle.repeated]
+    numbers = tuple(range(2 if battle.attacker else 1, len(stories) + 1))
+    views = [
+        AttackMask(replace(battle, stories=stories[n - 1]), view.attack, view.rates)
+        for n in numbers
+    ]
+    over, static = _Over(views), view.static[:, None]
+    strict, full = over.fallen(ROUNDS[4], STRICT), over.fallen(ROUNDS[4], FULL)
+    return SeedsCard(
+        seeds=len(stories),
+        counted=numbers,
+        rounds=tuple(
+            SeedRound(
+                name=name,
+                strict=over.share(over.fallen(name, STRICT)),
+                full=over.share(over.fallen(name, FULL)),
+            )
+            for name in ROUNDS
+            if any(name in each.rounds for each in views)
+        ),
+        arms=tuple(
+            SeedCurve(arm=name, points=tuple((k, over.share(over.by(arm, k))) for k in ks))
+            for name, arm in NAMED_ARMS
+        ),
+        asr_at=over.blind_asr_at(ks),
+        gains=tuple(
+            (k, over.gap(over.by(ADAPTIVE, k), over.by(BLIND, k))) for k in tries_compared(ks)
+        ),
+        null_gain=over.gap(over.by(NULL, ks[-1]), static),
+        delta=over.gap(full, static),
+        mean_tries=over.mean_tries(ks[-1]),
+        area_adaptive=over.area(ADAPTIVE),
+        area_blind=over.area(BLIND),
+        any_seed_strict=view.rate(np.logical_or.reduce(strict, axis=1)),
+        any_seed_full=view.rate(np.logical_or.reduce(full, axis=1)),
+    )
+
+
+class _Over:
+    """Tables of the same attacks at several seeds, shape (attacks, seeds), and their means."""
+
+    def __init__(self, views: Sequence[AttackMask]) -> None:
+        self.views = views
+        self.groups, self.confidence = views[0].groups, views[0].confidence
+
+    def fallen(self, name: str, tiers: frozenset[str]) -> Marks:
+        """Mark what had got through by the end of a round."""
+        return np.stack([view.fallen(name, tiers) for view in self.views], axis=1)
+
+    def by(self, arm: str, k: int) -> Marks:
+        """Mark what had got through by the k-th try of an arm."""
+        return np.stack([view.by(arm, k) for view in self.views], axis=1)
+
+    def share(self, table: Marks | NDArray[np.float64]) -> SeedMean:
+        """Estimate the mean of figures in [0, 1]."""
+        return share_over_seeds(table, self.groups, confidence=self.confidence)
+
+    def gap(self, first: Marks, second: Marks) -> SeedMean:
+        """Estimate the mean of what the first marks have beyond the second."""
+        table = first.astype(float) - second
+        return mean_over_seeds(table, self.groups, least=-1.0, most=1.0, confidence=self.confidence)
+
+    def area(self, arm: str) -> SeedMean:
+        """Estimate the area under the curve of an arm."""
+        budget = self.views[0].battle.budget
+        areas = [areas_of(*view.reached(arm), budget=budget) for view in self.views]
+        return self.share(np.stack(areas, axis=1))
+
+    def blind_asr_at(self, ks: Sequence[int]) -> tuple[tuple[int, SeedMean], ...]:
+        """Estimate success of exchangeable tries, as far as every attack was tried."""
+        counts = [view.blind_counts() for view in self.views]
+        least = min((tries for seed in counts for tries, _ in seed), default=0)
+        tables = (
+            (k, np.array([[chance_of_any(*each, k) for each in seed] for seed in counts]).T)
+            for k in ks
+            if k <= least
+        )
+        return tuple((k, self.share(np.ascontiguousarray(table))) for k, table in tables)
+
+    def mean_tries(self, budget: int) -> SeedMean | None:
+        """Estimate the mean tries to a bypass, of attacks blocked at first."""
+        seeds = [SearchTimes(view) for view in self.views]
+        if not all(each.times.size for each in seeds):
+            return None
+        horizon = min(float(budget), *(float(each.times.max()) for each in seeds))
+        groups = sorted({group for each in seeds for group in each.groups.tolist()})
+        figures = [_mean(each, horizon) for each in seeds]
+        without = [[_mean(each, horizon, without=group) for each in seeds] for group in groups]
+        return figure_over_seeds(
+            figures,
+            without if len(groups) > 1 else [figures],
+            trials=max(len(each.times) for each in seeds),
+            most=horizon,
+            confidence=self.confidence,
+        )
+
+
+def _mean(each: SearchTimes, horizon: float, *, without: int | None = None) -> float:
+    """Return the restricted mean, one group left out on demand; NaN where undefined."""
+    kept = each.groups != (-1 if without is None else without)
+    value = restricted_mean(each.times[kept], each.fell[kept], horizon=horizon).value
+    return float("nan") if value is None else value

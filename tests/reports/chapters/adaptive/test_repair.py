@@ -8,7 +8,7 @@ from tests.adaptive.planted import AtOnce, attack, cards, keyword, odd_character
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
-from guardmark.analysis.adaptive.repairs import RepairCard, best_of
+from guardmark.analysis.adaptive.operators import RepairCard, best_of
 from guardmark.core.estimate import Estimate
 from guardmark.reports.chapters.adaptive.operators import (
     repair_blocks,

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
-    from guardmark.analysis.adaptive.operators import OperatorCard
-    from guardmark.analysis.adaptive.repairs import RepairCard, RepairFit
+    from guardmark.analysis.adaptive.operators import OperatorCard, RepairCard, RepairFit
     from guardmark.reports.document.blocks import Block
     from guardmark.reports.document.cells import Value
 
