@@ -260,7 +260,7 @@ def cross_fit_repairs(
     # What was chosen on one half is counted on the other.
     one, other = map(_marks_of, halves, reversed(chosen))
     both = {side: [*one[side], *other[side]] for side in _SIDES}
-    return RepairFit(chosen=chosen, **_rates(both, rates))
+    return RepairFit(chosen=chosen, reason="", **_rates(both, rates))
 
 
 def _marks_of(half: Mapping[str, _Sides], name: str | None) -> _Sides:
