@@ -14,8 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from guardmark.analysis.defense.scorecard import Scorecard
-    from guardmark.analysis.pipeline.arms import ArmAnalysis, PipelineAnalysis
-    from guardmark.analysis.pipeline.card import EndPair, LegacyCard, ScopeCard, VariantRates
+    from guardmark.analysis.pipeline.arms import (
+        ArmAnalysis,
+        LegacyCard,
+        PipelineAnalysis,
+        ScopeCard,
+        VariantRates,
+    )
+    from guardmark.analysis.pipeline.frame import EndPair
     from guardmark.analysis.pipeline.judges import HumanCheck, JudgeQuality
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block
