@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 
-from guardmark.app.data.verbs import FileOptions, open_data
+from guardmark.app.data import FileOptions, open_data
 from guardmark.datasets.builtin import BUILTIN_SETS, BuiltinSet
 from guardmark.datasets.settings import data_sha256
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from guardmark.app.data.reading import load_data
 from guardmark.app.parts.building import build_defenses
-from guardmark.app.parts.loading import load_config, parse_config
+from guardmark.app.parts.loading import load_config, load_data, parse_config, require_gate
+from guardmark.app.preflight import check_config
+from guardmark.app.run.running import RunOptions, Session, run
 from guardmark.core.errors import ConfigError
 
 GOOD = """\
@@ -184,3 +188,66 @@ def test_variants_of_a_builtin_set_can_be_chosen() -> None:
 
     assert variants("include_variants: [original, typo]") == {"original", "typo"}
     assert variants("exclude_variants: [original, typo]") == {"camouflage", "adversarial"}
+
+
+ALONE = """\
+version: 1
+data: [{builtin: tutor}]
+pipeline:
+  model: {type: scripted, otherwise: "No."}
+  judges: [{type: rules, name: rules, unsafe: ["here is how"]}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (ALONE + "gate: {asr_upper: 0.1}", "The gate checked nothing"),
+        (GOOD + "gate: {system.asr_upper: 0.1}", "asked no target model"),
+        (GOOD + "gate: {judge.min_agreement: 0.8}", "asked no target model"),
+        (GOOD + "gate: {asr_upper: 0.1, defenses: [word]}", "Did you mean 'words'?"),
+    ],
+)
+def test_a_gate_with_nothing_to_check_is_refused_before_the_run(
+    text: str, told: str, tmp_path: Path
+) -> None:
+    """Else it is paid for, and then has no report."""
+    config = tmp_path / "bench.yaml"
+    config.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        check_config(config)
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        run(load_config(config), RunOptions(out=tmp_path / "out"), Session())
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ALONE + "gate: {system.asr_upper: 0.1}",
+        ALONE + "gate: {regression_margin: 0.1}",
+        GOOD + "gate: {asr_upper: 0.1, system: {}, defenses: [words]}",
+    ],
+)
+def test_a_gate_with_something_to_check_is_taken(text: str) -> None:
+    """A limit on the system needs no guard; one against a baseline is for later."""
+    config = parse_config(text, folder=Path(), shown_as="bench.yaml").config
+    require_gate(config, list(config.defenses))
+
+
+@pytest.mark.slow
+def test_commands_that_need_no_figures_load_no_numpy(tmp_path: Path) -> None:
+    """It is half of the time such a command takes."""
+    config = tmp_path / "bench.yaml"
+    config.write_text(GOOD, encoding="utf-8")
+    for words in (["--help"], ["check", str(config)], ["data", "check", "builtin:core"]):
+        program = (
+            "import sys; from guardmark.cli import main\n"
+            f"try: main({words!r})\n"
+            "finally: print([m for m in ('numpy', 'scipy') if m in sys.modules], file=sys.stderr)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0
+        assert done.stderr.splitlines()[-1] == "[]"

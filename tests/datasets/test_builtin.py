@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.datasets.pairs import similar_pairs
 
-from guardmark.app.data.verbs import FileOptions, check_data, open_data
+from guardmark.app.data import FileOptions, check_data, open_data
 from guardmark.core.errors import UnknownName
 from guardmark.core.sample import Role, Severity
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY

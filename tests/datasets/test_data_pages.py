@@ -13,7 +13,7 @@ from guardmark.core.sample import Label
 from guardmark.datasets.checks.issues import CATEGORY_MINIMA
 from guardmark.datasets.formats.fields import LABEL_WORDS, USUAL_NAMES
 from guardmark.datasets.formats.files import FORMATS
-from guardmark.stats.planning import wilson_half_width
+from guardmark.stats.rates.proportion import wilson_half_width
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 HOW_TO = DOCS / "how-to" / "use-your-own-data.md"

@@ -172,13 +172,13 @@ def _independent(function: Callable[..., Difference]) -> Callable[[Inputs], Figu
 
 def _half_width(inputs: Inputs) -> Figures:
     options = _given(inputs, confidence=0.95)
-    return {"half_width": planning.wilson_half_width(inputs["p"], inputs["n"], **options)}
+    return {"half_width": proportion.wilson_half_width(inputs["p"], inputs["n"], **options)}
 
 
 def _n_for_half_width(inputs: Inputs) -> Figures:
     options = _given(inputs, confidence=0.95)
     rate = _given(inputs, p=0.5)["p"]
-    return {"n": planning.trials_for_half_width(inputs["half_width"], rate=rate, **options)}
+    return {"n": proportion.trials_for_half_width(inputs["half_width"], rate=rate, **options)}
 
 
 def _n_zero_events(inputs: Inputs) -> Figures:

@@ -18,11 +18,10 @@ from guardmark.stats.planning import (
     plan_margin,
     plan_noninferiority,
     plan_zero_events,
-    trials_for_half_width,
     trials_for_zero_events,
-    wilson_half_width,
 )
 from guardmark.stats.rates.clustered import wilson_default
+from guardmark.stats.rates.proportion import trials_for_half_width, wilson_half_width
 
 FIVE = Layout(rows_per_group=5, icc=0.5)
 

@@ -10,10 +10,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.adapt.attacker import AttackerConfig, build_attacker, probe_attacker
-from guardmark.app.data.reading import load_data
 from guardmark.app.parts.building import build_parts
-from guardmark.app.parts.loading import load_config
-from guardmark.app.parts.process import run_on_loop
+from guardmark.app.parts.loading import load_config, load_data, require_gate
 from guardmark.app.parts.services import (
     close_parts,
     has_address,
@@ -23,9 +21,10 @@ from guardmark.app.parts.services import (
     service_address,
 )
 from guardmark.core.sample import View
+from guardmark.engine.execution.process import run_on_loop
 from guardmark.engine.plan import NO_GUARD
 from guardmark.judges.llm import ASK_AGAIN
-from guardmark.stats.planning import trials_for_half_width, wilson_half_width
+from guardmark.stats.rates.proportion import trials_for_half_width, wilson_half_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -370,11 +369,12 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
     loaded = load_config(path)
     services = open_services(loaded)
     parts = build_parts(loaded, services)
+    require_gate(loaded.config, list(loaded.config.defenses))
     helpers = build_attacker(AttackerConfig(loaded=loaded, source=loaded), services)
     data = load_data(loaded)
     samples = _alternating(data, probes) if probes else []
     work = _probe_all(parts, services, helpers=helpers, samples=samples)
-    seen = run_on_loop(work, loaded.config.run)
+    seen = run_on_loop(work, uvloop=loaded.config.run.uvloop)
     stats = loaded.config.stats
     tallies, volume = _tally(data)
     views = {built.manifest.name: built.part.view for built in parts.defenses}

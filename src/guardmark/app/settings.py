@@ -144,6 +144,16 @@ class AdaptiveSettings(Settings):
         return self
 
 
+NO_SYSTEM_TO_GATE = (
+    "The gate limits what comes out of the system, but this run asked no target model with a "
+    "judge.\nNext: measure with a section `pipeline:`, or limit defenses (asr_upper, fpr_upper)."
+)
+NOTHING_TO_GATE = (
+    "The gate checked nothing: no defense or arm of this run is what its limits are about.\n"
+    "Next: for a pipeline without a guard, limit the system (system.asr_upper)."
+)
+
+
 class SystemGateSettings(Settings):
     """What must hold for what comes out of a pipeline."""
 

@@ -245,7 +245,7 @@ def compare(path: str | Path, *others: str | Path) -> RunComparison:
         IncomparableRuns: If the runs share no sample, or label the same content differently.
     """
     if others:
-        from guardmark.app.results.comparing import compare_runs
+        from guardmark.app.results.reading import compare_runs
 
         return compare_runs([Path(path), *(Path(other) for other in others)]).comparison
     analysis = load_run(path).analysis

@@ -17,7 +17,7 @@ from guardmark.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from guardmark.app.data.verbs import BuiltinEntry, Deduplicated, OpenedData, Written
+    from guardmark.app.data import BuiltinEntry, Deduplicated, OpenedData, Written
     from guardmark.datasets.checks.issues import DataCheck
     from guardmark.datasets.loading import LoadedData
     from guardmark.reports.document.blocks import Document
@@ -80,7 +80,7 @@ def _reads_data(function: Callable[..., Any]) -> Callable[..., Any]:
 @data_command.command("list", help="List the data sets that ship with guardmark.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def _list(*, as_json: bool) -> None:
-    from guardmark.app.data.verbs import list_builtin
+    from guardmark.app.data import list_builtin
 
     entries = list_builtin()
     _say(builtin_lines(entries), [asdict(entry) for entry in entries], as_json=as_json)
@@ -93,7 +93,7 @@ def _list(*, as_json: bool) -> None:
 )
 @_reads_data
 def _check(*, as_json: bool, **reading: Any) -> int:
-    from guardmark.app.data.verbs import check_data
+    from guardmark.app.data import check_data
     from guardmark.reports.chapters.data_sets import check_document
 
     opened = _opened(**reading)
@@ -152,7 +152,7 @@ def _split(
     as_json: bool,
     **reading: Any,
 ) -> None:
-    from guardmark.app.data.verbs import split_data
+    from guardmark.app.data import split_data
 
     written = split_data(
         _opened(**reading),
@@ -174,7 +174,7 @@ def _split(
 @click.option("--within-groups", is_flag=True, help="Drop near-duplicates within a group as well.")
 @_FORCE
 def _dedup(*, out: Path, within_groups: bool, force: bool, as_json: bool, **reading: Any) -> None:
-    from guardmark.app.data.verbs import deduplicate_data
+    from guardmark.app.data import deduplicate_data
     from guardmark.datasets.checks.duplicates import describe_method
 
     opened = _opened(**reading)
@@ -190,7 +190,7 @@ def _dedup(*, out: Path, within_groups: bool, force: bool, as_json: bool, **read
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="File to write.")
 @_FORCE
 def _convert(*, out: Path, force: bool, as_json: bool, **reading: Any) -> None:
-    from guardmark.app.data.verbs import convert_data
+    from guardmark.app.data import convert_data
 
     written = convert_data(_opened(**reading), out, force=force)
     _say(written_lines([written]), asdict(written), as_json=as_json)
@@ -220,7 +220,7 @@ def _opened(
     open_categories: bool,
     threshold: float,
 ) -> OpenedData:
-    from guardmark.app.data.verbs import FileOptions, open_data
+    from guardmark.app.data import FileOptions, open_data
     from guardmark.core.sample import Label
 
     options = FileOptions(

@@ -55,17 +55,11 @@ def compare_command(
 ) -> None:
     """Compare defenses."""
     from guardmark.analysis.compare.runs_compared import Wanted
-    from guardmark.app.results.comparing import CompareOptions, compare_runs
+    from guardmark.app.results.reading import compare_runs
 
-    chosen = CompareOptions(
-        wanted=Wanted(
-            only=tuple(word.strip() for word in only.split(",") if word.strip()),
-            against=against,
-            listed=samples,
-        ),
-        margin=margin,
-    )
-    compared = compare_runs(runs, chosen)
+    names = tuple(word.strip() for word in only.split(",") if word.strip())
+    wanted = Wanted(only=names, against=against, listed=samples)
+    compared = compare_runs(runs, wanted, margin=margin)
     form = "json" if as_json else "markdown" if markdown else "terminal"
     drawn = _drawn(compared, form, texts=not no_texts)
     echo_raw(drawn if as_json else visible(drawn), nl=False)

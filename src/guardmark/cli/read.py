@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from guardmark.analysis.defense.bypasses import ListedSample
-    from guardmark.app.results.showing import Selection
+    from guardmark.app.results.reading import Selection
     from guardmark.view.server import Serving
 
 
@@ -55,8 +55,8 @@ def show_command(
 ) -> None:
     """List samples."""
     from guardmark.analysis.defense.bypasses import Flaw
-    from guardmark.app.results.showing import Selection
-    from guardmark.app.results.showing import show as list_samples
+    from guardmark.app.results.reading import Selection
+    from guardmark.app.results.reading import show as list_samples
 
     chosen = Selection(flaw=Flaw(flaw) if flaw else None, **facets)
     listed = list_samples(run, chosen)
@@ -173,7 +173,7 @@ def report_command(
     chosen = _formats(formats)
     for path in runs:
         if choose:
-            from guardmark.app.results.threshold_choice import choose_thresholds
+            from guardmark.app.results.reporting import choose_thresholds
 
             fragment = choose_thresholds(path, choose)
             echo_text(fragment.text)
@@ -256,7 +256,7 @@ def _tell_address(serving: Serving, *, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def export_command(run: Path, forms: str, out: Path | None, as_json: bool) -> None:
     """Write records for other tools."""
-    from guardmark.app.results.exporting import export as write
+    from guardmark.app.results.artefacts import export as write
     from guardmark.core.errors import ConfigError
 
     chosen = [word.strip() for word in forms.split(",") if word.strip()]
@@ -355,7 +355,7 @@ def import_command(
 def stability_command(run: Path, attacks: int, benign: int, seeds: int, as_json: bool) -> None:
     """Draw small slices of a run."""
     from guardmark.analysis.pipeline.small_slices import SliceRequest
-    from guardmark.app.results.comparing import slice_run
+    from guardmark.app.results.reading import slice_run
     from guardmark.reports.chapters.small_slices import stability_document
     from guardmark.reports.render.json.documents import stability_json
     from guardmark.reports.render.terminal import render_terminal

@@ -127,7 +127,7 @@ def _carry_out(loaded: LoadedConfig, options: RunOptions, *, texts: bool, as_jso
         return EXIT_INTERRUPTED
     if result.summary.ending is Ending.EARLY:
         tell_line(f"Stopped early: {result.summary.reason}")
-    from guardmark.app.parts.process import load_numpy_for_reports
+    from guardmark.engine.execution.process import load_numpy_for_reports
 
     load_numpy_for_reports()
     from guardmark.app.results.reporting import finish  # numpy and the report: needed only now

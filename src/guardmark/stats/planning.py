@@ -23,7 +23,7 @@ from guardmark.stats.paired.intervals import PairedTable, bonett_price, clustere
 from guardmark.stats.paired.noninferiority import noninferiority_clustered, noninferiority_tango
 from guardmark.stats.paired.significance import mcnemar
 from guardmark.stats.rates.clustered import wilson_default, wilson_default_slices
-from guardmark.stats.rates.proportion import wilson_limits
+from guardmark.stats.rates.proportion import least_enough, trials_for_half_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,6 @@ McNemarForm = Literal["midp", "exact"]
 RUNS = 1_000
 """Simulated runs behind a promise."""
 _SEARCH_RUNS = 200
-_MOST_GROUPS = 2_000_000
 _CELLS_AT_ONCE = 2_000_000
 
 
@@ -77,32 +76,6 @@ class Promise:
         return self.groups * self.layout.rows_per_group
 
 
-def wilson_half_width(rate: float, trials: float, *, confidence: float = 0.95) -> float:
-    """Return half the width of the Wilson interval at an assumed rate.
-
-    `trials`, above 0, are independent; rate * trials need not be whole.
-    """
-    require_rate("rate", rate)
-    require_fraction("confidence", confidence)
-    if not trials > 0:
-        raise ValueError(f"trials must be above 0, got {trials}")
-    limits = wilson_limits(rate, trials, z=two_sided_z(confidence))
-    return (limits.high - limits.low) / 2.0
-
-
-def trials_for_half_width(half_width: float, *, rate: float = 0.5, confidence: float = 0.95) -> int:
-    """Return the least number of trials whose Wilson half-width, in (0, 0.5), meets a margin.
-
-    The assumed rate 0.5 is the worst case; at another, the rate *seen* may be nearer to it, and the
-    margin missed (`plan_margin` allows for that).
-    """
-    require_rate("rate", rate)
-    require_fraction("confidence", confidence)
-    if not 0.0 < half_width < 0.5:
-        raise ValueError(f"half_width must be in (0, 0.5), got {half_width}")
-    return _least(lambda n: wilson_half_width(rate, n, confidence=confidence) <= half_width)
-
-
 def trials_for_zero_events(upper: float, *, confidence: float = 0.95) -> int:
     """Return the least number of trials that, all without an event, bound the rate.
 
@@ -139,7 +112,7 @@ def plan_margin(
         from scipy.special import bdtr
 
         # The interval is narrow where the rate seen is far enough from one half, on either side.
-        few = _least(lambda past: past > trials // 2 or not is_narrow(past, trials), least=0) - 1
+        few = least_enough(lambda past: past > trials // 2 or not is_narrow(past, trials), least=0) - 1
         many = trials - few - 1
         below = float(bdtr(few, trials, rate)) if few >= 0 else 0.0
         return 1.0 if few >= many else below + 1.0 - float(bdtr(many, trials, rate))
@@ -180,7 +153,7 @@ def plan_zero_events(
         high = wilson_default(empty, sizes, confidence=confidence).high
         return high is not None and high <= upper
 
-    groups, chance = _least(is_enough), None
+    groups, chance = least_enough(is_enough), None
     if rate is not None:
         require_rate("rate", rate)
         rows, scale = layout.rows_per_group, layout.scale
@@ -373,7 +346,7 @@ def _enumerate(
     least = max(0, math.floor(pairs * second - reach))
     most = min(pairs, math.ceil(pairs * second + reach)) if second else 0
     others = np.arange(least, most + 1)
-    bound = _least(lambda one: one > pairs - least or decides(one, least, pairs), least=0)
+    bound = least_enough(lambda one: one > pairs - least or decides(one, least, pairs), least=0)
     bounds = []
     for other in others.tolist():
         while bound <= pairs - other and not decides(bound, other, pairs):
@@ -390,22 +363,6 @@ def _enumerate(
     return min(1.0, float(np.exp(log_mass) @ np.array(tails)))
 
 
-def _least(is_enough: Callable[[int], bool], *, least: int = 1, spread: float = 0.0) -> int:
-    """Return the smallest number from `least` on that is enough, where more always are.
-
-    With a `spread` it is one that is enough, above the smallest by at most that share.
-    """
-    low, high = least - 1, least
-    while not is_enough(high):
-        low, high = high, max(2 * high, 1)
-        if high > _MOST_GROUPS:
-            raise ValueError(f"more than {_MOST_GROUPS} samples must be asked")
-    while high - low > 1 + spread * low:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return high
-
-
 def _settle(
     by_rows: Callable[[int], float],
     by_groups: Callable[[int, int], float],
@@ -419,11 +376,11 @@ def _settle(
     Without groups it is the least, and exact; else the least to a few percent, by simulation.
     """
     if layout.rows_per_group == 1:
-        rows = _least(lambda n: by_rows(n) >= chance)
+        rows = least_enough(lambda n: by_rows(n) >= chance)
         return Promise(groups=rows, layout=layout, chance=by_rows(rows))
     # Half of what the rows of one group would need, were they independent, is never enough.
     least = max(2, start // (2 * layout.rows_per_group))
-    groups = _least(lambda k: by_groups(k, _SEARCH_RUNS) >= chance, least=least, spread=0.03)
+    groups = least_enough(lambda k: by_groups(k, _SEARCH_RUNS) >= chance, least=least, spread=0.03)
     while (kept := by_groups(groups, RUNS)) < chance:
         groups += max(1, groups // 40)
     error = math.sqrt(max(kept * (1.0 - kept), 0.25 / RUNS) / RUNS)

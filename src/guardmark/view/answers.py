@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.runs_compared import Wanted
 from guardmark.analysis.run import analyse_run
-from guardmark.app.results.comparing import CompareOptions, compare_runs
 from guardmark.app.results.opened_run import analysis_settings
+from guardmark.app.results.reading import compare_runs
 from guardmark.reports.chapters.comparison import comparison_document
 from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.document.blocks import Bullets, Section, Tone
@@ -55,8 +55,8 @@ class Answers:
         return render_html(document, texts=self._texts)
 
     def _compared(self, runs: Sequence[RunEntry]) -> str:
-        options = CompareOptions(wanted=Wanted(listed=_LISTED, latency=False))
-        compared = compare_runs([run.folder for run in runs], options)
+        wanted = Wanted(listed=_LISTED, latency=False)
+        compared = compare_runs([run.folder for run in runs], wanted)
         first = compared.all[0]
         labels = " and ".join(run.label for run in first.runs)
         subtitle = (

@@ -18,7 +18,7 @@ from guardmark.datasets.checks.issues import (
     check_samples,
 )
 from guardmark.datasets.checks.mix import read_mix
-from guardmark.stats.planning import wilson_half_width
+from guardmark.stats.rates.proportion import wilson_half_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -43,7 +43,6 @@ from guardmark.app.adapt.target_setup import (
 from guardmark.app.parts.building import build_gradient, build_parts
 from guardmark.app.parts.loading import LoadedConfig, builtin_config
 from guardmark.app.parts.probing import probe_parts
-from guardmark.app.parts.process import keep_working_directory, run_on_loop
 from guardmark.app.parts.services import close_parts, open_services
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.results.secret_scan import require_no_secret
@@ -52,6 +51,7 @@ from guardmark.app.run.running import RunOptions, run
 from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.core.errors import ConfigError, IncomparableRuns
 from guardmark.core.protocols import SampleBound
+from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.runner import Ending
 from guardmark.reports.chapters.adaptive.operators import repair_fragment
 from guardmark.store.reader import RecordReader
@@ -143,7 +143,7 @@ def adapt(subject: LoadedConfig | Path | None, session: Session, options: AdaptO
         config = attacker_config(loaded, options.config)
         work = _Work(config=config, options=options, session=session)
         require_attackable(loaded)
-        run_on_loop(work.probe(), config.loaded.config.run)
+        run_on_loop(work.probe(), uvloop=config.loaded.config.run.uvloop)
         own = replace(options.run, record=options.record, replay=options.replay)
         result = run(loaded, own, session)
         folder = result.folder
@@ -158,7 +158,7 @@ def adapt(subject: LoadedConfig | Path | None, session: Session, options: AdaptO
         loaded = subject_config(folder, manifest, own=options.config, trust=options.trust)
         config = attacker_config(loaded, options.config)
     work = _Work(config=config, options=options, session=session)
-    adapted = run_on_loop(work.carry_out(folder), config.loaded.config.run)
+    adapted = run_on_loop(work.carry_out(folder), uvloop=config.loaded.config.run.uvloop)
     require_no_secret([options.record])
     return adapted
 

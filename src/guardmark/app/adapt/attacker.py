@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
-from guardmark.adaptive.model_asker import AttackerPlan
 from guardmark.app.parts.building import build_one
 from guardmark.app.parts.loading import LoadedConfig, config_around, load_config, load_section
 from guardmark.app.parts.probing import probe_helper
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from guardmark.adaptive.model_asker import AttackerPlan
     from guardmark.app.parts.building import BuiltPart
     from guardmark.net.client import Services
 
@@ -149,6 +149,8 @@ def build_attacker(config: AttackerConfig, services: Services | None) -> Attacke
     settings = config.section
     if settings.attacker is None:
         return None
+    from guardmark.adaptive.model_asker import AttackerPlan  # only where somebody attacks
+
     loaded = config.located
     model = build_one(loaded, (_SECTION, "attacker"), "model", name="attacker", services=services)
     judge, critic = (

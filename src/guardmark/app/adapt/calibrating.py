@@ -15,10 +15,10 @@ from guardmark.analysis.adaptive.sameness_threshold import TauChoice, TextPair, 
 from guardmark.app.adapt.attacker import read_attacker_file
 from guardmark.app.parts.building import build_one
 from guardmark.app.parts.probing import probe_helper
-from guardmark.app.parts.process import run_on_loop
 from guardmark.app.parts.services import close_parts, has_address, open_services
 from guardmark.app.settings import AdaptiveSettings
 from guardmark.core.errors import ConfigError, DatasetError, StorageError, UntrustworthyRun
+from guardmark.engine.execution.process import run_on_loop
 from guardmark.models.similarity import TauSettings
 from guardmark.reports.document.cells import rate_text
 from guardmark.store.run_dir import errors_of_files
@@ -152,7 +152,8 @@ def calibrate(path: Path, options: CalibrationOptions) -> Calibrated:
     # A tau that was calibrated before is what this is to replace.
     bare = settings.model_copy(update={"calibration": None})
     loaded = replace(loaded, parts={**loaded.parts, _PLACE: bare})
-    measured, missing = run_on_loop(_measure(loaded, pairs, options), loaded.config.run)
+    work = _measure(loaded, pairs, options)
+    measured, missing = run_on_loop(work, uvloop=loaded.config.run.uvloop)
     count, total = sum(missing.values()), len(pairs.pairs)
     if count > _MOST_MISSING * total:
         reasons = ", ".join(f"{kind} {times:,}" for kind, times in missing.items())

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.adapt.attacker import is_configuration
-from guardmark.app.data.reading import resolved
-from guardmark.app.parts.loading import HELPERS, load_config, parse_config, part_settings
+from guardmark.app.parts.loading import HELPERS, load_config, parse_config, part_settings, resolved
 from guardmark.app.results.opened_run import run_config
 from guardmark.app.verify.data_files import builtin_files, check_data
 from guardmark.app.verify.mismatches import Mismatches

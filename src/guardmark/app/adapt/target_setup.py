@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.target import KnownAnswers, ProtectedTarget
-from guardmark.app.data.reading import load_data
+from guardmark.app.parts.loading import load_data
 from guardmark.attacks.comprehension import COMPREHENSION_VERSION, LEAST_OVERLAP, WORDS_IN_A_ROW
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Response, Verdict, VerdictLabel

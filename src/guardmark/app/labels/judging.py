@@ -19,7 +19,6 @@ from guardmark.app.labels.human_labels import (
 from guardmark.app.parts.building import build_judges
 from guardmark.app.parts.loading import LoadedConfig, config_around, load_config, load_section
 from guardmark.app.parts.probing import probe_judge
-from guardmark.app.parts.process import keep_working_directory, run_on_loop
 from guardmark.app.parts.services import close_parts, concurrency_of, open_services
 from guardmark.app.registry import BUILTIN_PARTS
 from guardmark.app.results.opened_run import find_run
@@ -28,6 +27,7 @@ from guardmark.app.settings import RunSettings, ServiceSettings
 from guardmark.config.settings import PriceSettings, Settings
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import NO_GUARD, Plan
 from guardmark.engine.rejudge import judge_again
 from guardmark.models.chat import SystemPromptSettings
@@ -112,7 +112,7 @@ def judge_run(
         if loaded is not None:
             with keep_working_directory():
                 work = _judge(folder, writer, loaded, session, layer=layer)
-                done = run_on_loop(work, loaded.config.run)
+                done = run_on_loop(work, uvloop=loaded.config.run.uvloop)
     name = done.layers[0].split("/")[0] if done.layers and not session.stop.is_seen else ""
     with RecordReader(folder.records) as reader:
         flips = find_flips(reader, name) if name else None

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from guardmark.app.parts.loading import locate_error
-from guardmark.app.parts.process import keep_working_directory
 from guardmark.app.parts.services import judge_name
 from guardmark.app.registry import build_part
 from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import VERSION, PartManifest
+from guardmark.engine.execution.process import keep_working_directory
 from guardmark.engine.plan import NO_GUARD, Pipeline
 from guardmark.inference.gradients import GradientAttack, GradientDefense
 

@@ -1,9 +1,14 @@
-"""Configurations: read and checked, every mistake at once with its place, and their JSON Schema."""
+"""Configurations: read and checked, with their data, hash and JSON Schema.
+
+Every mistake is told at once, with its place.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from dataclasses import dataclass, field
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -11,16 +16,21 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from guardmark.app.registry import GROUPS, helper_kind, known_types, settings_model
-from guardmark.app.settings import Config
+from guardmark.app.settings import NO_SYSTEM_TO_GATE, NOTHING_TO_GATE, Config
 from guardmark.config.mistakes import describe_mistakes, require_no_literal_secret
 from guardmark.config.source import Source, parse_yaml, read_text
-from guardmark.core.errors import BadSettings, ConfigError, did_you_mean, listed
+from guardmark.core.errors import BadSettings, ConfigError, UnknownName, did_you_mean, listed
+from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
+from guardmark.datasets.loading import DataReading, LoadedData, load
+from guardmark.datasets.settings import dataset_specs
 from guardmark.defenses.profile import TYPES, kind_of_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from guardmark.config.source import Place
+    from guardmark.core.manifest import PartManifest
+    from guardmark.datasets.formats.fields import DatasetSpec
 
 _Section = TypeVar("_Section", bound=BaseModel)
 HELPERS: Final = {
@@ -218,6 +228,75 @@ def _located(loaded: LoadedConfig, path: tuple[str, ...], message: str) -> str:
     dotted = ".".join(path)
     subject = "" if message.startswith(dotted) else f"{dotted}: "
     return f"{loaded.source.where(path)}: {subject}{message}"
+
+
+def load_data(loaded: LoadedConfig, *, limit: int | None = None) -> LoadedData:
+    """Read and validate every data set of a configuration."""
+    seed = loaded.config.run.seed
+    return load(_specs(loaded), taxonomy_of(loaded.config), limit=limit, seed=seed)
+
+
+def read_data(loaded: LoadedConfig, *, limit: int | None = None) -> DataReading | LoadedData:
+    """Open every data set of a configuration, to be read once and handed on."""
+    if limit is not None:
+        return load_data(loaded, limit=limit)
+    return DataReading(_specs(loaded), taxonomy_of(loaded.config))
+
+
+def _specs(loaded: LoadedConfig) -> list[DatasetSpec]:
+    specs: list[DatasetSpec] = []
+    for index, entry in enumerate(loaded.config.data):
+        try:
+            specs.extend(dataset_specs(entry, loaded.folder))
+        except ConfigError as error:
+            raise locate_error(error, loaded, ("data", str(index))) from error
+    return specs
+
+
+def require_gate(config: Config, defenses: Sequence[str]) -> None:
+    """Refuse limits that nothing of a run could be held against, before anything is called."""
+    gate, pipeline = config.gate, config.pipeline
+    if gate is None:
+        return
+    for name in gate.defenses:
+        if name not in defenses:
+            raise UnknownName("defense of this run", name, defenses)
+    limits = gate.model_dump(exclude={"defenses", "regression_margin"}, exclude_defaults=True)
+    is_about_system = bool(limits.pop("system", None) or limits.pop("judge", None))
+    if is_about_system and (pipeline is None or not pipeline.judges):
+        raise ConfigError(NO_SYSTEM_TO_GATE)
+    if limits and not (defenses or is_about_system):
+        raise ConfigError(NOTHING_TO_GATE)
+
+
+def taxonomy_of(config: Config) -> Taxonomy:
+    """Return the built-in taxonomy with the configuration's own categories."""
+    return DEFAULT_TAXONOMY.extended(config.taxonomy.extend)
+
+
+_NO_FIGURE_DEPENDS_ON = {"report", "gate", "services", "prices", "adaptive"}
+"""Sections that change how a run is done or told, never what it observes."""
+
+
+def resolved(config: Config) -> dict[str, Any]:
+    """Return a configuration as JSON values, every default filled in."""
+    return config.model_dump(mode="json", exclude_none=False)
+
+
+def config_sha256(
+    config: Config, parts: Sequence[PartManifest], *, only: Sequence[str], limit: int | None
+) -> str:
+    """Hash what is measured and how."""
+    document = resolved(config)
+    for section in _NO_FIGURE_DEPENDS_ON:
+        document.pop(section, None)
+    for budget in ("max_errors", "max_calls", "max_tokens", "max_cost", "max_time_s"):
+        document["run"].pop(budget)
+    document["parts"] = {part.name: part.fingerprint for part in parts}
+    document["only"] = sorted(only)
+    document["limit"] = limit
+    text = json.dumps(document, sort_keys=True, ensure_ascii=False)
+    return sha256(text.encode()).hexdigest()
 
 
 def config_schema() -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""The reports of a run, all of them made from its records."""
+"""The files made from the records of a run: its reports, and exports for other tools."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Final, cast
 
 from guardmark.analysis.compare.matching import OpenRun
 from guardmark.analysis.compare.runs_compared import Wanted, compare_scopes
@@ -20,18 +21,25 @@ from guardmark.analysis.gate import (
 from guardmark.analysis.pipeline.frame import PlaceRates, as_subjects, read_pipeline
 from guardmark.analysis.pipeline.judges import estimate_agreement
 from guardmark.analysis.run import analyse_run
-from guardmark.app.results.opened_run import analysis_settings
-from guardmark.core.errors import ConfigError
+from guardmark.app.results.opened_run import analysis_settings, open_run
+from guardmark.app.results.secret_scan import require_no_secret
+from guardmark.app.settings import NO_SYSTEM_TO_GATE, NOTHING_TO_GATE
+from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.exporters.junit import Unlimited, figures_junit, gate_junit
 from guardmark.exporters.sarif import MOST_RESULTS, Analysed, Located, sarif_json
 from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChart
 from guardmark.reports.document.cells import rate_text
+from guardmark.reports.figures.files import figure_svg
+from guardmark.reports.render.html.layout import series_of
 from guardmark.reports.render.json.documents import comparison_json
 from guardmark.store.export import write_jsonl
 from guardmark.store.reader import RecordReader
+from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.gate import GateCheck
@@ -39,11 +47,8 @@ if TYPE_CHECKING:
     from guardmark.app.settings import Config, GateSettings
     from guardmark.core.manifest import RunManifest
     from guardmark.reports.document.blocks import Document
-    from guardmark.store.run_dir import RunDir
 
 
-FORMATS = ("html", "md", "json", "csv", "junit", "sarif")
-"""What `report` can be asked for."""
 _LISTING: Final = frozenset({"html", "md"})
 
 
@@ -140,20 +145,13 @@ def check_policy(reader: RecordReader, frame: Frame, policy: GatePolicy) -> tupl
         pipeline = read_pipeline(reader, frame)
         system = None if pipeline is None else as_subjects(pipeline)
         if pipeline is None or system is None:
-            raise ConfigError(
-                "The gate limits what comes out of the system, but this run asked no target model "
-                "with a judge.\nNext: measure with a section `pipeline:`, or limit defenses "
-                "(asr_upper, fpr_upper)."
-            )
+            raise ConfigError(NO_SYSTEM_TO_GATE)
         checks += check_system(system, policy)
         if policy.judge_min_agreement is not None:
             agreement = estimate_agreement(PlaceRates(frame, frame.settings), pipeline)
             checks += (check_judging(agreement, policy.judge_min_agreement),)
     if not checks and policy.regression_margin is None:
-        raise ConfigError(
-            "The gate checked nothing: no defense or arm of this run is what its limits are about."
-            "\nNext: for a pipeline without a guard, limit the system (system.asr_upper)."
-        )
+        raise ConfigError(NOTHING_TO_GATE)
     return checks
 
 
@@ -204,3 +202,45 @@ def _place(manifest: RunManifest, position: int) -> str:
         if position < end:
             return next(iter(data.files)) if len(data.files) == 1 else data.name
     return manifest.name
+
+
+_EXPORTS = {
+    "csv": ("records.csv", "guardmark.exporters.tables:write_csv"),
+    "jsonl": ("results.jsonl", "guardmark.store.export:write_jsonl"),
+    "minorbench": ("minorbench", "guardmark.exporters.minorbench.summary:write_minorbench"),
+    "inspect": ("inspect", "guardmark.exporters.inspect_log:write_inspect"),
+    "parquet": ("records.parquet", "guardmark.exporters.tables:write_parquet"),
+    "svg": ("figures", "guardmark.app.results.artefacts:write_svg"),
+}
+"""Format to its usual name below the run's folder, and its writer, which returns a count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What was written."""
+
+    path: Path
+    records: int
+
+
+def export(run: Path, form: str, *, out: Path | None = None) -> Exported:
+    """Write the records of a run in another form."""
+    if form not in _EXPORTS:
+        raise UnknownName("export format", form, _EXPORTS)
+    name, place = _EXPORTS[form]
+    write = cast("Callable[[RecordReader, Path], int]", resolve_name(place))
+    with open_run(run) as opened:
+        path = out or opened.folder.file(name)
+        exported = Exported(path=path, records=write(opened.reader, path))
+        require_no_secret([path])
+        return exported
+
+
+def write_svg(reader: RecordReader, path: Path) -> int:
+    """Write every chart of the report as an SVG file."""
+    document = build_document(analyse_run(reader, analysis_settings(reader)))
+    series, folder = series_of(document), RunDir(path=path)
+    for block in (block for section in document.sections for block in section.blocks):
+        if isinstance(block, IntervalChart | LineChart | Histogram):
+            folder.write_text(f"{block.id}.svg", figure_svg(block, series))
+    return reader.status().stored

@@ -27,8 +27,8 @@ from guardmark.analysis.pipeline.frame import (
 )
 from guardmark.app.parts.loading import load_section
 from guardmark.app.results.artefacts import check_policy, gate_policy
-from guardmark.app.results.comparing import label_runs
 from guardmark.app.results.opened_run import find_run, open_run
+from guardmark.app.results.reading import label_runs
 from guardmark.app.settings import GateSettings
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.exporters.junit import gate_junit

@@ -1,4 +1,4 @@
-"""The verb `report`, and what a finished run has to say: reports, and whether to trust them."""
+"""The verb `report`: reports, thresholds from stored scores, and whether to trust a run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING
 
+import yaml
+
+from guardmark.analysis.defense.frame import read_frame
+from guardmark.analysis.defense.scorecard import complement
+from guardmark.analysis.defense.scores import choose_within
 from guardmark.app.results.artefacts import write_reports
 from guardmark.app.results.opened_run import open_run
 from guardmark.app.results.secret_scan import require_no_secret
@@ -14,14 +19,16 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Outcome
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.reports.chapters.run_document import shorten
+from guardmark.reports.document.cells import figure_text
 from guardmark.reports.render.json.documents import summary_json
 from guardmark.reports.render.terminal import render_terminal
 from guardmark.store.reader import RecordReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.settings import Config
     from guardmark.store.run_dir import RunDir
@@ -45,6 +52,54 @@ def parse_thresholds(
             )
         thresholds.append((name, value))
     return tuple(thresholds)
+
+
+FRAGMENT = "thresholds.yaml"
+"""Name of the file in the folder of the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fragment:
+    """Thresholds as they stand in a configuration."""
+
+    path: Path
+    text: str
+
+
+def choose_thresholds(run: Path, words: Sequence[str]) -> Fragment:
+    """Choose thresholds within limits on false alarms, on one half of the groups."""
+    with open_run(run) as opened:
+        limits = parse_thresholds(words, option="--choose", meaning="FPR")
+        folder, config, settings = opened.folder, opened.config, opened.settings
+        frame = read_frame(opened.reader, settings)
+    entries = config.model_dump(mode="json")["defenses"]
+    lines = [
+        f"# Chosen on the calibration half of the groups of {folder.path.name}",
+        f"# (data {frame.manifest.data_sha256[:12]}); the rates are those of the other half.",
+        "defenses:",
+    ]
+    for name, limit in limits:
+        lines += (f"  {line}" for line in _entry(frame, name, limit, entries.get(name, {})))
+    text = "\n".join(lines) + "\n"
+    return Fragment(path=folder.write_text(FRAGMENT, text), text=text)
+
+
+def _entry(frame: Frame, name: str, limit: float, stated: Mapping[str, object]) -> list[str]:
+    """Write the settings a defense was run with, with a threshold within a limit in its place."""
+    (point,) = choose_within(frame, frame.arm(name), limits=(limit,))
+    if point.threshold is None or point.rates is None or not point.is_resolvable:
+        reason = point.reason or "it gave no scores that keep the limit"
+        raise ConfigError(
+            f"No threshold of {name!r} for a false positive rate of {100 * limit:g} % can be "
+            f"shown: {reason}.\nNext: a higher limit, or more benign samples; "
+            "`guardmark report RUN` lists what scores can do."
+        )
+    hits = figure_text(complement(point.rates.attack_success_rate))
+    alarms = figure_text(point.rates.false_positive_rate)
+    settings = {key: value for key, value in stated.items() if value is not None}
+    entry = {name: {**settings, "threshold": point.threshold}}
+    remark = f"# FPR at most {100 * point.max_fpr:g} %: TPR {hits}, FPR {alarms}"
+    return [remark, *yaml.safe_dump(entry, sort_keys=False, allow_unicode=True).splitlines()]
 
 
 def report(

@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, distribution, requires, ver
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from guardmark.app.data.reading import resolved
+from guardmark.app.parts.loading import resolved
 from guardmark.core.errors import StorageError
 from guardmark.core.manifest import VERSION, RunManifest
 from guardmark.datasets.settings import data_sha256, merge_files

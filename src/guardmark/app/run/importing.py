@@ -9,7 +9,7 @@ from hashlib import sha256
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from guardmark.app.data.reading import resolved
+from guardmark.app.parts.loading import resolved
 from guardmark.app.run.description import describe_run, utc_text
 from guardmark.app.run.run_folder import RUNS, new_run
 from guardmark.app.settings import Config

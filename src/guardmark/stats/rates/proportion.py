@@ -12,12 +12,13 @@ import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from guardmark.core.estimate import Difference, Estimate
-from guardmark.stats.arguments import require_fraction, require_part
+from guardmark.stats.arguments import require_fraction, require_part, require_rate
 from guardmark.stats.distributions import beta_quantile, two_sided_z
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_MOST_TRIALS: Final = 2_000_000
 NO_TRIALS: Final = "no trials"
 ONE_GROUP: Final = "one group only: nothing shows how groups differ"
 
@@ -196,3 +197,45 @@ def _upper(successes: int, trials: int, confidence: float) -> Limits:
 
 def _lower(successes: int, trials: int, confidence: float) -> Limits:
     return Limits(1.0 - _upper(trials - successes, trials, confidence).high, 1.0)
+
+
+def wilson_half_width(rate: float, trials: float, *, confidence: float = 0.95) -> float:
+    """Return half the width of the Wilson interval at an assumed rate.
+
+    `trials`, above 0, are independent; rate * trials need not be whole.
+    """
+    require_rate("rate", rate)
+    require_fraction("confidence", confidence)
+    if not trials > 0:
+        raise ValueError(f"trials must be above 0, got {trials}")
+    limits = wilson_limits(rate, trials, z=two_sided_z(confidence))
+    return (limits.high - limits.low) / 2.0
+
+
+def trials_for_half_width(half_width: float, *, rate: float = 0.5, confidence: float = 0.95) -> int:
+    """Return the least number of trials whose Wilson half-width, in (0, 0.5), meets a margin.
+
+    The assumed rate 0.5 is the worst case; at another, the rate *seen* may be nearer to it, and the
+    margin missed (`plan_margin` allows for that).
+    """
+    require_rate("rate", rate)
+    require_fraction("confidence", confidence)
+    if not 0.0 < half_width < 0.5:
+        raise ValueError(f"half_width must be in (0, 0.5), got {half_width}")
+    return least_enough(lambda n: wilson_half_width(rate, n, confidence=confidence) <= half_width)
+
+
+def least_enough(is_enough: Callable[[int], bool], *, least: int = 1, spread: float = 0.0) -> int:
+    """Return the smallest number from `least` on that is enough, where more always are.
+
+    With a `spread` it is one that is enough, above the smallest by at most that share.
+    """
+    low, high = least - 1, least
+    while not is_enough(high):
+        low, high = high, max(2 * high, 1)
+        if high > _MOST_TRIALS:
+            raise ValueError(f"more than {_MOST_TRIALS} samples must be asked")
+    while high - low > 1 + spread * low:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high

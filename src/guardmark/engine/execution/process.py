@@ -17,15 +17,13 @@ from guardmark.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from guardmark.app.settings import RunSettings
-
 Result = TypeVar("Result")
 
 
-def run_on_loop(work: Coroutine[object, object, Result], settings: RunSettings) -> Result:
+def run_on_loop(work: Coroutine[object, object, Result], *, uvloop: bool = False) -> Result:
     """Run a coroutine to its end on a loop of its own, also where a loop runs already."""
     try:
-        factory = _factory(settings)
+        factory = _uvloop_factory() if uvloop else None
     except ConfigError:
         work.close()
         raise
@@ -68,9 +66,7 @@ def _run_in_thread(
             raise
 
 
-def _factory(settings: RunSettings) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    if not settings.uvloop:
-        return None
+def _uvloop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     try:
         return cast(
             "Callable[[], asyncio.AbstractEventLoop]", resolve_name("uvloop:new_event_loop")

@@ -1,21 +1,23 @@
-"""The verbs `compare` and `stability`: defenses beside each other, slices beside the whole."""
+"""Verbs that read finished runs: `show`, `compare` and `stability`."""
 
 from __future__ import annotations
 
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.compare.matching import OpenRun
 from guardmark.analysis.compare.runs_compared import ScopedComparisons, Wanted, compare_scopes
+from guardmark.analysis.defense.bypasses import Flaw, find_worst
+from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.pipeline.small_slices import (
     SliceRequest,
     SliceStability,
     measure_small_slices,
 )
-from guardmark.app.results.opened_run import analysis_settings, find_run
-from guardmark.core.errors import ConfigError
+from guardmark.app.results.opened_run import analysis_settings, find_run, open_run
+from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.reports.chapters.small_slices import stability_document
 from guardmark.reports.render.json.documents import stability_json
 from guardmark.reports.render.markdown import render_markdown
@@ -25,33 +27,67 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from guardmark.analysis.defense.bypasses import ListedSample
     from guardmark.store.run_dir import RunDir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompareOptions:
-    """What was asked for on the command line."""
+class Selection:
+    """Which samples are wanted."""
 
-    wanted: Wanted = field(default_factory=Wanted)
-    margin: float | None = None
+    flaw: Flaw | None = None
+    defense: str = ""
+    category: str = ""
+    technique: str = ""
+    sample_id: str = ""
 
 
-def compare_runs(paths: Sequence[Path], options: CompareOptions | None = None) -> ScopedComparisons:
+def show(path: Path, selection: Selection) -> tuple[ListedSample, ...]:
+    """List samples of a run, worst first."""
+    with open_run(path) as run:
+        if selection.defense:
+            run.require_defense(selection.defense)
+        settings = replace(run.settings, listed_samples=max(1, run.reader.sample_count()))
+        listed = find_worst(run.reader, read_frame(run.reader, settings)).listed
+    for facet in ("category", "technique"):
+        known = {value for each in listed if (value := getattr(each.sample, facet))}
+        wanted = getattr(selection, facet)
+        if wanted and wanted not in known:
+            raise UnknownName(f"{facet} among the listed samples", wanted, known)
+    return tuple(each for each in listed if _is_wanted(each, selection))
+
+
+def _is_wanted(listed: ListedSample, selection: Selection) -> bool:
+    sample = listed.sample
+    wanted = (selection.category, selection.technique, selection.sample_id)
+    values = (sample.category, sample.technique, sample.id)
+    if any(each and each != value for each, value in zip(wanted, values, strict=True)):
+        return False
+    if selection.flaw is Flaw.DIFFERENT:
+        return Flaw.DIFFERENT in listed.flaws
+    flaws = {each.flaw for each in listed.answers if selection.defense in {"", each.defense}}
+    if selection.flaw is None:
+        return any(flaws) or bool(selection.sample_id)
+    return selection.flaw in flaws
+
+
+def compare_runs(
+    paths: Sequence[Path], wanted: Wanted | None = None, *, margin: float | None = None
+) -> ScopedComparisons:
     """Compare the defenses of one run, or of several over the same samples, and the systems."""
-    chosen = options or CompareOptions()
     folders = [find_run(path) for path in paths]
     if len({folder.path.resolve() for folder in folders}) < len(folders):
         raise ConfigError("A run is named twice; a comparison across runs needs different ones.")
     with ExitStack() as stack:
         readers = [stack.enter_context(RecordReader(folder.records)) for folder in folders]
         settings = analysis_settings(readers[0])
-        if chosen.margin is not None:
-            settings = replace(settings, non_inferiority_margin=chosen.margin)
+        if margin is not None:
+            settings = replace(settings, non_inferiority_margin=margin)
         opened = [
             OpenRun(label=label, reader=reader)
             for label, reader in zip(label_runs(folders), readers, strict=True)
         ]
-        return compare_scopes(opened, settings, chosen.wanted)
+        return compare_scopes(opened, settings, wanted or Wanted())
 
 
 def label_runs(folders: Sequence[RunDir]) -> tuple[str, ...]:

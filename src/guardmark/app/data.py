@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from guardmark.app.data.reading import load_data, taxonomy_of
+from guardmark.app.parts.loading import load_data, taxonomy_of
 from guardmark.core.errors import ConfigError, did_you_mean, listed
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
@@ -18,7 +18,7 @@ from guardmark.datasets.formats.fields import SAMPLE_FIELDS
 from guardmark.datasets.formats.writing import write_samples, written_format
 from guardmark.datasets.loading import LoadedData, load
 from guardmark.datasets.settings import data_sha256, dataset_specs
-from guardmark.stats.planning import wilson_half_width
+from guardmark.stats.rates.proportion import wilson_half_width
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
-_LOAD = "from guardmark.app.parts.process import load_numpy_for_reports as load; import os, sys; "
+_LOAD = (
+    "from guardmark.engine.execution.process import load_numpy_for_reports as load; "
+    "import os, sys; "
+)
 
 
 def _say(program: str, **environment: str) -> str:
@@ -15,7 +19,7 @@ def _say(program: str, **environment: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        env={"PATH": "", **environment},
+        env={"PATH": "", "PYTHONPATH": os.environ.get("PYTHONPATH", ""), **environment},
     ).stdout.strip()
 
 

@@ -1,1 +1,0 @@
-"""Data that a configuration or a command names, read and validated."""
