@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice, zip_longest
+from math import inf, isfinite
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.app.adapt.attacker import AttackerConfig, build_attacker, probe_attacker
 from guardmark.app.parts.building import build_parts
@@ -55,25 +56,8 @@ _MODEL: Final = ("pipeline", "model")
 class Span:
     """A figure known within limits; without an upper one, nobody knows how large it can be."""
 
-    at_least: float = 0.0
-    at_most: float | None = 0.0
-
-    def __add__(self, other: Span) -> Span:
-        """Add two figures."""
-        known = self.at_most is not None and other.at_most is not None
-        return Span(
-            at_least=self.at_least + other.at_least,
-            at_most=(self.at_most or 0.0) + (other.at_most or 0.0) if known else None,
-        )
-
-    def __mul__(self, other: Span | float) -> Span:
-        """Multiply two figures."""
-        by = other if isinstance(other, Span) else Span(at_least=other, at_most=other)
-        known = self.at_most is not None and by.at_most is not None
-        return Span(
-            at_least=self.at_least * by.at_least,
-            at_most=(self.at_most or 0.0) * (by.at_most or 0.0) if known else None,
-        )
+    at_least: float
+    at_most: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,37 +94,26 @@ class TextVolume:
         self.exchanges += len(json.dumps(exchange, ensure_ascii=False))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
-    """Calls of one part, and the tokens that they read and write together."""
+class _Work(NamedTuple):
+    """Calls of one part, and the tokens that they read and write together; inf where unknown."""
 
-    calls: Span = Span()
-    read: Span = Span()
-    written: Span = Span()
+    calls: float = 0.0
+    read: float = 0.0
+    written: float = 0.0
 
-    def __add__(self, other: _Work) -> _Work:
-        return _Work(
-            calls=self.calls + other.calls,
-            read=self.read + other.read,
-            written=self.written + other.written,
-        )
+    def and_more(self, other: _Work) -> _Work:
+        """Return both together."""
+        return _Work(*map(sum, zip(self, other, strict=True)))
 
-    def perhaps(self) -> _Work:
-        """The same work, of which nothing may be needed."""
-        return _Work(
-            calls=replace(self.calls, at_least=0.0),
-            read=replace(self.read, at_least=0.0),
-            written=replace(self.written, at_least=0.0),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
-    """What a forecast is of."""
-
-    loaded: LoadedConfig
-    volume: TextVolume
-    views: Mapping[str, View]
+    def cost(self, price: PriceSettings) -> float:
+        """What it costs; what is free may be of unknown length."""
+        money = self.calls * price.per_call
+        for tokens, per_1k in (
+            (self.read, price.input_per_1k),
+            (self.written, price.output_per_1k),
+        ):
+            money += tokens * per_1k / 1000 if per_1k else 0.0
+        return money
 
 
 def forecast_parts(
@@ -151,155 +124,151 @@ def forecast_parts(
     median_ms: Mapping[str, float | None],
 ) -> Iterator[Forecast]:
     """Say what each part of a configuration will take; views are those of the defenses."""
-    config, run = loaded.config, _Run(loaded=loaded, volume=volume, views=views)
-    for name in config.defenses:
-        work = _defense_work(run, ("defenses", name))
-        yield _forecast(run, name, work, median_ms=median_ms.get(name))
-    if config.pipeline is None:
+    limits = [
+        _Limit(loaded=loaded, volume=volume, views=views, is_most=is_most)
+        for is_most in (False, True)
+    ]
+    for name in loaded.config.defenses:
+        works = [limit.of_defense(("defenses", name)) for limit in limits]
+        yield _forecast(loaded, name, works, median_ms=median_ms.get(name))
+    if loaded.config.pipeline is None:
         return
-    yield _forecast(run, "model", {_MODEL: _model_work(run)})
-    for index in range(len(config.pipeline.judges)):
+    yield _forecast(loaded, "model", [{_MODEL: limit.of_model()} for limit in limits])
+    judges = loaded.config.pipeline.judges
+    for index in range(len(judges)):
         path = ("pipeline", "judges", str(index))
-        members = [p for p in loaded.parts if p[:3] == path and _is_remote(run, p)]
-        work = {member: _judge_work(run, member) for member in members}
-        yield _forecast(run, judge_name(config.pipeline.judges, index), work)
+        members = [place for place in loaded.parts if place[:3] == path]
+        works = [{each: limit.of_judge(each) for each in members} for limit in limits]
+        yield _forecast(loaded, judge_name(judges, index), works)
 
 
 def _forecast(
-    run: _Run,
+    loaded: LoadedConfig,
     name: str,
-    work: Mapping[Place, _Work],
+    works: Sequence[Mapping[Place, _Work]],
     *,
     median_ms: float | None = None,
 ) -> Forecast:
-    """Add up what a part and those it is made of take, as far as they call services."""
-    is_kept = run.loaded.config.run.cache
-    remote = {
-        path: each.perhaps() if is_kept else each
-        for path, each in work.items()
-        if _is_remote(run, path)
-    }
-    calls = sum((each.calls for each in remote.values()), Span())
+    """Add up what a part and those it is made of take at least and at most, behind services."""
+    least, most = works
+    remote = [path for path in most if service_address(loaded.parts[path])]
+    if loaded.config.run.cache:
+        least = dict.fromkeys(remote, _Work())  # every answer may be kept already
+    calls = sum(most[path].calls for path in remote)
     seconds = None
-    if median_ms is not None and calls.at_most is not None and len(remote) == 1:
-        seconds = calls.at_most * median_ms / 1000 / _at_once(run, next(iter(remote)))
-    costs = [_cost(each, _price(run, path)) for path, each in remote.items()]
-    known = [cost for cost in costs if cost is not None]
-    cost = sum(known, Span()) if known and len(known) == len(costs) else None
-    return Forecast(part=name, calls=calls, seconds=seconds, cost=cost)
+    if median_ms is not None and len(remote) == 1:
+        seconds = calls * median_ms / 1000 / _at_once(loaded, remote[0])
+    prices = {path: price for path in remote if (price := _price(loaded, path)) is not None}
+    cost = None
+    if remote and len(prices) == len(remote):
+        low, high = (sum(work[at].cost(prices[at]) for at in remote) for work in (least, most))
+        cost = Span(at_least=low, at_most=high if isfinite(high) else None)
+    at_least = sum(least[path].calls for path in remote)
+    span = Span(at_least=at_least, at_most=calls)
+    return Forecast(part=name, calls=span, seconds=seconds, cost=cost)
 
 
-def _is_remote(run: _Run, path: Place) -> bool:
-    return bool(service_address(run.loaded.parts[path]))
-
-
-def _at_once(run: _Run, path: Place) -> int:
-    address = service_address(run.loaded.parts[path])
-    services = run.loaded.config.services.items()
+def _at_once(loaded: LoadedConfig, path: Place) -> int:
+    address = service_address(loaded.parts[path])
+    services = loaded.config.services.items()
     limits = (each.concurrency for base, each in services if is_below(address, base))
-    return next(limits, None) or run.loaded.config.run.concurrency
+    return next(limits, None) or loaded.config.run.concurrency
 
 
-def _price(run: _Run, path: Place) -> PriceSettings | None:
+def _price(loaded: LoadedConfig, path: Place) -> PriceSettings | None:
     """The price as the run will know it; a service without a model is priced by its name."""
-    settings: Any = run.loaded.parts[path]
-    prices = run.loaded.config.prices
+    settings: Any = loaded.parts[path]
+    prices = loaded.config.prices
     own: PriceSettings | None = getattr(settings, "price", None)
     return own or prices.get(path[-1]) or prices.get(getattr(settings, "model", ""))
 
 
-def _cost(work: _Work, price: PriceSettings | None) -> Span | None:
-    if price is None:
-        return None
-    cost = work.calls * price.per_call + work.read * (price.input_per_1k / 1000)
-    # Where answers cost nothing, it does not matter that nobody knows how long they get.
-    return cost + work.written * (price.output_per_1k / 1000) if price.output_per_1k else cost
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limit:
+    """What parts take: at most, or at least, where whatever may be spared is spared."""
 
+    loaded: LoadedConfig
+    volume: TextVolume
+    views: Mapping[str, View]
+    is_most: bool
 
-def _defense_work(run: _Run, path: Place) -> dict[Place, _Work]:
-    """Return the work of a defense, or that of the defenses it is made of."""
-    settings: Any = run.loaded.parts[path]
-    of = getattr(settings, "of", ())
-    if not of:
-        return {path: _deciding(run, path[-1])}
-    work: dict[Place, _Work] = {}
-    stops_early = getattr(settings, "short_circuit", False) or (
-        getattr(settings, "rule", "") == "first"
-    )
-    for position, member in enumerate((of,) if isinstance(of, str) else of):
-        for below, each in _defense_work(run, ("defenses", member)).items():
-            asked = each.perhaps() if position and stops_early else each
-            work[below] = work.get(below, _Work()) + asked
-    return work
+    def of_defense(self, path: Place) -> dict[Place, _Work]:
+        """Return the work of a defense, or that of the defenses it is made of."""
+        settings: Any = self.loaded.parts[path]
+        of = getattr(settings, "of", ())
+        if not of:
+            return {path: self._deciding(path[-1])}
+        work: dict[Place, _Work] = {}
+        stops_early = getattr(settings, "short_circuit", False) or (
+            getattr(settings, "rule", "") == "first"
+        )
+        for position, member in enumerate((of,) if isinstance(of, str) else of):
+            for below, each in self.of_defense(("defenses", member)).items():
+                is_spared = position and stops_early and not self.is_most
+                before = work.get(below, _Work())
+                work[below] = before if is_spared else before.and_more(each)
+        return work
 
+    def _deciding(self, name: str) -> _Work:
+        """A defense is asked about each sample once a repeat, and a few times to warm up."""
+        config, settings = self.loaded.config, self.loaded.parts["defenses", name]
+        view, volume = self.views.get(name, View.TEXT), self.volume
+        shown, characters, answer = volume.shown[view], volume.characters[view], 0.0
+        if view is View.RESPONSE and config.pipeline is not None:
+            shown, characters = volume.samples, volume.conversations
+            answer = self._written(self.loaded.parts[_MODEL])
+        calls = float(shown * config.run.repeats + min(config.latency.warmup, shown))
+        calls *= getattr(settings, "calls_each", 1)  # a guard model asked about several risks
+        return self._work(
+            calls, self._read(settings, characters / max(1, shown)) + answer, settings
+        )
 
-def _deciding(run: _Run, name: str) -> _Work:
-    """A defense is asked about each sample once a repeat, and a few times to warm up."""
-    config, settings = run.loaded.config, run.loaded.parts["defenses", name]
-    view = run.views.get(name, View.TEXT)
-    shown, characters, answer = run.volume.shown[view], run.volume.characters[view], Span()
-    if view is View.RESPONSE and config.pipeline is not None:
-        shown, characters = run.volume.samples, run.volume.conversations
-        answer = _answer_tokens(run.loaded.parts[_MODEL])
-    calls = float(shown * config.run.repeats + min(config.latency.warmup, shown))
-    calls *= getattr(settings, "calls_each", 1)  # a guard model asked about several risks
-    each = _tokens(run, settings, characters / max(1, shown)) + answer
-    return _work(Span(at_least=calls, at_most=calls), each, settings)
+    def _answers(self) -> float:
+        """How many answers the target model gives: each sample has at most one a repeat."""
+        pipeline = self.loaded.config.pipeline
+        guards = [] if pipeline is None else pipeline.guards
+        is_certain = any(
+            guard == NO_GUARD or self.views.get(guard) is View.RESPONSE for guard in guards
+        )
+        most = float(self.volume.samples * self.loaded.config.run.repeats)
+        return most if is_certain or self.is_most else 0.0
 
+    def of_model(self) -> _Work:
+        """Return the work of the target model."""
+        settings = self.loaded.parts[_MODEL]
+        shown = self.volume.conversations / max(1, self.volume.samples)
+        return self._work(self._answers(), self._read(settings, shown), settings)
 
-def _answers(run: _Run) -> Span:
-    """How many answers the target model gives: each sample has at most one a repeat."""
-    pipeline = run.loaded.config.pipeline
-    most = float(run.volume.samples * run.loaded.config.run.repeats)
-    guards = [] if pipeline is None else pipeline.guards
-    is_certain = any(guard == NO_GUARD or run.views.get(guard) is View.RESPONSE for guard in guards)
-    return Span(at_least=most if is_certain else 0.0, at_most=most)
-
-
-def _model_work(run: _Run) -> _Work:
-    settings = run.loaded.parts[_MODEL]
-    each = _tokens(run, settings, run.volume.conversations / max(1, run.volume.samples))
-    return _work(_answers(run), each, settings)
-
-
-def _judge_work(run: _Run, path: Place) -> _Work:
-    """A judge is shown every answer, and asked again when its own cannot be read."""
-    settings: Any = run.loaded.parts[path]
-    model = run.loaded.parts[_MODEL]
-    shown = run.volume.exchanges / max(1, run.volume.samples) + len(_before(run, model))
-    each = _tokens(run, settings, shown) + _answer_tokens(model)
-    calls = _answers(run)
-    work = total = _work(calls, each, settings)
-    own = _answer_tokens(settings) + _as_tokens(len(ASK_AGAIN))
-    for again in range(1, getattr(settings, "retries", 0) + 1):
+    def of_judge(self, path: Place) -> _Work:
+        """A judge is shown every answer, and asked again when its own cannot be read."""
+        settings: Any = self.loaded.parts[path]
+        model, calls = self.loaded.parts[_MODEL], self._answers()
+        shown = self.volume.exchanges / max(1, self.volume.samples) + len(self._before(model))
+        read = self._read(settings, shown) + self._written(model)
+        work = self._work(calls, read, settings)
         # Asked again, it reads what it has read and written before.
-        total += replace(work, read=work.read + calls * own * again).perhaps()
-    return total
+        more = self._written(settings) + len(ASK_AGAIN) / CHARACTERS_A_TOKEN
+        for again in range(1, getattr(settings, "retries", 0) + 1) if self.is_most else ():
+            work = work.and_more(self._work(calls, read + more * again, settings))
+        return work
 
+    def _work(self, calls: float, read: float, settings: Any) -> _Work:
+        if not calls:
+            return _Work()
+        return _Work(calls, calls * read, calls * self._written(settings))
 
-def _work(calls: Span, tokens: Span, settings: Any) -> _Work:
-    return _Work(calls=calls, read=calls * tokens, written=calls * _answer_tokens(settings))
+    def _read(self, settings: Any, characters: float) -> float:
+        """Tokens that one call reads: what is always told before, and the material."""
+        return (len(self._before(settings)) + characters) / CHARACTERS_A_TOKEN
 
+    def _before(self, settings: Any) -> str:
+        """What a part is told before every material: a system prompt, a policy, a rubric."""
+        before = getattr(settings, "before", None)
+        return "" if before is None else str(before(self.loaded.folder))
 
-def _tokens(run: _Run, settings: Any, characters: float) -> Span:
-    """Tokens that one call reads: what is always told before, and the material."""
-    return _as_tokens(len(_before(run, settings)) + characters)
-
-
-def _as_tokens(characters: float) -> Span:
-    tokens = characters / CHARACTERS_A_TOKEN
-    return Span(at_least=tokens, at_most=tokens)
-
-
-def _before(run: _Run, settings: Any) -> str:
-    """What a part is told before every material: a system prompt, a policy, a rubric."""
-    before = getattr(settings, "before", None)
-    return "" if before is None else str(before(run.loaded.folder))
-
-
-def _answer_tokens(settings: Any) -> Span:
-    most = getattr(settings, "most_written", None)
-    return Span(at_least=1.0, at_most=None if most is None else float(most))
+    def _written(self, settings: Any) -> float:
+        most = getattr(settings, "most_written", None) if self.is_most else 1
+        return inf if most is None else float(most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
