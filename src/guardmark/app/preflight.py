@@ -15,7 +15,6 @@ from guardmark.app.parts.building import build_parts
 from guardmark.app.parts.loading import load_config, load_data, require_gate
 from guardmark.app.parts.services import (
     close_parts,
-    has_address,
     is_below,
     judge_name,
     open_services,
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.app.adapt.attacker import Attacker
-    from guardmark.app.parts.building import BuiltPart, Parts
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.app.settings import StatsSettings
     from guardmark.config.settings import PriceSettings
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
     from guardmark.core.protocols import Defense
     from guardmark.core.sample import Prompt, Sample
     from guardmark.datasets.loading import LoadedData
+    from guardmark.engine.plan import BuiltPart, Parts
     from guardmark.net.client import Services
 
 CHARACTERS_A_TOKEN: Final = 4
@@ -373,7 +372,7 @@ async def _probe_all(
         if not samples:
             return []
         words = [] if helpers is None else await probe_attacker(helpers)
-        remote = [built for built in parts.defenses if has_address(built.manifest)]
+        remote = [built for built in parts.defenses if built.calls_service]
         probes = [await _probe(built, samples) for built in remote]
         answered = [
             Probe(

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from guardmark.analysis.defense.scorecard import describe_share
 from guardmark.analysis.run import analyse_run
-from guardmark.app.parts.building import BuiltPart, Parts
 from guardmark.app.parts.loading import LoadedConfig, load_config
 from guardmark.app.results.opened_run import find_run, open_run
 from guardmark.app.results.reporting import finish
@@ -33,6 +32,7 @@ from guardmark.datasets.formats.writing import write_rows
 from guardmark.datasets.loading import LoadedData, load
 from guardmark.datasets.settings import DataSettings, dataset_specs
 from guardmark.defenses.function import defense_from
+from guardmark.engine.plan import BuiltPart, Parts
 from guardmark.store.reader import RecordReader
 from guardmark.store.schema import OUTCOME_NAMES
 

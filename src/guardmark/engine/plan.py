@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import LatencyMode, Policy
@@ -14,11 +14,14 @@ from guardmark.core.record import FIRST_LAYER
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from guardmark.core.manifest import PartManifest
     from guardmark.store.cache import AnswerCache
 
 AnyDefense = Defense | InlineDefense | BatchDefense
 NO_GUARD: Final = "none"
 """Name of the arm without a guard, and of the rows every arm shares."""
+ADDRESS_SETTINGS: Final = ("url", "base_url", "preset")
+"""Settings of a part that say which service it calls."""
 
 
 class Workers(StrEnum):
@@ -67,6 +70,50 @@ class Pipeline:
     arms: tuple[str, ...]
     model: ChatModel
     judges: tuple[Judge, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltPart:
+    """A part, ready to be called, and what the manifest says of it."""
+
+    part: Any
+    manifest: PartManifest
+
+    @property
+    def calls_service(self) -> bool:
+        """Whether it calls a service, from what its manifest says."""
+        return any(self.manifest.settings.get(name) for name in ADDRESS_SETTINGS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Every part of a run."""
+
+    defenses: tuple[BuiltPart, ...]
+    model: BuiltPart | None = None
+    judges: tuple[BuiltPart, ...] = ()
+    arms: tuple[str, ...] = ()
+
+    @property
+    def manifests(self) -> tuple[PartManifest, ...]:
+        """What the manifest says of each part."""
+        return tuple(built.manifest for built in self._built())
+
+    @property
+    def every(self) -> tuple[Any, ...]:
+        """The parts themselves."""
+        return tuple(built.part for built in self._built())
+
+    @property
+    def pipeline(self) -> Pipeline | None:
+        """Model, judges and arms as the engine takes them, or None without a model."""
+        if self.model is None:
+            return None
+        judges = tuple(judge.part for judge in self.judges)
+        return Pipeline(arms=self.arms, model=self.model.part, judges=judges)
+
+    def _built(self) -> tuple[BuiltPart, ...]:
+        return (*self.defenses, *((self.model,) if self.model else ()), *self.judges)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,6 @@ from guardmark.app.adapt.target_setup import (
 )
 from guardmark.app.parts.building import build_gradient, build_parts
 from guardmark.app.parts.loading import LoadedConfig, builtin_config
-from guardmark.app.parts.probing import probe_parts
 from guardmark.app.parts.services import close_parts, open_services
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.results.secret_scan import require_no_secret
@@ -52,6 +51,7 @@ from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.core.errors import ConfigError, IncomparableRuns
 from guardmark.core.protocols import SampleBound
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
+from guardmark.engine.probing import probe_parts
 from guardmark.engine.runner import Ending
 from guardmark.reports.chapters.adaptive.operators import repair_fragment
 from guardmark.store.reader import RecordReader
@@ -64,9 +64,9 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.asker import Place
     from guardmark.analysis.adaptive.card import AdaptiveCard
-    from guardmark.app.parts.building import BuiltPart, Parts
     from guardmark.app.run.running import Session
     from guardmark.core.sample import Sample
+    from guardmark.engine.plan import BuiltPart, Parts
     from guardmark.net.client import Services
     from guardmark.store.tries import TryRecord
 

@@ -10,20 +10,19 @@ from pydantic import Field
 
 from guardmark.app.parts.building import build_one
 from guardmark.app.parts.loading import LoadedConfig, config_around, load_config, load_section
-from guardmark.app.parts.probing import probe_helper
-from guardmark.app.parts.services import has_address
 from guardmark.app.registry import helper_kind
 from guardmark.app.settings import AdaptiveSettings, ServiceSettings
 from guardmark.config.settings import PriceSettings, Settings
 from guardmark.core.errors import ConfigError
 from guardmark.core.protocols import PairJudge
+from guardmark.engine.probing import probe_helper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from guardmark.adaptive.model_asker import AttackerPlan
-    from guardmark.app.parts.building import BuiltPart
+    from guardmark.engine.plan import BuiltPart
     from guardmark.net.client import Services
 
 _SECTION: Final = "adaptive"
@@ -93,7 +92,7 @@ class Attacker:
     @property
     def calls_services(self) -> bool:
         """Whether one of them is behind a wire."""
-        return any(has_address(part.manifest) for part in self.parts)
+        return any(part.calls_service for part in self.parts)
 
 
 def attacker_config(loaded: LoadedConfig, path: Path | None) -> AttackerConfig:
@@ -204,7 +203,7 @@ async def probe_attacker(attacker: Attacker) -> list[tuple[str, int | None]]:
     return [
         (name, await probe_helper(built, f"The {name}"))
         for name, built in attacker.named
-        if has_address(built.manifest)
+        if built.calls_service
     ]
 
 

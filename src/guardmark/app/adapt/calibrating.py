@@ -14,11 +14,11 @@ import yaml
 from guardmark.analysis.adaptive.sameness_threshold import TauChoice, TextPair, choose_tau
 from guardmark.app.adapt.attacker import read_attacker_file
 from guardmark.app.parts.building import build_one
-from guardmark.app.parts.probing import probe_helper
-from guardmark.app.parts.services import close_parts, has_address, open_services
+from guardmark.app.parts.services import close_parts, open_services
 from guardmark.app.settings import AdaptiveSettings
 from guardmark.core.errors import ConfigError, DatasetError, StorageError, UntrustworthyRun
 from guardmark.engine.execution.process import run_on_loop
+from guardmark.engine.probing import probe_helper
 from guardmark.models.similarity import TauSettings
 from guardmark.reports.document.cells import rate_text
 from guardmark.store.run_dir import errors_of_files
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from guardmark.app.parts.building import BuiltPart
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.core.outcome import ErrorKind
+    from guardmark.engine.plan import BuiltPart
 
 
 _MOST_FAULTS: Final = 3
@@ -178,7 +178,7 @@ async def _measure(
     built: BuiltPart | None = None
     try:
         built = build_one(loaded, _PLACE, "embedding", name=_PLACE[1], services=services)
-        if has_address(built.manifest):
+        if built.calls_service:
             await probe_helper(built, "The embedding model")
         gate = asyncio.Semaphore(loaded.config.run.concurrency)
         judge = built.part

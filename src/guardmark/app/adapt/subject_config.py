@@ -20,9 +20,9 @@ from guardmark.store.reader import RecordReader
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from guardmark.app.parts.building import Parts
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.core.manifest import PartManifest, RunManifest
+    from guardmark.engine.plan import Parts
     from guardmark.store.run_dir import RunDir
 
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from guardmark.app.parts.building import BuiltPart, Parts
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.core.protocols import Judge
     from guardmark.core.sample import Sample
+    from guardmark.engine.plan import BuiltPart, Parts
     from guardmark.store.reader import RecordReader
 
 

@@ -18,7 +18,6 @@ from guardmark.app.labels.human_labels import (
 )
 from guardmark.app.parts.building import build_judges
 from guardmark.app.parts.loading import LoadedConfig, config_around, load_config, load_section
-from guardmark.app.parts.probing import probe_judge
 from guardmark.app.parts.services import close_parts, concurrency_of, open_services
 from guardmark.app.registry import BUILTIN_PARTS
 from guardmark.app.results.opened_run import find_run
@@ -29,6 +28,7 @@ from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import NO_GUARD, Plan
+from guardmark.engine.probing import probe_judge
 from guardmark.engine.rejudge import judge_again
 from guardmark.models.chat import SystemPromptSettings
 from guardmark.reports.chapters.pipeline import quality_document
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from guardmark.app.labels.human_labels import BypassLabel, HumanLabel
-    from guardmark.app.parts.building import BuiltPart
     from guardmark.app.run.running import Session
     from guardmark.core.manifest import RunManifest
+    from guardmark.engine.plan import BuiltPart
     from guardmark.engine.runner import RunSummary
     from guardmark.store.run_dir import RunDir
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -16,7 +16,7 @@ from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import VERSION, PartManifest
 from guardmark.engine.execution.process import keep_working_directory
-from guardmark.engine.plan import NO_GUARD, Pipeline
+from guardmark.engine.plan import NO_GUARD, BuiltPart, Parts
 from guardmark.inference.gradients import GradientAttack, GradientDefense
 
 if TYPE_CHECKING:
@@ -32,45 +32,6 @@ _OURS = {
     *("panel", "rules", "scripted"),
 }
 """Types that are guardmark's own code throughout; the version of all others is not ours to tell."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuiltPart:
-    """A part, ready to be called, and what the manifest says of it."""
-
-    part: Any
-    manifest: PartManifest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """Every part of a run."""
-
-    defenses: tuple[BuiltPart, ...]
-    model: BuiltPart | None = None
-    judges: tuple[BuiltPart, ...] = ()
-    arms: tuple[str, ...] = ()
-
-    @property
-    def manifests(self) -> tuple[PartManifest, ...]:
-        """What the manifest says of each part."""
-        return tuple(built.manifest for built in self._built())
-
-    @property
-    def every(self) -> tuple[Any, ...]:
-        """The parts themselves."""
-        return tuple(built.part for built in self._built())
-
-    @property
-    def pipeline(self) -> Pipeline | None:
-        """Model, judges and arms as the engine takes them, or None without a model."""
-        if self.model is None:
-            return None
-        judges = tuple(judge.part for judge in self.judges)
-        return Pipeline(arms=self.arms, model=self.model.part, judges=judges)
-
-    def _built(self) -> tuple[BuiltPart, ...]:
-        return (*self.defenses, *((self.model,) if self.model else ()), *self.judges)
 
 
 def build_parts(

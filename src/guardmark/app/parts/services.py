@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.core.protocols import Closable
+from guardmark.engine.plan import ADDRESS_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -13,25 +14,17 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from guardmark.app.parts.loading import LoadedConfig
-    from guardmark.core.manifest import PartManifest
     from guardmark.net.client import Services
-
-_ADDRESS_FIELDS = ("url", "base_url", "preset")
 
 
 def service_address(settings: BaseModel) -> str:
     """Return the address a part calls, or the empty string for a part in this process."""
-    for field in _ADDRESS_FIELDS:
+    for field in ADDRESS_SETTINGS:
         value = getattr(settings, field, None)
         if value:
             # What a preset stands for, where the settings know it.
             return str(getattr(settings, "address", value))
     return ""
-
-
-def has_address(manifest: PartManifest) -> bool:
-    """Tell whether a part calls a service, from what its manifest says."""
-    return any(manifest.settings.get(field) for field in _ADDRESS_FIELDS)
 
 
 def is_below(address: str, base: str) -> bool:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from guardmark.analysis.stopping.rules import parse_stop_rule, statements_for
 from guardmark.app.parts.building import build_defenses, build_parts
 from guardmark.app.parts.loading import config_sha256, read_data, require_gate
-from guardmark.app.parts.probing import probe_parts
 from guardmark.app.parts.services import close_parts, concurrency_of, open_services
 from guardmark.app.results.secret_scan import require_no_secret
 from guardmark.app.run.description import (
@@ -27,6 +26,7 @@ from guardmark.core.protocols import InlineDefense, SampleBound
 from guardmark.datasets.settings import describe_data, merge_files
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import CachedParts, Plan, Timing, Workers
+from guardmark.engine.probing import probe_parts
 from guardmark.engine.progress import Progress
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.engine.runner import run as run_engine
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from guardmark.analysis.stopping.early_stop import EarlyStop
-    from guardmark.app.parts.building import Parts
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.app.run.run_folder import RunLocation
     from guardmark.app.settings import Config
     from guardmark.core.manifest import DataManifest, RunManifest
     from guardmark.datasets.loading import DataReading, LoadedData
+    from guardmark.engine.plan import Parts
     from guardmark.engine.runner import RunSummary
     from guardmark.net.client import Services
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from guardmark.app.parts.services import has_address
 from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout, UntrustworthyRun
 from guardmark.core.outcome import ErrorKind, VerdictLabel
 from guardmark.core.protocols import GuidedModel, InlineDefense, PairJudge, SampleBound
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
     from typing import TypeVar
 
-    from guardmark.app.parts.building import BuiltPart, Parts
     from guardmark.core.outcome import Decision, Evidence, Response, Verdict
+    from guardmark.engine.plan import BuiltPart, Parts
 
     T = TypeVar("T")
 
@@ -53,7 +52,7 @@ async def probe_parts(parts: Parts, stop: StopSignal | None = None) -> tuple[str
 
 async def probe_judge(built: BuiltPart) -> tuple[str, ...]:
     """Show a judge a harmless answer, before a run of judging."""
-    if not has_address(built.manifest):
+    if not built.calls_service:
         return ()
     name = f"The judge {built.manifest.name}"
     verdict: Verdict = await _within(built.part.judge(_QUESTION, _ANSWER), name)
@@ -85,7 +84,7 @@ async def _collect(parts: Parts, stop: StopSignal, warnings: list[str]) -> None:
     for built in parts.defenses:
         found = await _probe_defense(built, stop)
         warnings += [f"{built.manifest.name}: {warning}" for warning in found]
-    if parts.model is not None and has_address(parts.model.manifest):
+    if parts.model is not None and parts.model.calls_service:
         await _answered(parts.model.part.answer(_QUESTION), "The target model")
     for judge in parts.judges:
         warnings += await probe_judge(judge)
@@ -98,7 +97,7 @@ async def _probe_defense(built: BuiltPart, stop: StopSignal) -> Sequence[str]:
         return ()
     if manifest.settings.get("of"):
         return ()  # what it is made of is asked
-    is_remote = has_address(manifest) or manifest.type == "http"
+    is_remote = built.calls_service or manifest.type == "http"
     call = inline_ask(part, stop) if isinstance(part, InlineDefense) else as_coroutine(part)
 
     async def ask(prompt: Prompt) -> Decision:
