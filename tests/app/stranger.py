@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from tests.journeys.command_line import few_rows, write_rows
 
-from guardmark.app.parts.building import build_parts
+from guardmark.app.parts.building import build_parts, open_services
 from guardmark.app.parts.loading import LoadedConfig, parse_config
-from guardmark.app.parts.services import open_services
 from guardmark.app.run.running import RunOptions, Session, run_parts
 from guardmark.engine.plan import Parts
 from guardmark.engine.progress import Progress

@@ -18,7 +18,7 @@ from tests.app.stranger import loaded_from, send, session
 from tests.journeys.command_line import guardmark, typed, words, write_rows
 
 from guardmark.app.adapt.adapting import AdaptOptions, adapt
-from guardmark.app.adapt.subject_config import TrustList
+from guardmark.app.adapt.subject import TrustList
 from guardmark.app.registry import BUILTIN_PARTS, settings_model
 from guardmark.core.errors import ConfigError, IncomparableRuns, StoreError
 
@@ -161,7 +161,7 @@ def test_no_file_and_no_plug_in_of_the_folder_is_opened(
     built: list[object] = []
     monkeypatch.setattr("guardmark.app.parts.building.build_part", lambda *a: built.append(a))
     monkeypatch.setattr(
-        "guardmark.app.adapt.subject_config.resolved",
+        "guardmark.app.adapt.subject.resolved",
         lambda _config: {"defenses": {"guard": settings}, "adaptive": None, "services": {}},
     )
     with pytest.raises((ConfigError, KeyError), match="guard"):
@@ -419,7 +419,7 @@ REVIEWED = {
 
 def test_settings_of_parts_that_reach_nothing_were_all_looked_at() -> None:
     """A new setting of such a part must be looked at: may it name a file, an address, a variable?"""
-    from guardmark.app.adapt.subject_config import INERT
+    from guardmark.app.adapt.subject import INERT
 
     known = {part_type: kind for kind, types in INERT.items() for part_type in types}
     assert known.keys() == REVIEWED.keys()

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from guardmark.app.parts.building import build_parts
+from guardmark.app.parts.building import build_parts, open_services
 from guardmark.app.parts.loading import LoadedConfig, parse_config
-from guardmark.app.parts.services import open_services
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Verdict, VerdictLabel
 from guardmark.core.protocols import Judge

@@ -11,15 +11,15 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.app.adapt.attacker import AttackerConfig, build_attacker, probe_attacker
-from guardmark.app.parts.building import build_parts
-from guardmark.app.parts.loading import load_config, load_data, require_gate
-from guardmark.app.parts.services import (
+from guardmark.app.parts.building import (
+    build_parts,
     close_parts,
     is_below,
     judge_name,
     open_services,
     service_address,
 )
+from guardmark.app.parts.loading import load_config, load_data, require_gate
 from guardmark.core.sample import View
 from guardmark.engine.execution.process import run_on_loop
 from guardmark.engine.plan import NO_GUARD

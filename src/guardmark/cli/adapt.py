@@ -25,7 +25,7 @@ from guardmark.cli.terminal import (
 if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.adapt.adapting import Adapted, AdaptOptions
-    from guardmark.app.adapt.subject_config import TrustList
+    from guardmark.app.adapt.subject import TrustList
     from guardmark.app.parts.loading import LoadedConfig
 
 _Files = tuple[tuple[str, Path], ...]
@@ -158,12 +158,10 @@ def _request(
         config=typed.config,
         trust=partial(_agree, typed.trust_list) if typed.trust or typed.trust_list else None,
         trace=trace,
-        record=typed.record,
-        replay=cassette,
         canaries=typed.canaries,
         shared_memory=not typed.alone,
         seeds=typed.seeds,
-        run=RunOptions(out=typed.out),
+        run=RunOptions(out=typed.out, record=typed.record, replay=cassette),
     )
     if subject is not None and subject.suffix in {".yaml", ".yml"}:
         return load_config(subject), options
@@ -194,7 +192,7 @@ def _agree(known: str | None, listed: TrustList) -> bool:
 
 
 def _again(subject: Path | None, done: Adapted, typed: _Typed) -> str:
-    from guardmark.app.adapt.target_setup import CANARIES
+    from guardmark.app.adapt.subject import CANARIES
 
     folder, is_config = str(done.folder.path), subject is not None and subject.is_file()
     words = ["guardmark", "adapt", *([str(subject), "-o", folder] if is_config else [folder])]

@@ -23,26 +23,23 @@ from guardmark.app.adapt.attacker import (
     build_attacker,
     probe_attacker,
 )
-from guardmark.app.adapt.subject_config import (
-    TrustList,
-    require_same,
-    require_untouched,
-    subject_config,
-)
-from guardmark.app.adapt.target_setup import (
+from guardmark.app.adapt.subject import (
     BASELINES,
     CANARIES,
+    TrustList,
     left_out_note,
     nothing_to_attack,
     protected_of,
     require_attackable,
+    require_same,
+    require_untouched,
     stated_views,
+    subject_config,
     target_name,
     unseen,
 )
-from guardmark.app.parts.building import build_gradient, build_parts
+from guardmark.app.parts.building import build_gradient, build_parts, close_parts, open_services
 from guardmark.app.parts.loading import LoadedConfig, builtin_config
-from guardmark.app.parts.services import close_parts, open_services
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.results.secret_scan import require_no_secret
 from guardmark.app.run.description import utc_text
@@ -81,8 +78,6 @@ class AdaptOptions:
     budget: int
     config: Path | None = None
     trace: Path | None = None
-    record: Path | None = None
-    replay: Path | None = None
     canaries: int = CANARIES
     shared_memory: bool = True
     seeds: int | None = None
@@ -144,8 +139,7 @@ def adapt(subject: LoadedConfig | Path | None, session: Session, options: AdaptO
         work = _Work(config=config, options=options, session=session)
         require_attackable(loaded)
         run_on_loop(work.probe(), uvloop=config.loaded.config.run.uvloop)
-        own = replace(options.run, record=options.record, replay=options.replay)
-        result = run(loaded, own, session)
+        result = run(loaded, options.run, session)
         folder = result.folder
         if result.summary.ending is Ending.INTERRUPTED:
             return Adapted(folder=folder, defenses=(), summary=None, trace=None)
@@ -159,7 +153,7 @@ def adapt(subject: LoadedConfig | Path | None, session: Session, options: AdaptO
         config = attacker_config(loaded, options.config)
     work = _Work(config=config, options=options, session=session)
     adapted = run_on_loop(work.carry_out(folder), uvloop=config.loaded.config.run.uvloop)
-    require_no_secret([options.record])
+    require_no_secret([options.run.record])
     return adapted
 
 
@@ -196,10 +190,10 @@ class _Work:
     @asynccontextmanager
     async def _attacker(self) -> AsyncIterator[tuple[Services | None, Attacker | None]]:
         """Hold the client and what attacks, for as long as they are asked."""
-        options = self.options
-        is_offline = options.trace is not None and options.replay is None
+        own = self.options.run
+        is_offline = self.options.trace is not None and own.replay is None
         services = open_services(
-            self.config.loaded, offline=is_offline, record=options.record, replay=options.replay
+            self.config.loaded, offline=is_offline, record=own.record, replay=own.replay
         )
         attacker = build_attacker(self.config, services)
         try:
@@ -318,7 +312,7 @@ class _Work:
     def _require_words(self, attacker: Attacker) -> None:
         """Refuse to replay a trace without the words of an attacker model behind a service."""
         options = self.options
-        if options.trace is not None and options.replay is None and attacker.calls_services:
+        if options.trace is not None and options.run.replay is None and attacker.calls_services:
             raise ConfigError(
                 "A trace holds no words of the attacker model, and this one is behind a service.\n"
                 "Next: name the cassette of its answers too: --replay FILE"

@@ -16,9 +16,8 @@ from guardmark.app.labels.human_labels import (
     store_bypass_labels,
     store_labels,
 )
-from guardmark.app.parts.building import build_judges
+from guardmark.app.parts.building import build_judges, close_parts, concurrency_of, open_services
 from guardmark.app.parts.loading import LoadedConfig, config_around, load_config, load_section
-from guardmark.app.parts.services import close_parts, concurrency_of, open_services
 from guardmark.app.registry import BUILTIN_PARTS
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.run.description import utc_text

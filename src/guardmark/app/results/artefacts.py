@@ -10,21 +10,11 @@ from guardmark.analysis.compare.matching import OpenRun
 from guardmark.analysis.compare.runs_compared import Wanted, compare_scopes
 from guardmark.analysis.defense.bypasses import find_worst
 from guardmark.analysis.defense.frame import read_frame
-from guardmark.analysis.gate import (
-    GatePolicy,
-    GateResult,
-    check_complete,
-    check_judging,
-    check_limits,
-    check_system,
-)
-from guardmark.analysis.pipeline.frame import PlaceRates, as_subjects, read_pipeline
-from guardmark.analysis.pipeline.judges import estimate_agreement
 from guardmark.analysis.run import analyse_run
+from guardmark.app.results.gating import check_own_limits
 from guardmark.app.results.opened_run import analysis_settings, open_run
 from guardmark.app.results.secret_scan import require_no_secret
-from guardmark.app.settings import NO_SYSTEM_TO_GATE, NOTHING_TO_GATE
-from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.errors import UnknownName
 from guardmark.exporters.junit import Unlimited, figures_junit, gate_junit
 from guardmark.exporters.sarif import MOST_RESULTS, Analysed, Located, sarif_json
 from guardmark.reports.chapters.run_document import build_document
@@ -41,10 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from guardmark.analysis.defense.frame import Frame
-    from guardmark.analysis.gate import GateCheck
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.app.settings import Config, GateSettings
+    from guardmark.app.settings import Config
     from guardmark.core.manifest import RunManifest
     from guardmark.reports.document.blocks import Document
 
@@ -104,55 +92,6 @@ def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> st
     if result is None:
         return figures_junit(tuple(_figures(analysis)), run=run, created_utc=created, head=head)
     return gate_junit(result, run=run, created_utc=created, head=head)
-
-
-def gate_policy(settings: GateSettings) -> GatePolicy:
-    """Turn the section `gate` of a configuration into a policy."""
-    system, stated = settings.system, dict(settings)
-    del stated["system"], stated["judge"]
-    stated["per_category"] = tuple(settings.per_category.items())
-    stated["defenses"] = tuple(settings.defenses)
-    return GatePolicy(
-        **stated,
-        system_asr_upper=system.asr_upper,
-        system_over_refusal_upper=system.over_refusal_upper,
-        system_per_category=tuple(system.per_category.items()),
-        judge_min_agreement=settings.judge.min_agreement,
-    )
-
-
-def check_own_limits(
-    reader: RecordReader, analysis: RunAnalysis, config: Config
-) -> GateResult | None:
-    """Check the limits that the configuration of a run sets."""
-    if config.gate is None:
-        return None
-    policy = replace(gate_policy(config.gate), regression_margin=None)
-    if policy.is_empty:
-        return None
-    limits = check_policy(reader, read_frame(reader, analysis.settings), policy)
-    checks = check_complete(analysis.status) + limits
-    return GateResult(checks=checks, confidence=analysis.settings.confidence)
-
-
-def check_policy(reader: RecordReader, frame: Frame, policy: GatePolicy) -> tuple[GateCheck, ...]:
-    """Check the limits of a policy that one run can answer, at every scope.
-
-    A gate that has nothing to check is refused: it would pass whatever the run holds.
-    """
-    checks = check_limits(frame, policy)
-    if policy.is_about_pipeline:
-        pipeline = read_pipeline(reader, frame)
-        system = None if pipeline is None else as_subjects(pipeline)
-        if pipeline is None or system is None:
-            raise ConfigError(NO_SYSTEM_TO_GATE)
-        checks += check_system(system, policy)
-        if policy.judge_min_agreement is not None:
-            agreement = estimate_agreement(PlaceRates(frame, frame.settings), pipeline)
-            checks += (check_judging(agreement, policy.judge_min_agreement),)
-    if not checks and policy.regression_margin is None:
-        raise ConfigError(NOTHING_TO_GATE)
-    return checks
 
 
 def run_comparison(reader: RecordReader, analysis: RunAnalysis) -> str:

@@ -12,24 +12,31 @@ from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.gate import (
     SYSTEM_RULES,
     GateCheck,
+    GatePolicy,
     GateResult,
     GateStatus,
     check_complete,
+    check_judging,
+    check_limits,
     check_regression,
+    check_system,
     gated_arms,
 )
 from guardmark.analysis.pipeline.frame import (
+    PlaceRates,
+    read_pipeline,
     DEFENSE,
     SYSTEM,
+    as_subjects,
     deployed,
     has_pipeline,
     read_system,
 )
+from guardmark.analysis.pipeline.judges import estimate_agreement
 from guardmark.app.parts.loading import load_section
-from guardmark.app.results.artefacts import check_policy, gate_policy
 from guardmark.app.results.opened_run import find_run, open_run
 from guardmark.app.results.reading import label_runs
-from guardmark.app.settings import GateSettings
+from guardmark.app.settings import NO_SYSTEM_TO_GATE, NOTHING_TO_GATE, GateSettings
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.exporters.junit import gate_junit
 from guardmark.reports.chapters.comparison import run_caveats
@@ -42,7 +49,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.compare.matching import MatchedRuns
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
-    from guardmark.analysis.gate import GatePolicy
+    from guardmark.analysis.run import RunAnalysis
     from guardmark.app.results.opened_run import OpenedRun
     from guardmark.app.settings import Config
     from guardmark.store.run_dir import RunDir
@@ -79,6 +86,55 @@ def read_policy(path: Path | None, config: Config, *, has_baseline: bool) -> Gat
             "Next: set regression_margin, for example 0.02 for two points."
         )
     return policy
+
+
+def gate_policy(settings: GateSettings) -> GatePolicy:
+    """Turn the section `gate` of a configuration into a policy."""
+    system, stated = settings.system, dict(settings)
+    del stated["system"], stated["judge"]
+    stated["per_category"] = tuple(settings.per_category.items())
+    stated["defenses"] = tuple(settings.defenses)
+    return GatePolicy(
+        **stated,
+        system_asr_upper=system.asr_upper,
+        system_over_refusal_upper=system.over_refusal_upper,
+        system_per_category=tuple(system.per_category.items()),
+        judge_min_agreement=settings.judge.min_agreement,
+    )
+
+
+def check_own_limits(
+    reader: RecordReader, analysis: RunAnalysis, config: Config
+) -> GateResult | None:
+    """Check the limits that the configuration of a run sets."""
+    if config.gate is None:
+        return None
+    policy = replace(gate_policy(config.gate), regression_margin=None)
+    if policy.is_empty:
+        return None
+    limits = check_policy(reader, read_frame(reader, analysis.settings), policy)
+    checks = check_complete(analysis.status) + limits
+    return GateResult(checks=checks, confidence=analysis.settings.confidence)
+
+
+def check_policy(reader: RecordReader, frame: Frame, policy: GatePolicy) -> tuple[GateCheck, ...]:
+    """Check the limits of a policy that one run can answer, at every scope.
+
+    A gate that has nothing to check is refused: it would pass whatever the run holds.
+    """
+    checks = check_limits(frame, policy)
+    if policy.is_about_pipeline:
+        pipeline = read_pipeline(reader, frame)
+        system = None if pipeline is None else as_subjects(pipeline)
+        if pipeline is None or system is None:
+            raise ConfigError(NO_SYSTEM_TO_GATE)
+        checks += check_system(system, policy)
+        if policy.judge_min_agreement is not None:
+            agreement = estimate_agreement(PlaceRates(frame, frame.settings), pipeline)
+            checks += (check_judging(agreement, policy.judge_min_agreement),)
+    if not checks and policy.regression_margin is None:
+        raise ConfigError(NOTHING_TO_GATE)
+    return checks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

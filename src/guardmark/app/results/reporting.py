@@ -175,8 +175,7 @@ def finish(
 
 def _own_gate(folder: RunDir, analysis: RunAnalysis, config: Config) -> tuple[str, int]:
     """Check the limits that a configuration sets; return what to print, and the exit code."""
-    from guardmark.app.results.artefacts import check_own_limits
-    from guardmark.app.results.gating import EXITS
+    from guardmark.app.results.gating import EXITS, check_own_limits
     from guardmark.reports.chapters.gate import gate_document
 
     with RecordReader(folder.records) as reader:

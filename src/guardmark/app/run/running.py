@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.stopping.rules import parse_stop_rule, statements_for
-from guardmark.app.parts.building import build_defenses, build_parts
+from guardmark.app.parts.building import (
+    build_defenses,
+    build_parts,
+    close_parts,
+    concurrency_of,
+    open_services,
+)
 from guardmark.app.parts.loading import config_sha256, read_data, require_gate
-from guardmark.app.parts.services import close_parts, concurrency_of, open_services
 from guardmark.app.results.secret_scan import require_no_secret
 from guardmark.app.run.description import (
     describe_run,

@@ -1,0 +1,91 @@
+"""Labelled pairs of texts, as JSON lines: do both ask for the same?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from guardmark.core.errors import DatasetError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+_MOST_FAULTS: Final = 3
+_SHAPE: Final = '{"a": "...", "b": "...", "same": true, "group": "..."}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledPair:
+    """Two texts and whether somebody says that they ask for the same."""
+
+    first: str
+    second: str
+    is_same: bool
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairFile:
+    """The pairs of a file."""
+
+    name: str
+    sha256: str
+    pairs: tuple[LabelledPair, ...]
+
+
+def read_pairs(path: Path) -> PairFile:
+    """Read labelled pairs."""
+    try:
+        raw = path.read_bytes()
+        lines = raw.decode("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise DatasetError(
+            f"The pairs {path} cannot be read: {reason}.\n"
+            f"Next: name a file of JSON lines like {_SHAPE}"
+        ) from error
+    pairs: list[LabelledPair] = []
+    faults: list[str] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        pair = _pair(line)
+        if isinstance(pair, str):
+            faults.append(f"{path}:{number}: {pair}")
+        else:
+            pairs.append(pair)
+    if len(faults) > _MOST_FAULTS:
+        faults[_MOST_FAULTS:] = [f"and {len(faults) - _MOST_FAULTS} more"]
+    if faults or not pairs:
+        lines = faults or [f"{path} holds no pair."]
+        raise DatasetError("\n".join([*lines, f"A line reads: {_SHAPE}"]))
+    return PairFile(name=path.name, sha256=sha256(raw).hexdigest(), pairs=tuple(pairs))
+
+
+def _pair(line: str) -> LabelledPair | str:
+    """Return the pair of a line, or what is wrong with it."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        row = None
+    if not isinstance(row, dict):
+        return "is no JSON object."
+    if lacking := [name for name in ("a", "b", "same") if row.get(name) is None]:
+        return f"lacks {', '.join(lacking)}."
+    for name in ("a", "b"):
+        if not isinstance(row.get(name), str) or not row[name].strip():
+            return f"{name} must be a text, found {row.get(name)!r:.40}."
+    if not isinstance(row.get("same"), bool):
+        return f"same must be true or false, found {row.get('same')!r:.40}."
+    group = row.get("group")
+    if group is not None and not isinstance(group, str | int):
+        return f"group must be a text or a number, found {group!r:.40}."
+    return LabelledPair(
+        first=row["a"],
+        second=row["b"],
+        is_same=row["same"],
+        group=row["a"] if group is None else str(group),
+    )
