@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from guardmark.stats.arguments import require_count, require_fraction, require_rate
-from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.paired.intervals import PairedTable, bonett_price, clustered_bonett_price
 from guardmark.stats.paired.noninferiority import noninferiority_clustered, noninferiority_tango
 from guardmark.stats.paired.significance import mcnemar
 from guardmark.stats.rates.clustered import wilson_default, wilson_default_slices
-from guardmark.stats.rates.proportion import least_enough, trials_for_half_width
+from guardmark.stats.rates.proportion import least_enough, trials_for_half_width, wilson_half_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +111,10 @@ def plan_margin(
         from scipy.special import bdtr
 
         # The interval is narrow where the rate seen is far enough from one half, on either side.
-        few = least_enough(lambda past: past > trials // 2 or not is_narrow(past, trials), least=0) - 1
+        few = (
+            least_enough(lambda past: past > trials // 2 or not is_narrow(past, trials), least=0)
+            - 1
+        )
         many = trials - few - 1
         below = float(bdtr(few, trials, rate)) if few >= 0 else 0.0
         return 1.0 if few >= many else below + 1.0 - float(bdtr(many, trials, rate))

@@ -21,11 +21,11 @@ from guardmark.analysis.defense.frame import BLOCK, ERROR, MALFORMED, is_decisio
 from guardmark.core.estimate import Ratio
 from guardmark.core.manifest import Policy
 from guardmark.stats.drawing import DrawPlan
-from guardmark.stats.rates.proportion import trials_for_half_width
 from guardmark.stats.rates import ratios
 from guardmark.stats.rates.clustered import EffectiveCounts, any_per_group
 from guardmark.stats.rates.means import RepeatVariance, decompose_repeats
 from guardmark.stats.rates.predictive import PredictiveValues, predictive_values
+from guardmark.stats.rates.proportion import trials_for_half_width
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
