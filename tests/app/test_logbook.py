@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from guardmark.app.run.description import logbook
+from guardmark.app.run.run_folder import logbook
 from guardmark.core.errors import BudgetReached
 from guardmark.store.run_dir import RunDir
 

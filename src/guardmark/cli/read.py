@@ -176,8 +176,8 @@ def report_command(
             from guardmark.app.results.reporting import choose_thresholds
 
             fragment = choose_thresholds(path, choose)
-            echo_text(fragment.text)
-            echo(f"thresholds {fragment.path}", err=True)
+            echo_text(fragment.read_text(encoding="utf-8"))
+            echo(f"thresholds {fragment}", err=True)
             continue
         told = write_report(
             path,

@@ -66,7 +66,7 @@ def _list_profiles(*, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor_command(*, as_json: bool) -> None:
     """Examine this installation."""
-    from guardmark.app.run.description import examine
+    from guardmark.app.run.run_folder import examine
 
     findings = examine()
     if as_json:

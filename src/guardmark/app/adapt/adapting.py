@@ -42,7 +42,7 @@ from guardmark.app.parts.building import build_gradient, build_parts, close_part
 from guardmark.app.parts.loading import LoadedConfig, builtin_config
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.results.secret_scan import require_no_secret
-from guardmark.app.run.description import utc_text
+from guardmark.app.run.run_folder import utc_text
 from guardmark.app.run.running import RunOptions, run
 from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.core.errors import ConfigError, IncomparableRuns
@@ -169,17 +169,14 @@ class _Work:
         """Ask the attacker model and its judge for a word, before a run is paid for."""
         async with self._attacker() as (_, attacker):
             if attacker is not None:
-                self._require_words(attacker)
                 await probe_attacker(attacker)
 
     async def carry_out(self, folder: RunDir) -> Adapted:
         """Attack the defenses of a finished run."""
         loaded = self.config.loaded
         with RecordReader(folder.records) as reader:
-            before = reader.manifest().parts
-        measured = [
-            p.name for p in before if p.kind == "defense" and p.name in loaded.config.defenses
-        ]
+            named = [part.name for part in reader.manifest().parts if part.kind == "defense"]
+        measured = [name for name in named if name in loaded.config.defenses]
         async with self._attacker() as (services, attacker):
             parts = build_parts(loaded, services, only=measured)
             try:
@@ -197,6 +194,11 @@ class _Work:
         )
         attacker = build_attacker(self.config, services)
         try:
+            if is_offline and attacker is not None and attacker.calls_services:
+                raise ConfigError(
+                    "A trace holds no words of the attacker model, and this one is behind a "
+                    "service.\nNext: name the cassette of its answers too: --replay FILE"
+                )
             yield services, attacker
         finally:
             await close_parts([part.part for part in attacker.parts] if attacker else [], services)
@@ -213,8 +215,8 @@ class _Work:
                 if built.manifest.name not in left_out and built.manifest.type not in BASELINES
             ]
             names = tuple(built.manifest.name for built in attacked)
-            plan = self._plan(reader, parts, attacked, attacker=attacker)
-            plan = replace(plan, left_out=left_out)
+            made = self._plan(reader, parts, attacked, attacker=attacker)
+            plan = replace(made, left_out=left_out)
             if folder.file(LOCK).is_file():
                 require_lock(folder.file(LOCK).read_text(encoding="utf-8"), plan.lock)
             check_settings(plan, reader)
@@ -298,7 +300,6 @@ class _Work:
 
     async def _prepare(self, attacker: Attacker) -> None:
         """Say who attacks, and see that they can be asked."""
-        self._require_words(attacker)
         identity, max_calls = attacker.plan.identity, attacker.plan.max_calls
         critic = f", critic: {identity['critic']}" if identity.get("critic") else ""
         self.session.announce(
@@ -308,15 +309,6 @@ class _Work:
         for warning in attacker.warnings:
             self.session.announce(f"Note: {warning}")
         await probe_attacker(attacker)
-
-    def _require_words(self, attacker: Attacker) -> None:
-        """Refuse to replay a trace without the words of an attacker model behind a service."""
-        options = self.options
-        if options.trace is not None and options.run.replay is None and attacker.calls_services:
-            raise ConfigError(
-                "A trace holds no words of the attacker model, and this one is behind a service.\n"
-                "Next: name the cassette of its answers too: --replay FILE"
-            )
 
 
 def _replay(

@@ -69,20 +69,11 @@ class AttackerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attacker:
-    """An attacker model, its judge and its critic, ready to be asked."""
+    """An attacker model, its judge and its critic, ready to be asked, and what to call them."""
 
     plan: AttackerPlan
-    model: BuiltPart
-    judge: BuiltPart | None
-    critic: BuiltPart | None
+    named: tuple[tuple[str, BuiltPart], ...]
     warnings: tuple[str, ...]
-
-    @property
-    def named(self) -> tuple[tuple[str, BuiltPart], ...]:
-        """The models, each with what to call it in messages."""
-        names = ("attacker model", "judge of sameness", "critic")
-        every = zip(names, (self.model, self.judge, self.critic), strict=True)
-        return tuple((name, built) for name, built in every if built is not None)
 
     @property
     def parts(self) -> tuple[BuiltPart, ...]:
@@ -181,9 +172,9 @@ def build_attacker(config: AttackerConfig, services: Services | None) -> Attacke
         max_calls=settings.max_calls,
         twin=settings.twin,
     )
-    return Attacker(
-        plan=plan, model=model, judge=judge, critic=critic, warnings=tuple(_warnings(plan))
-    )
+    every = (("attacker model", model), ("judge of sameness", judge), ("critic", critic))
+    named = tuple((name, built) for name, built in every if built is not None)
+    return Attacker(plan=plan, named=named, warnings=tuple(_warnings(plan)))
 
 
 def _critic_identity(

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from guardmark.app.run.description import utc_text
+from guardmark.app.run.run_folder import utc_text
 from guardmark.canon.visible import csv_text, text_of_cell
 from guardmark.core.errors import DatasetError, StorageError
 

@@ -20,7 +20,7 @@ from guardmark.app.parts.building import build_judges, close_parts, concurrency_
 from guardmark.app.parts.loading import LoadedConfig, config_around, load_config, load_section
 from guardmark.app.registry import BUILTIN_PARTS
 from guardmark.app.results.opened_run import find_run
-from guardmark.app.run.description import utc_text
+from guardmark.app.run.run_folder import utc_text
 from guardmark.app.settings import RunSettings, ServiceSettings
 from guardmark.config.settings import PriceSettings, Settings
 from guardmark.core.errors import ConfigError, StoreError

@@ -159,16 +159,16 @@ def gate(path: Path, *, policy: Path | None = None, baseline: Path | None = None
 
 def check_run(run: OpenedRun, limits: GatePolicy, *, baseline: RunDir | None = None) -> Gated:
     """Check a run against limits."""
-    base, reader = baseline, run.reader
+    reader = run.reader
     with ExitStack() as stack:
         settings = run.settings
         frame = read_frame(reader, settings)
         status = reader.status()
         checks = check_complete(status) + check_policy(reader, frame, limits)
         caveats: tuple[str, ...] = ()
-        labels = label_runs([run.folder, base] if base else [run.folder])
-        if base is not None:
-            other = stack.enter_context(RecordReader(base.records))
+        labels = label_runs([run.folder, baseline] if baseline else [run.folder])
+        if baseline is not None:
+            other = stack.enter_context(RecordReader(baseline.records))
             pairs = zip(labels, (reader, other), strict=True)
             opened = [OpenRun(label=label, reader=each) for label, each in pairs]
             for scope, arms in _gated(opened, frame, limits):
@@ -178,7 +178,7 @@ def check_run(run: OpenedRun, limits: GatePolicy, *, baseline: RunDir | None = N
             checks += check_complete(other.status(), subject="baseline")
     return Gated(
         run=labels[0],
-        baseline=labels[1] if base is not None else "",
+        baseline=labels[1] if baseline is not None else "",
         created_utc=frame.manifest.created_utc,
         head=status.head,
         result=GateResult(checks=checks, confidence=settings.confidence),

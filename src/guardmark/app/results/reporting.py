@@ -58,16 +58,8 @@ FRAGMENT = "thresholds.yaml"
 """Name of the file in the folder of the run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fragment:
-    """Thresholds as they stand in a configuration."""
-
-    path: Path
-    text: str
-
-
-def choose_thresholds(run: Path, words: Sequence[str]) -> Fragment:
-    """Choose thresholds within limits on false alarms, on one half of the groups."""
+def choose_thresholds(run: Path, words: Sequence[str]) -> Path:
+    """Write thresholds within limits on false alarms, chosen on one half of the groups."""
     with open_run(run) as opened:
         limits = parse_thresholds(words, option="--choose", meaning="FPR")
         folder, config, settings = opened.folder, opened.config, opened.settings
@@ -80,8 +72,7 @@ def choose_thresholds(run: Path, words: Sequence[str]) -> Fragment:
     ]
     for name, limit in limits:
         lines += (f"  {line}" for line in _entry(frame, name, limit, entries.get(name, {})))
-    text = "\n".join(lines) + "\n"
-    return Fragment(path=folder.write_text(FRAGMENT, text), text=text)
+    return folder.write_text(FRAGMENT, "\n".join(lines) + "\n")
 
 
 def _entry(frame: Frame, name: str, limit: float, stated: Mapping[str, object]) -> list[str]:

@@ -10,8 +10,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from guardmark.app.parts.loading import resolved
-from guardmark.app.run.description import describe_run, utc_text
-from guardmark.app.run.run_folder import RUNS, new_run
+from guardmark.app.run.run_folder import RUNS, describe_run, new_run, utc_text
 from guardmark.app.settings import Config
 from guardmark.core.errors import ConfigError, DatasetError, StorageError, UnknownName
 from guardmark.core.manifest import DataManifest, PartManifest, Policy

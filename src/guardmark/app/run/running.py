@@ -18,13 +18,15 @@ from guardmark.app.parts.building import (
 )
 from guardmark.app.parts.loading import config_sha256, read_data, require_gate
 from guardmark.app.results.secret_scan import require_no_secret
-from guardmark.app.run.description import (
+from guardmark.app.run.run_folder import (
+    Start,
+    begun,
     describe_run,
     ending_line,
+    find_place,
     logbook,
     write_description,
 )
-from guardmark.app.run.run_folder import Start, begun, find_place
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.manifest import VERSION, LatencyMode
 from guardmark.core.protocols import InlineDefense, SampleBound
