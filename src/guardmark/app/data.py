@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from guardmark.app.parts.loading import load_data, taxonomy_of
+from guardmark.app.parts.loading import load_config, load_data, taxonomy_of
 from guardmark.core.errors import ConfigError, did_you_mean, listed
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
@@ -17,7 +17,7 @@ from guardmark.datasets.checks.mix import read_mix
 from guardmark.datasets.formats.fields import SAMPLE_FIELDS
 from guardmark.datasets.formats.writing import write_samples, written_format
 from guardmark.datasets.loading import LoadedData, load
-from guardmark.datasets.settings import data_sha256, dataset_specs
+from guardmark.datasets.settings import DataSettings, data_sha256, dataset_specs
 from guardmark.stats.rates.proportion import wilson_half_width
 
 if TYPE_CHECKING:
@@ -206,8 +206,6 @@ def _specs(target: str, options: FileOptions) -> tuple[DatasetSpec, ...]:
             raise ConfigError(
                 f"--map: a sample has no field {name!r}.{hint} Known: {listed(SAMPLE_FIELDS)}."
             )
-    from guardmark.datasets.settings import DataSettings
-
     given = {each.name: getattr(options, each.name) for each in fields(options)}
     stated = {name: value for name, value in given.items() if value}
     stated["filter"] = {path: list(values) for path, values in options.filter.items()}
@@ -216,8 +214,6 @@ def _specs(target: str, options: FileOptions) -> tuple[DatasetSpec, ...]:
 
 
 def _from_config(path: Path, threshold: float) -> OpenedData:
-    from guardmark.app.parts.loading import load_config
-
     config = load_config(path)
     stats = config.config.stats
     criteria = _criteria(
