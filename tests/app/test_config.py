@@ -226,6 +226,7 @@ def test_a_gate_with_nothing_to_check_is_refused_before_the_run(
     [
         ALONE + "gate: {system.asr_upper: 0.1}",
         ALONE + "gate: {regression_margin: 0.1}",
+        ALONE + "gate: {system.asr_upper: 0.1, defenses: [none]}",
         GOOD + "gate: {asr_upper: 0.1, system: {}, defenses: [words]}",
     ],
 )

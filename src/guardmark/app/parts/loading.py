@@ -258,15 +258,18 @@ def require_gate(config: Config, defenses: Sequence[str]) -> None:
     gate, pipeline = config.gate, config.pipeline
     if gate is None:
         return
-    for name in gate.defenses:
-        if name not in defenses:
-            raise UnknownName("defense of this run", name, defenses)
     limits = gate.model_dump(exclude={"defenses", "regression_margin"}, exclude_defaults=True)
-    is_about_system = bool(limits.pop("system", None) or limits.pop("judge", None))
-    if is_about_system and (pipeline is None or not pipeline.judges):
+    system, judge = limits.pop("system", None), limits.pop("judge", None)
+    if (system or judge) and (pipeline is None or not pipeline.judges):
         raise ConfigError(NO_SYSTEM_TO_GATE)
-    if limits and not (defenses or is_about_system):
+    if limits and not (defenses or system or judge):
         raise ConfigError(NOTHING_TO_GATE)
+    known = defenses
+    if pipeline is not None and (system or judge) and not limits:
+        known = [arm for arm in pipeline.guards if arm in (*defenses, "none")]
+    for name in gate.defenses:
+        if name not in known:
+            raise UnknownName("defense of this run", name, known)
 
 
 def taxonomy_of(config: Config) -> Taxonomy:

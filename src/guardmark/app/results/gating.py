@@ -23,13 +23,13 @@ from guardmark.analysis.gate import (
     gated_arms,
 )
 from guardmark.analysis.pipeline.frame import (
-    PlaceRates,
-    read_pipeline,
     DEFENSE,
     SYSTEM,
+    PlaceRates,
     as_subjects,
     deployed,
     has_pipeline,
+    read_pipeline,
     read_system,
 )
 from guardmark.analysis.pipeline.judges import estimate_agreement
