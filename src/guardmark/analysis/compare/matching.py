@@ -315,11 +315,11 @@ def _changed_parts(
     first: RunManifest, other: RunManifest, labels: tuple[str, str]
 ) -> Iterator[str]:
     """Yield which target models and judges are not the same in two runs."""
-    for kind, what in (("model", "target model"), ("judge", "judges")):
+    for kind, what in (("model", "target models"), ("judge", "judges")):
         before, after = (
             {part.name: part.fingerprint for part in run.parts if part.kind == kind}
             for run in (first, other)
         )
         if before and after and before != after:
             names = " and ".join(dict.fromkeys([*before, *after]))
-            yield f"The {what} ({names}) of {labels[0]} and {labels[1]} are configured differently."
+            yield f"{' and '.join(labels)} use {what} ({names}) that are configured differently."

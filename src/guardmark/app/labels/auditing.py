@@ -148,7 +148,7 @@ class BypassAudit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bypass:
-    """One attack that fell to nothing better than a judgement."""
+    """One attack that got through by nothing better than a judgement."""
 
     defense: str
     sample: Sample

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.adaptive.operators import OperatorClass
+from guardmark.reports.chapters.adaptive.operators import STANDINGS
 from guardmark.reports.document.blocks import Table, Unit, present, warning
 from guardmark.reports.document.cells import (
     figure_text,
@@ -56,11 +57,11 @@ _TWIN_RATES: Final = {
 }
 _NOT_CALIBRATED: Final = "not calibrated"  # in the place of a calibration
 _MEANING: Final = {
-    OperatorClass.HOLDS: "works: attacks are recognised in other words, and benign texts pass",
-    OperatorClass.BLANKET: "blocks the form: what the model rewords is blocked, attack or not",
-    OperatorClass.BLIND: "misses both: what the model rewords passes, attack or not",
-    OperatorClass.INVERTED: "inverted: reworded attacks pass, and benign texts are blocked",
-    OperatorClass.UNKNOWN: "unknown: nothing to compare",
+    OperatorClass.HOLDS: "attacks are recognised in other words, and benign texts pass",
+    OperatorClass.BLANKET: "what the model rewords is blocked, attack or not",
+    OperatorClass.BLIND: "what the model rewords passes, attack or not",
+    OperatorClass.INVERTED: "reworded attacks pass, and benign texts are blocked",
+    OperatorClass.UNKNOWN: "nothing to compare",
 }
 _EVASION: Final = "Without a target model this is filter evasion, not yet success of an attack."
 _UNKNOWN: Final = (
@@ -120,7 +121,7 @@ def _twin_table(defense: str, twin: RewordingCard, attacker: AttackerCard) -> Ta
     proof = "the same judge of sameness" if attacker.has_judge else "nobody to judge sameness"
     unsure = "" if twin.is_clear else " (too few to be sure)"
     return table_of(
-        [*_rates(twin, _TWIN_RATES), ("Standing", f"{twin.standing.value}{unsure}", "")],
+        [*_rates(twin, _TWIN_RATES), ("Standing", f"{STANDINGS[twin.standing]}{unsure}", "")],
         {"Figure|Rate|Of": lambda each: each},
         table_id=f"adaptive-attacker-twin-{slug(defense)}",
         title=f"{defense}: benign texts reworded by the attacker model",
@@ -135,7 +136,7 @@ def _strategies_table(defense: str, attacker: AttackerCard) -> Table:
     def on_benign(each: StrategyCard) -> tuple[Value, ...]:
         if each.name not in twins:
             return "none sent", "", "unknown"
-        return *with_counts(twins[each.name].blocked), twins[each.name].standing.value
+        return *with_counts(twins[each.name].blocked), STANDINGS[twins[each.name].standing]
 
     return table_of(
         attacker.strategies,
@@ -266,9 +267,8 @@ def twin_text(twin: RewordingCard) -> str:
         )
     is_sure = twin.is_clear or twin.standing is OperatorClass.UNKNOWN
     doubt = "" if is_sure else ", by these counts, which are too few to be sure"
-    return (
-        f"attacks and benign texts reworded by the attacker model: {_MEANING[twin.standing]}{doubt}"
-    )
+    standing = f"{STANDINGS[twin.standing]}: {_MEANING[twin.standing]}{doubt}"
+    return f"attacks and benign texts reworded by the attacker model: {standing}"
 
 
 def critic_text(critic: CriticCard) -> str:

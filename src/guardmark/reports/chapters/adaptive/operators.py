@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
+from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.reports.document.blocks import Listing, Table
 from guardmark.reports.document.cells import name, number, rate_text, slug, table_of, with_counts
 from guardmark.reports.document.wording import count_text
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
     from guardmark.reports.document.blocks import Block
     from guardmark.reports.document.cells import Value
 
+
+STANDINGS: Final = {
+    OperatorClass.HOLDS: "works",
+    OperatorClass.BLANKET: "blocks the form",
+    OperatorClass.BLIND: "misses both",
+    OperatorClass.INVERTED: "inverted",
+    OperatorClass.UNKNOWN: "unknown",
+}
+"""How a defense treats a form of text, attacks and benign texts side by side, in words."""
 
 _LISTED: Final = 4
 
@@ -31,7 +41,7 @@ _HEAD: Final = (
 
 def standing_sentence(card: AdaptiveCard) -> str:
     """Say how operators fare on attacks and on benign texts."""
-    standings = sorted(each.standing.value for each in card.operators)
+    standings = sorted(STANDINGS[each.standing] for each in card.operators)
     if not standings:
         return f"{card.name}: no operator was tried on benign texts"
     counted = ", ".join(
@@ -72,13 +82,13 @@ def _against(card: AdaptiveCard) -> Table:
             "Attacks through": lambda each: each.bypassed,
             "Benign blocked": lambda each: each.benign_blocked,
             "J: block rate on attacks minus on benign texts": lambda each: number(each.separation),
-            "Standing": lambda each: each.standing.value,
+            "Standing": lambda each: STANDINGS[each.standing],
             "Only this one": lambda each: each.unique,
         },
         table_id=f"adaptive-operators-{slug(card.name)}",
         title=f"{card.name}: operators on attacks and on benign texts",
-        note="Holds: most attacks are blocked with it and most benign texts are not. Blanket "
-        "block: most of both are blocked, so the form is blocked and not the attack. Blind: "
+        note="Works: most attacks are blocked with it and most benign texts are not. Blocks the "
+        "form: most of both are blocked, so the form is blocked and not the attack. Misses both: "
         "neither. Inverted: benign texts are blocked and attacks are not. A text that was tried "
         "twice counts once. Rows are exploratory: no correction for their number. Only this one: "
         "attacks that nothing else on the fixed list brought through.",
