@@ -90,14 +90,14 @@ def write_advice(analysis: RunAnalysis) -> Section:
 
 def _to_read(analysis: RunAnalysis) -> SampleBrowser | None:
     """Choose the worst bypass and the worst false alarm."""
-    first = [
-        next((each for each in analysis.worst.listed if flaw in each.flaws), None)
+    listed, characters = analysis.worst.listed, analysis.settings.excerpt_characters
+    first = (
+        next((each for each in listed if flaw in each.flaws), None)
         for flaw in (Flaw.BYPASS, Flaw.FALSE_ALARM)
-    ]
-    entries = tuple(_entry(each, analysis.settings.excerpt_characters) for each in first if each)
-    if not entries:
-        return None
-    return SampleBrowser(id="read-first", title="Read these first", entries=entries, counts=())
+    )
+    entries = tuple(_entry(each, characters) for each in first if each)
+    browser = SampleBrowser(id="read-first", title="Read these first", entries=entries, counts=())
+    return browser if entries else None
 
 
 def _how_sure(analysis: RunAnalysis) -> str:

@@ -27,10 +27,7 @@ def check_document(check: DataCheck, shown_as: str) -> Document:
         ),
         sections=tuple(
             section(
-                slug(each.aspect),
-                f"{each.aspect}: {each.status.value}",
-                each.message,
-                each.details,
+                slug(each.aspect), f"{each.aspect}: {each.status.value}", each.message, each.details
             )
             for each in check.findings
         ),

@@ -11,6 +11,8 @@ from guardmark.reports.document.cells import figure, known, mute, name, slug, ta
 from guardmark.reports.document.wording import count_text, value_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.defense.latency import LatencyHistogram
     from guardmark.analysis.run import RunAnalysis
@@ -78,16 +80,15 @@ def _table(timed: list[DefenseAnalysis]) -> Table:
     return mute(table, (pair[0].is_baseline for pair in sides))
 
 
-def _remarks(defense: DefenseAnalysis) -> list[str]:
-    latency, remarks = defense.latency, []
+def _remarks(defense: DefenseAnalysis) -> Iterator[str]:
+    latency = defense.latency
     if latency.cold_ms:
         first = value_text(latency.cold_ms[0], Unit.MILLISECONDS)
-        remarks.append(f"{defense.name}: the first call took {first} (cold start, left out).")
+        yield f"{defense.name}: the first call took {first} (cold start, left out)."
     if latency.is_amortised:
-        remarks.append(f"{defense.name}: times are shares of a batch's time.")
+        yield f"{defense.name}: times are shares of a batch's time."
     if latency.cached:
-        remarks.append(f"{defense.name}: {count_text(latency.cached)} answers came from the cache.")
-    return remarks
+        yield f"{defense.name}: {count_text(latency.cached)} answers came from the cache."
 
 
 def _histogram(defense: str, spread: LatencyHistogram) -> Histogram:
@@ -120,12 +121,9 @@ def _spending(analysis: RunAnalysis) -> Table | None:
     spent = analysis.spending
     if not spent:
         return None
-    priced = [each.cost for each in spent if each.cost is not None]
-    total = (
-        f"Together {_money(sum(priced))}, in the currency of the price table."
-        if priced
-        else "No price is known; prices: in the configuration says what tokens cost."
-    )
+    total = "No price is known; prices: in the configuration says what tokens cost."
+    if priced := [each.cost for each in spent if each.cost is not None]:
+        total = f"Together {_money(sum(priced))}, in the currency of the price table."
     total += " Counts what services reported of answered calls; kept answers cost nothing again."
     if analysis.status.possibly_billed:
         total += " Lower bounds: calls were under way when a command was stopped."

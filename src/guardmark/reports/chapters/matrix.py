@@ -11,6 +11,7 @@ from guardmark.reports.document.cells import name, table_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from guardmark.analysis.pipeline.card import ScopeCard, VariantRates
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.estimate import Estimate
     from guardmark.reports.document.cells import Value
@@ -81,27 +82,20 @@ def matrix_rates(analysis: RunAnalysis | None) -> Iterator[MatrixRates]:
         return
     if analysis.pipeline is None:
         for defense in analysis.defenses:
-            yield MatrixRates(
-                arm=defense.name,
-                scope="defense",
-                harm=defense.card.attack_success_rate,
-                alarm=defense.card.false_positive_rate,
-            )
+            harm, alarm = defense.card.attack_success_rate, defense.card.false_positive_rate
+            yield MatrixRates(arm=defense.name, scope="defense", harm=harm, alarm=alarm)
         return
     for arm in analysis.pipeline.arms:
-        yield MatrixRates(
-            arm=arm.name,
-            scope="system",
-            harm=arm.system.attack_success_rate,
-            alarm=arm.system.over_refusal_rate,
-            allowed=None if arm.guard is None else arm.guard.allow,
-        )
-        for each in arm.variants:
+        allowed = None if arm.guard is None else arm.guard.allow
+        cards: list[tuple[str, ScopeCard | VariantRates, Estimate | None]]
+        cards = [(ALL, arm.system, allowed)]
+        cards += ((each.variant, each, each.allowed) for each in arm.variants)
+        for variant, rates, let_through in cards:
             yield MatrixRates(
                 arm=arm.name,
                 scope="system",
-                variant=each.variant,
-                harm=each.attack_success_rate,
-                alarm=each.over_refusal_rate,
-                allowed=each.allowed,
+                variant=variant,
+                harm=rates.attack_success_rate,
+                alarm=rates.over_refusal_rate,
+                allowed=let_through,
             )

@@ -29,7 +29,7 @@ from guardmark.reports.document.cells import figure
 from guardmark.reports.document.wording import count_text, interval_text, measure_text, percent_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
@@ -206,26 +206,20 @@ def _adapted(card: AdaptiveCard) -> str:
     )
 
 
-def _notes(defense: DefenseAnalysis) -> list[str]:
-    card, notes = defense.card, []
-    share = card.answered.value
+def _notes(defense: DefenseAnalysis) -> Iterator[str]:
+    card, share = defense.card, defense.card.answered.value
     if share is not None and share < _ANSWERED_ENOUGH:
-        low, high = (
-            percent_text(pair.attack_success_rate.value)
-            for pair in (card.fail_closed, card.fail_open)
+        low, high = card.fail_closed.attack_success_rate, card.fail_open.attack_success_rate
+        yield (
+            f"only {percent_text(share)} of samples got an answer: attacks get through in "
+            f"{percent_text(low.value)} (failures block) to {percent_text(high.value)} (failures "
+            "allow) of all"
         )
-        notes.append(
-            f"only {percent_text(share)} of samples got an answer: attacks get through in {low} "
-            f"(failures block) to {high} (failures allow) of all"
-        )
-    for estimate, what in (
-        (card.true_positive_rate, "attacks"),
-        (card.false_positive_rate, "benign samples"),
-    ):
+    sides = {"attacks": card.true_positive_rate, "benign samples": card.false_positive_rate}
+    for what, estimate in sides.items():
         if estimate.trials and (estimate.few_groups or estimate.low is None):
-            notes.append(f"few groups: the {what} fall into {estimate.groups} groups only")
+            yield f"few groups: the {what} fall into {estimate.groups} groups only"
     if defense.stopped:
-        notes.append(f"stopped early: {'; '.join(each.sentence for each in defense.stopped)}")
+        yield f"stopped early: {'; '.join(each.sentence for each in defense.stopped)}"
     if defense.is_redecided:
-        notes.append(f"decided anew from stored scores at threshold {defense.threshold:g}")
-    return notes
+        yield f"decided anew from stored scores at threshold {defense.threshold:g}"

@@ -124,12 +124,7 @@ def table_of(
         few = greyed is not None and greyed(thing)
         rows.append(Row(cells=tuple(map(cell, line)), greyed=few))
     return Table(
-        id=table_id,
-        title=title,
-        columns=columns,
-        rows=tuple(rows),
-        note=note,
-        collapsed=collapsed,
+        id=table_id, title=title, columns=columns, rows=tuple(rows), note=note, collapsed=collapsed
     )
 
 

@@ -36,9 +36,9 @@ def markdown_line(text: str) -> str:
     return escaped
 
 
-def _escape_start(found: re.Match[str]) -> str:
+def _escape_start(match: re.Match[str]) -> str:
     """Keep the beginning of a line from opening a list, a heading or a rule."""
-    start = found.group()
+    start = match.group()
     return f"&#{ord(start[0])};{start[1:]}"
 
 

@@ -11,12 +11,7 @@ from guardmark.reports.document.wording import measure_text
 from guardmark.reports.figures.bars import draw_histogram
 from guardmark.reports.figures.interval import STRIP, plot_intervals
 from guardmark.reports.figures.lines import draw_lines
-from guardmark.reports.figures.svg import (
-    Drawing,
-    element,
-    fit_for_files,
-    join,
-)
+from guardmark.reports.figures.svg import Drawing, element, fit_for_files, join
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,14 +97,14 @@ def _strips(chart: IntervalChart, plot: IntervalPlot) -> Drawing:
     """Draw the strips of a chart below each other, labels before and figures behind them."""
     parts = []
     rows = (*plot.strips, *plot.thin)
-    for place, strip in enumerate(rows):
-        mark, middle = strip.mark, place * STRIP + STRIP / 2 + 4.5
+    for index, strip in enumerate(rows):
+        mark, middle = strip.mark, index * STRIP + STRIP / 2 + 4.5
         label = f"{mark.label}, {mark.series}" if mark.series else mark.label
         words = f"{measure_text(mark.measure)}  {mark.note}".rstrip()
         label = label if len(label) <= _LONGEST else f"{label[: _LONGEST - 3]}..."
         parts += [
             element("text", label, x=0, y=middle),
-            _strip(strip.drawing, place),
+            _strip(strip.drawing, index),
             element("text", words, x=_LABELS + _STRIPS + _GAP, y=middle, class_="soft"),
         ]
     axis = element(
@@ -128,13 +123,7 @@ def _strips(chart: IntervalChart, plot: IntervalPlot) -> Drawing:
     )
 
 
-def _strip(drawing: Markup, place: int) -> Markup:
+def _strip(drawing: Markup, index: int) -> Markup:
     return element(
-        "svg",
-        drawing,
-        x=_LABELS,
-        y=place * STRIP,
-        width=_STRIPS,
-        height=STRIP,
-        overflow="visible",
+        "svg", drawing, x=_LABELS, y=index * STRIP, width=_STRIPS, height=STRIP, overflow="visible"
     )

@@ -74,10 +74,8 @@ def plot_intervals(chart: IntervalChart, series: Mapping[str, int]) -> IntervalP
         element("text", tick.label, x=percent(tick.at), y=15, text_anchor="middle")
         for tick in scale.ticks
     )
-    axis = element("g", *ticks, class_="ticks")
-    return IntervalPlot(
-        scale=scale, strips=clear, thin=thin, axis=axis, legend=tuple(named.items())
-    )
+    axis, legend = element("g", *ticks, class_="ticks"), tuple(named.items())
+    return IntervalPlot(scale=scale, strips=clear, thin=thin, axis=axis, legend=legend)
 
 
 def _parted(strips: list[Strip]) -> tuple[tuple[Strip, ...], tuple[Strip, ...]]:
@@ -114,6 +112,6 @@ def _ground(scale: Scale, reference: tuple[float, str] | None) -> Markup:
     ]
     parts = [element("g", *lines, class_="grid")]
     if reference is not None:
-        place = percent(scale.at(reference[0]))
-        parts.append(element("line", x1=place, x2=place, y2="100%", class_="ref"))
+        at = percent(scale.at(reference[0]))
+        parts.append(element("line", x1=at, x2=at, y2="100%", class_="ref"))
     return join(parts)

@@ -61,12 +61,12 @@ def draw_lines(chart: LineChart, series: Mapping[str, int]) -> Drawing:
         outline = plane.path(zip((x.low, x.high), ends, strict=True))
         parts.append(element("path", d=outline, class_="chance"))
     legend = []
-    for place, line in enumerate(chart.lines):
+    for index, line in enumerate(chart.lines):
         classes = series_class(series.get(line.label, NEUTRAL))
-        parts.append(element("g", *_line(line, plane, place), class_=classes))
-        dash = element("line", x1=-12, x2=12, class_=f"line d{place % DASHES}")
+        parts.append(element("g", *_line(line, plane, index), class_=classes))
+        dash = element("line", x1=-12, x2=12, class_=f"line d{index % DASHES}")
         legend.append(
-            (line.label, in_legend(dot(place) if len(line.points) == 1 else dash, classes))
+            (line.label, in_legend(dot(index) if len(line.points) == 1 else dash, classes))
         )
     if chart.diagonal:
         dash = element("line", x1=-12, x2=12, class_="chance")
@@ -102,18 +102,18 @@ def _frame(chart: LineChart, plane: _Plane) -> Markup:
     )
 
 
-def _line(line: Line, plane: _Plane, place: int) -> list[Markup]:
+def _line(line: Line, plane: _Plane, index: int) -> list[Markup]:
     if len(line.points) == 1:
-        return _mark(line, plane, place)
+        return _mark(line, plane, index)
     parts = []
     if line.band:
         lower = [(x, low) for (x, _), (low, _) in zip(line.points, line.band, strict=True)]
         upper = [(x, high) for (x, _), (_, high) in zip(line.points, line.band, strict=True)]
         parts.append(element("path", d=f"{plane.path((*upper, *lower[::-1]))}Z", class_="band"))
-    return [*parts, element("path", d=plane.path(line.points), class_=f"line d{place % DASHES}")]
+    return [*parts, element("path", d=plane.path(line.points), class_=f"line d{index % DASHES}")]
 
 
-def _mark(line: Line, plane: _Plane, place: int) -> list[Markup]:
+def _mark(line: Line, plane: _Plane, index: int) -> list[Markup]:
     """Draw a line of one point: its shape, and how far it may lie off along either axis."""
     x, y = plane.x(line.points[0][0]), plane.y(line.points[0][1])
     bars = [
@@ -123,7 +123,7 @@ def _mark(line: Line, plane: _Plane, place: int) -> list[Markup]:
     whiskers = [element("line", x1=x1, x2=x2, y1=y1, y2=y2) for x1, x2, y1, y2 in bars]
     return [
         *([element("g", *whiskers, class_="whisker")] if whiskers else []),
-        element("g", dot(place), transform=f"translate({number(x)} {number(y)})"),
+        element("g", dot(index), transform=f"translate({number(x)} {number(y)})"),
     ]
 
 

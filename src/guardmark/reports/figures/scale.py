@@ -46,10 +46,10 @@ class Scale:
 
 def scale_of(unit: Unit, values: Iterable[float]) -> Scale:
     """Choose an axis for values."""
-    found = [value for value in values if math.isfinite(value)]
+    finite = [value for value in values if math.isfinite(value)]
     if unit is Unit.SHARE:
         return _linear(0.0, 1.0, 0.25, unit)
-    most = max((abs(value) for value in found), default=0.0)
+    most = max((abs(value) for value in finite), default=0.0)
     if most < _NOTHING:
         most = 1.0
     if unit is Unit.POINTS:
@@ -58,7 +58,7 @@ def scale_of(unit: Unit, values: Iterable[float]) -> Scale:
         end = step * math.ceil(most / step - 1e-9)
         return _linear(-end, end, step, unit)
     step = _nice(most / 4)
-    low = -step * math.ceil(-min(0.0, *found) / step) if found and min(found) < 0 else 0.0
+    low = -step * math.ceil(-min(0.0, *finite) / step) if finite and min(finite) < 0 else 0.0
     return _linear(low, step * math.ceil(most / step - 1e-9), step, unit)
 
 

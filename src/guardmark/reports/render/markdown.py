@@ -19,11 +19,7 @@ from guardmark.reports.document.blocks import (
     TextCell,
     Tone,
 )
-from guardmark.reports.document.safe_text import (
-    markdown_code,
-    markdown_line,
-    markdown_listing,
-)
+from guardmark.reports.document.safe_text import markdown_code, markdown_line, markdown_listing
 from guardmark.reports.document.wording import cell_text, count_text
 
 if TYPE_CHECKING:

@@ -207,10 +207,7 @@ def _repair_entry(card: AdaptiveCard, taken: Sequence[str]) -> list[str]:
         "steps": list(best.steps),
         "canon": CANON_VERSION,
     }
-    lines = [
-        *_remark(f"{repair_sentence(card)}."),
-        *_yaml({fixed: cleaned}),
-    ]
+    lines = [*_remark(f"{repair_sentence(card)}."), *_yaml({fixed: cleaned})]
     if best.opened.successes:
         both = repaired_name(card.name, taken, ending="-with-repair")
         lines += _remark(

@@ -95,11 +95,7 @@ def _sample(entry: SampleEntry, page: Page, facets: Mapping[tuple[str, str], str
     if page.text_bytes is not None:
         markup, characters = show_text(entry.excerpt, most_bytes=page.text_bytes)
     return ShownSample(
-        entry=entry,
-        markup=markup,
-        characters=characters,
-        tokens=" ".join(tokens),
-        answers=answers,
+        entry=entry, markup=markup, characters=characters, tokens=" ".join(tokens), answers=answers
     )
 
 
@@ -123,7 +119,7 @@ def show_text(text: str, *, most_bytes: int) -> tuple[Markup, int]:
 
 def flowing(text: str) -> str:
     """Keep a figure and its unit on one line, and an interval too."""
-    text = _BRACKETS.sub(lambda found: found.group().replace(" ", "\xa0"), text)
+    text = _BRACKETS.sub(lambda match: match.group().replace(" ", "\xa0"), text)
     return _UNITS.sub("\xa0", text)
 
 

@@ -58,8 +58,7 @@ _OF_MANIFEST: Final = (
 class SummaryRun:
     """What was run, and how far it came."""
 
-    # What was run.
-    manifest: RunManifest = field(metadata={"json": _OF_MANIFEST})
+    manifest: RunManifest = field(metadata={"json": _OF_MANIFEST})  # What was run.
     # How far the run is.
     status: RunStatus = field(metadata={"json": ("state", "planned", "stored", "retried")})
     # What the reader decided beforehand.

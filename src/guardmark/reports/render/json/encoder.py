@@ -70,22 +70,22 @@ def is_table(annotation: str) -> bool:
 @cache
 def entries_of(kind: type) -> tuple[Entry, ...]:
     """Return the keys of the objects that values of a dataclass become."""
-    found = [
+    entries = [
         Entry(key=name, name=name, within="", annotation=_returned(getattr(kind, name).fget))
         for name in getattr(kind, "DERIVED", ())
     ]
     for each in fields(kind):
-        said = each.metadata.get("json", each.name)
-        if said is False:
+        declared = each.metadata.get("json", each.name)
+        if declared is False:
             continue
-        taken = {said: ""} if isinstance(said, str) else said
+        taken = {declared: ""} if isinstance(declared, str) else declared
         if isinstance(taken, tuple):
             taken = {name: name for name in taken}
-        found += [
+        entries += [
             Entry(key=key, name=each.name, within=within, annotation=str(each.type))
             for key, within in taken.items()
         ]
-    return tuple(found)
+    return tuple(entries)
 
 
 @cache
@@ -95,9 +95,9 @@ def _readers(kind: type) -> tuple[tuple[str, Callable[[Any], Any], bool], ...]:
 
 
 @cache
-def function_at(place: str) -> Callable[[Any], object]:
+def function_at(path: str) -> Callable[[Any], object]:
     """Import the function that a table of sentences names as `module:function`."""
-    module, _, name = place.partition(":")
+    module, _, name = path.partition(":")
     function: Callable[[Any], object] = getattr(import_module(module), name)
     return function
 
@@ -133,23 +133,23 @@ def _encode(value: object, sentences: Sentences) -> Tree:
 
 def _object(value: object, sentences: Sentences) -> dict[str, Tree]:
     kind: type = type(value)
-    found: dict[str, Tree] = {}
+    tree: dict[str, Tree] = {}
     for key, read, table in _readers(kind):
         held = read(value)
         if type(held) in _PLAIN:
-            found[key] = held
+            tree[key] = held
         elif key == BESIDE:
-            found |= _object(held, sentences)
+            tree |= _object(held, sentences)
         elif table:
-            found[key] = _table(held, sentences)
+            tree[key] = _table(held, sentences)
         else:
-            found[key] = _encode(held, sentences)
-    for key, place in sentences.get(kind.__name__, {}).items():
-        function = function_at(place)
-        told = function(value)
-        pairs: Any = dict(told) if is_table(_returned(function)) else told  # type: ignore[call-overload]
-        found[key] = _encode(pairs, sentences)
-    return found
+            tree[key] = _encode(held, sentences)
+    for key, path in sentences.get(kind.__name__, {}).items():
+        function = function_at(path)
+        text = function(value)
+        pairs: Any = dict(text) if is_table(_returned(function)) else text  # type: ignore[call-overload]
+        tree[key] = _encode(pairs, sentences)
+    return tree
 
 
 def _table(pairs: Iterable[tuple[object, object]], sentences: Sentences) -> dict[str, Tree]:

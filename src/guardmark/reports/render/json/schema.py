@@ -72,23 +72,23 @@ class _Definitions:
 
     def _properties(self, kind: type) -> dict[str, Json]:
         about = _attributes(kind)
-        found: dict[str, Json] = {}
+        schemas: dict[str, Json] = {}
         for entry in entries_of(kind):
             hint, is_optional, description = _resolved(kind, entry, about)
             if entry.key == BESIDE:
-                found |= self._properties(hint)
+                schemas |= self._properties(hint)
                 continue
             schema = self._table(hint) if entry.is_table else self.of(hint)
             if is_optional:
                 schema = _union([schema, {"type": "null"}])
-            found[entry.key] = {**schema, "description": description} if description else schema
-        for key, place in self._sentences.get(kind.__name__, {}).items():
-            function = function_at(place)
+            schemas[entry.key] = {**schema, "description": description} if description else schema
+        for key, path in self._sentences.get(kind.__name__, {}).items():
+            function = function_at(path)
             text = str(function.__annotations__["return"])
             hint = _hint(text, function.__module__)
             schema = self._table(hint) if is_table(text) else self.of(hint)
-            found[key] = {**schema, "description": _first_line(function)}
-        return found
+            schemas[key] = {**schema, "description": _first_line(function)}
+        return schemas
 
     def of(self, hint: Any) -> Json:
         """Return the schema of a type; of a dataclass a reference."""
@@ -131,19 +131,11 @@ def _resolved(kind: type, entry: Entry, about: Mapping[str, str]) -> tuple[Any, 
         return hint, False, own or _sentence_of(hint)
     parts = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
     (inner,) = (each for each in parts if each is not NoneType)
-    annotation = next(
-        (each.annotation for each in entries_of(inner) if each.name == entry.within),
-        None,
-    ) or str(inner.__annotations__.get(entry.within) or _getter(inner, entry.within))
-    return (
-        _hint(annotation, inner.__module__),
-        NoneType in parts,
-        _attributes(inner).get(entry.within, ""),
-    )
-
-
-def _getter(kind: type, name: str) -> object:
-    return getattr(kind, name).fget.__annotations__["return"]
+    name = entry.within
+    stated = {each.name: each.annotation for each in entries_of(inner)} | inner.__annotations__
+    annotation = stated.get(name) or getattr(inner, name).fget.__annotations__["return"]
+    about_inner = _attributes(inner).get(name, "")
+    return _hint(annotation, inner.__module__), NoneType in parts, about_inner
 
 
 def _union(schemas: list[Json]) -> Json:
