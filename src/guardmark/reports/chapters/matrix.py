@@ -11,7 +11,7 @@ from guardmark.reports.document.cells import name, table_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from guardmark.analysis.pipeline.card import ScopeCard, VariantRates
+    from guardmark.analysis.pipeline.arms import ScopeCard, VariantRates
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.estimate import Estimate
     from guardmark.reports.document.cells import Value
