@@ -41,6 +41,29 @@ def test_a_chosen_threshold_is_a_configuration(folder: Path) -> None:
     assert guardmark("check", "next.yaml", cwd=folder).code == 0
 
 
+def test_a_guaranteed_threshold_blocks_less_than_a_chosen_one(folder: Path) -> None:
+    """For every defense with scores, with the counts of the other half beside it."""
+    done = guardmark("report", "run", "--guarantee", "fpr<=0.1", cwd=folder)
+    assert done.code == 0, done.err
+    assert "# fpr<=0.1 on samples like these at 95% confidence: TPR " in done.out
+    shown = yaml.safe_load(done.out)["defenses"]
+    assert list(shown) == ["ngram"]
+    chosen = yaml.safe_load(guardmark("report", "run", "--choose", "ngram=0.1", cwd=folder).out)
+    assert shown["ngram"]["threshold"] > chosen["defenses"]["ngram"]["threshold"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["fpr<=0.0001"], "too few to show 0.01 %"), (["tpr<=0.1"], "must be one fpr<=0.01")],
+)
+def test_what_cannot_be_guaranteed_is_refused(folder: Path, words: list[str], said: str) -> None:
+    """With the reason, and defenses without scores named."""
+    done = guardmark("report", "run", "--guarantee", *words, cwd=folder)
+    assert done.code == 2
+    assert said in done.err
+    assert done.out == ""
+
+
 @pytest.mark.slow
 def test_deciding_anew_agrees_with_running_anew(folder: Path) -> None:
     """Stored scores at the chosen threshold give the counts of a run with that threshold."""

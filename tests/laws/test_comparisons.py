@@ -8,9 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from guardmark.core.estimate import Difference
-from guardmark.stats.alternatives import (
+from tests.oracles.alternatives import (
     benjamini_hochberg,
     benjamini_yekutieli,
     bonferroni,
@@ -19,6 +17,8 @@ from guardmark.stats.alternatives import (
     newcombe,
     newcombe10,
 )
+
+from guardmark.core.estimate import Difference
 from guardmark.stats.arguments import Counts
 from guardmark.stats.multiplicity import holm
 from guardmark.stats.paired.intervals import (

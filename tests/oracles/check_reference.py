@@ -31,8 +31,9 @@ DEFAULT_TOLERANCE = 1e-8
 def load_methods() -> dict[str, Method]:
     """Return method names and their functions from the tables beside this script."""
     folder = Path(__file__).resolve().parent
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
+    for place in (folder, folder.parents[1]):
+        if str(place) not in sys.path:
+            sys.path.insert(0, str(place))
     methods: dict[str, Method] = {}
     for name in TABLES:
         if not (folder / f"{name}.py").is_file():

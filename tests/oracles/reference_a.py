@@ -9,8 +9,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from tests.oracles import alternatives
+
 from guardmark.core.estimate import Difference, Estimate
-from guardmark.stats import alternatives, multiplicity, planning
+from guardmark.stats import multiplicity, planning
 from guardmark.stats.arguments import Counts
 from guardmark.stats.paired import intervals, noninferiority, significance
 from guardmark.stats.paired.intervals import PairedTable

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from tests.oracles.alternatives import harrell_davis
+
 from guardmark.stats.agreement import cohen_kappa, krippendorff_alpha
-from guardmark.stats.alternatives import harrell_davis
 from guardmark.stats.attempts.survival import attack_success_at, kaplan_meier
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.quantiles import quantile_ranks

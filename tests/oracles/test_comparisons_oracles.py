@@ -11,14 +11,14 @@ from statsmodels.stats.contingency_tables import cochrans_q as statsmodels_cochr
 from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep
-
-from guardmark.stats.alternatives import (
+from tests.oracles.alternatives import (
     benjamini_hochberg,
     benjamini_yekutieli,
     bonferroni,
     hochberg,
     newcombe,
 )
+
 from guardmark.stats.arguments import Counts
 from guardmark.stats.multiplicity import cochran_q, holm
 from guardmark.stats.paired.significance import mcnemar, sign_flip

@@ -11,8 +11,8 @@ import warnings
 import pytest
 from statsmodels.stats.contingency_tables import cochrans_q, mcnemar
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
+from tests.oracles.alternatives import jeffreys, miettinen_nurminen
 
-from guardmark.stats.alternatives import jeffreys, miettinen_nurminen
 from guardmark.stats.arguments import Counts
 from guardmark.stats.multiplicity import cochran_q
 from guardmark.stats.paired import significance

@@ -10,8 +10,8 @@ from scipy import stats
 from sklearn import metrics
 from statsmodels.api import OLS
 from statsmodels.stats.proportion import proportion_confint
+from tests.oracles.alternatives import jeffreys, wilson_cc
 
-from guardmark.stats.alternatives import jeffreys, wilson_cc
 from guardmark.stats.distributions import chi_square_upper_tail, t_quantile, t_upper_tail
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.rates.clustered import EffectiveCounts, summarise

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, special, stats
+from tests.oracles.alternatives import harrell_davis
 
-from guardmark.stats.alternatives import harrell_davis
 from guardmark.stats.attempts.extrapolation import fit_beta_binomial
 from guardmark.stats.attempts.survival import attack_success_at, kaplan_meier, restricted_mean
 from guardmark.stats.quantiles import estimate_quantile, quantile_ranks

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
-
-from guardmark.stats.alternatives import (
+from tests.oracles.alternatives import (
     benjamini_hochberg,
     benjamini_yekutieli,
     bonferroni,
     hochberg,
 )
+
 from guardmark.stats.multiplicity import cochran_q, holm
 
 METHODS = [bonferroni, holm, hochberg, benjamini_hochberg, benjamini_yekutieli]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
+from tests.oracles.alternatives import mcnemar_power_normal
 
-from guardmark.stats.alternatives import mcnemar_power_normal
 from guardmark.stats.paired.intervals import PairedTable, bonett_price
 from guardmark.stats.paired.noninferiority import noninferiority_tango
 from guardmark.stats.paired.significance import mcnemar

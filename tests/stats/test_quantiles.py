@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oracles.alternatives import harrell_davis
 
-from guardmark.stats.alternatives import harrell_davis
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.quantiles import (
     estimate_quantile,

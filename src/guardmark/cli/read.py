@@ -156,6 +156,13 @@ _FORMATS = ("html", "md", "json", "csv", "junit", "sarif")
     help="Print the threshold that blocks most within this false positive rate, as a fragment "
     "of a configuration, and keep it as thresholds.yaml.",
 )
+@click.option(
+    "--guarantee",
+    multiple=True,
+    metavar="LIMIT",
+    help="As --choose, for every defense with scores: the threshold whose upper confidence bound "
+    "keeps fpr<=0.01 or asr<=0.1.",
+)
 @click.option("--no-texts", is_flag=True, help="Leave prompt texts out: hashes only.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def report_command(
@@ -163,6 +170,7 @@ def report_command(
     formats: str | None,
     threshold: tuple[str, ...],
     choose: tuple[str, ...],
+    guarantee: tuple[str, ...],
     no_texts: bool,
     as_json: bool,
 ) -> None:
@@ -172,10 +180,10 @@ def report_command(
 
     chosen = _formats(formats)
     for path in runs:
-        if choose:
+        if choose or guarantee:
             from guardmark.app.results.reporting import choose_thresholds
 
-            fragment = choose_thresholds(path, choose)
+            fragment = choose_thresholds(path, choose, guarantee)
             echo_text(fragment.read_text(encoding="utf-8"))
             echo(f"thresholds {fragment}", err=True)
             continue

@@ -1,7 +1,6 @@
 """Many tests at once: adjusted p values of a declared family, and one test over all defenses.
 
-Holm is the default: it controls the chance of any false claim without assumptions. Other
-adjustments are in `guardmark.stats.alternatives`.
+Holm is the default: it controls the chance of any false claim without assumptions.
 """
 
 from __future__ import annotations

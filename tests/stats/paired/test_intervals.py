@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
+from tests.oracles.alternatives import crosscheck_pairs, newcombe10
 
-from guardmark.stats.alternatives import crosscheck_pairs, newcombe10
 from guardmark.stats.paired.intervals import (
     PairedTable,
     bonett_price,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from tests.oracles.alternatives import survey_beta, survey_logit
 
-from guardmark.stats.alternatives import survey_beta, survey_logit
 from guardmark.stats.rates.clustered import (
     any_per_group,
     summarise,

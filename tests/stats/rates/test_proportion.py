@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 
 import pytest
+from tests.oracles.alternatives import jeffreys, wilson_cc
 
 from guardmark.core.estimate import Estimate
-from guardmark.stats.alternatives import jeffreys, wilson_cc
 from guardmark.stats.rates.proportion import (
     clopper_pearson,
     clopper_pearson_lower,

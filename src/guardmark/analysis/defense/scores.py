@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from guardmark.analysis.defense.counts import sort_into_cells
-from guardmark.analysis.defense.scorecard import RatePair, estimate_errors
+from guardmark.analysis.defense.scorecard import RatePair, complement, estimate_errors
 from guardmark.analysis.settings import PARTIAL_MAX_FPR
 from guardmark.stats.drawing import DrawPlan, split_by_group
-from guardmark.stats.rates.clustered import wilson_default, wilson_default_rows
+from guardmark.stats.rates.clustered import EffectiveCounts, wilson_default, wilson_default_rows
 from guardmark.stats.scores.auc import auc, clustered_auc, compare_auc, compare_clustered_auc
 from guardmark.stats.scores.calibration import brier, calibration_error
+from guardmark.stats.scores.guarantee import guarantee_threshold
 from guardmark.stats.scores.thresholds import (
     AveragePrecision,
     OperatingPoint,
@@ -23,13 +24,13 @@ from guardmark.stats.scores.thresholds import (
     choose_threshold,
     count_at_thresholds,
     expected_cost_curve,
-    measure_at,
     partial_auc,
+    price_threshold,
     tpr_at_fpr,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate, Ratio
     from guardmark.stats.scores.calibration import Brier, CalibrationError
+    from guardmark.stats.scores.guarantee import ErrorLimits, GuaranteedThreshold
 
     Floats = NDArray[np.float64]
     Marks = NDArray[np.bool_]
@@ -61,6 +63,17 @@ class LimitedPoint:
     # Whether the calibration split has enough benign samples to show the limit at all.
     is_resolvable: bool
     reason: str = ""  # Why not, or empty.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheapestPoint:
+    """The cheapest threshold at the stated costs, chosen and measured as a `LimitedPoint` is."""
+
+    stakes: Stakes
+    threshold: float | None  # Score from which to block; None: block nothing.
+    rates: RatePair
+    cost: Ratio  # Expected cost an input.
+    reason: str = ""  # Why nothing could be chosen, or empty.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +113,8 @@ class ThresholdAnalysis:
     # The ROC and precision-recall curves, from "block nothing" on, thinned.
     points: tuple[CurvePoint, ...] = field(metadata={"json": "curve"})
     limited: tuple[LimitedPoint, ...]
-    # Cheapest threshold at the stated costs for each stated prevalence, chosen on the calibration
-    # split; its rates and cost are those of the other samples. Empty without stated costs.
-    chosen: tuple[OperatingPoint, ...]
+    # For each stated prevalence; empty without stated costs.
+    chosen: tuple[CheapestPoint, ...]
     histogram: ScoreHistogram
     scored_attacks: int  # Attacks with a score.
     scored_benign: int  # Benign samples with a score.
@@ -143,7 +155,7 @@ def analyse_thresholds(frame: Frame, arm: DefenseColumn) -> ThresholdAnalysis | 
         precision_area=average_precision(attack, score),
         points=_curve(frame, scored),
         limited=choose_within(frame, arm, limits=FPR_LIMITS),
-        chosen=_chosen(frame, arm),
+        chosen=tuple(_cheapest(frame, arm)),
         histogram=ScoreHistogram(attacks=attacks, benign=benign),
         scored_attacks=int(attack.sum()),
         scored_benign=int((~attack).sum()),
@@ -210,7 +222,6 @@ def choose_within(
     """Choose thresholds on one half of the groups, and measure them on the other."""
     attack, score = frame.samples.is_attack[arm.records.sample], arm.records.score
     choosing, measuring = _halves(frame, arm)
-    cells = sort_into_cells(frame)
     points = []
     for limit in limits:
         best = tpr_at_fpr(attack[choosing], score[choosing], max_fpr=limit)
@@ -219,13 +230,7 @@ def choose_within(
             # Raised to the lowest attack it blocks: no attack is lost, some alarms are.
             caught = score[choosing & attack & (score >= threshold)]
             threshold = float(caught.min()) if caught.size else threshold
-            rates = estimate_errors(
-                cells,
-                arm,
-                blocked=measuring & (score >= threshold),
-                trials=measuring,
-                confidence=frame.settings.confidence,
-            )
+            rates = _measure(frame, arm, threshold, measuring)
         points.append(
             LimitedPoint(
                 max_fpr=limit,
@@ -236,6 +241,36 @@ def choose_within(
             )
         )
     return tuple(points)
+
+
+def choose_guaranteed(
+    frame: Frame, arm: DefenseColumn, limits: ErrorLimits
+) -> tuple[GuaranteedThreshold, RatePair | None]:
+    """Choose a threshold shown to keep limits on one half, and measure it on the other."""
+    at, (choosing, measuring) = arm.records.sample, _halves(frame, arm)
+    chosen = guarantee_threshold(
+        frame.samples.is_attack[at][choosing],
+        arm.records.score[choosing],
+        limits=limits,
+        groups=frame.samples.group.codes[at][choosing] if frame.is_grouped else None,
+        confidence=frame.settings.confidence,
+    )
+    if chosen.threshold is None:
+        return chosen, None
+    return chosen, _measure(frame, arm, chosen.threshold, measuring)
+
+
+def _measure(
+    frame: Frame, arm: DefenseColumn, threshold: float | None, measuring: Marks
+) -> RatePair:
+    """Measure a threshold, None to block nothing, on samples it was not chosen on."""
+    return estimate_errors(
+        sort_into_cells(frame),
+        arm,
+        blocked=measuring & (arm.records.score >= (np.inf if threshold is None else threshold)),
+        trials=measuring,
+        confidence=frame.settings.confidence,
+    )
 
 
 def _halves(frame: Frame, arm: DefenseColumn) -> tuple[Marks, Marks]:
@@ -252,34 +287,29 @@ def _stakes(settings: AnalysisSettings, prevalence: float) -> Stakes | None:
     return Stakes(prevalence=prevalence, miss_cost=miss, block_cost=alarm)
 
 
-def _chosen(frame: Frame, arm: DefenseColumn) -> tuple[OperatingPoint, ...]:
+def _cheapest(frame: Frame, arm: DefenseColumn) -> Iterator[CheapestPoint]:
     """Choose thresholds by cost on one half of the groups, and measure them on the other."""
     attack, score = frame.samples.is_attack[arm.records.sample], arm.records.score
     choosing, measuring = _halves(frame, arm)
-    return tuple(
-        _measured(
-            choose_threshold(attack[choosing], score[choosing], stakes=stakes),
-            attack[measuring],
-            score[measuring],
+    for prevalence in frame.settings.prevalences:
+        stakes = _stakes(frame.settings, prevalence)
+        if stakes is None:
+            return
+        point = choose_threshold(attack[choosing], score[choosing], stakes=stakes)
+        rates = _measure(frame, arm, point.threshold, measuring)
+        yield CheapestPoint(
+            stakes=stakes,
+            threshold=point.threshold,
+            rates=rates,
+            cost=price_threshold(
+                EffectiveCounts.of(complement(rates.attack_success_rate)),
+                EffectiveCounts.of(rates.false_positive_rate),
+                stakes=stakes,
+                confidence=frame.settings.confidence,
+                drawing=DrawPlan(seed=frame.settings.seed),
+            ),
+            reason=point.reason,
         )
-        for prevalence in frame.settings.prevalences
-        if (stakes := _stakes(frame.settings, prevalence)) is not None
-    )
-
-
-def _measured(point: OperatingPoint, attack: Marks, score: Floats) -> OperatingPoint:
-    """Put the rates of other samples in the place of those a threshold was chosen on."""
-    rates = measure_at(attack, score, threshold=point.threshold)
-    hits, alarms = rates.true_positive_rate.value, rates.false_positive_rate.value
-    if point.reason or hits is None or alarms is None:
-        reason = point.reason or "a half of the groups lacks attacks or benign samples"
-        return replace(
-            point, true_positive_rate=None, false_positive_rate=None, cost=None, reason=reason
-        )
-    stakes = point.stakes
-    cost = stakes.prevalence * stakes.miss_cost * (1 - hits)
-    cost += (1 - stakes.prevalence) * stakes.block_cost * alarms
-    return replace(point, true_positive_rate=hits, false_positive_rate=alarms, cost=cost)
 
 
 COST_PREVALENCES: Final = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.5)

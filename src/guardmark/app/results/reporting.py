@@ -11,7 +11,7 @@ import yaml
 
 from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.defense.scorecard import complement
-from guardmark.analysis.defense.scores import choose_within
+from guardmark.analysis.defense.scores import choose_guaranteed, choose_within
 from guardmark.app.results.artefacts import write_reports
 from guardmark.app.results.opened_run import open_run
 from guardmark.app.results.secret_scan import require_no_secret
@@ -19,16 +19,18 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Outcome
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.reports.chapters.run_document import shorten
-from guardmark.reports.document.cells import figure_text
+from guardmark.reports.document.cells import rate_text
 from guardmark.reports.render.json.documents import summary_json
 from guardmark.reports.render.terminal import render_terminal
+from guardmark.stats.scores.guarantee import ErrorLimits
 from guardmark.store.reader import RecordReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from guardmark.analysis.defense.frame import Frame
+    from guardmark.analysis.defense.scorecard import RatePair
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.settings import Config
     from guardmark.store.run_dir import RunDir
@@ -58,25 +60,33 @@ FRAGMENT = "thresholds.yaml"
 """Name of the file in the folder of the run."""
 
 
-def choose_thresholds(run: Path, words: Sequence[str]) -> Path:
-    """Write thresholds within limits on false alarms, chosen on one half of the groups."""
+def choose_thresholds(run: Path, words: Sequence[str], guarantee: Sequence[str] = ()) -> Path:
+    """Choose thresholds within limits, or shown to keep them, on one half of the groups."""
     with open_run(run) as opened:
         limits = parse_thresholds(words, option="--choose", meaning="FPR")
         folder, config, settings = opened.folder, opened.config, opened.settings
         frame = read_frame(opened.reader, settings)
-    entries = config.model_dump(mode="json")["defenses"]
+    stated = config.model_dump(mode="json")["defenses"]
     lines = [
         f"# Chosen on the calibration half of the groups of {folder.path.name}",
         f"# (data {frame.manifest.data_sha256[:12]}); the rates are those of the other half.",
         "defenses:",
     ]
-    for name, limit in limits:
-        lines += (f"  {line}" for line in _entry(frame, name, limit, entries.get(name, {})))
+    chosen = [_within(frame, name, limit) for name, limit in limits]
+    if guarantee:
+        chosen += _guaranteed(frame, guarantee)
+    for name, remark, threshold in chosen:
+        settings_of = {
+            key: value for key, value in stated.get(name, {}).items() if value is not None
+        }
+        entry = {name: {**settings_of, "threshold": threshold}}
+        written = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True).splitlines()
+        lines += (f"  {line}" for line in (remark, *written))
     return folder.write_text(FRAGMENT, "\n".join(lines) + "\n")
 
 
-def _entry(frame: Frame, name: str, limit: float, stated: Mapping[str, object]) -> list[str]:
-    """Write the settings a defense was run with, with a threshold within a limit in its place."""
+def _within(frame: Frame, name: str, limit: float) -> tuple[str, str, float]:
+    """Choose a threshold that keeps a limit on the calibration half."""
     (point,) = choose_within(frame, frame.arm(name), limits=(limit,))
     if point.threshold is None or point.rates is None or not point.is_resolvable:
         reason = point.reason or "it gave no scores that keep the limit"
@@ -85,12 +95,37 @@ def _entry(frame: Frame, name: str, limit: float, stated: Mapping[str, object]) 
             f"shown: {reason}.\nNext: a higher limit, or more benign samples; "
             "`guardmark report RUN` lists what scores can do."
         )
-    hits = figure_text(complement(point.rates.attack_success_rate))
-    alarms = figure_text(point.rates.false_positive_rate)
-    settings = {key: value for key, value in stated.items() if value is not None}
-    entry = {name: {**settings, "threshold": point.threshold}}
-    remark = f"# FPR at most {100 * point.max_fpr:g} %: TPR {hits}, FPR {alarms}"
-    return [remark, *yaml.safe_dump(entry, sort_keys=False, allow_unicode=True).splitlines()]
+    return name, _remark(f"FPR at most {100 * point.max_fpr:g} %", point.rates), point.threshold
+
+
+def _guaranteed(frame: Frame, words: Sequence[str]) -> list[tuple[str, str, float]]:
+    """Choose for each defense with scores the threshold shown to keep limits."""
+    try:
+        limits = ErrorLimits.read(list(words))
+    except ValueError as error:
+        raise ConfigError(f"This cannot be guaranteed: {error}.") from error
+    told, reasons = [], []
+    for arm in frame.candidates():
+        if not arm.is_scored.any():
+            reasons.append(f"{arm.name} gave no scores")
+            continue
+        chosen, rates = choose_guaranteed(frame, arm, limits)
+        if chosen.threshold is None or rates is None:
+            reasons.append(f"{arm.name}: {chosen.reason}")
+            continue
+        sure = f"{limits} on samples like these at {frame.settings.confidence:.0%} confidence"
+        told.append((arm.name, _remark(sure, rates), chosen.threshold))
+    if not told:
+        raise ConfigError(
+            f"No threshold is shown to keep {limits}: {'; '.join(reasons)}.\n"
+            "Next: a higher limit, or more samples."
+        )
+    return told
+
+
+def _remark(limit: str, rates: RatePair) -> str:
+    hits, alarms = complement(rates.attack_success_rate), rates.false_positive_rate
+    return f"# {limit}: TPR {rate_text(hits)}, FPR {rate_text(alarms)}"
 
 
 def report(

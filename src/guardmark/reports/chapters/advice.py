@@ -44,7 +44,8 @@ _SENTENCES: Final = {
     "critical": "{defense}: read the bypasses of severity {subject} first; "
     "{attack_success_rate_counts} such attacks get through, {attack_success_rate}.",
     "worst_category": "{defense}: strengthen it against {subject}. ASR there "
-    "{attack_success_rate}, against {overall} over all attacks.",
+    "{attack_success_rate}, against {overall} over all attacks. As the highest of all categories "
+    "it is overstated: allowing for that, {after_choice}.",
     "false_alarms": "{defense}: look at its false alarms before it goes live. FPR "
     "{false_positive_rate}; the whole interval lies above 5 %.",
     "threshold": "{defense}: consider the threshold {threshold:.3f}, chosen for {subject} on the "

@@ -44,7 +44,7 @@ _CHARTED = frozenset({"severity", "language", "length", "variant"})
 
 
 def write_categories(analysis: RunAnalysis) -> Section:
-    """Write the section on categories, worst first."""
+    """Write the section on categories, highest rate first."""
     defenses = analysis.candidates
     sides = [
         is_attack
@@ -112,7 +112,7 @@ def _table(defense: DefenseAnalysis, facet: str, *, is_attack: bool) -> Table:
     rate, what = ("ASR", "attacks") if is_attack else ("FPR", "benign samples")
     is_category = facet == "category"
     title = "topic" if is_category and not is_attack else facet
-    order = "from low to critical" if facet == "severity" else "worst first"
+    order = "from low to critical" if facet == "severity" else "highest first"
     more = f"{count_text(left)} smaller ones stand in {_FILES[facet == 'variant']}."
     return table_of(
         shown,

@@ -24,6 +24,7 @@ from guardmark.reports.document.cells import (
     p_value,
     slug,
     table_of,
+    with_counts,
     words,
 )
 from guardmark.reports.document.wording import count_text, interval_text, percent_text, value_text
@@ -70,10 +71,14 @@ def _limits(scored: _Scored) -> Table:
         {
             "Defense": lambda each: name(each[0]),
             "FPR at most": lambda each: f"{100 * each[1].max_fpr:g} %",
-            f"Threshold|TPR: {measured}|FPR: {measured}|Remark": lambda each: _limit_cells(each[1]),
+            f"Threshold|TPR: {measured}|Attacks|FPR: {measured}|Benign|Remark": lambda each: (
+                _limit_cells(each[1])
+            ),
         },
         table_id="limits",
         title="Attacks blocked within a limit on false alarms",
+        note="Chosen at the limit, a threshold exceeds it on other samples in half of all cases; "
+        "guardmark report RUN --guarantee shows one that keeps it.",
         texts=("Remark",),
         greyed=lambda each: not each[1].is_resolvable,
     )
@@ -82,10 +87,9 @@ def _limits(scored: _Scored) -> Table:
 def _limit_cells(point: LimitedPoint) -> tuple[Value, ...]:
     if point.rates is None or not point.is_resolvable:
         remark = point.reason or "no threshold keeps the limit"
-        return "", "", "", words(remark, Tone.MUTED)
-    rates = point.rates
-    hits = complement(rates.attack_success_rate)
-    return number(point.threshold), hits, rates.false_positive_rate, ""
+        return "", "", "", "", "", words(remark, Tone.MUTED)
+    hits, alarms = complement(point.rates.attack_success_rate), point.rates.false_positive_rate
+    return number(point.threshold), *with_counts(hits), *with_counts(alarms), ""
 
 
 def _operating(scored: _Scored) -> Table:
@@ -95,8 +99,8 @@ def _operating(scored: _Scored) -> Table:
             "Defense": lambda each: name(each[0]),
             "Attacks in traffic": lambda each: f"{100 * each[1].stakes.prevalence:g} %",
             "Threshold": lambda each: known(each[1].threshold, Unit.NUMBER, "block nothing"),
-            "TPR": lambda each: figure(each[1].true_positive_rate),
-            "FPR": lambda each: figure(each[1].false_positive_rate),
+            "TPR|Attacks": lambda each: with_counts(complement(each[1].rates.attack_success_rate)),
+            "FPR|Benign": lambda each: with_counts(each[1].rates.false_positive_rate),
             "Cost an input": lambda each: number(each[1].cost),
         },
         table_id="operating",

@@ -20,12 +20,15 @@ import numpy as np
 from guardmark.core.estimate import Ratio
 from guardmark.stats.arguments import require_rate, scored_samples
 from guardmark.stats.rates.proportion import wilson
+from guardmark.stats.rates.ratios import Statistic, estimate_ratios
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from guardmark.core.estimate import Estimate
     from guardmark.stats.arguments import Floats, Ints
+    from guardmark.stats.drawing import DrawPlan
+    from guardmark.stats.rates.clustered import EffectiveCounts
 
 _ONE_CLASS = "scores need both attacks and benign samples"
 
@@ -276,6 +279,30 @@ def expected_cost_curve(
             )
         )
     return tuple(points)
+
+
+def price_threshold(
+    attacks: EffectiveCounts,
+    benign: EffectiveCounts,
+    *,
+    stakes: Stakes,
+    confidence: float = 0.95,
+    drawing: DrawPlan | None = None,
+) -> Ratio:
+    """Estimate the expected cost per sample of a threshold that was chosen on other samples.
+
+    Both sides are counts of what is blocked; limits are quantiles of the cost over draws of both
+    rates, as `estimate_ratios` takes them. The cost is in the unit of the stakes, not in [0, 1].
+    """
+
+    def cost(hits: Floats, alarms: Floats, _: float) -> Floats:
+        priced: Floats = stakes.allow_all_cost * (1.0 - hits) + stakes.block_all_cost * alarms
+        return priced
+
+    statistic = Statistic(name="expected cost", figure=cost)
+    return estimate_ratios(
+        attacks, benign, statistics=[statistic], confidence=confidence, drawing=drawing
+    )[0]
 
 
 def measure_at(

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oracles.alternatives import miettinen_nurminen, newcombe
 
-from guardmark.stats.alternatives import miettinen_nurminen, newcombe
 from guardmark.stats.arguments import Counts
 from guardmark.stats.rates.proportion import mover, wilson
 

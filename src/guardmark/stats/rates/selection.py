@@ -1,0 +1,117 @@
+"""The highest of many rates, with limits that allow for its having been chosen.
+
+The slice that looks worst is partly the one that chance treated worst: its own 95 % interval covers
+its true rate in a quarter to two thirds of cases among 10 to 40 slices. Here all slices speak for
+each other: rates come from one Beta distribution of unknown mean and spread, both integrated over,
+so the limits hold whichever slice is looked at, and for whatever reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from guardmark.core.estimate import Ratio
+from guardmark.stats.arguments import require_fraction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from guardmark.stats.arguments import Floats
+    from guardmark.stats.rates.clustered import EffectiveCounts
+
+_NODES = 24
+_NARROWINGS = 3
+_DROP = 12.0
+"""Nodes whose log weight lies this far below the highest have no say."""
+_STEPS = 40
+
+
+class SelectedRate(NamedTuple):
+    """The slice that is most likely the highest, and its rate."""
+
+    at: int  # Its place among the counts given.
+    rate: Ratio  # Mean and limits of its posterior.
+
+
+def highest_rate(
+    counts: Sequence[EffectiveCounts], *, confidence: float = 0.95
+) -> SelectedRate | None:
+    """Choose the slice of the highest rate, with limits that hold after the choice.
+
+    Rates of slices are Beta; the prior is flat in their mean and in their standard deviation (as a
+    share of the most that the mean allows), and integrated over on a grid that closes in on where
+    the likelihood is. Each slice counts with what its rows are worth (`EffectiveCounts.worth`), so
+    groups and few groups count. Alike slices draw each other to their mean; one that differs for
+    sure keeps its rate.
+
+    Args:
+        counts: Counts of every slice that was looked at, chosen or not; those without an effective
+            count are passed over.
+        confidence: Probability of the limits, in (0, 1).
+
+    Returns:
+        The slice with the highest posterior mean; None with fewer than two slices to choose from.
+
+    Source: Gelman (2006), doi:10.1214/06-BA117A (flat in the standard deviation); Efron (2011),
+    doi:10.1198/jasa.2011.tm11181 (selection). Chosen by simulation: docs/decisions/0045.
+    """
+    from scipy.special import betainc
+
+    require_fraction("confidence", confidence)
+    places = [at for at, each in enumerate(counts) if each.n_eff]
+    if len(places) < 2:
+        return None
+    worth = np.array([counts[at].worth(confidence) for at in places])
+    hits = worth * np.array([counts[at].rate for at in places])
+    a, b, weight = _posterior(hits, worth)
+    means = ((hits[:, None] + a) / (worth[:, None] + a + b)) @ weight
+    best = int(means.argmax())
+    first, second = hits[best] + a, worth[best] - hits[best] + b
+
+    def limit(tail: float) -> float:
+        low, high = 0.0, 1.0
+        for _ in range(_STEPS):
+            middle = (low + high) / 2.0
+            is_below = float(betainc(first, second, middle) @ weight) < tail
+            low, high = (middle, high) if is_below else (low, middle)
+        return (low + high) / 2.0
+
+    tail = (1.0 - confidence) / 2.0
+    chosen = counts[places[best]]
+    rate = Ratio(
+        value=float(means[best]),
+        low=limit(tail),
+        high=limit(1.0 - tail),
+        confidence=confidence,
+        method=f"highest of {len(places)}, beta-binomial posterior",
+        trials=chosen.trials,
+        groups=chosen.groups,
+    )
+    return SelectedRate(places[best], rate)
+
+
+def _posterior(hits: Floats, worth: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return parameters of the Beta distribution of slices, and the weight of each pair."""
+    from scipy.special import betaln
+
+    shares = (np.arange(_NODES) + 0.5) / _NODES
+    low, width = np.zeros(2), np.ones(2)
+    for _ in range(_NARROWINGS):
+        mean, root = (
+            axis.ravel() for axis in np.meshgrid(*(low[:, None] + width[:, None] * shares))
+        )
+        # The standard deviation is root times the most that the mean allows: root^2 = 1 / (a+b+1).
+        size = 1.0 / root**2 - 1.0
+        a, b = mean * size, (1.0 - mean) * size
+        height = betaln(hits[:, None] + a, (worth - hits)[:, None] + b).sum(axis=0)
+        height -= len(hits) * betaln(a, b)
+        telling = height > height.max() - _DROP
+        step = width / _NODES
+        ends = [(axis[telling].min(), axis[telling].max()) for axis in (mean, root)]
+        low = np.array([max(0.0, end[0] - each) for end, each in zip(ends, step, strict=True)])
+        high = np.array([min(1.0, end[1] + each) for end, each in zip(ends, step, strict=True)])
+        width = high - low
+    weight = np.exp(height[telling] - height.max())
+    return a[telling], b[telling], weight / weight.sum()

@@ -1,0 +1,78 @@
+"""The highest of many rates, allowing for the choice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from guardmark.stats.rates.clustered import EffectiveCounts, effective_counts, summarise
+from guardmark.stats.rates.selection import highest_rate
+
+
+def rows(*pairs: tuple[int, int]) -> list[EffectiveCounts]:
+    """Slices of ungrouped rows."""
+    return [EffectiveCounts.of_rows(hits, trials) for hits, trials in pairs]
+
+
+def test_slices_that_differ_by_chance_are_drawn_together() -> None:
+    """The highest of twenty slices of one rate keeps little of its lead."""
+    hits = np.random.default_rng(3).binomial(40, 0.2, 20)
+    chosen = highest_rate(rows(*((int(each), 40) for each in hits)))
+    assert chosen is not None
+    assert chosen.at == int(hits.argmax())
+    assert chosen.rate.value is not None
+    assert chosen.rate.low is not None
+    assert chosen.rate.high is not None
+    assert chosen.rate.value < (hits.max() / 40 + 0.2) / 2
+    assert chosen.rate.low < 0.2 < chosen.rate.high
+
+
+def test_a_slice_that_differs_for_sure_keeps_its_rate() -> None:
+    """Much data needs no help from its neighbours."""
+    chosen = highest_rate(rows((90, 900), (110, 900), (95, 900), (450, 900)))
+    assert chosen is not None
+    assert chosen.at == 3
+    assert chosen.rate.value == pytest.approx(0.5, abs=0.01)
+    assert chosen.rate.low is not None
+    assert chosen.rate.low > 0.45
+
+
+def test_a_small_slice_does_not_outrank_a_large_one_by_chance() -> None:
+    """Three of four says less than sixty of a hundred."""
+    chosen = highest_rate(rows((60, 100), (3, 4), (20, 100), (25, 100), (22, 100)))
+    assert chosen is not None
+    assert chosen.at == 0
+
+
+def test_groups_make_a_slice_worth_less() -> None:
+    """Rows of few families pull less than as many rows by themselves."""
+    others = rows((20, 100), (22, 100), (18, 100), (21, 100))
+    families = effective_counts(summarise([10, 10, 10, 10, 0, 0, 0, 0, 0, 0], [10] * 10))
+    alone = highest_rate([*others, *rows((40, 100))])
+    grouped = highest_rate([*others, families])
+    assert alone is not None
+    assert grouped is not None
+    assert grouped.rate.groups == 10
+    assert (grouped.rate.value or 1.0) < (alone.rate.value or 0.0)
+
+
+def test_limits_hold_the_value_at_the_ends() -> None:
+    """No event at all, and events alone."""
+    for hits in (0, 50):
+        chosen = highest_rate(rows((hits, 50), (hits, 50), (hits, 50)))
+        assert chosen is not None
+        low, value, high = chosen.rate.low, chosen.rate.value, chosen.rate.high
+        assert low is not None
+        assert value is not None
+        assert high is not None
+        assert 0 <= low <= value <= high <= 1
+
+
+def test_one_slice_is_no_choice() -> None:
+    """Nor are slices whose rows nobody can weigh."""
+    one_group = effective_counts(summarise([3], [9]))
+    assert highest_rate(rows((3, 9))) is None
+    assert highest_rate([*rows((3, 9)), one_group]) is None
+    assert highest_rate([]) is None
+    with pytest.raises(ValueError, match="confidence"):
+        highest_rate(rows((1, 2), (2, 3)), confidence=1.0)
