@@ -238,7 +238,7 @@ def test_a_gate_with_something_to_check_is_taken(text: str) -> None:
 
 @pytest.mark.slow
 def test_commands_that_need_no_figures_load_no_numpy(tmp_path: Path) -> None:
-    """It is half of the time such a command takes."""
+    """They compute nothing that needs it, and importing it takes time."""
     config = tmp_path / "bench.yaml"
     config.write_text(GOOD, encoding="utf-8")
     for words in (["--help"], ["check", str(config)], ["data", "check", "builtin:core"]):
