@@ -110,7 +110,7 @@ async def test_wrappers_are_the_evaluators_expense(tmp_path: Path) -> None:
     """They stand in the ledger, and not among the attacker's calls."""
     card = await card_of(tmp_path, AtOnce("words", keyword))
     assert card.calls[ADAPTIVE, "wrapper"] >= 20
-    from guardmark.analysis.adaptive.costs import ATTACKER_ACCOUNTS
+    from guardmark.analysis.adaptive.rows import ATTACKER_ACCOUNTS
 
     assert "wrapper" not in ATTACKER_ACCOUNTS
 

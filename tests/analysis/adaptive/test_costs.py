@@ -13,7 +13,7 @@ from tests.schemas import check_document
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
-from guardmark.analysis.adaptive.costs import CostCard, read_costs
+from guardmark.analysis.adaptive.rows import CostCard, read_costs
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Evidence
 from guardmark.core.sample import Prompt, View
 from guardmark.core.usage import Usage, UsageTotals

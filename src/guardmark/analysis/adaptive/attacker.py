@@ -188,11 +188,8 @@ class _ModelRows:
             self.judge = self.judge.plus(record.usage, failed=kind == "error")
             votes[record.sample, record.subject.details["candidate"]].append(kind)
         needed = 1 if "tau" in battle.attacker else 2
-        self.judged = [
-            (sample, kinds)
-            for (sample, _), kinds in votes.items()
-            if len(kinds) == needed and set(kinds) <= {"same", "different"}
-        ]
+        complete = ((sample, kinds) for (sample, _), kinds in votes.items() if len(kinds) == needed)
+        self.judged = [each for each in complete if set(each[1]) <= {"same", "different"}]
         self.candidates = [
             _Candidate(
                 record.sample,
@@ -240,17 +237,15 @@ class _Exchanges:
         for record in records:
             details, kind = record.subject.details, str(record.subject.details["kind"])
             self.usage = self.usage.plus(record.usage, failed=kind == "error")
-            place = (
-                *(record.sample, details["depth"], details["stream"]),
-                details.get("candidate", 0),
-            )
+            place = (details["depth"], details["stream"], details.get("candidate", 0))
+            question = (record.sample, *place)
             if details["repair"]:
-                repaired.add(place)
+                repaired.add(question)
                 # A failed repair leaves the answer what it was.
                 kind = "invalid" if kind == "error" else kind
-            kinds[place] = kind
+            kinds[question] = kind
         self.repairs = len(repaired)
-        self.kinds = [(place[0], kind) for place, kind in kinds.items()]
+        self.kinds = [(question[0], kind) for question, kind in kinds.items()]
         self.samples = sorted({sample for sample, _ in self.kinds})
 
     def share(self, kind: str, rates: SampleRates) -> Estimate:

@@ -16,9 +16,6 @@ from guardmark.store.tries import read_tries
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
     from guardmark.analysis.defense.counts import SampleRates
     from guardmark.core.estimate import Estimate, Ratio
@@ -77,7 +74,7 @@ class AuditCard:
         return next((each for each in self.rounds if each.name == name), None)
 
 
-class _Proofs:
+class Proofs:
     """How each attack that was answered at first got through: by a rule, or by somebody's word."""
 
     def __init__(self, battle: AdaptiveRecords, is_attack: Sequence[bool]) -> None:
@@ -112,22 +109,21 @@ def _round_of(each: Try) -> int:
 
 def resting_bypasses(battle: AdaptiveRecords, is_attack: Sequence[bool]) -> dict[int, Try]:
     """Return the bypasses that got through by nothing better than a judgement or a table."""
-    return _Proofs(battle, is_attack).resting()
+    return Proofs(battle, is_attack).resting()
 
 
 def read_audit_card(
     reader: RecordReader,
-    battle: AdaptiveRecords,
-    is_attack: NDArray[np.bool_],
+    defense: str,
+    proofs: Proofs,
     *,
     rates: SampleRates,
     seed: int,
 ) -> AuditCard | None:
     """Count what people said of one defense's bypasses."""
-    source, labels = _read(reader, battle.name)
+    source, labels = _read(reader, defense)
     if not labels:
         return None
-    proofs = _Proofs(battle, is_attack.tolist())
     resting = proofs.resting()
     items = {
         place: labels[place, each.text]

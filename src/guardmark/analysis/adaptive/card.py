@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from guardmark.analysis.adaptive.attacker import AttackerCard, read_attacker
-from guardmark.analysis.adaptive.audited import AuditCard, read_audit_card, resting_bypasses
-from guardmark.analysis.adaptive.costs import CostCard, read_costs
+from guardmark.analysis.adaptive.audited import AuditCard, Proofs, read_audit_card
 from guardmark.analysis.adaptive.operators import (
     OperatorCard,
     RepairCard,
@@ -22,7 +21,14 @@ from guardmark.analysis.adaptive.operators import (
     read_repairs,
     read_transfers,
 )
-from guardmark.analysis.adaptive.rows import FULL, STRICT, flags_of, read_battles
+from guardmark.analysis.adaptive.rows import (
+    FULL,
+    STRICT,
+    CostCard,
+    flags_of,
+    read_battles,
+    read_costs,
+)
 from guardmark.analysis.adaptive.success import (
     NAMED_ARMS,
     ROUNDS,
@@ -167,15 +173,15 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
     side = split_by_group(samples.group.names, seed=settings.seed)[groups]
     cards = []
     for battle in battles:
-        view = AttackMask(battle, attack, rates)
+        view, proofs = AttackMask(battle, attack, rates), Proofs(battle, attack.tolist())
         cards.append(
             replace(
                 _card(view, attack, lengths=samples.length),
                 target=None if rows is None else measure_target(rows, view),
                 attacker=read_attacker(reader, battle, rates),
                 gradient=measure_gradient(view),
-                resting=len(resting_bypasses(battle, attack.tolist())),
-                audit=read_audit_card(reader, battle, attack, rates=rates, seed=settings.seed),
+                resting=len(proofs.resting()),
+                audit=read_audit_card(reader, battle.name, proofs, rates=rates, seed=settings.seed),
                 repair_fit=cross_fit_repairs(battle, attack, side=side, rates=rates),
             )
         )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, fields, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -103,7 +104,8 @@ def match_runs(
             "Next: measure the defenses on the same data, then compare these runs."
         )
     order = [key for key in keys[0] if key in shared]
-    places = [_places(own, order) for own in keys]
+    positions = [{key: position for position, key in enumerate(own)} for own in keys]
+    places = [np.array([at[key] for key in order], dtype=np.int64) for at in positions]
     repeats = min(frame.manifest.repeats for frame in frames)
     origins = _origins(opened, frames)
     names, arms, consumption = iter(origins), [], {}
@@ -158,14 +160,9 @@ _Key = tuple[bytes, bool, int]
 
 
 def _keys(reader: RecordReader, frame: Frame) -> list[_Key]:
-    seen: Counter[tuple[bytes, bool]] = Counter()
-    keys: list[_Key] = []
-    for digest, is_attack in zip(
-        sample_digests(reader), frame.samples.is_attack.tolist(), strict=True
-    ):
-        keys.append((digest, is_attack, seen[digest, is_attack]))
-        seen[digest, is_attack] += 1
-    return keys
+    counters: defaultdict[tuple[bytes, bool], count[int]] = defaultdict(count)
+    contents = zip(sample_digests(reader), frame.samples.is_attack.tolist(), strict=True)
+    return [(*content, next(counters[content])) for content in contents]
 
 
 def _refuse_relabelled(
@@ -187,11 +184,6 @@ def _refuse_relabelled(
             f"({named}).\nAn attack in one run is benign in the other, so their rates do not "
             "mean the same.\nNext: compare the label settings under `data:` of both runs."
         )
-
-
-def _places(own: list[_Key], order: list[_Key]) -> NDArray[np.int64]:
-    at = {key: position for position, key in enumerate(own)}
-    return np.array([at[key] for key in order], dtype=np.int64)
 
 
 def _origins(opened: Sequence[OpenRun], frames: Sequence[Frame]) -> tuple[Origin, ...]:
@@ -249,9 +241,7 @@ def _compared_run(run: OpenRun, frame: Frame, own: list[_Key], shared: set[_Key]
         stored=status.stored,
         samples=len(own),
         unmatched=tuple(
-            sample_id
-            for sample_id, key in zip(frame.samples.ids, own, strict=True)
-            if key not in shared
+            name for name, key in zip(frame.samples.ids, own, strict=True) if key not in shared
         ),
     )
 

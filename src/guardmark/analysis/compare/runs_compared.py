@@ -245,6 +245,8 @@ def _detail_pair(matched: MatchedRuns, pair: PairedComparison, wanted: Wanted) -
     first, second = (frame.arm(name) for name in names)
     marks = mark_pair(frame, frame.matrix(first), frame.matrix(second))
     differing = [_differing(frame, alone) for alone in (marks.first_only, marks.second_only)]
+    # What a system consumes is the sum of its parts, and is not compared.
+    used = [matched.consumption[name] for name in names if name in matched.consumption]
     return PairDetail(
         first=pair.first,
         second=pair.second,
@@ -253,7 +255,7 @@ def _detail_pair(matched: MatchedRuns, pair: PairedComparison, wanted: Wanted) -
             _latency(frame, (first, second), is_attack=is_attack)
             for is_attack in ((True, False) if wanted.latency else ())
         ),
-        costs=_costs(matched, names),
+        costs=tuple(compare_costs(frame, *used)) if len(used) == len(names) else (),
         discordant=tuple(
             DiscordantSample(sample=matched.reader.sample_at(int(matched.places[at])), erred=name)
             for name, positions in zip(names, differing, strict=True)
@@ -262,12 +264,6 @@ def _detail_pair(matched: MatchedRuns, pair: PairedComparison, wanted: Wanted) -
         first_only=len(differing[0]),
         second_only=len(differing[1]),
     )
-
-
-def _costs(matched: MatchedRuns, names: tuple[str, str]) -> tuple[CostDifference, ...]:
-    """Compare what two defenses consume; what a system does is the sum of its parts."""
-    consumption = [matched.consumption[name] for name in names if name in matched.consumption]
-    return tuple(compare_costs(matched.frame, *consumption)) if len(consumption) > 1 else ()
 
 
 def _categories(frame: Frame, marks: PairMarks) -> tuple[CategoryDifference, ...]:
@@ -297,7 +293,7 @@ def _categories(frame: Frame, marks: PairMarks) -> tuple[CategoryDifference, ...
 def _latency(
     frame: Frame, arms: tuple[DefenseColumn, DefenseColumn], *, is_attack: bool
 ) -> LatencyDifference:
-    settings, label = frame.settings, frame.is_attack == is_attack
+    label = frame.is_attack == is_attack
     times = [
         # A time limit that was hit says how long one waited, not how long it took.
         frame.spread(
@@ -307,41 +303,40 @@ def _latency(
     ]
     both = label & ~np.isnan(times[0]) & ~np.isnan(times[1])
     first, second = (each[both] for each in times)
-    if frame.is_grouped:
-        drawing = DrawPlan(seed=settings.seed, replicates=_replicates(len(first), settings))
-        median = median_difference(
-            first,
-            second,
-            groups=frame.groups[both],
-            confidence=settings.confidence,
-            drawing=drawing,
-        )
-    else:
-        median = _independent_median(first - second, settings)
     return LatencyDifference(
         is_attack=is_attack,
-        median=median,
+        median=_median(frame, first, second, groups=frame.groups[both]),
         first_ms=float(np.median(first)) if len(first) else None,
         second_ms=float(np.median(second)) if len(second) else None,
         untimed=int(label.sum() - both.sum()),
     )
 
 
-def _replicates(pairs: int, settings: AnalysisSettings) -> int:
-    """Draw less often where there are many pairs: the limits of a median hardly move then."""
-    return min(settings.replicates, max(_LEAST_DRAWS, _MOST_CELLS // max(1, pairs)))
-
-
-def _independent_median(gaps: NDArray[np.float64], settings: AnalysisSettings) -> Difference:
-    """Estimate the median of differences that belong to no groups, by order statistics."""
-    median = estimate_quantile(gaps, 0.5, confidence=settings.confidence)
+def _median(
+    frame: Frame,
+    first: NDArray[np.float64],
+    second: NDArray[np.float64],
+    *,
+    groups: NDArray[np.int32],
+) -> Difference:
+    """Estimate the median of differences: by drawing groups, or by order statistics without any."""
+    settings, pairs = frame.settings, len(first)
+    confidence = settings.confidence
+    if frame.is_grouped:
+        # Draw less often where there are many pairs: the limits of a median hardly move then.
+        most = max(_LEAST_DRAWS, _MOST_CELLS // max(1, pairs))
+        drawing = DrawPlan(seed=settings.seed, replicates=min(settings.replicates, most))
+        return median_difference(
+            first, second, groups=groups, confidence=confidence, drawing=drawing
+        )
+    median = estimate_quantile(first - second, 0.5, confidence=confidence)
     return Difference(
         value=median.value,
         low=median.low,
         high=median.high,
-        confidence=settings.confidence,
+        confidence=confidence,
         method="median of paired differences, order statistics",
-        pairs=len(gaps),
+        pairs=pairs,
         reason=median.reason,
     )
 

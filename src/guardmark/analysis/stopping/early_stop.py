@@ -138,7 +138,7 @@ class EarlyStop:
         return bool(self._about(defense))
 
     def _about(self, defense: str) -> list[StopStatement]:
-        return [rule for rule in self.statements if defense in {rule.defense, rule.other}]
+        return [rule for rule in self.statements if rule.is_about(defense)]
 
     def reason(self) -> str:
         """Say why the run may end: every defense is done; empty while one is not."""
@@ -150,11 +150,7 @@ class EarlyStop:
         """Return why a defense was not asked to the end."""
         if self._filled[defense] == len(self._positions) or not self.is_done(defense):
             return ()
-        return tuple(
-            verdict
-            for rule, verdict in self.verdicts.items()
-            if defense in {rule.defense, rule.other}
-        )
+        return tuple(self.verdicts[rule] for rule in self.verdicts if rule.is_about(defense))
 
     def estimate(self, defense: str, *, is_attack: bool) -> Estimate:
         """Estimate an error rate of a watched defense, with an interval that holds at any look."""
@@ -166,10 +162,7 @@ class EarlyStop:
         pairs, groups = self._pairs(first, second, is_attack=is_attack, look=look)
         gaps, sizes = _by_group(pairs, groups)
         sequence = betting_sequence(
-            (gaps + sizes) / 2,
-            sizes,
-            largest=self._largest[is_attack],
-            confidence=self._confidence,
+            (gaps + sizes) / 2, sizes, largest=self._largest[is_attack], confidence=self._confidence
         )
         evidence = self._evidence(pairs, groups, is_attack=is_attack)
         low, high = sequence.low, sequence.high

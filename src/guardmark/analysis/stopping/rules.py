@@ -36,6 +36,10 @@ class StopStatement:
     is_attack: bool = True
     limit: float = 0.0  # The limit of the rate, or the half-width; 0 for a comparison.
 
+    def is_about(self, defense: str) -> bool:
+        """Tell whether it is about a defense, alone or with another."""
+        return defense in {self.defense, self.other}
+
 
 def parse_stop_rule(said: str) -> StopStatement:
     """Read one rule of `--stop-when`."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from guardmark.analysis.adaptive.card import AdaptiveCard, AdaptivePair, ArmCurve, RoundRate
-    from guardmark.analysis.adaptive.costs import CostPerBypass
+    from guardmark.analysis.adaptive.rows import CostPerBypass
     from guardmark.core.estimate import Estimate, Ratio
     from guardmark.reports.document.cells import Value
     from guardmark.stats.rates.means import SeedMean

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
-    from guardmark.analysis.adaptive.costs import CostPerBypass
+    from guardmark.analysis.adaptive.rows import CostPerBypass
     from guardmark.analysis.compare.comparison import PairedComparison
     from guardmark.analysis.compare.runs_compared import Compared, PairDetail, ScopedComparisons
     from guardmark.analysis.defense.latency import Latency
