@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, cast
@@ -148,10 +149,10 @@ async def test_a_thread_that_does_not_come_back_is_left_behind(open_writer: Open
 
 async def test_too_many_threads_left_behind_end_the_run(open_writer: OpenWriter) -> None:
     """It says what to do; what was answered is stored."""
-    until = time.monotonic() + 4
+    until, calls = time.monotonic() + 4, count()
 
     def rule(prompt: Prompt) -> Decision:
-        if number_of(prompt) > 5:
+        if next(calls) > 5:
             time.sleep(max(0.0, until - time.monotonic()))
         return thirds(prompt)
 
@@ -161,7 +162,7 @@ async def test_too_many_threads_left_behind_end_the_run(open_writer: OpenWriter)
         UntrustworthyRun, match=r"4 calls of inline have not come back(?s:.*)processes"
     ):
         await runner.run(plan, writer)
-    assert set(outcomes(writer)) >= set(range(6))
+    assert len(outcomes(writer)) >= 6
 
 
 def test_a_pattern_is_searched_for_in_line_where_there_are_threads() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -282,10 +283,10 @@ async def test_each_stage_goes_on_alone(open_writer: OpenWriter, *, guard_at_onc
 
 async def test_a_stop_in_the_middle_of_a_flow_ends_it(open_writer: OpenWriter) -> None:
     """No stage waits for another that will not come."""
-    stop = StopSignal()
+    stop, answers = StopSignal(), count()
 
     def rule(prompt: Prompt) -> Response:
-        if number_of(prompt) == 20:
+        if next(answers) == 20:
             stop.set("SIGINT")
         return Response(text=f"answer {number_of(prompt)}")
 

@@ -24,10 +24,13 @@ GUARD = """\
 import os, time
 from pathlib import Path
 
+asked = []
+
 def check(text):
-    '''Answer for the first samples, then hang.'''
-    n = int(next((word for word in text.split() if word.isdigit()), 0))  # none in a probe
-    if Path('hang').exists() and n >= 5:
+    '''Answer for five samples, then hang.'''
+    n = int(next((word for word in text.split() if word.isdigit()), -1))  # none in a probe
+    asked.extend([n] * (n >= 0))
+    if Path('hang').exists() and len(asked) > 5:
         Path(f'in-{os.getpid()}').touch()
         time.sleep(3600)
     return n % 3 == 0

@@ -62,7 +62,7 @@ PLANTED = {
 @pytest.fixture
 def finished(writer: RecordWriter, path: Path) -> Path:
     """A whole run."""
-    writer.begin(1)
+    writer.plan(1)
     writer.record_batch("words").add(0, ALLOWED, latency_ns=1)
     writer.finish(RunState.COMPLETE)
     writer.close()

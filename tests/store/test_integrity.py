@@ -32,7 +32,7 @@ def finished(path: Path, manifest: RunManifest, sample: Callable[[int], Sample])
     with RecordWriter(path) as writer:
         writer.put_manifest(manifest)
         writer.load_samples(sample(n) for n in range(30))
-        writer.begin(90)
+        writer.plan(90)
         words, other = writer.record_batch("words"), writer.record_batch("other")
         for position in reversed(range(30)):
             words.add(position, BLOCKED if position % 3 else ALLOWED, latency_ns=position)
@@ -58,7 +58,7 @@ def test_an_untouched_run_is_sound(finished: Path) -> None:
 
 def test_a_run_under_way_is_sound(path: Path, writer: RecordWriter) -> None:
     """An interrupted run has not been tampered with."""
-    writer.begin(30)
+    writer.plan(30)
     writer.record_batch("words").add(0, ALLOWED, latency_ns=1)
     writer.flush()
     assert check(path) == []
@@ -72,7 +72,7 @@ def test_a_run_of_version_1_is_sound_and_goes_on(
     with RecordWriter(path) as writer:
         writer.put_manifest(manifest)
         writer.load_samples(sample(n) for n in range(4))
-        writer.begin(4)
+        writer.plan(4)
         for position, decision in enumerate((BLOCKED, ALLOWED, spoken)):
             writer.record_batch("words").add(position, decision, latency_ns=1)
     with closing(sqlite3.connect(path)) as connection:

@@ -445,7 +445,7 @@ def test_the_state_tells_how_a_run_ended(writer: RecordWriter, path: Path) -> No
     """A killed run says running in its file and nobody holds it: it was interrupted."""
     with RecordReader(path) as reader:
         assert reader.status().state is RunState.NEW
-        writer.begin(30)
+        writer.plan(30)
         writer.record_batch("words").add(0, ALLOWED, latency_ns=1)
         writer.record_batch("words", Stage.WARMUP).add(0, ALLOWED, latency_ns=1)
         writer.flush()

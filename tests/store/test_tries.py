@@ -46,7 +46,7 @@ def begun(path: Path, manifest: RunManifest, sample: Callable[[int], Sample]) ->
     with RecordWriter(path) as writer:
         writer.put_manifest(manifest)
         writer.load_samples(sample(n) for n in range(4))
-        writer.begin(0)
+        writer.plan(0)
     return path
 
 

@@ -161,7 +161,7 @@ class PipelineRunner:
 
     async def _start_all(self) -> None:
         for repeat in range(self._monitor.plan.repeats):
-            for chunk in self._monitor.writer.stored.pending(None):
+            for chunk in self._monitor.writer.stored.pending(None, order=self._monitor.order):
                 # A continued run finds nothing left to ask in most chunks, and waits for nobody.
                 await asyncio.sleep(0)
                 for state in self._states(chunk, repeat):

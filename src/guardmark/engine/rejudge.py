@@ -74,7 +74,7 @@ def _answers(
     stored = monitor.writer.stored
     for repeat, recorder in enumerate(recorders):
         batch = monitor.writer.record_batch(NO_GUARD, Stage.MODEL, repeat=repeat)
-        for chunk in stored.pending(recorder.batch):
+        for chunk in stored.pending(recorder.batch, order=monitor.order):
             texts = stored.texts(batch, chunk.positions)
             outcomes = stored.outcomes(batch, chunk.positions)
             for position, is_attack, prompt in zip(

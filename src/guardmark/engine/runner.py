@@ -157,7 +157,7 @@ async def _carry_out(monitor: RunMonitor, progress: Progress) -> None:
     pipeline = None
     if plan.pipeline is not None:
         pipeline = PipelineRunner(plan.pipeline, monitor, guards=every)
-    monitor.writer.begin(progress.planned)
+    monitor.writer.plan(progress.planned)
     inside = set() if pipeline is None else pipeline.asks
     outside = [(work, choose_executor(work.defense, plan)) for work in every]
     outside = [(work, executor) for work, executor in outside if work.name not in inside]

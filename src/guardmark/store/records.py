@@ -257,14 +257,10 @@ class RecordWriter:
         names = self._names["defenses"][batch.defense], self._names["layers"][batch.layer]
         return (*names, batch.rows, batch.confirmations)
 
-    def begin(self, planned: int) -> None:
-        """Note that a run starts or continues."""
-        self.plan(planned)
-        self.connection.put_meta("state", RunState.RUNNING)
-
     def plan(self, planned: int) -> None:
-        """Note how many records the run will have when it is complete."""
+        """Note that a run is under way, and how many records it will have when it is complete."""
         self.connection.put_meta("planned", str(planned))
+        self.connection.put_meta("state", RunState.RUNNING)
 
     def finish(self, state: RunState) -> None:
         """Commit everything, wait for the disk, and note how the run ended."""
@@ -351,14 +347,18 @@ class Stored:
             counts[outcome + outcomes * is_attack] = number
         return counts
 
+    def groups(self) -> list[str]:
+        """Return the group of every sample, in order of position."""
+        query = "SELECT coalesce(origin, id) FROM samples ORDER BY position"
+        return [group for (group,) in self._connection.rows(query)]
+
     def outcomes(self, batch: RecordBatch, positions: Sequence[int]) -> dict[int, int]:
         """Return the outcome codes of some samples in a part."""
         return self._picked("outcome FROM records", batch, positions)
 
     def texts(self, batch: RecordBatch, positions: Sequence[int]) -> dict[int, str]:
         """Return the stored answers of some samples in a part."""
-        texts = self._picked("text FROM details", batch, positions)
-        return {position: text for position, text in texts.items() if text is not None}
+        return self._picked("text FROM details", batch, positions)
 
     def _picked(self, column: str, batch: RecordBatch, positions: Sequence[int]) -> dict[int, Any]:
         query = (
