@@ -162,9 +162,9 @@ def _model_inside(annotation: object) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for inner in getattr(annotation, "__args__", ()):
-        found = _model_inside(inner)
-        if found is not None:
-            return found
+        model = _model_inside(inner)
+        if model is not None:
+            return model
     return None
 
 

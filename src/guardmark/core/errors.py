@@ -45,12 +45,12 @@ class BadSettings(ConfigError):
     """Settings that proved wrong when their part was built, each with its place below the part."""
 
     def __init__(self, mistakes: Iterable[tuple[tuple[str, ...], str]]) -> None:
-        found = tuple(mistakes)
-        left = len(found) - _MOST_MISTAKES
-        self.mistakes = found[:_MOST_MISTAKES]
+        listed = tuple(mistakes)
+        left = len(listed) - _MOST_MISTAKES
+        self.mistakes = listed[:_MOST_MISTAKES]
         self.more = (f"... and {left:,} more.",) if left > 0 else ()
-        told = [f"{'.'.join(path)}: {message}" if path else message for path, message in found]
-        super().__init__("\n".join([*told[:_MOST_MISTAKES], *self.more]))
+        lines = [f"{'.'.join(path)}: {message}" if path else message for path, message in listed]
+        super().__init__("\n".join([*lines[:_MOST_MISTAKES], *self.more]))
 
 
 class UnknownName(ConfigError):

@@ -58,8 +58,8 @@ class DataSettings(Settings):
     @model_validator(mode="after")
     def _nothing_passed_over(self) -> DataSettings:
         # Against the defaults: a run keeps its settings with every default written out.
-        said = (n for n, f in type(self).model_fields.items() if getattr(self, n) != f.default)
-        passed_over = sorted(set(said) - FOR_BUILTIN)
+        stated = (n for n, f in type(self).model_fields.items() if getattr(self, n) != f.default)
+        passed_over = sorted(set(stated) - FOR_BUILTIN)
         if self.builtin is not None and passed_over:
             raise ValueError(
                 f"a built-in set says itself how it is read: {', '.join(passed_over)} "
@@ -129,12 +129,12 @@ def _paths(stated: str, folder: Path) -> Iterator[Path]:
     if not _GLOB & set(stated) or whole.exists():
         yield whole
         return
-    found = sorted(whole.parent.glob(whole.name))
-    if not found:
+    paths = sorted(whole.parent.glob(whole.name))
+    if not paths:
         raise DatasetError(
             f"No data file fits {stated}.\nPaths are taken from the folder of the configuration."
         )
-    yield from found
+    yield from paths
 
 
 def merge_files(manifests: Sequence[DataManifest]) -> tuple[DataManifest, ...]:

@@ -131,8 +131,8 @@ class AnswerReader:
                 "nothing that can be read; expected True (block), False (allow), a risk in "
                 "[0, 1], a Decision, or fields such as blocked, flagged, is_safe, score"
             )
-        told = f"{self.said} {message}"
-        return Decision(outcome=Outcome.MALFORMED, evidence=Evidence(message=told))
+        words = f"{self.said} {message}"
+        return Decision(outcome=Outcome.MALFORMED, evidence=Evidence(message=words))
 
 
 def _fields_of(answer: object) -> Mapping[str, Any]:

@@ -139,10 +139,10 @@ def _rows(path: Path, faults: list[str]) -> Iterator[tuple[int, Mapping[str, obj
 
 
 def _read_row(row: Mapping[str, object], row_format: RowFormat) -> tuple[str, Decision]:
-    def said(name: str) -> object:
+    def value_of(name: str) -> object:
         return row.get(row_format.names.get(name, name))
 
-    sample_id = said("id")
+    sample_id = value_of("id")
     if not isinstance(sample_id, str | int) or isinstance(sample_id, bool) or sample_id == "":
         came = f"expected text, found {sample_id!r:.60}"
         if sample_id is None:
@@ -150,13 +150,13 @@ def _read_row(row: Mapping[str, object], row_format: RowFormat) -> tuple[str, De
                 f"is missing (the row has: {listed(map(str, row))}); name it under map: {{id: ...}}"
             )
         raise ValueError(f"id: {came}")
-    score = _number(said("score"), "score")
+    score = _number(value_of("score"), "score")
     if score is not None and not 0 <= score <= 1:
         raise ValueError(f"score: expected a number in [0, 1], found {score!r}")
-    latency_ms = _number(said("latency_ms"), "latency_ms")
+    latency_ms = _number(value_of("latency_ms"), "latency_ms")
     if latency_ms is not None and not 0 <= latency_ms < 1e9:
         raise ValueError(f"latency_ms: expected milliseconds, 0 or more, found {latency_ms!r}")
-    outcome = _outcome(said("decision"), score, row_format)
+    outcome = _outcome(value_of("decision"), score, row_format)
     return str(sample_id), Decision(
         outcome=outcome,
         score=score,
@@ -210,5 +210,5 @@ class DecisionsSettings(Settings):
             threshold=self.threshold,
         )
         path = context.folder / self.path
-        found = read_decisions(path, row_format, shown_as=self.path)
-        return DecisionsDefense(name, found, threshold=self.threshold, files=(path,))
+        decisions = read_decisions(path, row_format, shown_as=self.path)
+        return DecisionsDefense(name, decisions, threshold=self.threshold, files=(path,))

@@ -173,15 +173,15 @@ def load_target(target: str, *, folder: Path) -> object:
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
     module = _from_file(origin, folder) if origin.endswith(".py") else _from_name(origin, folder)
-    found: object = module
+    function: object = module
     for step in attribute.split("."):
-        if not hasattr(found, step):
+        if not hasattr(function, step):
             known = [name for name in vars(module) if not name.startswith("_")]
             raise ConfigError(f"{origin} has no {attribute!r}.{did_you_mean(attribute, known)}")
-        found = getattr(found, step)
-    if not callable(found) and not hasattr(found, "evaluate"):
-        raise ConfigError(f"{target} is a {type(found).__name__}, not a function.")
-    return found
+        function = getattr(function, step)
+    if not callable(function) and not hasattr(function, "evaluate"):
+        raise ConfigError(f"{target} is a {type(function).__name__}, not a function.")
+    return function
 
 
 def source_of(target: str, *, folder: Path) -> tuple[Path, ...]:

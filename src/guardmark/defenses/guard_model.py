@@ -73,38 +73,44 @@ class GuardReader:
         reading = self.profile.read(answer.text, stage)
         risky, harmless = self.profile.labels.risky, self.profile.labels.harmless
         if self.ibm_sum:
-            found = ibm_sum(answer.choices, risky=risky, harmless=harmless)
+            token_score = ibm_sum(answer.choices, risky=risky, harmless=harmless)
         else:
             after = self.profile.before_label(stage)
-            found = two_token_softmax(answer.choices, risky=risky, harmless=harmless, after=after)
+            token_score = two_token_softmax(
+                answer.choices, risky=risky, harmless=harmless, after=after
+            )
         outcome = reading.outcome
-        if self.threshold is not None and found is not None and outcome is not Outcome.MALFORMED:
-            outcome = Outcome.BLOCK if found.score >= self.threshold else Outcome.ALLOW
+        if (
+            self.threshold is not None
+            and token_score is not None
+            and outcome is not Outcome.MALFORMED
+        ):
+            outcome = Outcome.BLOCK if token_score.score >= self.threshold else Outcome.ALLOW
         return Decision(
             outcome=outcome,
-            score=None if found is None else found.score,
-            score_kind=ScoreKind.NONE if found is None else ScoreKind.TWO_TOKEN_SOFTMAX,
+            score=None if token_score is None else token_score.score,
+            score_kind=ScoreKind.NONE if token_score is None else ScoreKind.TWO_TOKEN_SOFTMAX,
             latency_ns=answer.service_ns,
             amortised=amortised,
-            evidence=self._evidence(answer, reading, found),
+            evidence=self._evidence(answer, reading, token_score),
         )
 
     def _evidence(
-        self, answer: ChatAnswer, reading: GuardReading, found: TokenScore | None
+        self, answer: ChatAnswer, reading: GuardReading, token_score: TokenScore | None
     ) -> Evidence:
         confidence = f"confidence {reading.confidence}" if reading.confidence else ""
         return Evidence(
             reason="; ".join(part for part in (reading.reason, confidence) if part),
             raw=(answer.text or "")[:_MOST_RAW],
             message=_remark(
-                self.profile.name, answer, reading, found, wants_score=self.wants_score
+                self.profile.name, answer, reading, token_score, wants_score=self.wants_score
             ),
-            parse_method="ibm_sum" if self.ibm_sum and found else "",
+            parse_method="ibm_sum" if self.ibm_sum and token_score else "",
             finish_reason=answer.finish_reason,
             categories=tuple(CategoryFinding(name=c, flagged=True) for c in reading.categories),
             usage=answer.usage,
             attempts=answer.attempts,
-            label_mass=None if found is None else found.label_mass,
+            label_mass=None if token_score is None else token_score.label_mass,
         )
 
 
@@ -112,7 +118,7 @@ def _remark(
     profile: str,
     answer: ChatAnswer,
     reading: GuardReading,
-    found: TokenScore | None,
+    token_score: TokenScore | None,
     *,
     wants_score: bool,
 ) -> str:
@@ -120,7 +126,7 @@ def _remark(
     if reading.outcome is Outcome.MALFORMED:
         cut = ", cut off at its length limit" if answer.finish_reason == "length" else ""
         return f"the answer does not follow the contract of profile {profile}{cut}"
-    mass = None if found is None else found.label_mass
+    mass = None if token_score is None else token_score.label_mass
     if mass is not None and mass < _LOW_MASS:
         return f"only {mass:.2f} of the probability is on the labels: does the profile fit?"
     if answer.choices or not wants_score:
@@ -231,11 +237,11 @@ class LocalGuardDefense:
             call = partial(
                 self._generator.complete, conversations, template_options=_template_options(options)
             )
-            found = await loop.run_in_executor(self._thread, call)
+            answers = await loop.run_in_executor(self._thread, call)
             by_risk.append(
                 [
                     self._reader.decision(answer, stage, amortised=amortised)
-                    for answer, stage in zip(found, stages, strict=True)
+                    for answer, stage in zip(answers, stages, strict=True)
                 ]
             )
         joined = (join_risks(list(self._requests), each) for each in zip(*by_risk, strict=True))
@@ -248,9 +254,11 @@ class LocalGuardDefense:
 
 def _template_options(options: Mapping[str, object]) -> dict[str, Any]:
     """The arguments of the chat template among the fields of a request."""
-    found = cast("dict[str, Any]", options.get("chat_template_kwargs", {}))
+    template_settings = cast("dict[str, Any]", options.get("chat_template_kwargs", {}))
     template = options.get("chat_template")
-    return found if template is None else {**found, "chat_template": template}
+    return (
+        template_settings if template is None else {**template_settings, "chat_template": template}
+    )
 
 
 class GuardModelSettings(ChatSettings):

@@ -91,9 +91,9 @@ class PatternDefense:
             if blocked_by_word is not None:
                 return blocked_by_word
         if self._keywords is not None:
-            found = self._keywords.search(text)
-            if found:
-                return _blocked(f"keyword {found.group().casefold()!r}")
+            match = self._keywords.search(text)
+            if match:
+                return _blocked(f"keyword {match.group().casefold()!r}")
         return ALLOWED
 
     def _look_by_word(self, text: str) -> Decision | None:

@@ -168,10 +168,10 @@ def _stop_if_hopeless(name: str, attack: Decision, benign: Decision, *, is_insid
     if attack.outcome in _ANSWERED or benign.outcome in _ANSWERED:
         return
     if Outcome.MALFORMED in {attack.outcome, benign.outcome}:
-        told = attack if attack.outcome is Outcome.MALFORMED else benign
+        unreadable = attack if attack.outcome is Outcome.MALFORMED else benign
         raise UntrustworthyRun(
-            f"{name} answers, but its answers cannot be read: {_message(told)}.\n"
-            f"{_said(told)}"
+            f"{name} answers, but its answers cannot be read: {_message(unreadable)}.\n"
+            f"{_said(unreadable)}"
             "Every sample would count as malformed, and a policy of blocking those would look "
             "like a perfect defense.\nSee that the profile, or the paths, fit what is asked."
         )
@@ -214,8 +214,8 @@ def _warnings(attack: Decision, benign: Decision) -> list[str]:
 def _message(decision: Decision) -> str:
     """Say what went wrong, on one short line."""
     words = decision.evidence.message if decision.evidence else ""
-    told = words or f"{decision.outcome.value} {decision.error_kind or ''}".strip()
-    return " ".join(told.split())[: 2 * _EXCERPT].rstrip(".")
+    message = words or f"{decision.outcome.value} {decision.error_kind or ''}".strip()
+    return " ".join(message.split())[: 2 * _EXCERPT].rstrip(".")
 
 
 def _said(decision: Decision) -> str:

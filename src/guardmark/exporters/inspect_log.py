@@ -94,14 +94,14 @@ def _observed(
         return record.key.repeat, record.key.sample
 
     grouped = groupby(merge(*streams, key=place), key=place)
-    found = next(grouped, None)
+    group = next(grouped, None)
     for repeat in range(repeats):
         for position, sample in enumerate(reader.samples()):
-            if found is None:
+            if group is None:
                 return
-            if found[0] == (repeat, position):
-                yield sample, {(record.key.stage, repeat): record for record in found[1]}
-                found = next(grouped, None)
+            if group[0] == (repeat, position):
+                yield sample, {(record.key.stage, repeat): record for record in group[1]}
+                group = next(grouped, None)
 
 
 def _eval(reader: RecordReader, manifest: RunManifest, defense: str) -> _Json:
@@ -176,13 +176,13 @@ def _sample(sample: Sample, records: dict[tuple[Stage, int], Record], defense: s
     decided = records.get((Stage.DEFENSE, repeat))
     answered = records.get((Stage.MODEL, repeat))
     judged = records.get((Stage.JUDGE, repeat))
-    said = (answered.text if answered else None) or (decided.outcome if decided else "")
+    completion = (answered.text if answered else None) or (decided.outcome if decided else "")
     shown = [
         {"role": _ROLES.get(message.role, "user"), "content": message.content}
         for message in sample.prompt.messages
     ]
     model = f"guardmark/{defense}"
-    answer = {"role": "assistant", "content": said, "source": "generate", "model": model}
+    answer = {"role": "assistant", "content": completion, "source": "generate", "model": model}
     scores = {}
     if decided is not None:  # an arm without a defense decides nothing
         scores[SCORER] = _score(sample, decided)
@@ -197,7 +197,7 @@ def _sample(sample: Sample, records: dict[tuple[Stage, int], Record], defense: s
         "output": {
             "model": model,
             "choices": [{"message": answer, "stop_reason": "stop"}],
-            "completion": said,
+            "completion": completion,
             "time": _seconds(answered or decided),
         },
         "scores": scores,

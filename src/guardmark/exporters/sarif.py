@@ -57,15 +57,15 @@ class Analysed:
     texts: bool
 
 
-def sarif_json(found: Sequence[Located], analysed: Analysed) -> str:
+def sarif_json(places: Sequence[Located], analysed: Analysed) -> str:
     """Write what defenses got wrong as SARIF."""
-    rows = [row for each in found for row in _results(each, analysed)]
+    rows = [row for each in places for row in _results(each, analysed)]
     shown = rows[:MOST_RESULTS]
     rules = sorted({str(row["ruleId"]) for row in shown})
-    severities = _worst_severities(found)
+    severities = _worst_severities(places)
     for row in shown:
         row["ruleIndex"] = rules.index(str(row["ruleId"]))
-    said: Json = {
+    log: Json = {
         "$schema": _SCHEMA,
         "version": "2.1.0",
         "runs": [
@@ -84,7 +84,7 @@ def sarif_json(found: Sequence[Located], analysed: Analysed) -> str:
             }
         ],
     }
-    return json.dumps(said, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    return json.dumps(log, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def _results(located: Located, analysed: Analysed) -> Iterator[Json]:
@@ -158,10 +158,10 @@ def _level(sample: Sample) -> tuple[str, str]:
     return _LEVELS.get(sample.severity or Severity.MEDIUM, _LEVELS[Severity.MEDIUM])
 
 
-def _worst_severities(found: Sequence[Located]) -> dict[str, str]:
+def _worst_severities(places: Sequence[Located]) -> dict[str, str]:
     """Return the greatest severity number of the attacks of each rule."""
     worst: dict[str, str] = {}
-    for each in found:
+    for each in places:
         sample = each.listed.sample
         if sample.is_attack:
             rule = _bypass_rule(sample)

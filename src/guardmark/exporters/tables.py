@@ -169,10 +169,10 @@ def matrix_metrics(lines: Sequence[MatrixLine]) -> str:
 
 def matrix_pivot(lines: Sequence[MatrixLine], *, alarms: bool) -> str:
     """Write one rate as a table of rows and arms by variant."""
-    found = [(line, rates) for line in lines for rates in matrix_rates(line.analysis)]
-    variants = list(dict.fromkeys(rates.variant for _, rates in found))
+    pairs = [(line, rates) for line in lines for rates in matrix_rates(line.analysis)]
+    variants = list(dict.fromkeys(rates.variant for _, rates in pairs))
     cells: dict[tuple[str, str], dict[str, float | None]] = {}
-    for line, rates in found:
+    for line, rates in pairs:
         value = rates.alarm.value if alarms else rates.harm.value
         cells.setdefault((line.row_id, rates.arm), {})[rates.variant] = value
     rows = (

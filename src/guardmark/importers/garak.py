@@ -85,13 +85,13 @@ def read_garak(path: Path, statements: Statements) -> ImportedRun:
 
 def _check_version(begun: Object, setup: Object, path: Path) -> None:
     version = word(begun, "garak_version") or word(setup, "_config.version")
-    found = re.match(r"(\d+)\.(\d+)", version)
-    if not found:
+    release = re.match(r"(\d+)\.(\d+)", version)
+    if not release:
         raise DatasetError(
             f"{path} names no version of garak, so it is no report of it.\n"
             "Name the file that ends in .report.jsonl."
         )
-    if not _OLDEST <= (int(found[1]), int(found[2])) <= _NEWEST:
+    if not _OLDEST <= (int(release[1]), int(release[2])) <= _NEWEST:
         raise DatasetError(
             f"{path} was written by garak {version}; reports of 0.9 to 0.17 are known here.\n"
             "Next: update guardmark, or convert the outputs with `guardmark data convert`."
@@ -100,9 +100,9 @@ def _check_version(begun: Object, setup: Object, path: Path) -> None:
 
 def _threshold(setup: Object, warnings: list[str]) -> float:
     """Return the score from which garak counts a hit; older reports do not state it."""
-    found = setup.get(_THRESHOLD_KEY)
-    if isinstance(found, int | float) and not isinstance(found, bool):
-        return float(found)
+    threshold = setup.get(_THRESHOLD_KEY)
+    if isinstance(threshold, int | float) and not isinstance(threshold, bool):
+        return float(threshold)
     warnings.append(f"the report states no threshold; {_THRESHOLD}, garak's default, was taken")
     return _THRESHOLD
 
@@ -205,10 +205,10 @@ def _verdict(results: Object, repeat: int, threshold: float) -> Verdict:
 
 
 def _score(listed: object, repeat: int) -> float | None:
-    found = listed[repeat] if isinstance(listed, list) and repeat < len(listed) else None
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+    score = listed[repeat] if isinstance(listed, list) and repeat < len(listed) else None
+    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
         return None
-    return float(found) if 0 <= found <= 1 else None
+    return float(score) if 0 <= score <= 1 else None
 
 
 def _check_counts(

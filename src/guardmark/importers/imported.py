@@ -91,12 +91,12 @@ def object_of(text: str | bytes, shown_as: str, *, hint: str = "") -> Object:
     next_step = f"\n{hint}" if hint else ""
     decoded = text.decode("utf-8-sig", "replace") if isinstance(text, bytes) else text
     try:
-        found = json.loads(decoded)
+        document = json.loads(decoded)
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{shown_as} is not JSON: {error}.{next_step}") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise DatasetError(f"{shown_as} holds no JSON object.{next_step}")
-    return found
+    return document
 
 
 def objects_of(data: bytes, path: Path, warnings: list[str]) -> Iterator[tuple[int, Object]]:
@@ -119,18 +119,18 @@ def objects_of(data: bytes, path: Path, warnings: list[str]) -> Iterator[tuple[i
 
 def inner(row: Object, *steps: str) -> Object:
     """Follow keys to an object."""
-    found: Any = row
+    value: Any = row
     for step in steps:
-        found = found.get(step) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else {}
+        value = value.get(step) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
 def word(row: Object, field: str) -> str:
     """Return a field as text."""
-    found = row.get(field)
-    if isinstance(found, str):
-        return found.encode("utf-8", "replace").decode()
-    return str(found) if isinstance(found, int | float) and not isinstance(found, bool) else ""
+    value = row.get(field)
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
 
 
 def left_out(noun: str, counts: Mapping[str, int]) -> Iterator[str]:

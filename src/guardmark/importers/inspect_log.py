@@ -70,10 +70,10 @@ def read_member(packed: ZipFile, data: bytes, name: str) -> bytes:
     content = data[begin : begin + entry.compress_size]
     if not entry.file_size:
         return b""
-    found: bytes = pa.Codec("zstd").decompress(
+    unpacked: bytes = pa.Codec("zstd").decompress(
         content, decompressed_size=entry.file_size, asbytes=True
     )
-    return found
+    return unpacked
 
 
 SCORER: Final = "guardmark"
@@ -296,8 +296,8 @@ def _as_number(value: object) -> float | None:
 
 def _number(value: object) -> float | None:
     """A score in [0, 1], or None."""
-    found = _as_number(value) if not isinstance(value, str) else None
-    return found if found is not None and 0 <= found <= 1 else None
+    number = _as_number(value) if not isinstance(value, str) else None
+    return number if number is not None and 0 <= number <= 1 else None
 
 
 FORMAT_VERSION: Final = 2

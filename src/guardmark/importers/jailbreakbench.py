@@ -49,10 +49,10 @@ def read_jailbreakbench(path: Path, statements: Statements) -> ImportedRun:
         raise DatasetError(f"{path} holds no jailbreak with a prompt.\n{hint}")
     warnings = []
     silent = len(attacks) - len(rows)
-    for told in left_out("behavior", {"without a prompt": silent}):
+    for line in left_out("behavior", {"without a prompt": silent}):
         broken = sum(each.get(_VERDICT) is True for each in attacks)
         warnings.append(
-            f"{told}; the benchmark counts these as not jailbroken, which gives {broken:,} of "
+            f"{line}; the benchmark counts these as not jailbroken, which gives {broken:,} of "
             f"{len(attacks):,}"
         )
     defense = word(parameters, "defense")

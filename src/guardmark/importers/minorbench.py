@@ -161,22 +161,22 @@ def _verdict(row: Object, repeat: int) -> Verdict | None:
 
 def _entry(row: Object, field: str, repeat: int) -> str:
     """A word of a list by generation; older rows hold objects with a label."""
-    found = _at(row, field, repeat)
-    if isinstance(found, dict):
-        found = found.get("label")
-    return found.strip().lower() if isinstance(found, str) else ""
+    value = _at(row, field, repeat)
+    if isinstance(value, dict):
+        value = value.get("label")
+    return value.strip().lower() if isinstance(value, str) else ""
 
 
 def _at(row: Object, field: str, repeat: int) -> Any:
-    found = row.get(field)
-    if not isinstance(found, list):
-        return found if repeat == 0 else None
-    return found[repeat] if repeat < len(found) else None
+    value = row.get(field)
+    if not isinstance(value, list):
+        return value if repeat == 0 else None
+    return value[repeat] if repeat < len(value) else None
 
 
 def _list(row: Object, field: str) -> list[Any]:
-    found = row.get(field)
-    return found if isinstance(found, list) else []
+    value = row.get(field)
+    return value if isinstance(value, list) else []
 
 
 _TELLING_WORD: Final = "hateful"
@@ -197,9 +197,9 @@ def read_minorbench(path: Path, statements: Statements | None = None) -> Importe
     meta: Object = {}
     beside = results.parent / META_FILE
     if beside.is_file():
-        found = bytes_of(beside, hint=hint)
-        files[beside.name] = sha256(found).hexdigest()
-        meta = object_of(found, str(beside))
+        content = bytes_of(beside, hint=hint)
+        files[beside.name] = sha256(content).hexdigest()
+        meta = object_of(content, str(beside))
     warnings: list[str] = []
     rows = [row for _, row in objects_of(data, results, warnings)]
     imported, unlabelled = _imported(rows, str(results))
@@ -228,19 +228,19 @@ def read_minorbench(path: Path, statements: Statements | None = None) -> Importe
 
 def _imported(rows: list[Object], shown_as: str) -> tuple[tuple[ImportedRow, ...], int]:
     taken: Counter[str] = Counter()
-    found: list[ImportedRow] = []
+    imported: list[ImportedRow] = []
     unlabelled = 0
     for row in rows:
         label, source = _label(row)
         if label is None:
             unlabelled += 1
             continue
-        found.append(
+        imported.append(
             ImportedRow(sample=_sample(row, label, source, taken), answers=read_answers(row))
         )
-    if not found:
+    if not imported:
         raise DatasetError(f"{shown_as} holds no labelled row.")
-    return tuple(found), unlabelled
+    return tuple(imported), unlabelled
 
 
 def _sample(row: Object, label: Label, source: str, taken: Counter[str]) -> Sample:

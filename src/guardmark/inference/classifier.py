@@ -73,8 +73,8 @@ class SequenceClassifier:
                 pieces.append([*self._before, *piece, *self._after])
                 owner.append(index)
         highest: dict[int, float] = {}
-        for found, index in zip(self._probabilities(pieces), owner, strict=True):
-            highest[index] = max(found, highest.get(index, 0.0))
+        for probability, index in zip(self._probabilities(pieces), owner, strict=True):
+            highest[index] = max(probability, highest.get(index, 0.0))
         return [
             ClassScore(
                 probability=highest.get(index),
@@ -111,7 +111,7 @@ class SequenceClassifier:
 
     def _probabilities(self, pieces: Sequence[list[int]]) -> list[float]:
         torch = self._torch
-        found = [0.0] * len(pieces)
+        values = [0.0] * len(pieces)
         with torch.inference_mode():
             for batch in token_batches([len(p) for p in pieces], budget=self._budget):
                 padded = self._tokenizer.pad(
@@ -120,8 +120,8 @@ class SequenceClassifier:
                 logits = self._model(**padded).logits.float()
                 odds = torch.softmax(logits, dim=-1)[:, self._positive].sum(dim=-1)
                 for index, value in zip(batch, odds.tolist(), strict=True):
-                    found[index] = min(1.0, value)
-        return found
+                    values[index] = min(1.0, value)
+        return values
 
 
 class LocalEncoder:

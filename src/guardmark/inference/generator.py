@@ -161,8 +161,8 @@ class LocalGenerator:
 
 
 def _end_ids(model: Any, tokenizer: Any) -> set[int]:
-    said = model.generation_config.eos_token_id
-    ends = set(said) if isinstance(said, list) else {said}
+    end_tokens = model.generation_config.eos_token_id
+    ends = set(end_tokens) if isinstance(end_tokens, list) else {end_tokens}
     return {token for token in (*ends, tokenizer.eos_token_id) if token is not None}
 
 

@@ -150,13 +150,13 @@ class TextGradient:
         """Return what lowers the log-odds of being blocked, the steepest first."""
         start, end = self.tokens[token]
         here = self.text[start:end]
-        found: list[Swap] = []
+        swaps: list[Swap] = []
         for word, drop in self.words.steepest(self.ids[token], self.gradient[token]):
-            if len(found) == most:
+            if len(swaps) == most:
                 break
             if word != here and allowed(word):
-                found.append(Swap(start, end, word, drop))
-        return found
+                swaps.append(Swap(start, end, word, drop))
+        return swaps
 
 
 def plain_words(tokenizer: Any) -> dict[str, tuple[list[int], list[str]]]:
@@ -165,15 +165,15 @@ def plain_words(tokenizer: Any) -> dict[str, tuple[list[int], list[str]]]:
         raise ConfigError(
             "Gradients need a fast tokenizer (tokenizer.json), which says where tokens stand."
         )
-    found: defaultdict[str, tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
+    marked: defaultdict[str, tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
     special = set(tokenizer.all_special_ids)
     for token, number in sorted(tokenizer.get_vocab().items(), key=lambda each: int(each[1])):
         mark = _mark_of(token)
         word = token.removeprefix(mark)
         if number not in special and word.isascii() and word.isalnum():
-            found[mark][0].append(number)
-            found[mark][1].append(word)
-    return dict(found)
+            marked[mark][0].append(number)
+            marked[mark][1].append(word)
+    return dict(marked)
 
 
 def _mark_of(token: str) -> str:

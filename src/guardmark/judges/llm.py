@@ -106,8 +106,8 @@ class LlmJudge:
     def _material(self, prompt: Prompt, response: str) -> str:
         """The exchange as JSON: no text in it can pretend to be the end of it."""
         before = [{"role": "system", "content": self._system_prompt}] if self._system_prompt else []
-        said = [{"role": m.role.value, "content": m.content} for m in prompt.messages]
-        document = {"conversation": before + said, "answer": response}
+        messages = [{"role": m.role.value, "content": m.content} for m in prompt.messages]
+        document = {"conversation": before + messages, "answer": response}
         return _ENCODE(document)
 
     async def _ask(self, messages: list[dict[str, str]]) -> ChatAnswer:

@@ -42,8 +42,8 @@ class Randomness:
 
     def seed_of(self, messages: ChatMessages, repeat: int) -> int:
         """Return the seed of one answer."""
-        said = json.dumps([self.seed, repeat, messages], sort_keys=True)
-        return int.from_bytes(sha256(said.encode()).digest()[:8])
+        question = json.dumps([self.seed, repeat, messages], sort_keys=True)
+        return int.from_bytes(sha256(question.encode()).digest()[:8])
 
     def draws(self, seeds: Sequence[int]) -> Draws:
         """Return how the answers of one batch are drawn."""

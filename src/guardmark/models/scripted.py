@@ -54,7 +54,7 @@ class ScriptedModel:
             if planted is not None:
                 return planted
         text = prompt.text
-        return next((said for rule, said in self._rules if rule.search(text)), self._otherwise)
+        return next((answer for rule, answer in self._rules if rule.search(text)), self._otherwise)
 
 
 def _compiled(pattern: str, name: str) -> re.Pattern[str]:

@@ -59,9 +59,9 @@ class SimilarityJudge:
     async def compare(self, first: str, second: str) -> Response:
         """Say whether two texts ask for the same."""
         value, answer = await self.similarity(first, second)
-        said = None if value is None else {"same": value >= self.tau, "cosine": value}
+        verdict = None if value is None else {"same": value >= self.tau, "cosine": value}
         return Response(
-            text=None if said is None else json.dumps(said),
+            text=None if verdict is None else json.dumps(verdict),
             error_kind=answer.error_kind,
             latency_ns=answer.service_ns,
             evidence=Evidence(message=answer.message, usage=answer.usage, attempts=answer.attempts),
@@ -116,8 +116,11 @@ class TauSettings(Settings):
 
     @model_validator(mode="after")
     def _fits(self) -> TauSettings:
-        said = self.calibration
-        if said is not None and (said.tau, said.model) != (self.tau, self.encoder):
+        calibration = self.calibration
+        if calibration is not None and (calibration.tau, calibration.model) != (
+            self.tau,
+            self.encoder,
+        ):
             raise ValueError(
                 "tau or model is not what was calibrated: calibrate anew, or leave calibration out"
             )

@@ -35,8 +35,8 @@ class CandidatesReading:
 
 def read_candidates(text: str, *, strategies: Collection[str]) -> CandidatesReading:
     """Read an attacker model's answer."""
-    found = read_object(text, key="candidates")
-    fields = found.fields or {}
+    reading = read_object(text, key="candidates")
+    fields = reading.fields or {}
     listed = fields.get("candidates")
     usual = _strategy(fields, strategies)
     candidates = [
@@ -48,7 +48,7 @@ def read_candidates(text: str, *, strategies: Collection[str]) -> CandidatesRead
     return CandidatesReading(
         candidates=tuple(candidates),
         declined=declined.strip() if isinstance(declined, str) else "",
-        method=found.method,
+        method=reading.method,
     )
 
 
@@ -65,8 +65,12 @@ def _candidate(entry: object, usual: str, strategies: Collection[str]) -> Candid
 
 
 def _strategy(fields: Mapping[str, object], strategies: Collection[str]) -> str:
-    said = fields.get("strategy")
-    word = said.strip().lower().replace(" ", "_").replace("-", "_") if isinstance(said, str) else ""
+    strategy = fields.get("strategy")
+    word = (
+        strategy.strip().lower().replace(" ", "_").replace("-", "_")
+        if isinstance(strategy, str)
+        else ""
+    )
     return word if word in strategies else OTHER
 
 
@@ -76,16 +80,16 @@ MOST: Final = 10.0
 
 def read_closeness(text: str) -> float | None:
     """Read how close a candidate came."""
-    said = (read_object(text, key="closeness").fields or {}).get("closeness")
-    if isinstance(said, str):
+    closeness = (read_object(text, key="closeness").fields or {}).get("closeness")
+    if isinstance(closeness, str):
         try:
-            said = float(said)
+            closeness = float(closeness)
         except ValueError:
             return None
-    if isinstance(said, bool) or not isinstance(said, int | float):
+    if isinstance(closeness, bool) or not isinstance(closeness, int | float):
         return None
     # Compared before it becomes a float: an integer of a thousand digits does not fit one.
-    return float(said) if LEAST <= said <= MOST and math.isfinite(said) else None
+    return float(closeness) if LEAST <= closeness <= MOST and math.isfinite(closeness) else None
 
 
 _WORDS = {"true": True, "yes": True, "false": False, "no": False}
@@ -93,7 +97,7 @@ _WORDS = {"true": True, "yes": True, "false": False, "no": False}
 
 def read_sameness(text: str) -> bool | None:
     """Read whether two requests ask for the same."""
-    said = (read_object(text, key="same").fields or {}).get("same")
-    if isinstance(said, bool):
-        return said
-    return _WORDS.get(said.strip().lower()) if isinstance(said, str) else None
+    answer = (read_object(text, key="same").fields or {}).get("same")
+    if isinstance(answer, bool):
+        return answer
+    return _WORDS.get(answer.strip().lower()) if isinstance(answer, str) else None

@@ -47,11 +47,11 @@ def read_allow_block(text: str) -> GuardReading:
     are prose.
     """
     answer = after_thought(text)
-    found = _ALLOW_BLOCK.match(answer)
-    if found is None:
+    match = _ALLOW_BLOCK.match(answer)
+    if match is None:
         return MALFORMED
-    rest = answer[found.end() :]
-    if found.group(1).upper() == "ALLOW":
+    rest = answer[match.end() :]
+    if match.group(1).upper() == "ALLOW":
         contradicts = re.search(r"\bblock\b", rest, re.IGNORECASE)
         outcome = Outcome.ALLOW
     else:
@@ -67,11 +67,11 @@ def read_allow_block(text: str) -> GuardReading:
 def read_yes_no(text: str, *, risky: str = "yes") -> GuardReading:
     """Read the contract yes or no, with or without a confidence tag."""
     answer = after_thought(text)
-    found = _YES_NO.match(answer)
-    if found is None:
+    match = _YES_NO.match(answer)
+    if match is None:
         return MALFORMED
-    word = found.group(1).lower()
-    rest = answer[found.end() :]
+    word = match.group(1).lower()
+    rest = answer[match.end() :]
     if re.match(r"\W*\b(?:yes|no)\b", rest, re.IGNORECASE):
         return MALFORMED
     tag = _CONFIDENCE.search(rest)
@@ -85,12 +85,12 @@ def read_yes_no(text: str, *, risky: str = "yes") -> GuardReading:
 def read_safe_unsafe(text: str) -> GuardReading:
     """Read the contract safe or unsafe, with category codes on the lines below."""
     answer = after_thought(text)
-    found = _SAFE_UNSAFE.match(answer)
-    if found is None:
+    match = _SAFE_UNSAFE.match(answer)
+    if match is None:
         return MALFORMED
-    rest = answer[found.end() :]
+    rest = answer[match.end() :]
     codes = tuple(_CODE.findall(rest))
-    if found.group(1).lower() == "unsafe":
+    if match.group(1).lower() == "unsafe":
         return GuardReading(outcome=Outcome.BLOCK, reason=rest.strip(), categories=codes)
     if codes or re.search(r"\bunsafe\b", rest, re.IGNORECASE):
         return MALFORMED
@@ -139,15 +139,15 @@ class VerdictReading:
 
 def read_verdict(text: str) -> VerdictReading:
     """Read a judge's answer."""
-    found = read_object(text, key="label")
-    fields = found.fields or {}
+    reading = read_object(text, key="label")
+    fields = reading.fields or {}
     label = fields.get("label")
     known = _LABELS.get(label.strip().lower()) if isinstance(label, str) else None
     return VerdictReading(
         label=known or VerdictLabel.MALFORMED,
         answer_mode=_answer_mode(fields.get("answer_mode")),
         reasons=_reasons(fields.get("reasons")),
-        method=found.method,
+        method=reading.method,
     )
 
 

@@ -33,11 +33,11 @@ def read_fields(text: str, labels: LabelWords, *, field: str, categories: str = 
     The answer is a JSON object or lines of the form `Name: value`. A field that is not there,
     or there twice with different values, breaks the contract; the other fields never decide.
     """
-    found = _fields(after_thought(text))
-    outcome = _outcome(found.get(field.lower(), ""), labels)
+    fields = _fields(after_thought(text))
+    outcome = _outcome(fields.get(field.lower(), ""), labels)
     if outcome is None:
         return MALFORMED
-    names = re.split(r"[,;]", found.get(categories.lower(), "")) if categories else []
+    names = re.split(r"[,;]", fields.get(categories.lower(), "")) if categories else []
     codes = tuple(name.strip() for name in names if name.strip().lower() not in _NO_CATEGORY)
     return GuardReading(outcome=outcome, categories=codes)
 
@@ -90,11 +90,11 @@ def _fields(answer: str) -> dict[str, str]:
             return {}
         pairs = document.items() if isinstance(document, dict) else ()
         return {key.lower(): _value(value) for key, value in pairs}
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for name, rest in _LINE.findall(body):
         key, value = name.lower(), rest.strip(" \t\r*_.")
-        found[key] = value if found.get(key, value) == value else "\0"
-    return found
+        fields[key] = value if fields.get(key, value) == value else "\0"
+    return fields
 
 
 def _value(value: object) -> str:

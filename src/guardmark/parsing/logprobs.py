@@ -38,14 +38,16 @@ def two_token_softmax(
         return None
     top = _probabilities(at)
     words = _listed(risky), _listed(harmless)
-    found = _label_mass(top, *words), _label_mass(top, *reversed(words))
-    if found[0] is None and found[1] is None:
+    label_masses = _label_mass(top, *words), _label_mass(top, *reversed(words))
+    if label_masses[0] is None and label_masses[1] is None:
         return None
     masses = [mass for _, mass in top]
     at_most = min(*masses, max(0.0, 1 - sum(masses)))
-    p, q = (at_most if mass is None else mass for mass in found)
-    observed = sum(mass for mass in found if mass is not None)
-    return TokenScore(score=p / (p + q), label_mass=min(1.0, observed), is_bound=None in found)
+    p, q = (at_most if mass is None else mass for mass in label_masses)
+    observed = sum(mass for mass in label_masses if mass is not None)
+    return TokenScore(
+        score=p / (p + q), label_mass=min(1.0, observed), is_bound=None in label_masses
+    )
 
 
 def _listed(words: Words) -> Sequence[str]:
@@ -84,14 +86,14 @@ def _label_mass(
     top: Sequence[tuple[str, float]], labels: Sequence[str], others: Sequence[str]
 ) -> float | None:
     """Probability of the labels, or None when none of them is shown."""
-    found = []
+    masses = []
     for label in labels:
         exact = [mass for token, mass in top if _bare(token) == label]
         if not exact:
             rest = [each for each in (*labels, *others) if each != label]
             exact = [mass for token, mass in top if _is_first_piece(_bare(token), label, rest)]
-        found.extend(exact)
-    return sum(found) if found else None
+        masses.extend(exact)
+    return sum(masses) if masses else None
 
 
 def _bare(token: str) -> str:

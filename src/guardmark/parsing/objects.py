@@ -52,17 +52,17 @@ def read_object(text: str, *, key: str) -> ObjectReading:
         whole = _loads(text)
         if isinstance(whole, dict):
             return _reading(whole, key, ParseMethod.DIRECT)
-        inside = [found for found in _objects(text) if key in found]
+        inside = [each for each in _objects(text) if key in each]
     except AmbiguousJson:
         return FAILED
     if inside:
-        said = {json.dumps(found[key], sort_keys=True) for found in inside}
-        return _reading(inside[0], key, ParseMethod.EXTRACTED) if len(said) == 1 else FAILED
+        values = {json.dumps(each[key], sort_keys=True) for each in inside}
+        return _reading(inside[0], key, ParseMethod.EXTRACTED) if len(values) == 1 else FAILED
     return _repaired(text, key)
 
 
-def _reading(found: dict[str, object], key: str, method: ParseMethod) -> ObjectReading:
-    return ObjectReading(fields=found, method=method) if key in found else FAILED
+def _reading(fields: dict[str, object], key: str, method: ParseMethod) -> ObjectReading:
+    return ObjectReading(fields=fields, method=method) if key in fields else FAILED
 
 
 def _loads(text: str) -> object:
@@ -75,12 +75,12 @@ def _loads(text: str) -> object:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for key, value in pairs:
-        if key in found and found[key] != value:
+        if key in fields and fields[key] != value:
             raise AmbiguousJson(f"the key {key!r:.60} stands twice with different values")
-        found[key] = value
-    return found
+        fields[key] = value
+    return fields
 
 
 def read_json(body: bytes) -> object:
@@ -103,14 +103,14 @@ def _objects(text: str) -> Iterator[dict[str, object]]:
         if position < 0:
             return
         try:
-            found, end = _DECODER.raw_decode(text, position)
+            value, end = _DECODER.raw_decode(text, position)
         except AmbiguousJson:
             raise
         except (ValueError, RecursionError):
             position = text.find("{", position + 1)
         else:
-            if isinstance(found, dict):
-                yield found
+            if isinstance(value, dict):
+                yield value
             position = text.find("{", end)
 
 

@@ -95,10 +95,10 @@ def read_entry(key: str, folder: Path, place: str) -> RunEntry:
 def _names_only(manifest: RunManifest, arms: tuple[str, ...]) -> tuple[ListedRates, ...]:
     """Return the defenses without rates, as the manifest and the records name them."""
     parts = {part.name: part for part in manifest.parts if part.kind == "defense"}
-    found = []
+    counts = []
     for name in dict.fromkeys((*parts, *arms)):
         part = parts.get(name)
-        found.append(
+        counts.append(
             ListedRates(name=name)
             if part is None
             else ListedRates(
@@ -109,7 +109,7 @@ def _names_only(manifest: RunManifest, arms: tuple[str, ...]) -> tuple[ListedRat
                 is_baseline=part.type in _BASELINES,
             )
         )
-    return tuple(found)
+    return tuple(counts)
 
 
 def _summary_rates(path: Path, manifest: RunManifest, stored: int) -> tuple[ListedRates, ...]:
@@ -189,8 +189,8 @@ class RunIndex:
                 key = sha256(os.fsencode(place)).hexdigest()[:_KEY]
                 known[key] = self._entry(key, folder, place)
             self._known = known
-        found = [entry for _, entry in known.values()]
-        return tuple(sorted(found, key=lambda each: (each.created_utc, each.place), reverse=True))
+        entries = [entry for _, entry in known.values()]
+        return tuple(sorted(entries, key=lambda each: (each.created_utc, each.place), reverse=True))
 
     def find(self, key: str) -> RunEntry | None:
         """Return one run, read anew if it changed."""
@@ -221,22 +221,22 @@ class RunIndex:
 
 
 def _stamp(folder: Path) -> _Stamp:
-    found = []
+    stamps = []
     for name in _WATCHED:
         try:
             stat = os.lstat(folder / name)
         except OSError:
-            found.append((0, 0))
+            stamps.append((0, 0))
         else:
             # Reading alone may make an empty log appear.
-            found.append((stat.st_mtime_ns, stat.st_size) if stat.st_size else (0, 0))
-    return tuple(found)
+            stamps.append((stat.st_mtime_ns, stat.st_size) if stat.st_size else (0, 0))
+    return tuple(stamps)
 
 
 def _runs_below(folder: Path, depth: int) -> Iterator[Path]:
     try:
-        with os.scandir(folder) as found:
-            below = sorted(found, key=lambda each: each.name)
+        with os.scandir(folder) as listing:
+            below = sorted(listing, key=lambda each: each.name)
     except OSError:
         return
     if any(each.name == _RECORDS and each.is_file(follow_symlinks=False) for each in below):

@@ -136,11 +136,11 @@ def _token(variable: str) -> str:
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(found[0], found[1])
+        address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(address[0], address[1])
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(found[4])
+            listener.bind(address[4])
             listener.listen(128)
         except OSError:
             listener.close()

@@ -161,13 +161,13 @@ class _Site:
         self._answers = Answers(index, texts=texts)
 
     def all_runs(self, request: Request) -> Response:
-        said = request.query_params
+        query = request.query_params
         wanted = RunFilter(
-            words=said.get("words", ""),
-            state=said.get("state", ""),
-            defense=said.get("defense", ""),
+            words=query.get("words", ""),
+            state=query.get("state", ""),
+            defense=query.get("defense", ""),
         )
-        listing = list_runs(self._index.entries(), wanted, number=_number(said.get("page")))
+        listing = list_runs(self._index.entries(), wanted, number=_number(query.get("page")))
         page = render_page("list", title="Runs", subtitle="", listing=listing, wanted=wanted)
         return HTMLResponse(page)
 
@@ -202,13 +202,13 @@ class _Site:
             lines = [f"Tick two runs of the list to compare them; {len(keys)} were ticked."]
             return _message("Nothing compared", lines, code=400)
         runs = [self._find(key) for key in keys]
-        found = sorted(
+        known = sorted(
             (run for run in runs if run is not None), key=lambda run: (run.created_utc, run.place)
         )
-        if len(found) < len(keys):
+        if len(known) < len(keys):
             return _no_run()
         try:
-            return HTMLResponse(self._answers.comparison(found))
+            return HTMLResponse(self._answers.comparison(known))
         except GuardmarkError as error:
             return _message("Not comparable", str(error).splitlines(), code=409)
 
@@ -227,11 +227,11 @@ class _Site:
 
     def progress(self, request: Request) -> Response:
         keys = request.query_params.getlist("run")[:_MOST_POLLED]
-        found = {key: run for key in keys if (run := self._find(key)) is not None}
+        runs = {key: run for key in keys if (run := self._find(key)) is not None}
         return JSONResponse(
             {
                 key: {"state": run.state, "planned": run.planned, "stored": run.stored}
-                for key, run in found.items()
+                for key, run in runs.items()
             }
         )
 
@@ -244,8 +244,8 @@ class _Site:
         return run
 
 
-def _number(said: str | None) -> int:
-    return int(said) if said and said.isascii() and said.isdigit() and len(said) < 9 else 1
+def _number(word: str | None) -> int:
+    return int(word) if word and word.isascii() and word.isdigit() and len(word) < 9 else 1
 
 
 def _message(title: str, lines: Sequence[str], *, code: int) -> Response:

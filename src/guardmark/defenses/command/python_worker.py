@@ -18,18 +18,18 @@ def load(target: str) -> Any:
     """Import a function, or something with `evaluate`, by `module:name` or `file.py:name`."""
     origin, _, attribute = target.rpartition(":")
     sys.path[0] = os.getcwd()  # noqa: PTH109 - in place of the folder of this file
-    found: Any
+    loaded: Any
     if origin.endswith(".py"):
         spec: Any = importlib.util.spec_from_file_location("guardmark_target", origin)
-        found = sys.modules["guardmark_target"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(found)
+        loaded = sys.modules["guardmark_target"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(loaded)
     else:
-        found = importlib.import_module(origin)
+        loaded = importlib.import_module(origin)
     for step in attribute.split("."):
-        found = getattr(found, step)
-    if isinstance(found, type) and hasattr(found, "evaluate"):
-        return found().evaluate
-    return found if callable(found) else found.evaluate
+        loaded = getattr(loaded, step)
+    if isinstance(loaded, type) and hasattr(loaded, "evaluate"):
+        return loaded().evaluate
+    return loaded if callable(loaded) else loaded.evaluate
 
 
 def plain(answer: Any) -> Any:
@@ -56,7 +56,7 @@ if __name__ == "__main__":
         try:
             answer = function(question["text"])
             answer = loop.run_until_complete(answer) if inspect.isawaitable(answer) else answer
-            told = {"id": question["id"], "answer": plain(answer)}
+            answer_line = {"id": question["id"], "answer": plain(answer)}
         except Exception as error:  # noqa: BLE001 - the edge to foreign code, in its own process
-            told = {"id": question["id"], "error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(told), file=answers, flush=True)
+            answer_line = {"id": question["id"], "error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer_line), file=answers, flush=True)

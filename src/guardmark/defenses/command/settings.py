@@ -65,8 +65,8 @@ class CommandSettings(TimedSettings, ProcessSettings):
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
         program = self.command[0]
-        found = context.folder / program if "/" in program else shutil.which(program)
-        if not found or not Path(found).exists():
+        executable = context.folder / program if "/" in program else shutil.which(program)
+        if not executable or not Path(executable).exists():
             where = "does not exist" if "/" in program else "is not on the PATH"
             raise BadSettings([(("command", "0"), f"{program!r} {where}.")])
         # An absolute path is part of the machine, as what is found on the PATH is.
@@ -85,11 +85,11 @@ def python_command(target: str, *, env: str | None, interpreter: str | None, fol
     setting, program = "interpreter", interpreter or ""
     if env is not None:
         setting, program = "env", str(folder / env / "bin" / "python")
-    found = shutil.which(folder / program if "/" in program else program)
-    if found is None:
+    executable = shutil.which(folder / program if "/" in program else program)
+    if executable is None:
         raise BadSettings([((setting,), f"There is no Python interpreter {program!r}.")])
     # Not resolved: an environment is known by the path of its interpreter.
-    return [os.path.abspath(found), str(_WORKER), target]  # noqa: PTH100
+    return [os.path.abspath(executable), str(_WORKER), target]  # noqa: PTH100
 
 
 def defense_in_processes(

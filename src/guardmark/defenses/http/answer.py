@@ -161,8 +161,8 @@ def _by_action(rules: AnswerRules, path: JsonPath, document: object) -> tuple[st
     words = [value for value in values if isinstance(value, str)]
     if not words or len(words) != len(values) or not all(w in rules.actions for w in words):
         known = ", ".join(sorted(rules.actions))
-        said = _short(values[0]) if values else "nothing"
-        raise _NotUnderstood(f"the action at {path.text} is {said}; known: {known}")
+        shown = _short(values[0]) if values else "nothing"
+        raise _NotUnderstood(f"the action at {path.text} is {shown}; known: {known}")
     blocking = [word for word in words if rules.actions[word] is Outcome.BLOCK]
     return (blocking[0], Outcome.BLOCK) if blocking else (words[0], Outcome.ALLOW)
 
@@ -171,12 +171,12 @@ def _by_value(rules: AnswerRules, path: JsonPath, document: object) -> Outcome:
     values = path.find(document)
     is_blocked = rules.blocked_rule(values)
     if is_blocked is None:
-        said = (
+        mistake = (
             f"the value at {path.text} is {_short(values[0])}"
             if values
             else (f"there is nothing at {path.text}")
         )
-        raise _NotUnderstood(said)
+        raise _NotUnderstood(mistake)
     return Outcome.BLOCK if is_blocked else Outcome.ALLOW
 
 

@@ -64,7 +64,9 @@ class RequestBody:
 
     def length(self, prompt: Prompt, shown: str) -> int:
         """Return the characters of the longest insertion; messages count together."""
-        lengths = [sum(len(m.content) for m in found) for found in self._messages(prompt)]
+        lengths = [
+            sum(len(m.content) for m in conversation) for conversation in self._messages(prompt)
+        ]
         return max([*lengths, len(shown)] if "text" in self.inserts else lengths)
 
     def cut(self, prompt: Prompt, shown: str, limit: int) -> tuple[Prompt, str] | None:
@@ -75,11 +77,11 @@ class RequestBody:
         """
         under_test = prompt.messages[prompt.under_test]
         keep = len(under_test.content)
-        for found in self._messages(prompt):
-            excess = sum(len(m.content) for m in found) - limit
+        for conversation in self._messages(prompt):
+            excess = sum(len(m.content) for m in conversation) - limit
             if excess <= 0:
                 continue
-            if not any(m is under_test for m in found):
+            if not any(m is under_test for m in conversation):
                 return None
             keep = min(keep, len(under_test.content) - excess)
         if keep <= 0 < len(under_test.content):

@@ -66,8 +66,8 @@ def is_filled(values: list[object]) -> bool | None:
     lists = [value for value in values if isinstance(value, list)]
     if not lists or len(lists) != len(values):
         return None
-    found = [entry for each in lists for entry in each]
-    return bool(found) if all(isinstance(entry, dict) for entry in found) else None
+    entries = [entry for each in lists for entry in each]
+    return bool(entries) if all(isinstance(entry, dict) for entry in entries) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,21 +92,21 @@ class ScoreScale:
 
 def findings(values: list[object]) -> tuple[CategoryFinding, ...]:
     """Read the categories of an answer, in the shapes services give them."""
-    found: list[CategoryFinding] = []
+    categories: list[CategoryFinding] = []
     for value in values:
         if isinstance(value, str):
-            found.append(CategoryFinding(name=value[:_LONGEST_NAME], flagged=True))
+            categories.append(CategoryFinding(name=value[:_LONGEST_NAME], flagged=True))
         elif isinstance(value, list):
-            found.extend(findings(value))
+            categories.extend(findings(value))
         elif isinstance(value, dict):
-            found.extend(_of_mapping(value))
-    return _merged(found)
+            categories.extend(_of_mapping(value))
+    return _merged(categories)
 
 
-def _merged(found: Sequence[CategoryFinding]) -> tuple[CategoryFinding, ...]:
+def _merged(categories: Sequence[CategoryFinding]) -> tuple[CategoryFinding, ...]:
     """Join what two tables of an answer say of one category, such as flags and scores."""
     by_name: dict[str, CategoryFinding] = {}
-    for each in found:
+    for each in categories:
         known = by_name.get(each.name, each)
         flags = [flag for flag in (known.flagged, each.flagged) if flag is not None]
         scores = [score for score in (known.score, each.score) if score is not None]
@@ -134,13 +134,13 @@ def _of_mapping(value: dict[str, object]) -> list[CategoryFinding]:
         return [
             CategoryFinding(name=names[0][:_LONGEST_NAME], flagged=first_flag, score=first_score)
         ]
-    found = []
+    categories = []
     for key, inner in value.items():
         if isinstance(inner, bool):
-            found.append(CategoryFinding(name=key[:_LONGEST_NAME], flagged=inner))
+            categories.append(CategoryFinding(name=key[:_LONGEST_NAME], flagged=inner))
         elif _is_risk(inner):
-            found.append(CategoryFinding(name=key[:_LONGEST_NAME], score=float(inner)))
-    return found
+            categories.append(CategoryFinding(name=key[:_LONGEST_NAME], score=float(inner)))
+    return categories
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:

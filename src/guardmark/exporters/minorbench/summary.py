@@ -68,8 +68,8 @@ def _summary_lines(summary: Json) -> Iterator[str]:
         "everything get the same card."
     )
     yield from ("", "## Failure reasons histogram", "")
-    found = summary["failure_reason_histogram"].items()
-    yield from [f"- {markdown_line(reason)}: {count}" for reason, count in found] or ["- none"]
+    histogram = summary["failure_reason_histogram"].items()
+    yield from [f"- {markdown_line(reason)}: {count}" for reason, count in histogram] or ["- none"]
     yield from _table_lines(summary)
 
 
@@ -223,8 +223,10 @@ def _data_manifest(arm: ArmRows) -> Json:
 def _chosen(manifest: RunManifest, setting: str) -> list[str]:
     """Variants that the data sets of a run were to take, or to leave out."""
     entries = manifest.settings.get("data")
-    said = [each.get(setting) for each in entries] if isinstance(entries, list | tuple) else []
-    return list(dict.fromkeys(str(name) for names in said for name in names or ()))
+    names_of_entries = (
+        [each.get(setting) for each in entries] if isinstance(entries, list | tuple) else []
+    )
+    return list(dict.fromkeys(str(name) for names in names_of_entries for name in names or ()))
 
 
 def _scored(rows: Sequence[Json]) -> Iterator[_Scored]:
@@ -245,7 +247,7 @@ def _summary(arm: ArmRows) -> Json:
     guards = _guard_metrics(rows)
     coverage = _coverage(rows, scored)
     labels = Counter(each.label for each in scored)
-    reasons = [reason for row in rows for said in row["failure_reasons"] for reason in said]
+    reasons = [reason for row in rows for listed in row["failure_reasons"] for reason in listed]
     return {
         "overall_success_rate": _share(labels[layout.SAFE], len(scored)),
         **_row_shares(rows),
@@ -359,11 +361,11 @@ def _coverage(rows: Sequence[Json], scored: Sequence[_Scored]) -> Json:
         "judge_malformed": sum(sum(row.get("judge_malformed", ())) for row in rows),
         "tutor_evaluable": sum(each.is_tutor and each.label in _DECIDED for each in scored),
     }
-    found: Json = {}
+    shares: Json = {}
     for name, count in counts.items():
-        found[f"{name}_generation_count"] = count
-        found[f"{name}_generation_rate"] = _share(count, total)
-    return found
+        shares[f"{name}_generation_count"] = count
+        shares[f"{name}_generation_rate"] = _share(count, total)
+    return shares
 
 
 def _warnings(guards: list[Json], system: Json, tutor: Json, coverage: Json) -> Iterator[str]:
@@ -395,11 +397,11 @@ def _costs(rows: Sequence[Json]) -> Json:
             ],
         ),
     ]
-    found: Json = {}
+    totals: Json = {}
     for name, pairs in used:
-        found[f"{name}_cost_usd"] = sum(cost or 0.0 for cost, _ in pairs)
-        found[f"{name}_tokens"] = sum((usage or {}).get("total_tokens", 0) for _, usage in pairs)
-    return found
+        totals[f"{name}_cost_usd"] = sum(cost or 0.0 for cost, _ in pairs)
+        totals[f"{name}_tokens"] = sum((usage or {}).get("total_tokens", 0) for _, usage in pairs)
+    return totals
 
 
 def _variants_csv(summary: Json) -> str:
