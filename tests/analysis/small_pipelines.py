@@ -63,7 +63,7 @@ def write_pipeline(path: Path, planned: PlannedPipeline) -> Path:
     with RecordWriter(path) as writer:
         writer.put_manifest(manifest)
         writer.load_samples(planned.samples)
-        writer.begin(0)
+        writer.plan(0)
         for repeat in range(planned.repeats):
             _write_repeat(writer, planned, repeat)
         if planned.people:

@@ -139,7 +139,7 @@ def write_run(
     with RecordWriter(path) as writer:
         writer.put_manifest(manifest)
         writer.load_samples(samples)
-        writer.begin(len(samples) * len(planned) * manifest.repeats)
+        writer.plan(len(samples) * len(planned) * manifest.repeats)
         for each in planned:
             for repeat in range(manifest.repeats):
                 lane = writer.record_batch(each.name, repeat=repeat)

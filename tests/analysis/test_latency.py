@@ -24,7 +24,7 @@ def written(folder: Path, rows: list[Row]) -> Latency:
     with RecordWriter(folder / "records.sqlite") as writer:
         writer.put_manifest(make_manifest(planned, SAMPLES))
         writer.load_samples(SAMPLES)
-        writer.begin(len(rows))
+        writer.plan(len(rows))
         lane = writer.record_batch("one")
         for position, (decision, latency, flags) in enumerate(rows):
             lane.add(position, decision, latency_ns=latency, flags=flags)

@@ -216,7 +216,7 @@ def test_an_unfinished_run_is_analysed_as_far_as_it_is(tmp_path: Path) -> None:
     with RecordWriter(tmp_path / "records.sqlite") as writer:
         writer.put_manifest(make_manifest(planned, SAMPLES))
         writer.load_samples(SAMPLES)
-        writer.begin(2 * len(SAMPLES))
+        writer.plan(2 * len(SAMPLES))
         lane = writer.record_batch("one")
         for position in range(700):
             lane.add(position, block(), latency_ns=1)

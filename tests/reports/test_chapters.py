@@ -190,7 +190,7 @@ def written(folder: Path, rows: list[tuple[Decision, int | None, int]]) -> RunAn
     with RecordWriter(folder / "records.sqlite") as writer:
         writer.put_manifest(make_manifest(planned, samples))
         writer.load_samples(samples)
-        writer.begin(len(rows) + 5)
+        writer.plan(len(rows) + 5)
         lane = writer.record_batch("one")
         for position, (decision, latency, flags) in enumerate(rows):
             lane.add(position, decision, latency_ns=latency, flags=flags)
