@@ -270,7 +270,7 @@ async def test_the_words_of_an_audit(run: Path, tmp_path: Path) -> None:
     read_in(run, fill(tmp_path / "b.csv", ANSWERS))
     (card,) = cards(run)
     said = render_terminal(adaptive_document([card]), width=10_000)
-    assert "Audited" in next(line for line in said.splitlines() if line.startswith("  Round"))
+    assert "Audited" in next(line for line in said.splitlines() if line.startswith("    Round"))
     assert "5 drawn of 5" in said
     assert "1 unsure and 1 blank count in no rate" in said
     assert "nobody audited" not in said

@@ -176,7 +176,7 @@ def test_a_gate_names_what_is_broken_first() -> None:
     """Then what is open, then what holds; the conclusion counts them."""
     document = gate_document(EVERY, run="now")
     assert document.title == "Guard gate: failed"
-    assert document.subtitle == ("now: Failed: 1 of 3 limits broken; 1 cannot be decided.")
+    assert document.subtitle == ("Run now: Failed: 1 of 3 limits broken; 1 cannot be decided.")
     lines = render_terminal(document).splitlines()
     marks = [
         line.split()[0] for line in lines if line.lstrip().startswith(("FAIL", "UNDECIDED", "PASS"))

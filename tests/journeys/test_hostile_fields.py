@@ -198,6 +198,35 @@ COMMANDS: Final = (
 )
 
 
+NAMES: Final = {
+    "name": "QZrun",
+    "defenses": {
+        "QZwords": {"type": "pattern", "patterns": ["1|3"]},
+        "QZnone": {"type": "allow-all"},
+        "QZbroken": {"type": "python", "target": "broken.py:check"},
+    },
+    "pipeline": {
+        "model": CONFIG["pipeline"]["model"],
+        "judges": [{"type": "rules", "name": "QZjudge", "unsafe": ["ZQ"]}],
+    },
+    "gate": {"asr_upper": 0.1},
+}
+
+
+def test_no_line_printed_begins_with_a_name(tmp_path: Path) -> None:
+    """Of a run, a defense, a judge, a layer, a sample or any field: something of ours goes before."""
+    lay_out(tmp_path, ["QZ one", "QZ two"], defenses=())
+    (tmp_path / "bench.yaml").write_text(yaml.safe_dump({**CONFIG, **NAMES}), encoding="utf-8")
+    judges = {"judges": NAMES["pipeline"]["judges"]}
+    (tmp_path / "judges.yaml").write_text(yaml.safe_dump(judges), encoding="utf-8")
+    more = ("judge out --config judges.yaml --layer QZlayer", "compare out adapted")
+    for command in (*COMMANDS, *more):
+        code, *printed = typed(tmp_path, *command.split())
+        assert code != 70, command
+        lines = [line for text in printed for line in text.split("\n")]
+        assert not [line for line in lines if line.startswith("QZ")], command
+
+
 def test_no_line_printed_begins_with_data(tmp_path: Path) -> None:
     """No command of a CI service, no control character, and no line that a text begins."""
     lay_out(tmp_path, [HOSTILE, f"::error x::{HOSTILE}"], defenses=("words", "none", "broken"))

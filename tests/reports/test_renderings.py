@@ -89,7 +89,7 @@ def test_the_terminal_shows_verdicts_table_and_advice(runs: Runs) -> None:
     assert "words" in text
     assert "What to do next" in text
     assert "\x1b" not in text
-    named = [line.split()[0] for line in text.split("\n\n")[1].splitlines() if line[:1].strip()]
+    named = [line.split()[0] for line in text.split("\n\n")[1].splitlines() if line[2:3].strip()]
     assert named == ["words", "ngram", "nothing"]
 
 

@@ -295,7 +295,7 @@ def hash_lines(loaded: LoadedData, digest: str) -> Iterator[str]:
         for name, file_hash in manifest.files.items():
             version = f" version {manifest.version}" if manifest.version else ""
             yield ""
-            yield f"{name}{version}: {manifest.attacks:,} attacks, {manifest.benign:,} benign"
+            yield f"Data {name}{version}: {manifest.attacks:,} attacks, {manifest.benign:,} benign"
             yield f"  content  {manifest.sha256}"
             yield f"  file     {file_hash}  (for sha256: in a configuration)"
 
@@ -315,7 +315,7 @@ def written_lines(written: Sequence[Written]) -> Iterator[str]:
     width = max(len(each.path) for each in written)
     for each in written:
         yield (
-            f"{each.path:<{width}}  {each.attacks:,} attacks, {each.benign:,} benign, "
+            f"Wrote {each.path:<{width}}  {each.attacks:,} attacks, {each.benign:,} benign, "
             f"{each.groups:,} groups"
         )
         if each.inert_cells:

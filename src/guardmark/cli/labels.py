@@ -116,7 +116,7 @@ def _judged_lines(judged: Judged, limit: int) -> Iterator[str]:
         yield f"{judged.labels:,} labels of people stored"
     first = len(judged.layers) - len(judged.summaries)  # the labels' layer comes before
     for layer, summary in zip(judged.layers[first:], judged.summaries, strict=True):
-        yield f"{layer}: {summary.added:,} verdicts added, {summary.calls:,} calls"
+        yield f"layer     {layer}: {summary.added:,} verdicts added, {summary.calls:,} calls"
     if judged.flips is not None:
         yield from _flip_lines(judged.flips, limit)
     yield f"report    {judged.folder.report_html}"
@@ -224,7 +224,7 @@ def audit_command(run: Path, **said: Any) -> None:
     if typed.label:
         drawn = _label(drawn)
     items = drawn.sheet.items
-    echo(f"{drawn.path}: {len(drawn.rows):,} {items}, {drawn.labelled:,} labelled")
+    echo(f"audit     {drawn.path}: {len(drawn.rows):,} {items}, {drawn.labelled:,} labelled")
     if drawn.labelled:
         echo(f"To use the labels: guardmark judge {run} --human-labels {drawn.path}")
 
@@ -282,9 +282,8 @@ def _opened(run: Path, typed: _Typed) -> AuditFile:
 def _drawn_lines(found: BypassAudit) -> Iterator[str]:
     """Say what a sheet of bypasses was drawn from."""
     for each in found.defenses:
-        line = (
-            f"{each.defense}: {each.drawn:,} of {each.resting:,} bypasses that rest on a judgement"
-        )
+        counts = f"{each.drawn:,} of {each.resting:,}"
+        line = f"  {each.defense}: {counts} bypasses that rest on a judgement"
         if each.untold:
             line += f"; the texts of {each.untold:,} cannot be made again, others stand for them"
         yield line
@@ -366,7 +365,7 @@ def _calibrated_lines(found: Calibrated) -> Iterator[str]:
 
     choice, pairs = found.choice, found.pairs
     measured = len(pairs.pairs) - sum(found.missing.values())
-    yield f"{pairs.name}: {measured:,} of {len(pairs.pairs):,} pairs have a cosine"
+    yield f"Pairs {pairs.name}: {measured:,} of {len(pairs.pairs):,} pairs have a cosine"
     for kind, count in found.missing.items():
         yield f"  without one: {count:,} ({kind}); they count for nothing"
     yield f"  {'tau':<9}{'different, called the same':<34}equal, called the same"

@@ -136,7 +136,7 @@ def _as_text(result: Verification) -> str:
         lines.append(f"Head of the records: {result.head}{' (as expected)' * is_expected}")
     if not result.holds:
         lines.append(
-            f"{result.folder} does not hold: {count:,} "
+            f"Run {result.folder} does not hold: {count:,} "
             f"{'difference' if count == 1 else 'differences'} in {result.compared:,} values."
         )
         return "\n".join(lines)
@@ -147,7 +147,7 @@ def _as_text(result: Verification) -> str:
         lines.append(f"Not shown: {UNSHOWN}.")
     limit = "" if result.is_expected else ", unless it was made anew as a whole"
     lines.append(
-        f"{result.folder} holds{limit}: {result.compared:,} values compared, none differs."
+        f"Run {result.folder} holds{limit}: {result.compared:,} values compared, none differs."
     )
     return "\n".join(lines)
 

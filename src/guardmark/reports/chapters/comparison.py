@@ -309,7 +309,7 @@ def comparison_document(compared: ScopedComparisons, *, texts: bool = True) -> D
     runs = ", ".join(run.label for run in first.runs)
     return Document(
         title="Systems compared" if compared.system else "Defenses compared",
-        subtitle=f"{runs}: the same {count_text(first.attacks)} attacks and "
+        subtitle=f"In {runs}: the same {count_text(first.attacks)} attacks and "
         f"{count_text(first.benign)} benign samples.",
         caveats=tuple(run_caveats(first.runs, first.remarks)),
         sections=tuple(

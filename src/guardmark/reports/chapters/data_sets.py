@@ -20,7 +20,7 @@ def check_document(check: DataCheck, shown_as: str) -> Document:
     """Say whether data can carry the conclusions drawn from them."""
     census = check.census
     return Document(
-        title=shown_as,
+        title=f"Data: {shown_as}",
         subtitle=(
             f"{census.total.samples:,} samples, {census.attacks.samples:,} attacks and "
             f"{census.benign.samples:,} benign"
@@ -51,7 +51,7 @@ def census_document(
     }
     tables = [_facet(facet, each, half_width) for facet, each in facets.items() if each]
     parts = section("data", "", *tables, *_texts(census))
-    return Document(title=shown_as, subtitle="", sections=(parts,))
+    return Document(title=f"Data: {shown_as}", subtitle="", sections=(parts,))
 
 
 def _facet(facet: str, counts: Sequence[Count], half_width: Callable[[float], float]) -> Table:

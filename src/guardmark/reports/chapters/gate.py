@@ -131,7 +131,7 @@ def gate_document(result: GateResult, *, run: str, caveats: Sequence[str] = ()) 
     method = _METHOD.format(confidence=f"{100 * result.confidence:g} %")
     return Document(
         title=f"Guard gate: {_LOOKS[result.standing][2]}",
-        subtitle=f"{run}: {conclusion(result)}",
+        subtitle=f"Run {run}: {conclusion(result)}",
         caveats=tuple(caveats),
         sections=(section("limits", "Limits", _limits(checks), undone, method),),
     )

@@ -17,15 +17,19 @@ if TYPE_CHECKING:
 
 _NARROWEST: Final = 40
 _NAMED: Final = 5
+_MARGIN: Final = "  "
 _BOLD: Final = "\x1b[1m"
 _DIM: Final = "\x1b[2m"
 _PLAIN: Final = "\x1b[0m"
 
 
 def render_terminal(document: Document, *, width: int = 100, colour: bool = False) -> str:
-    """Render a document; charts are left out, and what is folded is named."""
-    space = max(_NARROWEST, width)
-    lines = list(_heading(document.title, space, colour=colour))
+    """Render a document; charts are left out, and what is folded is named.
+
+    All below the title is set in, so that no line begins with what data say.
+    """
+    space = max(_NARROWEST, width) - len(_MARGIN)
+    lines = []
     if document.subtitle:
         lines.extend(_wrapped(plain_line(document.subtitle), space, rest="  "))
     lines.append("")
@@ -34,7 +38,9 @@ def render_terminal(document: Document, *, width: int = 100, colour: bool = Fals
     lines.extend(_verdicts(document, space, colour=colour))
     for section in document.sections:
         lines.extend(_section(section, space, colour=colour, is_brief=document.is_brief))
-    return "\n".join(_single_spaced(lines)) + "\n"
+    title = _heading(document.title, space, colour=colour)
+    below = (f"{_MARGIN}{line}" if line else "" for line in lines)
+    return "\n".join(_single_spaced((*title, *below))) + "\n"
 
 
 def _single_spaced(lines: Sequence[str]) -> Iterator[str]:

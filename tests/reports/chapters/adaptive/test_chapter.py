@@ -66,9 +66,14 @@ def test_a_real_terminal_gets_lines_of_its_width(tmp_path: Path) -> None:
     assert done.wait(timeout=120) == 0
     os.close(above)
     lines = said.decode().replace("\r\n", "\n").splitlines()
-    for start in ("words: threat model", "  Round  ", "  Arm  ", "- words: area under ASR@k"):
+    for start in (
+        "  words: threat model",
+        "    Round  ",
+        "    Arm  ",
+        "  - words: area under ASR@k",
+    ):
         assert any(line.startswith(start) for line in lines)
-    paths = (str(tmp_path), "  ")  # and lines of a configuration, to copy as they stand
+    paths = (str(tmp_path), "    ")  # and lines of a configuration, to copy as they stand
     assert [line for line in lines if len(line) > 80 and not line.startswith(paths)] == []
 
 
