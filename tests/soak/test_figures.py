@@ -269,9 +269,7 @@ def highest(
             if chosen is None:
                 yield False
                 continue
-            # One that stands alone is drawn too far to the others: only its lower limit holds.
-            high = 1.0 if kind == "one bad" else chosen.rate.high
-            yield holds(chosen.rate.low, rates[chosen.at].item(), high)
+            yield holds(chosen.rate.low, rates[chosen.at].item(), chosen.rate.high)
 
     return runs
 
@@ -280,8 +278,7 @@ CELLS: Final = (
     *(
         FigureCell(
             name=f"highest of {slices} slices",
-            setting=f"{kind}, about {groups} groups of {variants}"
-            + (", lower limit" if kind == "one bad" else ""),
+            setting=f"{kind}, about {groups} groups of {variants}",
             held=highest(slices, groups=groups, variants=variants, kind=kind),
         )
         for slices in (5, 10, 20, 40)

@@ -14,6 +14,7 @@ import numpy as np
 
 from guardmark.core.estimate import Ratio
 from guardmark.stats.arguments import require_fraction
+from guardmark.stats.rates.proportion import wilson_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,10 +81,11 @@ def highest_rate(
 
     tail = (1.0 - confidence) / 2.0
     chosen = counts[places[best]]
+    own = wilson_limits(chosen.rate, chosen.n_eff, z=chosen.quantile(confidence))
     rate = Ratio(
         value=float(means[best]),
         low=limit(tail),
-        high=limit(1.0 - tail),
+        high=max(limit(1.0 - tail), own.high),
         confidence=confidence,
         method=f"highest of {len(places)}, beta-binomial posterior",
         trials=chosen.trials,
