@@ -199,6 +199,9 @@ def is_not_worse(pairs: Pairs, *, margin: float, alpha: float, is_swapped: bool)
     if pairs.is_alone:
         b, c = (pairs.c, pairs.b) if is_swapped else (pairs.b, pairs.c)
         return NormalDist().cdf(_tango(b, c, pairs.n, margin)) < alpha
+    low, high = pairs.limits(effect, 1 - 2 * alpha)
+    if (-low if is_swapped else high) >= margin:
+        return False
     centre, error = pairs.shrunk(effect)
     t = (margin - (-centre if is_swapped else centre)) / error
     tail = student_tail(abs(t), pairs.k - 1)
