@@ -33,7 +33,7 @@ def test_it_says_how_far_a_slice_would_have_been_off(finished: Path) -> None:
         "6 seeds; of each variant 8 attacks and 4 benign samples: a slice holds 32 and 16" in told
     )
     for place in ("none, scope system", "words, scope defense", "wall, scope model"):
-        assert f"\n{place}, all variants\n" in told
+        assert f"\n  {place}, all variants\n" in told
     assert "One slice would have been off by " in told
     assert max(map(len, told.splitlines())) <= 100
     text = (finished / "out" / "slice_stability.md").read_text(encoding="utf-8")
