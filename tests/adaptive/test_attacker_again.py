@@ -20,11 +20,10 @@ from tests.adaptive.attacking import (
 )
 from tests.adaptive.planted import Later, attack, cards, trace
 
-from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import check_settings
-from guardmark.adaptive.trace import read_trace
 from guardmark.core.errors import IncomparableRuns
 from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.try_trace import read_trace, stored_tries
 from guardmark.store.reader import RecordReader
 
 MIXED: dict[str, list[object]] = {

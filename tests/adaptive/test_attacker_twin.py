@@ -15,13 +15,13 @@ from tests.oracles.slow.adaptive.attacker import recount_attacker
 from tests.oracles.slow.comparer import Comparer
 from tests.oracles.slow.source import open_source
 
-from guardmark.adaptive.trace import read_trace
 from guardmark.analysis.adaptive.attacker import AttackerCard, RewordingCard
 from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.analysis.defense.counts import SampleRates
 from guardmark.attacks.prompts import STRATEGIES, neutral_text, prompt_digest, system_text
 from guardmark.core.estimate import Estimate
 from guardmark.core.sample import Label, Prompt, Sample
+from guardmark.engine.try_trace import read_trace
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
 from guardmark.reports.render.json.encoder import encode
 from guardmark.reports.render.terminal import render_terminal

@@ -24,9 +24,7 @@ from tests.adaptive.planted import (
 )
 from tests.engine.parts import Limits
 
-from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan, check_settings
-from guardmark.adaptive.trace import read_trace
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.analysis.adaptive.rows import read_battles
@@ -34,6 +32,7 @@ from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import BLOCKED, Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt, View
 from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.try_trace import read_trace, stored_tries
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.render.json.documents import adaptive_json
 from guardmark.store.integrity import check
@@ -357,9 +356,9 @@ async def test_winners_are_replayed_on_the_other_defenses(tmp_path: Path) -> Non
 async def test_repair_names_the_cleaning_that_would_have_helped(tmp_path: Path) -> None:
     """Bypasses by hidden characters close once these are removed; benign texts are not hurt."""
     card = await card_of(tmp_path, keyword)
-    assert card.best_repair is not None
-    assert card.best_repair.closed.value > 0.2
-    assert card.best_repair.cost.value == 0
+    assert card.repaired is not None
+    assert card.repaired.known.value > 0.2
+    assert card.repaired.cost.value == 0
 
 
 @pytest.mark.slow

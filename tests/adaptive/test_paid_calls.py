@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from tests.adaptive.planted import attack, cards, keyword, samples, trace
 
-from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision
 from guardmark.core.sample import Prompt, View
+from guardmark.engine.try_trace import stored_tries
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.under_way import UNDER_WAY
@@ -24,7 +24,10 @@ CONCURRENCY = 8
 
 
 class Paid:
-    """A service that counts what it is asked; at one call the folder is copied, as a kill leaves it."""
+    """A service that counts what it is asked; at one call the folder is copied, as a kill leaves it.
+
+    Nothing gets through, so there is no repaired defense, a try of which is up to two calls.
+    """
 
     view = View.TEXT
     name = "paid"
@@ -40,7 +43,7 @@ class Paid:
         if len(self.asked) == self.kill_at:
             shutil.copytree(self.folder, self.folder.with_name("killed"))
         await asyncio.sleep(0.0005 * (len(prompt.text) % 7))
-        return BLOCKED if keyword(prompt.text) else ALLOWED
+        return ALLOWED if prompt.text.startswith("What") else BLOCKED
 
 
 async def _attack(folder: Path, *, kill_at: int = 0) -> Paid:

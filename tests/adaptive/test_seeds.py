@@ -20,16 +20,15 @@ from tests.adaptive.planted import (
     trace,
 )
 
-from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan, check_settings
 from guardmark.adaptive.state import derive_seed
-from guardmark.adaptive.trace import read_trace
 from guardmark.analysis.adaptive.rows import read_battles
 from guardmark.attacks.battery import Lock, lock_digest, lock_text
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt
 from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.try_trace import read_trace, stored_tries
 from guardmark.store.integrity import check
 from guardmark.store.layers import BLIND, NULL, first_layer, seed_layer
 from guardmark.store.reader import RecordReader
@@ -116,7 +115,11 @@ async def test_a_search_pays_nothing_for_what_the_battery_asked_at_any_seed(tmp_
     """Each seed gets the battery's answers, and pays for what another seed asked."""
     await attack(tmp_path, samples(16, 8), plan_of(AtOnce("d", hardened)))
     told = rows(trace(tmp_path, "d"))
-    battery = {(row["sample"], row["text"]) for row in told if row["account"] == "battery"}
+    battery = {
+        (row["sample"], row["text"])
+        for row in told
+        if row["account"] == "battery" and row["arm"] == "adaptive"
+    }
     for arm in ("adaptive", "adaptive/seed-2", "adaptive/seed-3"):
         mine = [row for row in told if row["arm"] == arm and row["account"] == "search"]
         again = [row for row in mine if (row["sample"], row["text"]) in battery]

@@ -13,11 +13,10 @@ import pytest
 from tests.adaptive.planted import MANIFEST, AtOnce, attack, cards, trace
 
 from guardmark.adaptive import target as probe
-from guardmark.adaptive.asker import AskContext, stored_tries
+from guardmark.adaptive.asker import AskContext
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.adaptive.state import Account, Query
 from guardmark.adaptive.target import KnownAnswers, ProtectedTarget, TargetAsker, measure_effects
-from guardmark.adaptive.trace import read_target_trace, read_trace, target_lines
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.target import read_target
 from guardmark.attacks.application import apply, seed_for
@@ -27,6 +26,7 @@ from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import ErrorKind, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.try_trace import read_target_trace, read_trace, stored_tries, target_lines
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.chapters.adaptive.models import reading_sentence
 from guardmark.store.integrity import check
@@ -168,7 +168,7 @@ async def test_a_stored_run_holds_what_the_target_said_under_its_name(
     await card_of(tmp_path, plan_of(AtOnce("d", keyword), model=Reader(), judges=judges))
     with RecordReader(tmp_path / "records.sqlite") as reader:
         held = {layer for layer in reader.layers() if any(read_tries(reader, layer=layer))}
-    assert held - {"adaptive", "adaptive/blind", "adaptive/null"} == {
+    assert held - {"adaptive", "adaptive/blind", "adaptive/null", "adaptive/repaired"} == {
         "adaptive/target",
         "adaptive/canaries",
         *verdicts,

@@ -71,7 +71,7 @@ async def test_a_failed_call_is_neither_blocked_nor_passed(tmp_path: Path) -> No
 
     class Fails(AtOnce):
         def decide_now(self, prompt: Prompt) -> Decision:
-            if "kettle" in prompt.text:
+            if "tulips" in prompt.text:
                 return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.LENGTH)
             return super().decide_now(prompt)
 

@@ -154,6 +154,12 @@ def test_a_step_alone_undoes_its_own_disguise(step: Step) -> None:
     assert apply_steps(disguised, (step,)) == plain
 
 
+def test_a_line_break_ends_a_word_and_a_hyphen_before_it_does_not() -> None:
+    """Gluing words over lines hid a list with one word a line from whoever looks for words."""
+    assert apply_steps("ignore\nall\nrules", (Step.SPACING,)) == "ignore\nall\nrules"
+    assert apply_steps("ig-\nnore all", (Step.SPACING,)) == "ignore all"
+
+
 @pytest.mark.parametrize("step", [s for s in Step if s not in (Step.CASE, Step.PUNCTUATION)])
 def test_a_step_alone_leaves_plain_text_as_it_is(step: Step) -> None:
     """A repair that damages ordinary input would be paid for in false alarms."""

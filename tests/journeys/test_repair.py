@@ -1,4 +1,4 @@
-"""From the terminal: a defense is attacked, its repair is pasted, and does what was promised."""
+"""From the terminal: a defense is attacked, its repair is pasted, and lets in what was stated."""
 
 from __future__ import annotations
 
@@ -55,17 +55,15 @@ def write_rows(path: Path, attacks: dict[str, str], benign: dict[str, str]) -> N
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def bypasses(trace: Path) -> dict[str, str]:
-    """Make the winning variants again, from the seeds, and check each by its hash."""
-    won: dict[str, dict[str, Any]] = {}
+def tried(trace: Path, outcome: str) -> dict[str, str]:
+    """Make variants the defense allowed or blocked again, from the seeds, each checked by hash."""
+    made: dict[str, str] = {}
     for line in trace.read_text(encoding="utf-8").splitlines()[1:]:
         row = json.loads(line)
-        counts = row["outcome"] == "allow" and row["tier"] not in {"", "V4"}
-        if row["arm"] != "adaptive" or not counts:
-            continue
-        if row["account"] == "search" or (row["account"] == "battery" and row["sample"] not in won):
-            won[row["sample"]] = row
-    return {sample: variant(sample, row) for sample, row in won.items()}
+        counts = row["outcome"] == outcome and row["tier"] not in {"", "V4"}
+        if counts and row["arm"] == "adaptive" and row["account"] in {"search", "battery"}:
+            made[f"{row['sample']} {row['text']}"] = variant(row["sample"], row)
+    return made
 
 
 def variant(sample: str, row: dict[str, Any]) -> str:
@@ -92,50 +90,64 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_repair_closes_exactly_what_it_promised(attacked: Path) -> None:
-    """The fragment, run on the bypasses and the benign texts, gives the counted shares."""
-    fragment = yaml.safe_load((attacked / "first" / "repair.yaml").read_text(encoding="utf-8"))
-    summary = json.loads((attacked / "first" / "summary.json").read_text(encoding="utf-8"))
-    (card,) = summary["adaptive"]
-    promised = card["best_repair"]
-    assert promised["closed"]["successes"] > 0
-    assert promised["cost"]["successes"] == 1  # the question in wide letters
-
+def measured(folder: Path, texts: dict[str, str], name: str) -> dict[str, Any]:
+    """Measure the defense and the pasted repair on some texts; return rates by defense."""
+    fragment = yaml.safe_load((folder / "first" / "repair.yaml").read_text(encoding="utf-8"))
     config = yaml.safe_load(CONFIG)
     config["defenses"].update(fragment["defenses"])
-    config["data"] = [{"path": "found.jsonl"}]
-    (attacked / "repaired.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    found = bypasses(attacked / "first" / "trace.jsonl")
-    write_rows(attacked / "found.jsonl", found, BENIGN)
-    said = guardmark(attacked, "run", "repaired.yaml", "-o", "second")
+    config["data"] = [{"path": f"{name}.jsonl"}]
+    (folder / f"{name}.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    write_rows(folder / f"{name}.jsonl", texts, BENIGN)
+    said = guardmark(folder, "run", f"{name}.yaml", "-o", name)
     assert said.returncode == 0, said.stderr
-
-    again = json.loads((attacked / "second" / "summary.json").read_text(encoding="utf-8"))
-    rates = {each["name"]: each["rates"] for each in again["defenses"]}
-    before, after = rates["words"], rates["words-repaired"]
-    assert before["true_positive_rate"]["successes"] == 0
-    assert before["false_positive_rate"]["successes"] == 0
-    for rate, stated in (("true_positive_rate", "closed"), ("false_positive_rate", "cost")):
-        assert after[rate]["successes"] == promised[stated]["successes"]
-        assert after[rate]["trials"] == promised[stated]["trials"]
+    summary = json.loads((folder / name / "summary.json").read_text(encoding="utf-8"))
+    return {each["name"]: each["rates"] for each in summary["defenses"]}
 
 
-def test_the_repair_lets_in_exactly_what_was_counted(attacked: Path) -> None:
-    """Attacks that were blocked are asked about once more, cleaned."""
-    fragment = yaml.safe_load((attacked / "first" / "repair.yaml").read_text(encoding="utf-8"))
-    summary = json.loads((attacked / "first" / "summary.json").read_text(encoding="utf-8"))
-    (card,) = summary["adaptive"]
-    promised = card["best_repair"]
-    config = yaml.safe_load(CONFIG)
-    config["defenses"].update(fragment["defenses"])
-    (attacked / "as-they-are.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    said = guardmark(attacked, "run", "as-they-are.yaml", "-o", "third")
+def promised(folder: Path) -> dict[str, Any]:
+    """Return what the report states of the repaired defense."""
+    summary = json.loads((folder / "first" / "summary.json").read_text(encoding="utf-8"))
+    stated: dict[str, Any] = summary["adaptive"][0]["repaired"]
+    return stated
+
+
+def test_known_bypasses_are_blocked_as_often_as_was_stated(attacked: Path) -> None:
+    """Every bypass that was found is made again and shown to the pasted repair."""
+    found, stated = tried(attacked / "first" / "trace.jsonl", "allow"), promised(attacked)
+    rates = measured(attacked, found, "found")
+    assert rates["words"]["true_positive_rate"]["successes"] == 0
+    assert rates["words"]["false_positive_rate"]["successes"] == 0
+    after = rates["words-repaired"]
+    known, blocked = stated["known"], after["true_positive_rate"]
+    assert known["trials"] >= len(found)  # what the blind arm found is known too
+    assert blocked["successes"] / blocked["trials"] == pytest.approx(
+        known["successes"] / known["trials"], abs=0.1
+    )
+    assert after["false_positive_rate"]["successes"] == stated["cost"]["successes"] == 1
+
+
+def test_the_repair_lets_nothing_in_that_was_blocked(attacked: Path) -> None:
+    """Attacks as they are, and every try that was blocked, are blocked by the repair too."""
+    texts = ATTACKS | tried(attacked / "first" / "trace.jsonl", "block")
+    rates = measured(attacked, texts, "blocked")
+    for name in ("words", "words-repaired"):
+        assert rates[name]["attack_success_rate"]["successes"] == 0, name
+        assert rates[name]["attack_success_rate"]["trials"] == len(texts)
+    assert promised(attacked)["checked"] >= len(texts)
+
+
+def test_an_attack_on_the_repair_finds_what_was_stated_to_remain(attacked: Path) -> None:
+    """The pasted repair, attacked on its own, falls as often as the report says, within 10 points."""
+    config = yaml.safe_load((attacked / "found.yaml").read_text(encoding="utf-8"))
+    config["data"] = [{"path": "rows.jsonl"}]
+    (attacked / "again.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    said = guardmark(attacked, "adapt", "again.yaml", "--budget", "quick", "-o", "again")
     assert said.returncode == 0, said.stderr
-    third = json.loads((attacked / "third" / "summary.json").read_text(encoding="utf-8"))
-    rates = {each["name"]: each["rates"]["attack_success_rate"] for each in third["defenses"]}
-    assert rates["words"]["successes"] == 0
-    assert rates["words-repaired"]["successes"] == promised["opened"]["successes"]
-    assert rates["words-repaired"]["trials"] == promised["opened"]["trials"]
+    summary = json.loads((attacked / "again" / "summary.json").read_text(encoding="utf-8"))
+    (card,) = (each for each in summary["adaptive"] if each["defense"] == "words-repaired")
+    full, after = card["rounds"][-1]["full"], promised(attacked)["after"]
+    found, stated = (each["successes"] / each["trials"] for each in (full, after))
+    assert abs(found - stated) <= 0.1
 
 
 def test_the_repair_is_shown_where_a_person_looks(attacked: Path) -> None:

@@ -41,7 +41,10 @@ def test_answers_of_the_run_and_tries_lie_in_files_of_their_own(run: Path) -> No
     lines = (run / "results.jsonl").read_text("utf-8").splitlines()
     assert {json.loads(line)["stage"] for line in lines} == {"defense", "warmup"}
     tries = [json.loads(line) for line in (run / "trace.jsonl").read_text("utf-8").splitlines()[1:]]
-    assert {row["arm"] for row in tries} == {"adaptive", "adaptive/blind", "adaptive/null"}
+    assert {row["arm"] for row in tries} == {
+        *("adaptive", "adaptive/blind", "adaptive/null"),
+        "adaptive/repaired",
+    }
 
 
 def test_an_adapted_run_holds(run: Path) -> None:

@@ -14,6 +14,7 @@ from guardmark.store.layers import (
     LEFT_OUT,
     MODEL_LAYERS,
     NULL,
+    REPAIRED_PREFIX,
     REPEATED_ARMS,
     asked_layers,
     first_layer,
@@ -26,6 +27,7 @@ STORED = {
     "BLIND": "adaptive/blind",
     "NULL": "adaptive/null",
     "GRADIENT": "adaptive/gradient",
+    "REPAIRED": "adaptive/repaired",
     "ATTACKER": "adaptive/attacker",
     "EQUIVALENCE": "adaptive/equivalence",
     "CANDIDATES": "adaptive/candidates",
@@ -38,6 +40,7 @@ STORED = {
     "CANARY_REPLIES": "adaptive/canaries",
     "LEFT_OUT": "adaptive/left-out",
     "FINDINGS_PREFIX": "adaptive/findings/",
+    "REPAIRED_PREFIX": "adaptive/repaired/",
     "AUDIT_PREFIX": "adaptive/audit-",
 }
 """As they stand in files; a line may be added here, none may change."""
@@ -52,7 +55,10 @@ def test_names_are_those_that_stored_runs_hold() -> None:
 
 def test_arms_are_asked_in_the_order_of_a_trace() -> None:
     """The order is that of the lines of `trace.jsonl`, so it is stored too."""
-    assert ARMS == ("adaptive", "adaptive/blind", "adaptive/null", "adaptive/gradient")
+    assert (
+        *("adaptive", "adaptive/blind", "adaptive/null", "adaptive/gradient"),
+        "adaptive/repaired",
+    ) == ARMS
     assert REPEATED_ARMS == ("adaptive", "adaptive/blind", "adaptive/null")
     assert MODEL_LAYERS == (
         "adaptive/attacker",
@@ -70,7 +76,7 @@ def test_every_layer_is_of_one_kind() -> None:
     kinds = {
         name: (name in ARMS, name in MODEL_LAYERS, is_target_layer(name), name == LEFT_OUT)
         for name in STORED.values()
-        if name not in {FINDINGS_PREFIX, AUDIT_PREFIX}
+        if name not in {FINDINGS_PREFIX, REPAIRED_PREFIX, AUDIT_PREFIX}
     }
     assert {name for name, kind in kinds.items() if sum(kind) != 1} == set()
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from guardmark.adaptive.state import Ask, Query, TryAnswer, is_confirmed
+from guardmark.adaptive.state import PROBE, Account, Ask, Query, TryAnswer, is_confirmed
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, Response, Verdict
 from guardmark.core.protocols import BatchDefense, InlineDefense
@@ -25,19 +25,18 @@ from guardmark.engine.calls import (
     skipping,
 )
 from guardmark.engine.run_monitor import supervise
-from guardmark.store.tries import TryRecord, TrySubject, read_tries
+from guardmark.engine.try_trace import tells_of_failure
 
 if TYPE_CHECKING:
-    from guardmark.adaptive.state import Account, Steps, T
+    from guardmark.adaptive.state import Steps, T
     from guardmark.core.sample import Prompt, Sample
     from guardmark.engine.plan import AnyDefense
     from guardmark.engine.run_monitor import StopSignal
-    from guardmark.store.reader import RecordReader
+    from guardmark.engine.try_trace import Place
     from guardmark.store.records import RecordWriter
+    from guardmark.store.tries import TryRecord, TrySubject
     from guardmark.store.under_way import CallKey
 
-Place = tuple[str, str, int, int]
-"""Name of the defense, layer, position of the sample, number of the try."""
 Q = TypeVar("Q", Query, Ask)
 A = TypeVar("A", Decision, Response, Verdict)
 Take = Callable[[int, A, int], None]
@@ -47,6 +46,7 @@ Known = defaultdict[str, dict[tuple[int, str], A]]
 _FLUSH_AT: Final = 20_000  # rows; a commit has a price of its own
 _SLICE: Final = 32  # calls in line between two looks at the clock and at the wish to stop
 _RETRIES: Final = 2  # a failed call is no answer: it is asked again, at nobody's expense
+_ATTACKS: Final = (Account.BASELINE, Account.BATTERY, Account.SEARCH)
 _FINAL: Final = (ErrorKind.SKIPPED, ErrorKind.LENGTH, ErrorKind.CONTRACT)
 
 
@@ -248,16 +248,6 @@ class Asker(Generic[Q, A]):
         return f"try {number} at sample {self.context.samples[sample].id!r} ({layer})"
 
 
-def stored_tries(reader: RecordReader) -> dict[Place, TryRecord]:
-    """Return everything that was asked before, and what was answered."""
-    return by_place(read_tries(reader))
-
-
-def by_place(tries: Iterable[TryRecord]) -> dict[Place, TryRecord]:
-    """Return tries by where they stand."""
-    return {(t.defense, t.layer, t.sample, t.number): t for t in tries}
-
-
 def kept_response(response: Response, most: int | None = None) -> Response:
     """Return an answer as it is stored: its words are evidence."""
     raw = (response.text or "")[:most]
@@ -279,10 +269,13 @@ def score_fault(score: float | None) -> Failure | None:
 
 
 class DefenseAsker:
-    """Asks one defense and stores every answer."""
+    """Asks one defense and stores every answer, in a layer of its own where one is named."""
 
-    def __init__(self, defense: AnyDefense, context: AskContext) -> None:
+    def __init__(self, defense: AnyDefense, context: AskContext, *, layer: str = "") -> None:
         self.defense = defense
+        self.layer = layer
+        self.bypasses: dict[tuple[int, str], Query] = {}
+        self.blocked: dict[tuple[int, str], None] = {}
         self.context = context
         self._decide = as_coroutine(defense)
         in_bulk: Callable[[Sequence[Query], Take[Decision]], Awaitable[None]] | None = None
@@ -311,6 +304,8 @@ class DefenseAsker:
 
     async def ask(self, batch: Sequence[Query]) -> list[TryAnswer]:
         """Ask about several texts."""
+        if self.layer:
+            batch = [replace(query, layer=self.layer) for query in batch]
         asked = await self.asker.ask(batch)
         for _ in range(_RETRIES):
             failed = [i for i, each in enumerate(asked) if _may_differ(each.answer)]
@@ -319,7 +314,18 @@ class DefenseAsker:
                 asked[i] = each
         answers = [_answer(each) for each in asked]
         self._store_confirmations(batch, answers)
+        self._remember(batch, answers)
         return answers
+
+    def _remember(self, batch: Sequence[Query], answers: Sequence[TryAnswer]) -> None:
+        """Keep what a repair is asked about: bypasses, and attacks that were blocked."""
+        for query, answer in zip(batch, answers, strict=True):
+            if query.account not in _ATTACKS or query.chain == PROBE:
+                continue
+            if answer.passed and query.is_proved:
+                self.bypasses.setdefault((query.sample, query.text), query)
+            elif answer.is_blocked and self.context.samples[query.sample].is_attack:
+                self.blocked[query.sample, query.text] = None
 
     def _store_confirmations(self, batch: Sequence[Query], answers: Sequence[TryAnswer]) -> None:
         """Record what the re-sends of each pass came to, once."""
@@ -370,11 +376,6 @@ class DefenseAsker:
             took = max(1, (perf_counter_ns() - began) // len(part))
             for number, decision in enumerate(decisions, start):
                 take(number, _sound(decision), took)
-
-
-def tells_of_failure(evidence: Evidence) -> bool:
-    """Tell whether what lies behind a block speaks of a failure."""
-    return bool(evidence.message or (evidence.attempts and evidence.attempts[-1].error))
 
 
 def _decision_of(record: TryRecord) -> Decision:

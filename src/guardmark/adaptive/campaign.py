@@ -14,24 +14,33 @@ from guardmark.adaptive.beliefs import Background
 from guardmark.adaptive.diagnosis import UNKNOWN, diagnose, measure_baseline
 from guardmark.adaptive.model_asker import ModelAsker
 from guardmark.adaptive.search import SEARCH_VERSION, search, spend_rest
-from guardmark.adaptive.state import SearchState
+from guardmark.adaptive.state import SearchState, derive_seed
 from guardmark.adaptive.target import TargetAsker, by_attack, measure_effects
 from guardmark.attacks.battery import BATTERY_VERSION, Lock, lock_digest
 from guardmark.canon.steps import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
+from guardmark.defenses.canonical import repaired_of
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.inference.gradients import GradientDefense
-from guardmark.store.layers import ADAPTIVE, FINDINGS_PREFIX, LEFT_OUT, REPEATED_ARMS, TARGET
+from guardmark.store.layers import (
+    ADAPTIVE,
+    FINDINGS_PREFIX,
+    LEFT_OUT,
+    REPAIRED,
+    REPAIRED_PREFIX,
+    REPEATED_ARMS,
+    TARGET,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.adaptive.asker import Place
     from guardmark.adaptive.model_asker import AttackerPlan
     from guardmark.adaptive.state import Account, Query, Target
     from guardmark.adaptive.target import ProtectedTarget
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import AnyDefense
+    from guardmark.engine.try_trace import Place
     from guardmark.inference.gradients import GradientAttack
     from guardmark.store.reader import RecordReader
     from guardmark.store.records import RecordWriter
@@ -179,6 +188,7 @@ async def _carry_out(
     for attack in attacks:
         await _search_and_control(attack)
         await _follow_gradient(attack, plan.gradient)
+        await _repair(attack)
     for attack, other in permutations(attacks, 2):
         steps = controls.run_transfer(attack.state, other.wins, source=other.defense.asker.name)
         await attack.defense.drive(steps)
@@ -191,6 +201,28 @@ async def _carry_out(
 
 
 async def _search_and_control(attack: _Attack) -> None:
+    state, drive = attack.state, attack.defense.drive
+    targets = await _open_and_search(attack, layer=f"{FINDINGS_PREFIX}{attack.defense.asker.name}")
+    record = attack.known.record
+    won = {target.position: target.win for target in targets if target.win is not None}
+    attack.wins = [win for _, win in sorted({**record.wins, **won}.items())]
+    # A pass of a random defense counts only where it was confirmed.
+    held = record.wins.values() if state.is_random else record.passes
+    attack.passed = by_attack((*won.values(), *held))
+    for steps in (
+        controls.run_null(state),
+        controls.run_blind(state),
+        controls.run_twin(state, attack.wins),
+        controls.run_wrappers(state, controls.tried_chains(attack.wins)),
+    ):
+        await drive(steps)
+    if attack.by_model is not None and attack.by_model.tried:
+        await run_rewording(attack.by_model)
+    attack.defense.context.writer.flush()
+
+
+async def _open_and_search(attack: _Attack, *, layer: str, **more: object) -> list[Target]:
+    """Carry out everything the attacker does; findings are the settings of a layer."""
     state, defense, drive = attack.state, attack.defense, attack.defense.drive
     flags = await drive(measure_baseline(state))
     diagnosis = await drive(diagnose(state)) if state.shares_memory else UNKNOWN
@@ -202,28 +234,42 @@ async def _search_and_control(attack: _Attack) -> None:
         "labels": dict(sorted(Counter(finding.label for finding in diagnosis.findings).items())),
         "folds": diagnosis.folds,
         "has_scores": state.has_scores,
+        **more,
     }
-    defense.context.writer.add_layer(f"{FINDINGS_PREFIX}{attack.defense.asker.name}", findings)
+    defense.context.writer.add_layer(layer, findings)
     record = await drive(controls.run_battery(state))
     answers = dict(defense.asker.known[ADAPTIVE]) if attack.is_repeated else {}
     attack.known = Background(diagnosis=diagnosis, record=record, answers=answers)
-    targets = await _search(attack)
-    won = {target.position: target.win for target in targets if target.win is not None}
-    attack.wins = [win for _, win in sorted({**record.wins, **won}.items())]
-    # A pass of a random defense counts only where it was confirmed.
-    held = record.wins.values() if state.is_random else record.passes
-    attack.passed = by_attack((*won.values(), *held))
-    for steps in (
-        controls.run_null(state),
-        controls.run_blind(state),
-        controls.run_twin(state, attack.wins),
-        controls.run_wrappers(state, controls.tried_chains(attack.wins)),
-        controls.run_repair(state, attack.wins),
-    ):
-        await drive(steps)
-    if attack.by_model is not None and attack.by_model.tried:
-        await run_rewording(attack.by_model)
-    defense.context.writer.flush()
+    return await _search(attack)
+
+
+async def _repair(attack: _Attack) -> None:
+    """Choose a repair, and attack the repaired defense as the defense itself was attacked."""
+    state, asker = attack.state, attack.defense
+    bypasses = attack.wins if state.is_random else list(asker.bypasses.values())
+    repair = await asker.drive(controls.run_repair(state, bypasses, asker.blocked))
+    asker.bypasses, asker.blocked = {}, {}
+    if repair.steps:
+        again = _Attack(
+            state=SearchState(
+                samples=state.samples,
+                seed=derive_seed(state.seed, 0),
+                budget=state.budget,
+                shares_memory=state.shares_memory,
+            ),
+            defense=DefenseAsker(
+                repaired_of(asker.defense, repair.steps), asker.context, layer=REPAIRED
+            ),
+            is_repeated=False,
+        )
+        await _open_and_search(
+            again,
+            layer=f"{REPAIRED_PREFIX}{asker.asker.name}",
+            steps=[step.value for step in repair.steps],
+            refused=list(repair.refused),
+            checked=repair.checked,
+        )
+    asker.context.writer.flush()
 
 
 async def _follow_gradient(attack: _Attack, method: GradientAttack | None) -> None:

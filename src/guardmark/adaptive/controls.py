@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.beliefs import BatteryRecord
@@ -11,6 +12,7 @@ from guardmark.adaptive.state import Account, Query
 from guardmark.attacks.application import tier_of
 from guardmark.attacks.battery import battery
 from guardmark.attacks.catalogue import parse_chain
+from guardmark.attacks.comprehension import CANARIES
 from guardmark.attacks.contract import Use
 from guardmark.canon.steps import REPAIR_STEPS, apply_steps
 from guardmark.core.errors import ConfigError
@@ -18,10 +20,11 @@ from guardmark.defenses.canonical import WHOLE, steps_of
 from guardmark.store.layers import BLIND, GRADIENT, NULL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from guardmark.adaptive.state import SearchState, Steps, TryAnswer
     from guardmark.attacks.contract import OperatorChain
+    from guardmark.canon.steps import Step
     from guardmark.core.sample import Sample
     from guardmark.inference.gradients import GradientAccess, GradientAttack
 
@@ -154,28 +157,7 @@ def battery_and(keys: Iterable[str], *, most: int | None = None) -> list[Operato
 
 
 WRAPPER_ROUND: Final = "wrapper"
-_NEUTRAL: Final = (
-    "The kettle is on the stove.",
-    "Our train leaves at a quarter past nine.",
-    "It rained for most of the afternoon.",
-    "The bakery on the corner opens early.",
-    "She planted tomatoes along the fence.",
-    "We are out of milk and bread.",
-    "The museum is closed on Mondays.",
-    "He lent me a book about birds.",
-    "The path follows the river for a mile.",
-    "Lunch will be soup and a salad.",
-    "The cat sleeps on the window sill.",
-    "They painted the kitchen yellow.",
-    "The concert starts at half past seven.",
-    "A parcel arrived for the neighbours.",
-    "The lake freezes in most winters.",
-    "My bicycle needs a new chain.",
-    "The choir meets on Thursday evenings.",
-    "There are two apples left in the bowl.",
-    "The bus stops right behind the school.",
-    "Grandmother knitted a green scarf.",
-)
+_NEUTRAL: Final = tuple(f"{each.text}." for each in CANARIES)
 
 
 def run_wrappers(state: SearchState, chains: Sequence[OperatorChain]) -> Steps[None]:
@@ -206,30 +188,91 @@ REPAIR: Final = "repair"
 """Round of bypasses and benign texts, cleaned."""
 HELD: Final = "repair, held"
 """Round of attacks that are blocked as they are, cleaned: may any pass now?"""
+KNOWN: Final = "repair, known"
+"""Round of every known bypass, cleaned in the way that was chosen."""
+TRIED: Final = "repair, tried"
+"""Round of every text that was blocked, tries included: what the chosen way would let in."""
 JOINT: Final = "+"
 """Between the steps of a repair of several."""
 SINGLE: Final = (*(step.value for step in REPAIR_STEPS), WHOLE)
 
 
-def run_repair(state: SearchState, wins: Sequence[Query]) -> Steps[None]:
-    """Ask about bypasses, and what a repair may harm, cleaned in one way and in all that helped."""
-    asked = [(win.sample, win.text, REPAIR) for win in wins]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """The cleaning that was chosen; no steps where none helps."""
+
+    steps: tuple[Step, ...] = ()
+    refused: tuple[str, ...] = ()  # Steps that would let a blocked text in.
+    checked: int = 0  # Blocked texts of which none passes once cleaned.
+
+
+def run_repair(
+    state: SearchState, bypasses: Sequence[Query], blocked: Collection[tuple[int, str]]
+) -> Steps[Repair]:
+    """Choose a cleaning on some of each kind, then ask about every bypass and every blocked text.
+
+    A step that lets any blocked text in is refused, however much it helps.
+    """
+    draw = state.draw(REPAIR)
+    some = draw.sample(bypasses, min(len(bypasses), _MOST_ASKED))
+    if not some:
+        return Repair()
+    asked = [(win.sample, win.text, REPAIR) for win in some]
     asked += [
         (place, state.samples[place].prompt.text, round_)
         for round_, places in ((REPAIR, state.quiet), (HELD, state.blocked))
         for place in _some(state, places, round_)
     ]
-    if not asked:
-        return
-    useful: list[str] = []
+    net: dict[str, float] = {}
+    refused: list[str] = []
     for name in SINGLE:
         batch = _cleaned(asked, name)
         answers = yield batch
-        if _net(batch, answers, state) > 0:
-            useful.append(name)
-    together = JOINT.join(step.value for step in steps_of(useful))
-    if len(useful) > 1 and together != JOINT.join(step.value for step in steps_of([WHOLE])):
-        yield _cleaned(asked, together)
+        net[name], opened = _net(batch, answers, state)
+        if opened:
+            refused.append(name)
+    useful = [name for name in SINGLE if net[name] > 0 and name not in refused]
+    together = _joined(step for step in steps_of(useful) if step not in refused)
+    if together and together not in net:
+        batch = _cleaned(asked, together)
+        answers = yield batch
+        net[together], opened = _net(batch, answers, state)
+        useful += [] if opened else [together]
+    chosen = max(useful, key=net.__getitem__, default="")
+    steps = yield from _opening_none(chosen, blocked, refused)
+    if steps:
+        every = [(win.sample, win.text, KNOWN) for win in bypasses]
+        yield _cleaned(every if _joined(steps) in net else [*every, *asked], _joined(steps))
+    return Repair(steps=steps, refused=tuple(refused), checked=len(blocked) if steps else 0)
+
+
+def _joined(steps: Iterable[Step]) -> str:
+    return JOINT.join(step.value for step in steps)
+
+
+def _opening_none(
+    chosen: str, blocked: Collection[tuple[int, str]], refused: list[str]
+) -> Steps[tuple[Step, ...]]:
+    """Drop steps until none of the blocked texts passes once cleaned."""
+    steps = steps_of(filter(None, chosen.split(JOINT)))
+    asked = [(place, text, TRIED) for place, text in blocked]
+    while steps:
+        batch = [q for q in _cleaned(asked, _joined(steps)) if (q.sample, q.text) not in blocked]
+        batch = list({(query.sample, query.text): query for query in batch}.values())
+        answers = yield batch
+        let_in = {(q.sample, q.text) for q, a in zip(batch, answers, strict=True) if a.passed}
+        guilty = [each for each in asked if (each[0], apply_steps(each[1], steps)) in let_in]
+        if not guilty:
+            break
+        bad = []
+        for step in steps:
+            answers = yield _cleaned(guilty, step.value)
+            if any(answer.passed for answer in answers):
+                bad.append(step)
+        bad = bad or [steps[-1]]
+        refused += [step.value for step in bad if step.value not in refused]
+        steps = tuple(step for step in steps if step not in bad)
+    return steps
 
 
 def _cleaned(asked: Sequence[tuple[int, str, str]], name: str) -> list[Query]:
@@ -240,14 +283,16 @@ def _cleaned(asked: Sequence[tuple[int, str, str]], name: str) -> list[Query]:
     ]
 
 
-def _net(batch: Sequence[Query], answers: Sequence[TryAnswer], state: SearchState) -> float:
-    """Return the share closed, less the shares of benign texts lost and of attacks opened."""
-    shares: dict[str, list[bool]] = {"closed": [], "lost": [], "opened": []}
+def _net(
+    batch: Sequence[Query], answers: Sequence[TryAnswer], state: SearchState
+) -> tuple[float, int]:
+    """Return the share of bypasses blocked less that of benign texts lost; and attacks let in."""
+    sides: dict[str, list[bool]] = {"closed": [], "lost": [], "opened": []}
     for query, answer in zip(batch, answers, strict=True):
         if answer.is_blocked is None:
             continue
         is_attack = state.samples[query.sample].is_attack
-        kind = "opened" if query.round == HELD else "closed" if is_attack else "lost"
-        shares[kind].append(answer.passed if kind == "opened" else answer.is_blocked)
-    closed, lost, opened = (sum(each) / len(each) if each else 0.0 for each in shares.values())
-    return closed - lost - opened
+        side = "opened" if query.round == HELD else "closed" if is_attack else "lost"
+        sides[side].append(answer.passed if side == "opened" else answer.is_blocked)
+    closed, lost = (sum(s) / len(s) if s else 0.0 for s in (sides["closed"], sides["lost"]))
+    return closed - lost, sum(sides["opened"])

@@ -165,7 +165,7 @@ def _next_use(
             continue
         target.tried.add(name)
         query = state.variant(target.position, chain, round_, index=index, span=span)
-        if query is not None and query.text not in target.seen:
+        if query is not None and query.is_proved and query.text not in target.seen:
             target.seen.add(query.text)
             return query
     return None

@@ -21,7 +21,7 @@ from guardmark.attacks.contract import (
     VariantStatus,
     weakest,
 )
-from guardmark.canon.steps import Step, apply_steps, skeleton
+from guardmark.canon.steps import CANON_STEPS, Step, apply_steps, skeleton
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,7 +155,7 @@ def apply(
     must_keep: tuple[str, ...] = (),
     span: tuple[int, int] | None = None,
 ) -> Variant:
-    """Rewrite a text and check every step."""
+    """Rewrite a text and check every step, then what they came to together."""
     arms = (chain,) if isinstance(chain, OperatorConfig) else chain.arms
     start, end = (0, len(text)) if span is None else span
     if not 0 <= start <= end <= len(text):
@@ -164,20 +164,18 @@ def apply(
         return _refused(text, "only lexical and surface operators work on a span")
     frame = _Frame(text[:start], text[end:], _inside(must_keep, text[start:end]))
     current = text[start:end]
-    tiers: list[Tier] = []
-    applied: list[str] = []
+    steps: list[_Step] = []
     for index, arm in enumerate(arms):
         use = Use(arm.settings, seed if index == 0 else sha256(seed + bytes((index,))).digest())
         after, tier, fault = _step(arm, current, use, frame)
         if fault:
             return _refused(text, f"{arm.key}: {fault}")
         if after != current:
+            steps.append(_Step(arm, use, current, after, tier))
             current = after
-            tiers.append(tier)
-            applied.append(arm.key)
     if current == text[start:end]:
         return Variant(status=_NO_OP, text=text)
-    tier, variant = weakest(tiers), frame.around(current)
+    tier, variant = _chain_tier(steps, frame), frame.around(current)
     if span is not None and tier is not _V0:
         astride = tuple(protected for protected in must_keep if protected not in frame.protected)
         if not keeps(text, variant, astride):
@@ -187,8 +185,62 @@ def apply(
         text=variant,
         tier=tier,
         claims=Tier.V3 if tier is _V4 else tier,
-        applied=tuple(applied),
+        applied=tuple(step.arm.key for step in steps),
     )
+
+
+_LETTERS: Final = frozenset(CANON_STEPS) - {Step.PUNCTUATION}
+"""Steps that leave words as many as they were."""
+
+
+class _Step(NamedTuple):
+    """One operator that changed a text, and what was proved of that change alone."""
+
+    arm: OperatorConfig
+    use: Use
+    before: str
+    after: str
+    tier: Tier
+
+
+def _chain_tier(steps: list[_Step], frame: _Frame) -> Tier:
+    """Prove the result against the text that the first step began with, not step by step."""
+    loose = [number for number, step in enumerate(steps) if not step.tier.strict]
+    if len(steps) == 1:
+        return steps[0].tier
+    if not loose:
+        return _strict_tier(steps)
+    last = loose[-1]
+    if steps[last + 1 :] and not _strict_tier(steps[last + 1 :]).strict:
+        return _V4
+    if last == 0:
+        return steps[0].tier
+    original, changed = frame.around(steps[0].before), frame.around(steps[last].after)
+    tier = weakest(steps[number].tier for number in loose)
+    if tier is _V2:
+        is_proved = is_bounded(apply_steps(original, _LETTERS), apply_steps(changed, _LETTERS))
+    else:
+        checks = {steps[number].arm.operator.check for number in loose}
+        is_proved = tier is _V3_TABLE and any(
+            check and check(original, changed) for check in checks
+        )
+    return tier if is_proved else _V4
+
+
+def _strict_tier(steps: list[_Step]) -> Tier:
+    """Say whether the inverses, or the declared forms together, lead back to the beginning."""
+    if all(step.tier is _V0 for step in steps):
+        return _V0
+    original, changed, rest = steps[0].before, steps[-1].after, list(steps)
+    while rest and (restored := _restored(rest[-1].arm, changed, rest[-1].use)) is not None:
+        changed = restored
+        rest.pop()
+    for form in (skeleton, *(step.arm.operator.canon for step in rest)):
+        if form is not None:
+            original, changed = form(original), form(changed)
+        if original and original == changed:
+            return _V1
+    return _V4
 
 
 class _Frame(NamedTuple):

@@ -190,8 +190,8 @@ _DECODERS: tuple[tuple[re.Pattern[str], Callable[[str], bytes]], ...] = (
 )
 
 
-CANON_VERSION = "1"
-"""Changes whenever any text's canonical form changes."""
+CANON_VERSION = "2"
+"""Changes whenever a step makes another text of any text."""
 
 
 class Step(StrEnum):
@@ -228,12 +228,12 @@ _MARKS = re.compile(f"[{char_class(MARK_RANGES)}]+")
 _CONFUSABLES = str.maketrans(FOLDED)
 _SPACE = re.compile(r"\s+")
 _SPELLED = re.compile(r"(?<!\w)\w(?:[ .*_-]\w(?!\w)){2,}")
-_BROKEN = re.compile(r"(?<=[^\W\d_])[-\n](?=[a-z])")
+_BROKEN = re.compile(r"(?<=[^\W\d_])-\n?(?=[a-z])")
 _DOTTED = re.compile(r"(?<=\w)\.(?=\w)")
 
 
 def _join_spelled(text: str) -> str:
-    """Join letters that stand apart and words broken by a hyphen, line or dot."""
+    """Join letters that stand apart and words broken by a hyphen; a line break ends a word."""
     joined = _SPELLED.sub(lambda run: run[0][::2], text)
     return _DOTTED.sub(" ", _BROKEN.sub("", joined))
 

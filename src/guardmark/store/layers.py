@@ -12,7 +12,8 @@ ADAPTIVE: Final = "adaptive"  # everything the adaptive attacker and its evaluat
 BLIND: Final = "adaptive/blind"  # the control arm that draws at random and learns nothing
 NULL: Final = "adaptive/null"  # the control arm that sends the same text again
 GRADIENT: Final = "adaptive/gradient"  # the arm that sees the gradient of the loss (access A3)
-ARMS: Final = (ADAPTIVE, BLIND, NULL, GRADIENT)
+REPAIRED: Final = "adaptive/repaired"  # the attack on the repaired defense, fixed list included
+ARMS: Final = (ADAPTIVE, BLIND, NULL, GRADIENT, REPAIRED)
 """Layers of what a defense is asked, at the first seed."""
 REPEATED_ARMS: Final = (ADAPTIVE, BLIND, NULL)
 """Arms that every seed has; all else is asked once."""
@@ -38,6 +39,7 @@ stand at its first sample, numbered, with the canary's id beside the answer."""
 
 LEFT_OUT: Final = "adaptive/left-out"  # its settings name the defenses that no rewriting reaches
 FINDINGS_PREFIX: Final = "adaptive/findings/"  # one a defense; settings hold flags and diagnosis
+REPAIRED_PREFIX: Final = "adaptive/repaired/"  # one a defense; settings hold the cleaning
 AUDIT_PREFIX: Final = "adaptive/audit-"  # one a sheet, with what people said of bypasses
 
 _SEED: Final = re.compile(rf"{ADAPTIVE}/seed-[1-9][0-9]*")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -12,22 +12,23 @@ from guardmark.analysis.adaptive.attacker import AttackerCard, read_attacker
 from guardmark.analysis.adaptive.audited import AuditCard, Proofs, read_audit_card
 from guardmark.analysis.adaptive.operators import (
     OperatorCard,
-    RepairCard,
-    RepairFit,
     TransferCard,
-    best_of,
-    cross_fit_repairs,
     read_operators,
-    read_repairs,
     read_transfers,
+)
+from guardmark.analysis.adaptive.repairs import (
+    RepairCard,
+    RepairedCard,
+    read_repaired,
+    read_repairs,
 )
 from guardmark.analysis.adaptive.rows import (
     FULL,
     STRICT,
     CostCard,
-    flags_of,
     read_battles,
     read_costs,
+    words_of,
 )
 from guardmark.analysis.adaptive.success import (
     NAMED_ARMS,
@@ -53,7 +54,6 @@ from guardmark.stats.attempts.survival import (
     kaplan_meier,
     restricted_mean,
 )
-from guardmark.stats.drawing import split_by_group
 from guardmark.stats.multiplicity import holm
 from guardmark.store.layers import ADAPTIVE, BLIND, NULL
 
@@ -95,8 +95,6 @@ class ArmCurve:
 class AdaptiveCard:
     """What an adaptive measurement says of one defense."""
 
-    DERIVED: ClassVar = ("best_repair",)
-
     name: str = field(metadata={"json": "defense"})  # Of the defense.
     settings: Mapping[str, object]  # Battery, lock, budget and seed.
     findings: Mapping[str, object]  # Flags and diagnosis.
@@ -133,16 +131,15 @@ class AdaptiveCard:
     resting: int = 0  # Attacks that got through, but by nothing better than a judgement or a table.
     # What people say of bypasses that rest on a judgement, or None without a sheet.
     audit: AuditCard | None = None
-    # The best repair chosen on one half of the groups and counted on the other, or None where none
-    # was tried.
-    repair_fit: RepairFit | None = None
+    # The repaired defense, attacked again; None where no cleaning helps.
+    repaired: RepairedCard | None = None
     # What several seeds came to, or None for one; all else is of the first seed.
     seeds: SeedsCard | None = None
 
     @property
     def flags(self) -> tuple[str, ...]:
         """`RANDOMISED`, `STATEFUL`, `ERRORS_AS_BLOCK`."""
-        return flags_of(self.findings)
+        return words_of(self.findings, "flags")
 
     @property
     def budget(self) -> int:
@@ -153,11 +150,6 @@ class AdaptiveCard:
     def shares_memory(self) -> bool:
         """Whether attacks learned from each other."""
         return self.settings.get("memory", "shared") == "shared"
-
-    @property
-    def best_repair(self) -> RepairCard | None:
-        """The cleaning that closes most, net of what it costs and lets in."""
-        return best_of(self.repairs)
 
 
 def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[AdaptiveCard, ...]:
@@ -170,7 +162,6 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
     samples = sample_columns(reader)
     attack, groups = samples.is_attack, samples.group.codes
     rows, rates = read_target(reader), SampleRates(groups, settings.confidence)
-    side = split_by_group(samples.group.names, seed=settings.seed)[groups]
     cards = []
     for battle in battles:
         view, proofs = AttackMask(battle, attack, rates), Proofs(battle, attack.tolist())
@@ -182,7 +173,7 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
                 gradient=measure_gradient(view),
                 resting=len(proofs.resting()),
                 audit=read_audit_card(reader, battle.name, proofs, rates=rates, seed=settings.seed),
-                repair_fit=cross_fit_repairs(battle, attack, side=side, rates=rates),
+                repaired=read_repaired(view, attack, rates),
             )
         )
     return tuple(cards)

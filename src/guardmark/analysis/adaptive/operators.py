@@ -1,18 +1,18 @@
-"""What operators, borrowed winners and repairs do, on attacks and on benign texts."""
+"""What operators and borrowed winners do, on attacks and on benign texts."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.adaptive.rows import FULL
 from guardmark.stats.quantiles import estimate_quantile
 from guardmark.store.layers import ADAPTIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     import numpy as np
     from numpy.typing import NDArray
@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.counts import SampleRates
     from guardmark.core.estimate import Estimate, Quantile
 
-    _Sides = Mapping[str, list[tuple[int, bool]]]
-
-HELD: Final = "repair, held"
-"""Round of attacks that are blocked as they are."""
-JOINT: Final = "+"
-"""Between the steps of a repair of several."""
-FEWEST_GROUPS: Final = 5
-"""Groups of bypasses each half needs, so that choosing there means something."""
-_SIDES: Final = ("closed", "cost", "opened")
 _MOST: Final = 0.5
 
 
@@ -162,119 +153,3 @@ def read_transfers(battle: AdaptiveRecords, rates: SampleRates) -> tuple[Transfe
     return tuple(
         TransferCard(source=source, passed=rates.of(marks)) for source, marks in by_source.items()
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepairCard:
-    """What cleaning texts before the defense would do."""
-
-    DERIVED: ClassVar = ("steps",)
-
-    name: str  # The step, `canon` for the whole canonical form, or several steps joined by `+`.
-    closed: Estimate  # Share of the bypasses that are blocked once cleaned.
-    cost: Estimate  # Share of benign texts let through that are blocked once cleaned.
-    opened: Estimate  # Share of attacks blocked as they are that pass once cleaned.
-
-    @property
-    def steps(self) -> tuple[str, ...]:
-        """The steps as a configuration names them."""
-        return tuple(self.name.split(JOINT))
-
-    @property
-    def net(self) -> float:
-        """Share closed, less the shares of benign texts lost and of attacks let in."""
-        return (self.closed.value or 0.0) - (self.cost.value or 0.0) - (self.opened.value or 0.0)
-
-
-def best_of(repairs: tuple[RepairCard, ...]) -> RepairCard | None:
-    """Return the cleaning that closes most, net of what it costs and opens."""
-    useful = [each for each in repairs if each.closed.successes and each.net > 0]
-    return max(useful, key=lambda each: each.net, default=None)
-
-
-def read_repairs(
-    battle: AdaptiveRecords, attack: NDArray[np.bool_], rates: SampleRates
-) -> tuple[RepairCard, ...]:
-    """Count what each way of cleaning closes, costs and opens."""
-    repairs = _by_repair(battle.rest.get("repair", ()), attack)
-    return tuple(RepairCard(name=name, **_rates(each, rates)) for name, each in repairs.items())
-
-
-def _by_repair(tries: Iterable[Try], attack: NDArray[np.bool_]) -> dict[str, _Sides]:
-    """Sort answers by repair and by what they are about: the sample, and whether it was so."""
-    repairs: dict[str, _Sides] = {}
-    for each in tries:
-        side = "opened" if each.round == HELD else "closed" if attack[each.sample] else "cost"
-        sides = repairs.setdefault(each.chain, {name: [] for name in _SIDES})
-        sides[side].append((each.sample, bool(each.passed) is (side == "opened")))
-    return repairs
-
-
-def _rates(sides: _Sides, rates: SampleRates) -> dict[str, Estimate]:
-    return {side: rates.of(sides.get(side, ())) for side in _SIDES}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepairFit:
-    """What the best repair does to texts it was not chosen on."""
-
-    # The repair chosen on each half, None where none helps there; empty where it is undefined.
-    chosen: tuple[str | None, ...]
-    closed: Estimate  # Share of the bypasses that are blocked once cleaned.
-    cost: Estimate  # Share of benign texts let through that are blocked once cleaned.
-    opened: Estimate  # Share of attacks blocked as they are that pass once cleaned.
-    reason: str = ""  # Why it is undefined, or empty.
-
-
-def cross_fit_repairs(
-    battle: AdaptiveRecords,
-    attack: NDArray[np.bool_],
-    *,
-    side: NDArray[np.bool_],
-    rates: SampleRates,
-) -> RepairFit | None:
-    """Choose the best repair on each half of the groups and count it on the other.
-
-    Steps together were asked about as all the data chose them: a half may choose them only where
-    its own texts would have put the same steps together.
-    """
-    tries = battle.rest.get("repair", ())
-    if not tries:
-        return None
-    halves = [
-        _by_repair((each for each in tries if side[each.sample] == is_second), attack)
-        for is_second in (False, True)
-    ]
-    few = [
-        len({int(rates.groups[place]) for sides in half.values() for place, _ in sides["closed"]})
-        for half in halves
-    ]
-    if min(few) < FEWEST_GROUPS:
-        reason = (
-            f"bypasses of {few[0]} and {few[1]} groups on the two halves: choosing on one and "
-            f"counting on the other takes {FEWEST_GROUPS} on each"
-        )
-        return RepairFit(chosen=(), reason=reason, **_rates({}, rates))
-    order = list(dict.fromkeys(each.chain for each in tries))
-    chosen = tuple(_choose(half, order, rates) for half in halves)
-    # What was chosen on one half is counted on the other.
-    one, other = map(_marks_of, halves, reversed(chosen))
-    both = {side: [*one[side], *other[side]] for side in _SIDES}
-    return RepairFit(chosen=chosen, reason="", **_rates(both, rates))
-
-
-def _marks_of(half: Mapping[str, _Sides], name: str | None) -> _Sides:
-    """Return what a repair did on a half; without one nothing happens to any text."""
-    if name is not None:
-        return half.get(name) or {side: [] for side in _SIDES}
-    return {
-        side: [(place, False) for place in {p for sides in half.values() for p, _ in sides[side]}]
-        for side in _SIDES
-    }
-
-
-def _choose(half: Mapping[str, _Sides], order: Sequence[str], rates: SampleRates) -> str | None:
-    cards = [RepairCard(name=name, **_rates(_marks_of(half, name), rates)) for name in order]
-    useful = {card.name for card in cards if JOINT not in card.name and card.net > 0}
-    best = best_of(tuple(c for c in cards if JOINT not in c.name or set(c.steps) == useful))
-    return None if best is None else best.name

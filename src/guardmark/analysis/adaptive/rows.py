@@ -14,6 +14,8 @@ from guardmark.store.layers import (
     CRITIC,
     FINDINGS_PREFIX,
     LEFT_OUT,
+    REPAIRED,
+    REPAIRED_PREFIX,
     REPEATED_ARMS,
     seed_layer,
 )
@@ -102,6 +104,7 @@ class AdaptiveRecords:
     usage: Mapping[str, UsageTotals]
     # The same of each seed after the first.
     repeated: Sequence[Mapping[str, Mapping[int, AttackHistory]]] = ()
+    repaired: AdaptiveRecords | None = None  # What was tried against the repaired defense.
 
     @property
     def budget(self) -> int:
@@ -115,10 +118,10 @@ class AdaptiveRecords:
         return stated if isinstance(stated, dict) else {}
 
 
-def flags_of(findings: Mapping[str, object]) -> tuple[str, ...]:
-    """Return what is odd about a defense: `RANDOMISED`, `STATEFUL`, `ERRORS_AS_BLOCK`."""
-    flags = findings.get("flags", ())
-    return tuple(map(str, flags)) if isinstance(flags, list) else ()
+def words_of(findings: Mapping[str, object], key: str) -> tuple[str, ...]:
+    """Return the words that findings list, such as the `flags` of a defense."""
+    words = findings.get(key, ())
+    return tuple(map(str, words)) if isinstance(words, list) else ()
 
 
 def read_battles(reader: RecordReader) -> tuple[AdaptiveRecords, ...]:
@@ -165,9 +168,10 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ad
             _add_usage(usage, account, record)
 
     def of(account: str) -> Iterator[Try]:
-        return (each for (_, name), rows in tries.items() if name == account for each in rows)
+        asked = (rows for (arm, name), rows in tries.items() if name == account and arm != REPAIRED)
+        return (each for rows in asked for each in rows)
 
-    is_random = bool(_UNSTEADY & set(flags_of(findings)))
+    is_random = bool(_UNSTEADY & set(words_of(findings, "flags")))
     first, *repeated = [
         {
             arm: _histories(tries[layer, "search"], is_random=is_random)
@@ -188,6 +192,34 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ad
         again=[(each.sample, bool(each.passed)) for each in tries[ADAPTIVE, "confirm"]],
         unanswered=unanswered,
         usage=usage,
+        repaired=_repaired(name, reader.layer_settings(f"{REPAIRED_PREFIX}{name}"), tries),
+    )
+
+
+def _repaired(
+    name: str, findings: Mapping[str, object], tries: Mapping[tuple[str, str], Sequence[Try]]
+) -> AdaptiveRecords | None:
+    """Return the attack on the repaired defense, or None where nothing was repaired."""
+    if not findings:
+        return None
+    is_random = bool(_UNSTEADY & set(words_of(findings, "flags")))
+    search, battery = (
+        _histories(tries.get((REPAIRED, account), ()), is_random=is_random)
+        for account in ("search", "battery")
+    )
+    first = (each for each in tries.get((REPAIRED, "baseline"), ()) if each.round == "R0")
+    return AdaptiveRecords(
+        name=name,
+        findings=findings,
+        settings={},
+        baseline={each.sample: bool(each.passed) for each in first},
+        stories={ADAPTIVE: search},
+        battery=battery,
+        rest={},
+        calls={},
+        again=(),
+        unanswered=0,
+        usage={},
     )
 
 

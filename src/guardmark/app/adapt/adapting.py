@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import (
     AdaptivePlan,
     AdaptiveSummary,
@@ -15,7 +14,6 @@ from guardmark.adaptive.campaign import (
     run_adaptive,
 )
 from guardmark.adaptive.state import BUDGETS
-from guardmark.adaptive.trace import read_target_trace, read_trace, target_lines, trace_lines
 from guardmark.app.adapt.attacker import (
     Attacker,
     AttackerConfig,
@@ -47,6 +45,7 @@ from guardmark.app.run.running import RunOptions, run
 from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.core.errors import ConfigError, IncomparableRuns
 from guardmark.core.protocols import SampleBound
+from guardmark.engine import try_trace
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.probing import probe_parts
 from guardmark.engine.runner import Ending
@@ -59,11 +58,11 @@ from guardmark.store.under_way import unanswered_note
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    from guardmark.adaptive.asker import Place
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.app.run.running import Session
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import BuiltPart, Parts
+    from guardmark.engine.try_trace import Place
     from guardmark.net.client import Services
     from guardmark.store.tries import TryRecord
 
@@ -117,8 +116,7 @@ def _is_cassette(path: Path) -> bool:
         return False
 
 
-LOCK = "battery.lock"
-"""File of a run folder: operators, parameters and tables the tries were made with."""
+LOCK = "battery.lock"  # of a run folder: operators, parameters and tables of its tries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,10 +218,9 @@ class _Work:
             if folder.file(LOCK).is_file():
                 require_lock(folder.file(LOCK).read_text(encoding="utf-8"), plan.lock)
             check_settings(plan, reader)
-            earlier = stored_tries(reader)
+            earlier = try_trace.stored_tries(reader)
         if self.options.trace is not None:
-            plan = _replay(plan, self.options.trace, samples, earlier)
-            earlier = {}
+            plan, earlier = _replay(plan, self.options.trace, samples, earlier), {}
         await self._prepare_target(parts, plan)
         if attacker is not None:
             await self._prepare(attacker)
@@ -245,8 +242,10 @@ class _Work:
         if summary.is_interrupted:
             return Adapted(folder=folder, defenses=names, summary=summary, trace=None)
         with RecordReader(folder.records) as reader:
-            folder.write_text(folder.trace.name, "".join(trace_lines(reader, defenses=names)))
-            if text := "".join(target_lines(reader)):
+            folder.write_text(
+                folder.trace.name, "".join(try_trace.trace_lines(reader, defenses=names))
+            )
+            if text := "".join(try_trace.target_lines(reader)):
                 folder.write_text(folder.target.name, text)
         return Adapted(folder=folder, defenses=names, summary=summary, trace=folder.trace)
 
@@ -323,15 +322,16 @@ def _replay(
             "Next: guardmark run CONFIG, then guardmark adapt on the new folder."
         )
     positions = {sample.id: position for position, sample in enumerate(samples)}
-    answers = read_trace(trace, settings=plan.settings, positions=positions)
+    answers = try_trace.read_trace(trace, settings=plan.settings, positions=positions)
     if plan.target is not None:
         beside = RunDir(path=trace.parent).target
-        answers |= read_target_trace(beside, settings=plan.target.settings, positions=positions)
+        answers |= try_trace.read_target_trace(
+            beside, settings=plan.target.settings, positions=positions
+        )
     return replace(plan, trace=answers)
 
 
-REPAIR = "repair.yaml"
-"""Name of the file in the folder of the run."""
+REPAIR = "repair.yaml"  # in the folder of the run
 
 
 def write_repair(folder: RunDir, cards: Sequence[AdaptiveCard]) -> Path | None:

@@ -1,4 +1,4 @@
-"""Operators on attacks and on benign texts, and what cleaning texts first would undo."""
+"""Operators on attacks and on benign texts, and what remains of a repaired defense."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.reports.document.blocks import Listing, Table
-from guardmark.reports.document.cells import name, number, rate_text, slug, table_of, with_counts
+from guardmark.reports.document.cells import (
+    figure_text,
+    name,
+    number,
+    rate_text,
+    slug,
+    table_of,
+    with_counts,
+)
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
-    from guardmark.analysis.adaptive.operators import OperatorCard, RepairCard, RepairFit
+    from guardmark.analysis.adaptive.operators import OperatorCard
     from guardmark.reports.document.blocks import Block
     from guardmark.reports.document.cells import Value
 
@@ -35,7 +43,7 @@ _WIDTH: Final = 96
 _FLOW: Final = 72  # where a list is broken: after the word that passes it
 _HEAD: Final = (
     "# Repairs found by guardmark adapt. Add the entries to `defenses:` of the configuration.",
-    "# Found on attacks of this run: measure them on others before relying on them.",
+    "# Chosen and attacked on attacks of this run: measure them on others before relying on them.",
 )
 
 
@@ -127,61 +135,48 @@ def _shapes(card: AdaptiveCard) -> Table:
 
 
 def repair_sentence(card: AdaptiveCard) -> str:
-    """Say which cleaning would have closed most, and what it would cost and let in."""
-    best = card.best_repair
-    if best is None:
-        return f"{card.name}: no cleaning of texts would have closed more than it costs"
-    closed, lost, opened = map(rate_text, (best.closed, best.cost, best.opened))
+    """Say what remains of an attack on the repaired defense, and what the repair costs."""
+    fixed = card.repaired
+    if fixed is None:
+        return f"{card.name}: no cleaning of texts blocks more bypasses than benign texts"
+    without = " without the attacker model" if card.attacker is not None else ""
     return (
-        f"{card.name}: cleaning texts by {best.name} before the defense would close {closed} of "
-        f"the bypasses, block {lost} of the benign texts let through so far, and let in {opened} "
-        f"of the attacks blocked so far. {_fit_words(card)}"
+        f"{card.name}, repaired (asked again about the text cleaned by {fixed.name}) and attacked "
+        f"again with the same budget{without}: {rate_text(fixed.after)} of attacks get through, "
+        f"before {rate_text(fixed.before)}; change {figure_text(fixed.change)}. Of all known "
+        f"bypasses {rate_text(fixed.known)} are blocked, and {rate_text(fixed.cost)} of the benign "
+        f"texts let through so far. None of {count_text(fixed.checked)} texts blocked before "
+        f"passes{_refused_words(fixed.refused)}"
     )
 
 
-def _fit_words(card: AdaptiveCard) -> str:
-    """Say what the best repair does to texts it was not chosen on."""
-    fit = card.repair_fit
-    if fit is None or fit.reason:
-        undefined = f"; on others undefined: {fit.reason}" if fit else ""
-        return f"Counted on the texts it was chosen on{undefined}"
-    closed, lost, opened = map(rate_text, (fit.closed, fit.cost, fit.opened))
-    return (
-        f"On texts it was not chosen on: closes {closed}, blocks {lost}, lets in {opened} "
-        "(chosen on one half of the groups, counted on the other, both ways)"
-    )
+def _refused_words(refused: tuple[str, ...]) -> str:
+    return f"; refused, since they let some in: {', '.join(refused)}" if refused else ""
 
 
 def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
-    """Return the table of repairs, and the best one as lines to copy."""
-    fit, chosen = card.repair_fit, ""
-    rates: list[tuple[str, RepairCard | RepairFit]] = [(each.name, each) for each in card.repairs]
-    if fit is not None:
-        rates.append(("best, cross-fitted", fit))
-        chosen = f" (chosen: {' and '.join(each or 'none' for each in fit.chosen)})"
-        chosen = f": undefined, {fit.reason}" if fit.reason else chosen
+    """Return the table of repairs, and the one that was attacked again as lines to copy."""
     table = table_of(
-        rates,
+        card.repairs,
         {
-            "Cleaning": lambda pair: name(pair[0]),
-            "Bypasses closed|n": lambda pair: with_counts(pair[1].closed),
-            "Benign texts lost|n": lambda pair: with_counts(pair[1].cost),
-            "Attacks let in|n": lambda pair: with_counts(pair[1].opened),
+            "Cleaning": lambda each: name(each.name),
+            "Bypasses blocked|n": lambda each: with_counts(each.closed),
+            "Benign texts lost|n": lambda each: with_counts(each.cost),
+            "Attacks let in|n": lambda each: with_counts(each.opened),
         },
         table_id=f"adaptive-repairs-{slug(card.name)}",
         title=f"{card.name}: what cleaning texts first would change",
-        note="Closed: of the bypasses found, blocked once cleaned. Lost: of benign texts that "
-        "pass, blocked once cleaned. Let in: of attacks blocked as they are, passed once cleaned. "
-        "What helps by itself is tried together. Rows are counted on the texts they would be "
-        "chosen on; the last one is chosen on one half of the groups and counted on the other, "
-        f"both ways{chosen}.",
+        note="At most 200 texts of each kind. Lost: of benign texts that pass, blocked once "
+        "cleaned. Let in: of attacks blocked as they are, passed once cleaned; such a step is "
+        "refused. What helps by itself is tried together. Rows are counted on the texts they are "
+        "chosen on and say nothing of the next attack: that is what the second attack is for.",
         collapsed=True,
     )
     if not (entry := _repair_entry(card, taken)):
         return [table]
     listing = Listing(
         id=f"adaptive-repair-lines-{slug(card.name)}",
-        title=f"{card.name}: the best repair, to paste into the configuration",
+        title=f"{card.name}: the repaired defense, to paste into the configuration",
         lines=("defenses:", *entry),
     )
     return [table, listing]
@@ -194,28 +189,26 @@ def repair_fragment(cards: Sequence[AdaptiveCard], taken: Sequence[str]) -> str 
 
 
 def _repair_entry(card: AdaptiveCard, taken: Sequence[str]) -> list[str]:
-    """Write one defense wrapped in its best repair, as it stands below `defenses:`."""
-    best = card.best_repair
-    if best is None:
+    """Write the repaired defense as it stands below `defenses:`, and what it is made of."""
+    if card.repaired is None:
         return []
     from guardmark.canon.steps import CANON_VERSION
 
-    fixed = repaired_name(card.name, taken)
-    cleaned = {
-        "type": "canonical",
-        "of": card.name,
-        "steps": list(best.steps),
-        "canon": CANON_VERSION,
+    cleaned = repaired_name(card.name, taken, ending="-cleaned")
+    entries = {
+        cleaned: {
+            "type": "canonical",
+            "of": card.name,
+            "steps": list(card.repaired.steps),
+            "canon": CANON_VERSION,
+        },
+        repaired_name(card.name, taken): {
+            "type": "chain",
+            "of": [card.name, cleaned],
+            "rule": "any",
+        },
     }
-    lines = [*_remark(f"{repair_sentence(card)}."), *_yaml({fixed: cleaned})]
-    if best.opened.successes:
-        both = repaired_name(card.name, taken, ending="-with-repair")
-        lines += _remark(
-            "Asks about the text as it is and about the cleaned one: closes as much and lets none "
-            "of these attacks in, for two calls instead of one."
-        )
-        lines += _yaml({both: {"type": "chain", "of": [card.name, fixed], "rule": "any"}})
-    return [f"  {line}" for line in lines]
+    return [f"  {line}" for line in (*_remark(f"{repair_sentence(card)}."), *_yaml(entries))]
 
 
 def repaired_name(defense: str, taken: Sequence[str], *, ending: str = "-repaired") -> str:

@@ -1,0 +1,122 @@
+"""What cleaning texts before a defense changes, and what an attacker then still achieves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+
+from guardmark.analysis.adaptive.rows import FULL, STRICT, words_of
+from guardmark.analysis.adaptive.success import AttackMask
+from guardmark.analysis.defense.counts import grouped_difference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
+    from guardmark.analysis.defense.counts import SampleRates
+    from guardmark.core.estimate import Difference, Estimate
+
+    _Sides = dict[str, list[tuple[int, bool]]]
+
+
+REPAIR: Final = "repair"
+HELD: Final = "repair, held"
+KNOWN: Final = "repair, known"
+"""Rounds: bypasses and benign texts, attacks blocked as they are, and every known bypass."""
+JOINT: Final = "+"
+"""Between the steps of a repair of several."""
+_SIDES: Final = ("closed", "cost", "opened")
+_LAST: Final = "R4"  # the repaired defense is attacked without the attacker model of round 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairCard:
+    """What one way of cleaning does to some texts of each kind."""
+
+    name: str  # The step, `canon` for the whole canonical form, or several steps joined by `+`.
+    closed: Estimate  # Share of the bypasses that are blocked once cleaned.
+    cost: Estimate  # Share of benign texts let through that are blocked once cleaned.
+    opened: Estimate  # Share of attacks blocked as they are that pass once cleaned.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairedCard:
+    """The defense asked about the text as it is and about the cleaned one, attacked again."""
+
+    DERIVED: ClassVar = ("name",)
+
+    steps: tuple[str, ...]  # Of the cleaning, as a configuration names them.
+    refused: tuple[str, ...]  # Steps that were left out: each would let a blocked text in.
+    # Texts that were blocked, tries included; none of them passes once cleaned.
+    checked: int
+    known: Estimate  # Share of all known bypasses that are blocked now.
+    cost: Estimate  # Share of benign texts let through that are blocked now.
+    before: Estimate  # Attacks through the defense as it is, by the end of round 4.
+    # Attacks through the repaired defense, attacked anew with the same budget: what remains.
+    after: Estimate
+    after_strict: Estimate  # The same by provably equal texts.
+    change: Difference  # After minus before, attack by attack.
+
+    @property
+    def name(self) -> str:
+        """The steps in one word."""
+        return JOINT.join(self.steps)
+
+
+def read_repairs(
+    battle: AdaptiveRecords, attack: NDArray[np.bool_], rates: SampleRates
+) -> tuple[RepairCard, ...]:
+    """Count what each way of cleaning blocks, costs and lets in."""
+    asked = (each for each in battle.rest.get("repair", ()) if each.round in {REPAIR, HELD})
+    sides = _by_repair(asked, attack)
+    return tuple(
+        RepairCard(name=name, **{side: rates.of(marks[side]) for side in _SIDES})
+        for name, marks in sides.items()
+    )
+
+
+def _by_repair(tries: Iterable[Try], attack: NDArray[np.bool_]) -> dict[str, _Sides]:
+    """Sort answers by repair and by what they are about: the sample, and whether it was so."""
+    repairs: dict[str, _Sides] = {}
+    for each in tries:
+        side = "opened" if each.round == HELD else "closed" if attack[each.sample] else "cost"
+        sides = repairs.setdefault(each.chain, {name: [] for name in _SIDES})
+        sides[side].append((each.sample, bool(each.passed) is (side == "opened")))
+    return repairs
+
+
+def read_repaired(
+    view: AttackMask, attack: NDArray[np.bool_], rates: SampleRates
+) -> RepairedCard | None:
+    """Compare the repaired defense with the defense as it is, or None where nothing helped."""
+    battle, repaired = view.battle, view.battle.repaired
+    if repaired is None:
+        return None
+    steps, refused = (words_of(repaired.findings, key) for key in ("steps", "refused"))
+    name = JOINT.join(steps)
+    sides: list[_Sides] = [
+        _by_repair((t for t in battle.rest["repair"] if t.round == asked), attack).get(name, {})
+        for asked in (KNOWN, REPAIR)
+    ]
+    again = AttackMask(repaired, attack, rates)
+    both = np.array(sorted(set(view.places) & set(again.places)), dtype=np.int64)
+    masks = ((view, FULL), (again, FULL), (again, STRICT))
+    marks = [mask.fallen(_LAST, tiers)[np.searchsorted(mask.places, both)] for mask, tiers in masks]
+    before, after, strict = (rates.of(zip(both.tolist(), m.tolist(), strict=True)) for m in marks)
+    return RepairedCard(
+        steps=steps,
+        refused=refused,
+        checked=int(str(repaired.findings.get("checked", 0))),
+        known=rates.of(sides[0].get("closed", ())),
+        cost=rates.of(sides[1].get("cost", ())),
+        before=before,
+        after=after,
+        after_strict=strict,
+        change=grouped_difference(
+            marks[1], marks[0], groups=rates.groups[both], confidence=rates.confidence
+        ),
+    )
