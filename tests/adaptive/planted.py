@@ -12,11 +12,11 @@ from zlib import crc32
 from guardmark.adaptive.campaign import AdaptivePlan, AdaptiveSummary, run_adaptive
 from guardmark.analysis.adaptive.card import AdaptiveCard, analyse_adaptive
 from guardmark.analysis.settings import AnalysisSettings
+from guardmark.app.results.try_trace import trace_lines
 from guardmark.canon.steps import canonicalize, skeleton
 from guardmark.core.manifest import LatencyMode, Policy, RunManifest
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision
 from guardmark.core.sample import Label, Prompt, Sample, View
-from guardmark.engine.try_trace import trace_lines
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 

@@ -11,9 +11,9 @@ from tests.adaptive.planted import AtOnce, attack, cards, keyword, samples, trac
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.rows import read_battles, read_left_out
 from guardmark.analysis.run import analyse_run
+from guardmark.app.results.try_trace import read_trace
 from guardmark.core.outcome import Attempt, Decision, Evidence, Outcome
 from guardmark.core.sample import Prompt
-from guardmark.engine.try_trace import read_trace
 from guardmark.store.reader import RecordReader
 
 

@@ -21,9 +21,9 @@ from tests.adaptive.attacking import (
 from tests.adaptive.planted import Later, attack, cards, trace
 
 from guardmark.adaptive.campaign import check_settings
+from guardmark.app.results.try_trace import read_trace, stored_tries
 from guardmark.core.errors import IncomparableRuns
 from guardmark.engine.run_monitor import StopSignal
-from guardmark.engine.try_trace import read_trace, stored_tries
 from guardmark.store.reader import RecordReader
 
 MIXED: dict[str, list[object]] = {

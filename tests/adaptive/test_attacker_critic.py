@@ -25,11 +25,11 @@ from tests.oracles.slow.source import open_source
 
 from guardmark.adaptive.attacker import shown_tries
 from guardmark.adaptive.campaign import check_settings
+from guardmark.app.results.try_trace import read_trace, stored_tries
 from guardmark.attacks.prompts import PastTry
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.sample import Prompt
 from guardmark.engine.run_monitor import StopSignal
-from guardmark.engine.try_trace import read_trace, stored_tries
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
 from guardmark.reports.render.json.encoder import encode
 from guardmark.reports.render.terminal import render_terminal

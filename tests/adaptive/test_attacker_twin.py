@@ -18,10 +18,10 @@ from tests.oracles.slow.source import open_source
 from guardmark.analysis.adaptive.attacker import AttackerCard, RewordingCard
 from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.analysis.defense.counts import SampleRates
+from guardmark.app.results.try_trace import read_trace
 from guardmark.attacks.prompts import STRATEGIES, neutral_text, prompt_digest, system_text
 from guardmark.core.estimate import Estimate
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.engine.try_trace import read_trace
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
 from guardmark.reports.render.json.encoder import encode
 from guardmark.reports.render.terminal import render_terminal

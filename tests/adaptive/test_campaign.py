@@ -28,11 +28,11 @@ from guardmark.adaptive.campaign import AdaptivePlan, check_settings
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.analysis.adaptive.rows import read_battles
+from guardmark.app.results.try_trace import read_trace, stored_tries
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import BLOCKED, Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt, View
 from guardmark.engine.run_monitor import StopSignal
-from guardmark.engine.try_trace import read_trace, stored_tries
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.render.json.documents import adaptive_json
 from guardmark.store.integrity import check

@@ -21,12 +21,12 @@ from tests.adaptive.planted import (
 )
 
 from guardmark.adaptive.campaign import AdaptivePlan, check_settings
+from guardmark.app.results.try_trace import read_trace, stored_tries
 from guardmark.attacks.battery import Lock, lock_differences, lock_text, require_lock
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt, Sample
 from guardmark.engine.run_monitor import StopSignal
-from guardmark.engine.try_trace import read_trace, stored_tries
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.chapters.adaptive.chapter import threat_card
 from guardmark.store.reader import RecordReader

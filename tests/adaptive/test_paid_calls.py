@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from tests.adaptive.planted import attack, cards, keyword, samples, trace
 
+from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision
 from guardmark.core.sample import Prompt, View
-from guardmark.engine.try_trace import stored_tries
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.under_way import UNDER_WAY

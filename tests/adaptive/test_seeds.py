@@ -23,12 +23,12 @@ from tests.adaptive.planted import (
 from guardmark.adaptive.campaign import AdaptivePlan, check_settings
 from guardmark.adaptive.state import derive_seed
 from guardmark.analysis.adaptive.rows import read_battles
+from guardmark.app.results.try_trace import read_trace, stored_tries
 from guardmark.attacks.battery import Lock, lock_digest, lock_text
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt
 from guardmark.engine.run_monitor import StopSignal
-from guardmark.engine.try_trace import read_trace, stored_tries
 from guardmark.store.integrity import check
 from guardmark.store.layers import BLIND, NULL, first_layer, seed_layer
 from guardmark.store.reader import RecordReader

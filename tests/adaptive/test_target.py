@@ -19,6 +19,12 @@ from guardmark.adaptive.state import Account, Query
 from guardmark.adaptive.target import KnownAnswers, ProtectedTarget, TargetAsker, measure_effects
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.target import read_target
+from guardmark.app.results.try_trace import (
+    read_target_trace,
+    read_trace,
+    stored_tries,
+    target_lines,
+)
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.battery import battery
 from guardmark.attacks.comprehension import CANARIES, LEAST_OVERLAP, overlap
@@ -26,7 +32,6 @@ from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import ErrorKind, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.engine.run_monitor import StopSignal
-from guardmark.engine.try_trace import read_target_trace, read_trace, stored_tries, target_lines
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.chapters.adaptive.models import reading_sentence
 from guardmark.store.integrity import check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter_ns
@@ -25,18 +25,20 @@ from guardmark.engine.calls import (
     skipping,
 )
 from guardmark.engine.run_monitor import supervise
-from guardmark.engine.try_trace import tells_of_failure
+from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
     from guardmark.adaptive.state import Steps, T
     from guardmark.core.sample import Prompt, Sample
     from guardmark.engine.plan import AnyDefense
     from guardmark.engine.run_monitor import StopSignal
-    from guardmark.engine.try_trace import Place
+    from guardmark.store.reader import RecordReader
     from guardmark.store.records import RecordWriter
     from guardmark.store.tries import TryRecord, TrySubject
     from guardmark.store.under_way import CallKey
 
+Place = tuple[str, str, int, int]
+"""Name of the defense, layer, position of the sample, number of the try."""
 Q = TypeVar("Q", Query, Ask)
 A = TypeVar("A", Decision, Response, Verdict)
 Take = Callable[[int, A, int], None]
@@ -248,6 +250,16 @@ class Asker(Generic[Q, A]):
         return f"try {number} at sample {self.context.samples[sample].id!r} ({layer})"
 
 
+def stored_tries(reader: RecordReader) -> dict[Place, TryRecord]:
+    """Return everything that was asked before, and what was answered."""
+    return by_place(read_tries(reader))
+
+
+def by_place(tries: Iterable[TryRecord]) -> dict[Place, TryRecord]:
+    """Return tries by where they stand."""
+    return {(t.defense, t.layer, t.sample, t.number): t for t in tries}
+
+
 def kept_response(response: Response, most: int | None = None) -> Response:
     """Return an answer as it is stored: its words are evidence."""
     raw = (response.text or "")[:most]
@@ -376,6 +388,11 @@ class DefenseAsker:
             took = max(1, (perf_counter_ns() - began) // len(part))
             for number, decision in enumerate(decisions, start):
                 take(number, _sound(decision), took)
+
+
+def tells_of_failure(evidence: Evidence) -> bool:
+    """Tell whether what lies behind a block speaks of a failure."""
+    return bool(evidence.message or (evidence.attempts and evidence.attempts[-1].error))
 
 
 def _decision_of(record: TryRecord) -> Decision:

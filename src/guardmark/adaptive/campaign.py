@@ -35,12 +35,12 @@ from guardmark.store.layers import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from guardmark.adaptive.asker import Place
     from guardmark.adaptive.model_asker import AttackerPlan
     from guardmark.adaptive.state import Account, Query, Target
     from guardmark.adaptive.target import ProtectedTarget
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import AnyDefense
-    from guardmark.engine.try_trace import Place
     from guardmark.inference.gradients import GradientAttack
     from guardmark.store.reader import RecordReader
     from guardmark.store.records import RecordWriter

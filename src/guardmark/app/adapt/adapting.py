@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import (
     AdaptivePlan,
     AdaptiveSummary,
@@ -38,6 +39,7 @@ from guardmark.app.adapt.subject import (
 )
 from guardmark.app.parts.building import build_gradient, build_parts, close_parts, open_services
 from guardmark.app.parts.loading import LoadedConfig, builtin_config
+from guardmark.app.results import try_trace
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.results.secret_scan import require_no_secret
 from guardmark.app.run.run_folder import utc_text
@@ -45,7 +47,6 @@ from guardmark.app.run.running import RunOptions, run
 from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.core.errors import ConfigError, IncomparableRuns
 from guardmark.core.protocols import SampleBound
-from guardmark.engine import try_trace
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.probing import probe_parts
 from guardmark.engine.runner import Ending
@@ -58,11 +59,11 @@ from guardmark.store.under_way import unanswered_note
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
+    from guardmark.adaptive.asker import Place
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.app.run.running import Session
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import BuiltPart, Parts
-    from guardmark.engine.try_trace import Place
     from guardmark.net.client import Services
     from guardmark.store.tries import TryRecord
 
@@ -218,7 +219,7 @@ class _Work:
             if folder.file(LOCK).is_file():
                 require_lock(folder.file(LOCK).read_text(encoding="utf-8"), plan.lock)
             check_settings(plan, reader)
-            earlier = try_trace.stored_tries(reader)
+            earlier = stored_tries(reader)
         if self.options.trace is not None:
             plan, earlier = _replay(plan, self.options.trace, samples, earlier), {}
         await self._prepare_target(parts, plan)

@@ -15,9 +15,9 @@ from guardmark.analysis.pipeline.small_slices import SliceRequest
 from guardmark.app.results.artefacts import export, write_reports
 from guardmark.app.results.opened_run import run_config
 from guardmark.app.results.reading import read_slices, write_slices
+from guardmark.app.results.try_trace import target_lines, trace_lines
 from guardmark.app.settings import REPORTS
 from guardmark.app.verify.mismatches import Mismatches, MismatchKind
-from guardmark.engine.try_trace import target_lines, trace_lines
 from guardmark.store.connect import copy_records
 from guardmark.store.layers import MODEL_LAYERS, asked_layers
 from guardmark.store.reader import RecordReader

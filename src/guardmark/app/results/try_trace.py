@@ -6,6 +6,8 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.adaptive.asker import by_place, tells_of_failure
+from guardmark.adaptive.state import MODEL_ROUND
 from guardmark.core.errors import IncomparableRuns, StoreError
 from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.store.layers import (
@@ -25,11 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from guardmark.adaptive.asker import Place
     from guardmark.store.reader import RecordReader
 
-Place = tuple[str, str, int, int]
-"""Name of the defense, layer, position of the sample, number of the try."""
-_MODEL_ROUND: Final = "R5"
 _KIND: Final = "guardmark adaptive trace"
 _VERSION: Final = 1
 _SETTINGS: Final = "settings"
@@ -63,7 +63,7 @@ def trace_lines(reader: RecordReader, *, defenses: Iterable[str]) -> Iterator[st
 def _row(record: TryRecord, sample_id: str) -> dict[str, Any]:
     evidence, round_ = record.evidence or Evidence(), record.subject.round
     # An attacker model is told why it was blocked, so a replay has to know it.
-    has_reason = round_ == _MODEL_ROUND and record.layer == ADAPTIVE and evidence.reason
+    has_reason = round_ == MODEL_ROUND and record.layer == ADAPTIVE and evidence.reason
     # Round 0 asks whether failures count as blocks, and so does its replay.
     is_asked = round_ == "R0" and record.outcome == Outcome.BLOCK.value
     row = _shared(record, sample_id, score_kind=record.score_kind.value)
@@ -222,18 +222,3 @@ def _parsed_lines(path: Path) -> list[Any]:
 def _no_trace(path: Path, why: str) -> StoreError:
     """Return the error that a file is no trace."""
     return StoreError(f"{path} is no trace of an adaptive measurement: {why}.\n{_WHERE_TRACES_ARE}")
-
-
-def stored_tries(reader: RecordReader) -> dict[Place, TryRecord]:
-    """Return everything that was asked before, and what was answered."""
-    return by_place(read_tries(reader))
-
-
-def by_place(tries: Iterable[TryRecord]) -> dict[Place, TryRecord]:
-    """Return tries by where they stand."""
-    return {(t.defense, t.layer, t.sample, t.number): t for t in tries}
-
-
-def tells_of_failure(evidence: Evidence) -> bool:
-    """Tell whether what lies behind a block speaks of a failure."""
-    return bool(evidence.message or (evidence.attempts and evidence.attempts[-1].error))
