@@ -138,8 +138,9 @@ def test_the_repair_lets_nothing_in_that_was_blocked(attacked: Path) -> None:
 
 def test_an_attack_on_the_repair_finds_what_was_stated_to_remain(attacked: Path) -> None:
     """The pasted repair, attacked on its own, falls as often as the report says, within 10 points."""
-    config = yaml.safe_load((attacked / "found.yaml").read_text(encoding="utf-8"))
-    config["data"] = [{"path": "rows.jsonl"}]
+    fragment = yaml.safe_load((attacked / "first" / "repair.yaml").read_text(encoding="utf-8"))
+    config = yaml.safe_load(CONFIG)
+    config["defenses"].update(fragment["defenses"])
     (attacked / "again.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     said = guardmark(attacked, "adapt", "again.yaml", "--budget", "quick", "-o", "again")
     assert said.returncode == 0, said.stderr
