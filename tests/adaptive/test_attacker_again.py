@@ -20,8 +20,9 @@ from tests.adaptive.attacking import (
 )
 from tests.adaptive.planted import Later, attack, cards, trace
 
+from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import check_settings
-from guardmark.app.results.try_trace import read_trace, stored_tries
+from guardmark.app.results.try_trace import read_trace
 from guardmark.core.errors import IncomparableRuns
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.store.reader import RecordReader

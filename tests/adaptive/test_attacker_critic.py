@@ -23,9 +23,10 @@ from tests.oracles.slow.adaptive.attacker import recount_attacker
 from tests.oracles.slow.comparer import Comparer
 from tests.oracles.slow.source import open_source
 
+from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.attacker import shown_tries
 from guardmark.adaptive.campaign import check_settings
-from guardmark.app.results.try_trace import read_trace, stored_tries
+from guardmark.app.results.try_trace import read_trace
 from guardmark.attacks.prompts import PastTry
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.sample import Prompt

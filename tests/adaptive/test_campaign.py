@@ -24,11 +24,12 @@ from tests.adaptive.planted import (
 )
 from tests.engine.parts import Limits
 
+from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan, check_settings
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.analysis.adaptive.rows import read_battles
-from guardmark.app.results.try_trace import read_trace, stored_tries
+from guardmark.app.results.try_trace import read_trace
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import BLOCKED, Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt, View

@@ -20,8 +20,9 @@ from tests.adaptive.planted import (
     trace,
 )
 
+from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan, check_settings
-from guardmark.app.results.try_trace import read_trace, stored_tries
+from guardmark.app.results.try_trace import read_trace
 from guardmark.attacks.battery import Lock, lock_differences, lock_text, require_lock
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision

@@ -13,7 +13,7 @@ import pytest
 from tests.adaptive.planted import MANIFEST, AtOnce, attack, cards, trace
 
 from guardmark.adaptive import target as probe
-from guardmark.adaptive.asker import AskContext
+from guardmark.adaptive.asker import AskContext, stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.adaptive.state import Account, Query
 from guardmark.adaptive.target import KnownAnswers, ProtectedTarget, TargetAsker, measure_effects
@@ -22,7 +22,6 @@ from guardmark.analysis.adaptive.target import read_target
 from guardmark.app.results.try_trace import (
     read_target_trace,
     read_trace,
-    stored_tries,
     target_lines,
 )
 from guardmark.attacks.application import apply, seed_for
