@@ -12,6 +12,8 @@ import yaml
 from tests.journeys.command_line import Done, guardmark, write_rows
 from tests.journeys.test_pipeline import counts, summary_of
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tutor.yaml"
 CARDS = ("System: what comes out", "Model, given that the guard", "Defense: what the")
 

@@ -173,6 +173,7 @@ async def test_success_never_falls_and_the_curve_ends_where_the_rate_is(tmp_path
         assert end == pytest.approx(by_arm["adaptive"].value)
 
 
+@pytest.mark.slow
 async def test_the_null_arm_gains_nothing_from_a_steady_defense(tmp_path: Path) -> None:
     """The same text gets the same answer, however often it is sent."""
     card = await card_of(tmp_path, folding)
@@ -188,6 +189,7 @@ async def test_a_search_stays_within_its_budget(tmp_path: Path) -> None:
     assert max(len(s.tries) for s in battle.stories[ADAPTIVE].values()) <= 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [keyword, hardened])
 async def test_any_concurrency_gives_the_same_bytes(tmp_path: Path, rule: Rule) -> None:
     """Concurrency 1, 8 and 64 write the same trace."""

@@ -54,6 +54,7 @@ def test_folding_twice_changes_nothing(text: str) -> None:
     assert skeleton(skeleton(text)) == skeleton(text)
 
 
+@pytest.mark.slow
 def test_every_character_of_unicode_folds_to_an_end() -> None:
     """No pair of look-alikes leads in a circle."""
     everything = "".join(chr(c) for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF)

@@ -113,6 +113,7 @@ async def test_the_latency_of_the_others_is_their_own(open_writer: OpenWriter) -
     assert all(took[n] < 0.05e9 for n in took if n not in LATE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [search_for_ever, sleep_long, wait_in_a_library])
 async def test_a_process_that_does_not_come_back_is_ended_and_another_started(
     open_writer: OpenWriter,

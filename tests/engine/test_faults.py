@@ -125,6 +125,7 @@ def wait_for_records(folder: Path, count: int) -> None:
     raise AssertionError("no record appeared")
 
 
+@pytest.mark.slow
 def test_an_interrupt_stores_what_is_finished_and_can_be_continued(
     tmp_path: Path, undisturbed: Rows
 ) -> None:

@@ -30,6 +30,7 @@ def retold(
     return run, folder
 
 
+@pytest.mark.slow
 def test_reports_of_frozen_records_are_the_frozen_reports(retold: tuple[GoldenRun, Path]) -> None:
     """Every report, export and output of a command has the bytes it had before the rebuild."""
     run, folder = retold

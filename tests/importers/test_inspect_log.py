@@ -106,6 +106,7 @@ def exported_and_imported(folder: Path, more: str, arm: str) -> tuple[Json, Json
     return before, json.loads(told.summary_json)
 
 
+@pytest.mark.slow
 def test_our_own_logs_come_back_as_they_were(tmp_path: Path) -> None:
     """Every sample and decision, over repeats: the same figures, and they verify."""
     before, after = exported_and_imported(tmp_path, "run: {repeats: 2}\n", "words")
@@ -304,6 +305,7 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "none.eval")
 
 
+@pytest.mark.slow
 def test_the_command_takes_what_has_to_be_said(tmp_path: Path) -> None:
     """A log becomes a run with intervals; a typo in a tool is told."""
     rows = [sample(n, value="I" if n % 3 else "C", metadata={}) for n in range(30)]

@@ -9,6 +9,8 @@ import pytest
 from tests.journeys.command_line import CONFIG, guardmark, set_up
 from tests.schemas import check_document
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def adapted(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -10,6 +10,8 @@ from tests.journeys.command_line import guardmark, set_up
 
 from guardmark.datasets.builtin import BUILTIN_SETS
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """\
 version: 1
 data: [{data}]

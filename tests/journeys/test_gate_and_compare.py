@@ -12,6 +12,8 @@ from pathlib import Path
 import junitparser
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 CI = ROOT / "examples" / "ci"
 HERE = Path(sys.executable).parent

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from tests.journeys.command_line import typed, write_rows
 
+pytestmark = pytest.mark.slow
+
 ATTACKS, ALL = range(120), range(200)
 BROKEN = 5
 UNJUDGED = 133

@@ -18,6 +18,8 @@ from tests.journeys.test_pipeline import counts, number_of, summary_of
 from guardmark.core.record import Stage
 from guardmark.store.reader import RecordReader
 
+pytestmark = pytest.mark.slow
+
 COUNT = 40
 GARBAGE = "\ud83d \u202e\u0000\ufffd \x1b[31m ́́́́"
 STORED = GARBAGE.replace("\ud83d", "?")

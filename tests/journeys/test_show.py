@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.journeys.command_line import guardmark, set_up, write_rows
 
+pytestmark = pytest.mark.slow
+
 
 def measured(folder: Path) -> Path:
     """A run whose attacks, all but those with the word ignore, get through; return it."""

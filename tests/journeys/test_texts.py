@@ -12,6 +12,8 @@ from aiohttp import web
 from tests.conftest import Serve
 from tests.journeys.command_line import guardmark, write_rows
 
+pytestmark = pytest.mark.slow
+
 TEXTS = {
     "template": "{{7*7}} ${HOME} $HOME `id` $(id) <%= 7*7 %> #{7*7} {% raw %}",
     "format": "%s %d %(name)s %% {0} {name!r} {",

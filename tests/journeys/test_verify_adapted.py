@@ -12,6 +12,8 @@ from tests.journeys.command_line import CONFIG, guardmark, set_up
 
 from guardmark.app.verify.verification import Verification, verify
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def adapted(tmp_path_factory: pytest.TempPathFactory) -> Path:

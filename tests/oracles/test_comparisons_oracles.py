@@ -54,6 +54,7 @@ def test_scipys_permutation_test_gives_the_same_sign_flip(gaps: list[int]) -> No
     assert ours.p_exact == pytest.approx(theirs.pvalue, rel=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=25))
 def test_statsmodels_gives_the_same_adjustments(family: list[float]) -> None:

@@ -145,6 +145,7 @@ def test_safe_and_unsafe_with_codes(text: str, outcome: str, categories: tuple[s
     assert (reading.outcome, reading.categories) == (outcome, categories)
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_no_text_makes_a_reader_raise_or_answer_with_an_error(text: str) -> None:
     """A text is an answer; an error is a missing one."""

@@ -194,6 +194,7 @@ def test_texts_are_left_out_on_request() -> None:
     assert f"{1:064x}" in html
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", ["x", "<", "\u200b\u202e", "\U0001f600", "\U000e0041 "])
 def test_the_longest_list_stays_below_two_megabytes(sign: str) -> None:
     """500 samples of 500 characters that need much room each."""

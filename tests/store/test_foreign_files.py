@@ -120,6 +120,7 @@ def test_what_is_no_database_is_refused_for_reading(path: Path, content: bytes) 
         assert caught.value.exit_code == 3
 
 
+@pytest.mark.slow
 def test_a_query_that_never_ends_is_ended(finished: Path) -> None:
     """Even where somebody finds a way past the check of the schema."""
     start = time.monotonic()

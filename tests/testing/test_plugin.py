@@ -69,6 +69,7 @@ def test_a_guard_that_breaks_a_limit_fails_with_the_figures(many: Path) -> None:
     assert "(120 attacks), p < 0.0001 is above the limit of 10.0 %" in done.stdout
 
 
+@pytest.mark.slow
 def test_too_few_samples_are_no_pass(tmp_path: Path) -> None:
     """One attack that was blocked shows nothing; the message says how many would."""
     (tmp_path / "data.jsonl").write_text(DATA, encoding="utf-8")
@@ -82,6 +83,7 @@ def test_too_few_samples_are_no_pass(tmp_path: Path) -> None:
     assert "about 35 attacks would" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_test_without_a_limit_is_refused(tmp_path: Path) -> None:
     """It would always pass."""
     done = _pytest(

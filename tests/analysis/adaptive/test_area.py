@@ -31,6 +31,7 @@ def planted_cards(tmp_path_factory: pytest.TempPathFactory) -> tuple[AdaptiveCar
     return cards(folder)
 
 
+@pytest.mark.slow
 def test_the_area_is_that_of_the_drawn_arm(planted_cards: tuple[AdaptiveCard, ...]) -> None:
     """Counted from the fates of the attacks, try by try, and measured by trapezoids."""
     k = np.arange(1, BUDGET + 1)

@@ -30,6 +30,7 @@ def _prepare(folder: Path) -> None:
     (folder / "rows.jsonl").write_text("".join(ROWS), encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_real_terminal_gets_lines_of_its_width(tmp_path: Path) -> None:
     """Eighty columns, every section labelled; no line is longer than that but a path."""
     _prepare(tmp_path)
