@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
@@ -13,6 +14,7 @@ import pytest
 from tests.journeys.command_line import guardmark, set_up
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.slow
@@ -92,6 +94,14 @@ def ended(at: int, kind: str, command: str, *, cwd: Path) -> subprocess.Complete
         timeout=60,
         check=False,
     )
+
+
+@pytest.fixture(autouse=True)
+def hang_ups_are_heard() -> Iterator[None]:
+    """Undo what `nohup` leaves to all that it starts."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture(scope="module")
