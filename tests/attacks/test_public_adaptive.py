@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from hashlib import blake2b, sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from tests.adaptive.planted import attack, cards, trace
@@ -33,6 +33,9 @@ def samples_of(folder: Path, name: str, *, step: int) -> list[Sample]:
         filter={"kind": ("attack", "benign")},
     )
     return list(load([spec], DEFAULT_TAXONOMY).samples())[::step]
+
+
+OTHER_SEEDS: Final = {"adaptive/null", "adaptive/repaired"}
 
 
 def undone(row: dict[str, Any], sample: Sample) -> bool:
@@ -72,7 +75,7 @@ async def test_built_in_defenses_against_public_attacks(shared_dir: Path, tmp_pa
     exact = {
         (row["sample"], row["chain"], row["text"]): row
         for row in rows
-        if row["tier"] == "V0" and row["chain"] and row["arm"] != "adaptive/null"
+        if row["tier"] == "V0" and row["chain"] and row["arm"] not in OTHER_SEEDS
     }
     tried = [row for row in exact.values() if row["account"] in {"battery", "search"}]
     assert len(tried) > 300

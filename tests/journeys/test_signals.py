@@ -97,11 +97,13 @@ def ended(at: int, kind: str, command: str, *, cwd: Path) -> subprocess.Complete
 
 
 @pytest.fixture(autouse=True)
-def hang_ups_are_heard() -> Iterator[None]:
-    """Undo what `nohup` leaves to all that it starts."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def signals_are_heard() -> Iterator[None]:
+    """Undo what `nohup` and background jobs leave to all that they start."""
+    hang_up = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    signal.signal(signal.SIGHUP, before)
+    signal.signal(signal.SIGHUP, hang_up)
+    signal.signal(signal.SIGINT, interrupt)
 
 
 @pytest.fixture(scope="module")
