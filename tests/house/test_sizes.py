@@ -26,24 +26,24 @@ MOST_LINES_OF_ROOMS = {
     ("stats",): 6_400,
     ("store",): 3_500,
     ("net", "parsing", "canon", "inference"): 3_800,
-    ("datasets",): 3_500,
+    ("datasets",): 4_375,
     ("defenses", "models", "judges"): 6_800,
     ("attacks",): 3_500,
-    ("engine",): 3_000,
+    ("engine",): 3_750,
     ("adaptive",): 3_400,
     ("analysis",): 8_500,
     ("reports",): 6_700,
-    ("importers",): 1_500,
+    ("importers",): 1_875,
     ("exporters",): 1_500,
     ("app",): 8_000,
     ("app/verify",): 1_500,
     ("cli", "view", "testing"): 4_200,
 }
-"""Rooms, and how many lines of Python they hold together at most."""
+"""Rooms, and how many lines of Python they hold together at most.
 
-ABOVE: dict[tuple[str, ...], int] = {}
-"""Rooms that are still above their ceiling, and their size: a figure here only falls."""
-ABOVE_FILES: dict[str, int] = {}
+Rooms of parts that the world outside adds (data, defenses, engines, importers) have a quarter more
+than the house needed when it was rebuilt.
+"""
 
 
 def _lines(path: Path) -> int:
@@ -64,7 +64,7 @@ def test_every_room_has_a_ceiling() -> None:
 def test_a_room_stays_below_its_ceiling(rooms: tuple[str, ...]) -> None:
     """A room that outgrows its ceiling is redesigned, not enlarged."""
     lines = sum(_lines(path) for room in rooms for path in (PACKAGE / room).rglob("*.py"))
-    assert 0 < lines <= ABOVE.get(rooms, MOST_LINES_OF_ROOMS[rooms])
+    assert 0 < lines <= MOST_LINES_OF_ROOMS[rooms]
 
 
 def test_the_house_stays_light() -> None:
@@ -89,12 +89,7 @@ def test_few_files_are_crumbs() -> None:
 def test_no_package_has_more_than_15_files() -> None:
     """Past that, sub-rooms by idea help a reader to find what they look for."""
     files = Counter(path.parent for path in SOURCES if path.name != "__init__.py")
-    most = {PACKAGE / room: n for room, n in ABOVE_FILES.items()}
-    assert {
-        _name(folder): n
-        for folder, n in files.items()
-        if n > most.get(folder, MOST_FILES_A_PACKAGE)
-    } == {}
+    assert {_name(folder): n for folder, n in files.items() if n > MOST_FILES_A_PACKAGE} == {}
 
 
 def test_no_two_public_classes_share_a_name() -> None:
