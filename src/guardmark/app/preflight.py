@@ -136,7 +136,7 @@ def forecast_parts(
     judges = loaded.config.pipeline.judges
     for index in range(len(judges)):
         path = ("pipeline", "judges", str(index))
-        members = [place for place in loaded.parts if place[:3] == path]
+        members = [part for part in loaded.parts if part[:3] == path]
         works = [{each: limit.of_judge(each) for each in members} for limit in limits]
         yield _forecast(loaded, judge_name(judges, index), works)
 

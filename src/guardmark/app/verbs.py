@@ -222,8 +222,8 @@ def run(
         entry = {**_origin(data), **settings}
         loaded, parts = _around(subject, entry, name=name, threshold=threshold)
         result = run_parts(loaded, parts, services=None, options=options, session=Session())
-    told = finish(result.folder, loaded.config, formats=loaded.config.report)
-    for warning in (*result.warnings, *told.complaints):
+    finished = finish(result.folder, loaded.config, formats=loaded.config.report)
+    for warning in (*result.warnings, *finished.complaints):
         warnings.warn(warning, stacklevel=2)
     return load_run(result.folder.path)
 

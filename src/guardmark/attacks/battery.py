@@ -144,17 +144,21 @@ def _leaves(tree: object, path: str = "") -> dict[str, object]:
 
 def require_lock(text: str, lock: Lock = _USUAL) -> None:
     """Refuse to mix tries of two batteries."""
-    found = lock_differences(text, lock)
-    if not found:
+    differences = lock_differences(text, lock)
+    if not differences:
         return
-    if found == ("seeds",):
+    if differences == ("seeds",):
         before = json.loads(text).get("seeds", 1)
         raise IncomparableRuns(
             f"The tries were made with seeds: {before}, not {lock.seeds}.\n"
             f"Next: --seeds {before}, or measure in a new run."
         )
-    shown = ", ".join(found[:SHOWN_DIFFERENCES])
-    more = f" and {len(found) - SHOWN_DIFFERENCES} more" if len(found) > SHOWN_DIFFERENCES else ""
+    shown = ", ".join(differences[:SHOWN_DIFFERENCES])
+    more = (
+        f" and {len(differences) - SHOWN_DIFFERENCES} more"
+        if len(differences) > SHOWN_DIFFERENCES
+        else ""
+    )
     raise IncomparableRuns(
         f"The tries were made with another battery: {shown}{more}.\n"
         "Resume or replay with the version of guardmark (and Python) and the attacker model that "

@@ -73,7 +73,7 @@ def family(name: str) -> tuple[Operator, ...]:
     """Return the operators of a family."""
     if name not in dict(FAMILIES):
         raise UnknownName("attack family", name, dict(FAMILIES))
-    return tuple(found for found in _OPERATORS if found.family == name)
+    return tuple(each for each in _OPERATORS if each.family == name)
 
 
 def arm(name: str, /, **settings: Value) -> OperatorConfig:
@@ -86,27 +86,27 @@ def arms(families: tuple[str, ...] | None = None) -> tuple[OperatorConfig, ...]:
     """Return every operator at every listed value of its parameters."""
     wanted = None if families is None else frozenset(families)
     return tuple(
-        OperatorConfig(operator=found, settings=tuple(zip(names, values, strict=True)))
-        for found in _OPERATORS
-        if wanted is None or found.family in wanted
-        for names in [tuple(parameter.name for parameter in found.parameters)]
-        for values in product(*(parameter.values for parameter in found.parameters))
+        OperatorConfig(operator=each, settings=tuple(zip(names, values, strict=True)))
+        for each in _OPERATORS
+        if wanted is None or each.family in wanted
+        for names in [tuple(parameter.name for parameter in each.parameters)]
+        for values in product(*(parameter.values for parameter in each.parameters))
     )
 
 
 def parse_arm(key: str, extra: tuple[Operator, ...] = ()) -> OperatorConfig:
     """Read an arm as it is written in records and on the command line."""
-    found = _KEY.fullmatch(key.strip())
-    if found is None:
+    parts = _KEY.fullmatch(key.strip())
+    if parts is None:
         raise ConfigError(f"{key!r} is no operator. Write it as name or name(parameter=value).")
-    known = {one.name: one for one in extra}.get(found["name"]) or operator(found["name"])
-    if found["version"] is not None and int(found["version"]) != known.version:
+    known = {one.name: one for one in extra}.get(parts["name"]) or operator(parts["name"])
+    if parts["version"] is not None and int(parts["version"]) != known.version:
         raise ConfigError(
-            f"{key!r} is version {found['version']} of {known.name}; this installation has "
+            f"{key!r} is version {parts['version']} of {known.name}; this installation has "
             f"version {known.version}. Variants of both differ."
         )
     settings: dict[str, Value] = {}
-    for part in filter(None, (found["settings"] or "").split(",")):
+    for part in filter(None, (parts["settings"] or "").split(",")):
         name, equals, value = part.partition("=")
         if not equals:
             raise ConfigError(f"{part.strip()!r} in {key!r} is no parameter=value.")

@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 
 def model_prompt(system: str, document: Mapping[str, object]) -> Prompt:
     """Write one call."""
-    said = json.dumps(document, ensure_ascii=False)
+    content = json.dumps(document, ensure_ascii=False)
     return Prompt(
-        messages=(Message(role=Role.SYSTEM, content=system), Message(role=Role.USER, content=said))
+        messages=(
+            Message(role=Role.SYSTEM, content=system),
+            Message(role=Role.USER, content=content),
+        )
     )
 
 
@@ -32,12 +35,12 @@ def json_object(**properties: Mapping[str, object]) -> Mapping[str, object]:
     }
 
 
-def ask_again(before: Prompt, said: str, *, request: str, most: int) -> Prompt:
+def ask_again(before: Prompt, reply: str, *, request: str, most: int) -> Prompt:
     """Ask once more for an answer that could not be read."""
     return Prompt(
         messages=(
             *before.messages,
-            Message(role=Role.ASSISTANT, content=said[:most]),
+            Message(role=Role.ASSISTANT, content=reply[:most]),
             Message(role=Role.USER, content=request),
         )
     )
@@ -212,22 +215,22 @@ def attacker_prompt(situation: Situation, *, system: str | None = None) -> Promp
     return model_prompt(system or system_text(), document)
 
 
-def repair_prompt(before: Prompt, said: str) -> Prompt:
+def repair_prompt(before: Prompt, reply: str) -> Prompt:
     """Ask again for an answer that could not be read."""
-    return ask_again(before, said, request=REPAIR, most=_MOST_OF_A_REPLY)
+    return ask_again(before, reply, request=REPAIR, most=_MOST_OF_A_REPLY)
 
 
 def _past_try(each: PastTry) -> dict[str, object]:
-    told: dict[str, object] = {"text": each.text[:_MOST_OF_A_TRY], "outcome": each.outcome}
+    fields: dict[str, object] = {"text": each.text[:_MOST_OF_A_TRY], "outcome": each.outcome}
     if each.score is not None:
-        told["score"] = round(each.score, 4)
+        fields["score"] = round(each.score, 4)
     if each.reason:
-        told["reason"] = each.reason[:_MOST_OF_A_TRY]
+        fields["reason"] = each.reason[:_MOST_OF_A_TRY]
     if each.closeness is not None:
-        told["closeness"] = each.closeness
+        fields["closeness"] = each.closeness
     if each.is_best:
-        told["best"] = True
-    return told
+        fields["best"] = True
+    return fields
 
 
 CRITIC_VERSION: Final = "critic-v1"
@@ -312,9 +315,9 @@ def critic_prompt(critique: Critique) -> Prompt:
     return model_prompt(CRITIC_SYSTEM, document)
 
 
-def critic_repair(before: Prompt, said: str) -> Prompt:
+def critic_repair(before: Prompt, reply: str) -> Prompt:
     """Ask again for an answer that could not be read."""
-    return ask_again(before, said, request=CRITIC_REPAIR, most=_MOST_OF_A_CRITIC_REPLY)
+    return ask_again(before, reply, request=CRITIC_REPAIR, most=_MOST_OF_A_CRITIC_REPLY)
 
 
 EQUIVALENCE_VERSION: Final = "equivalence-v1"

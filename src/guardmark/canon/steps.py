@@ -124,7 +124,7 @@ _LARGEST = 0x10FFFF
 
 def undo_direction(text: str) -> str:
     """Put text behind direction overrides back into reading order."""
-    return _WRAP.sub(lambda found: found[1][::-1], _PAIR.sub(r"\2\1", text))
+    return _WRAP.sub(lambda pair: pair[1][::-1], _PAIR.sub(r"\2\1", text))
 
 
 def reveal_tags(text: str) -> str:

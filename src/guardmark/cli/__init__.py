@@ -115,10 +115,10 @@ def _usage_or_fault(error: Exception, *, debug: bool) -> int:
     if isinstance(error, ClickException):
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "guardmark"
-        said = _words(error)
+        message = _words(error)
         for word, plain in _PLAIN_WORDS:
-            said = said.replace(word, plain)
-        tell(f"{visible(said)}\nTo see what is possible: {path} --help\n")
+            message = message.replace(word, plain)
+        tell(f"{visible(message)}\nTo see what is possible: {path} --help\n")
         return 2
     return _tell_fault(error, debug=debug)
 

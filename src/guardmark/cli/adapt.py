@@ -87,9 +87,9 @@ _TRUST_LIST = "Agree to the list that has this hash, without a question."
 )
 @click.option("--seeds", type=click.IntRange(1, 100), help=_SEEDS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def adapt_command(subject: Path | None, *, as_json: bool, **said: Any) -> int:
+def adapt_command(subject: Path | None, *, as_json: bool, **options: Any) -> int:
     """Attack the defenses of a run."""
-    analysis, files = _carry_out(subject, _Typed(**said))
+    analysis, files = _carry_out(subject, _Typed(**options))
     if analysis is None:
         return EXIT_INTERRUPTED
     if as_json:

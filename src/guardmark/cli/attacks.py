@@ -36,14 +36,14 @@ def _list(*, wanted: str | None, of_battery: bool, as_json: bool) -> None:
     if of_battery:
         _print_battery(as_json=as_json)
         return
-    found = operators() if wanted is None else family(wanted)
+    listed = operators() if wanted is None else family(wanted)
     if as_json:
-        echo_raw(json.dumps([_facts(one) for one in found], indent=2))
+        echo_raw(json.dumps([_facts(one) for one in listed], indent=2))
         return
     titles = dict(FAMILIES)
-    width = max(len(one.name) for one in found)
+    width = max(len(one.name) for one in listed)
     last = ""
-    for one in found:
+    for one in listed:
         if one.family != last:
             last = one.family
             echo(f"{last}  {titles[last]}")
@@ -77,17 +77,17 @@ def _print_battery(*, as_json: bool) -> None:
 def _show(*, name: str, as_json: bool) -> None:
     from guardmark.attacks.catalogue import operator
 
-    found = operator(name)
+    shown = operator(name)
     if as_json:
-        echo_raw(json.dumps(_facts(found), indent=2))
+        echo_raw(json.dumps(_facts(shown), indent=2))
         return
-    echo(f"{found.key}  {found.summary}")
-    echo(f"  family         {found.family}, {found.slot.name.lower()} in a chain")
-    echo(f"  tier           {found.tier.value}, promised for {found.domain_words}")
-    echo(f"  honest use     {found.legit_use.value}")
-    echo(f"  needs decoder  {'yes' if found.needs_decoder else 'no'}")
-    echo(f"  seed           {'matters' if found.seeded else 'does not matter'}")
-    for parameter in found.parameters:
+    echo(f"{shown.key}  {shown.summary}")
+    echo(f"  family         {shown.family}, {shown.slot.name.lower()} in a chain")
+    echo(f"  tier           {shown.tier.value}, promised for {shown.domain_words}")
+    echo(f"  honest use     {shown.legit_use.value}")
+    echo(f"  needs decoder  {'yes' if shown.needs_decoder else 'no'}")
+    echo(f"  seed           {'matters' if shown.seeded else 'does not matter'}")
+    for parameter in shown.parameters:
         first, *others = map(str, parameter.values)
         more = f", or {', '.join(others)}" if others else ""
         echo(f"  {parameter.name:<13}  {first} unless set{more}")
@@ -180,20 +180,20 @@ def _escaped(text: str) -> str:
     )
 
 
-def _facts(found: Operator) -> dict[str, object]:
+def _facts(operator: Operator) -> dict[str, object]:
     """Return what `--json` says of an operator."""
     return {
-        "name": found.name,
-        "version": found.version,
-        "family": found.family,
-        "slot": found.slot.name.lower(),
-        "tier": found.tier.value,
-        "legit_use": found.legit_use.value,
-        "needs_decoder": found.needs_decoder,
-        "seeded": found.seeded,
-        "parameters": {one.name: list(one.values) for one in found.parameters},
-        "domain": found.domain_words,
-        "summary": found.summary,
+        "name": operator.name,
+        "version": operator.version,
+        "family": operator.family,
+        "slot": operator.slot.name.lower(),
+        "tier": operator.tier.value,
+        "legit_use": operator.legit_use.value,
+        "needs_decoder": operator.needs_decoder,
+        "seeded": operator.seeded,
+        "parameters": {one.name: list(one.values) for one in operator.parameters},
+        "domain": operator.domain_words,
+        "summary": operator.summary,
     }
 
 

@@ -97,10 +97,10 @@ def _check(*, as_json: bool, **reading: Any) -> int:
     from guardmark.reports.chapters.data_sets import check_document
 
     opened = _opened(**reading)
-    found = check_data(opened)
-    document = check_document(found, opened.shown_as)
-    _say(_drawn(document), _check_json(found, opened), as_json=as_json)
-    return _FOUND_PROBLEMS if found.has_problems else 0
+    check = check_data(opened)
+    document = check_document(check, opened.shown_as)
+    _say(_drawn(document), _check_json(check, opened), as_json=as_json)
+    return _FOUND_PROBLEMS if check.has_problems else 0
 
 
 @data_command.command("stats", help="Count what data consist of, facet by facet. " + _TARGETS)
@@ -267,13 +267,13 @@ def _shares(into: tuple[str, ...]) -> dict[str, float]:
     return shares
 
 
-def _check_json(found: DataCheck, opened: OpenedData) -> Mapping[str, object]:
-    duplicates = asdict(found.duplicates)
+def _check_json(check: DataCheck, opened: OpenedData) -> Mapping[str, object]:
+    duplicates = asdict(check.duplicates)
     return {
         "data": opened.shown_as,
-        "findings": [asdict(finding) for finding in found.findings],
-        "duplicates": {**duplicates, "method": found.duplicates.method},
-        "census": asdict(found.census),
+        "findings": [asdict(finding) for finding in check.findings],
+        "duplicates": {**duplicates, "method": check.duplicates.method},
+        "census": asdict(check.census),
         "manifests": [asdict(manifest) for manifest in opened.loaded.manifests],
     }
 

@@ -122,9 +122,9 @@ def plan_command(*, variants: int | None, icc: float, as_json: bool, **claim: An
 
     planned = plan_size(Claim(**claim), variants=variants, icc=icc)
     if as_json:
-        told = asdict(planned)
-        told["promise"]["rows"] = planned.promise.rows
-        echo_raw(json.dumps(told, indent=2))
+        document = asdict(planned)
+        document["promise"]["rows"] = planned.promise.rows
+        echo_raw(json.dumps(document, indent=2))
     else:
         echo(*_plan_lines(planned))
 
@@ -191,12 +191,12 @@ def gate_command(
         write_junit(gated, junit)
     document = gate_document(gated.result, run=gated.run, caveats=gated.caveats)
     if as_json:
-        said = gate_json(
+        output = gate_json(
             gated.result, run=gated.run, baseline=gated.baseline, caveats=gated.caveats
         )
     elif markdown:
-        said = render_markdown(document, marker="guardmark-gate")
+        output = render_markdown(document, marker="guardmark-gate")
     else:
-        said = render_terminal(document)
-    echo_raw(said if as_json else visible(said), nl=False)
+        output = render_terminal(document)
+    echo_raw(output if as_json else visible(output), nl=False)
     return EXITS[gated.result.standing]

@@ -107,8 +107,8 @@ def _quality(run: Path, *, as_json: bool) -> str:
     from guardmark.reports.render.json.documents import quality_json
     from guardmark.reports.render.terminal import render_terminal
 
-    found = report_quality(run)
-    return quality_json(found) if as_json else render_terminal(quality_document(found))
+    quality = report_quality(run)
+    return quality_json(quality) if as_json else render_terminal(quality_document(quality))
 
 
 def _judged_lines(judged: Judged, limit: int) -> Iterator[str]:
@@ -217,9 +217,9 @@ _ASKED = {
     help="Show what the judge said; of bypasses, what made them and by which proof.",
 )
 @click.option("--label", is_flag=True, help="Label in the terminal; goes on where it stopped.")
-def audit_command(run: Path, **said: Any) -> None:
+def audit_command(run: Path, **options: Any) -> None:
     """Draw what people are to label."""
-    typed = _Typed(**said)
+    typed = _Typed(**options)
     drawn = _opened(run, typed)
     if typed.label:
         drawn = _label(drawn)
@@ -267,7 +267,7 @@ def _opened(run: Path, typed: _Typed) -> AuditFile:
         )
     from guardmark.app.labels.auditing import BYPASSES_COUNT, draw_bypasses
 
-    found = draw_bypasses(
+    audit = draw_bypasses(
         run,
         out=typed.path,
         count=typed.count or BYPASSES_COUNT,
@@ -275,13 +275,13 @@ def _opened(run: Path, typed: _Typed) -> AuditFile:
         defense=typed.defense,
         with_verdicts=typed.with_verdicts,
     )
-    echo(*_drawn_lines(found))
-    return found.file
+    echo(*_drawn_lines(audit))
+    return audit.file
 
 
-def _drawn_lines(found: BypassAudit) -> Iterator[str]:
+def _drawn_lines(audit: BypassAudit) -> Iterator[str]:
     """Say what a sheet of bypasses was drawn from."""
-    for each in found.defenses:
+    for each in audit.defenses:
         counts = f"{each.drawn:,} of {each.resting:,}"
         line = f"  {each.defense}: {counts} bypasses that rest on a judgement"
         if each.untold:
@@ -348,25 +348,25 @@ def _label(drawn: AuditFile) -> AuditFile:
 @click.option("--record", type=_PATH, help="Write all exchanges with the service to this file.")
 @click.option("--replay", type=_PATH, help="Answer from this file, which --record wrote.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def calibrate_command(pairs: Path, *, as_json: bool, **said: Any) -> None:
+def calibrate_command(pairs: Path, *, as_json: bool, **options: Any) -> None:
     """Calibrate embeddings."""
     from guardmark.app.adapt.calibrating import CalibrationOptions
     from guardmark.app.adapt.calibrating import calibrate as carry_out
 
-    found = carry_out(pairs, CalibrationOptions(**said))
+    calibrated = carry_out(pairs, CalibrationOptions(**options))
     if as_json:
-        echo_raw(json.dumps(_calibrated_json(found), ensure_ascii=False))
+        echo_raw(json.dumps(_calibrated_json(calibrated), ensure_ascii=False))
     else:
-        echo(*_calibrated_lines(found))
+        echo(*_calibrated_lines(calibrated))
 
 
-def _calibrated_lines(found: Calibrated) -> Iterator[str]:
+def _calibrated_lines(calibrated: Calibrated) -> Iterator[str]:
     from guardmark.reports.document.cells import rate_text
 
-    choice, pairs = found.choice, found.pairs
-    measured = len(pairs.pairs) - sum(found.missing.values())
+    choice, pairs = calibrated.choice, calibrated.pairs
+    measured = len(pairs.pairs) - sum(calibrated.missing.values())
     yield f"Pairs {pairs.name}: {measured:,} of {len(pairs.pairs):,} pairs have a cosine"
-    for kind, count in found.missing.items():
+    for kind, count in calibrated.missing.items():
         yield f"  without one: {count:,} ({kind}); they count for nothing"
     yield f"  {'tau':<9}{'different, called the same':<34}equal, called the same"
     for row in choice.rows:
@@ -382,22 +382,22 @@ def _calibrated_lines(found: Calibrated) -> Iterator[str]:
         if choice.is_confirmed
         else "Note: the upper limit of the counting half is above the bound; more pairs would tell."
     )
-    yield f"config    {found.path}"
+    yield f"config    {calibrated.path}"
 
 
-def _calibrated_json(found: Calibrated) -> dict[str, object]:
+def _calibrated_json(calibrated: Calibrated) -> dict[str, object]:
     from guardmark.reports.render.json.encoder import encode
 
-    choice = found.choice
+    choice = calibrated.choice
     return {
-        "pairs": found.pairs.name,
-        "sha256": found.pairs.sha256,
-        "count": len(found.pairs.pairs),
-        "missing": dict(found.missing),
+        "pairs": calibrated.pairs.name,
+        "sha256": calibrated.pairs.sha256,
+        "count": len(calibrated.pairs.pairs),
+        "missing": dict(calibrated.missing),
         "bound": choice.bound,
         "tau": choice.tau,
         "chosen_on": encode(choice.chosen_on),
         "is_confirmed": choice.is_confirmed,
         "rows": encode(choice.rows),
-        "config": str(found.path),
+        "config": str(calibrated.path),
     }

@@ -109,7 +109,7 @@ def _sample_lines(listed: ListedSample, *, full: bool, texts: bool) -> Iterator[
 
 def _sample_json(listed: ListedSample, *, texts: bool) -> dict[str, object]:
     sample = listed.sample
-    found: dict[str, object] = {
+    document: dict[str, object] = {
         "id": sample.id,
         "label": sample.label.value,
         "category": sample.category,
@@ -132,11 +132,11 @@ def _sample_json(listed: ListedSample, *, texts: bool) -> dict[str, object]:
         ],
     }
     if texts:
-        found["messages"] = [
+        document["messages"] = [
             {"role": message.role.value, "content": message.content}
             for message in sample.prompt.messages
         ]
-    return found
+    return document
 
 
 _FORMATS = ("html", "md", "json", "csv", "junit", "sarif")
@@ -187,24 +187,24 @@ def report_command(
             echo_text(fragment.read_text(encoding="utf-8"))
             echo(f"thresholds {fragment}", err=True)
             continue
-        told = write_report(
+        written_report = write_report(
             path,
             formats=chosen,
             thresholds=parse_thresholds(threshold),
             texts=not no_texts,
         )
         if as_json:
-            echo_raw(told.summary_json, nl=False)
+            echo_raw(written_report.summary_json, nl=False)
             continue
-        echo_text(told.terminal)
-        for label, written in told.files:
+        echo_text(written_report.terminal)
+        for label, written in written_report.files:
             echo(f"{label:<10}{written}")
 
 
-def _formats(said: str | None) -> tuple[str, ...]:
+def _formats(words: str | None) -> tuple[str, ...]:
     from guardmark.core.errors import UnknownName
 
-    chosen = tuple(word.strip() for word in (said or "").split(",") if word.strip())
+    chosen = tuple(word.strip() for word in (words or "").split(",") if word.strip())
     for word in chosen:
         if word not in _FORMATS:
             raise UnknownName("report format", word, _FORMATS)
@@ -273,8 +273,8 @@ def export_command(run: Path, forms: str, out: Path | None, as_json: bool) -> No
     for form in chosen:
         written = write(run, form, out=out)
         if as_json:
-            found = {"format": form, "path": str(written.path), "records": written.records}
-            echo_raw(json.dumps(found))
+            document = {"format": form, "path": str(written.path), "records": written.records}
+            echo_raw(json.dumps(document))
         else:
             echo(f"{form:<12}{written.path}  {written.records:,} records")
 
@@ -320,16 +320,18 @@ def import_command(
     from guardmark.core.sample import Label
     from guardmark.importers.imported import Statements
 
-    said = Statements(label=Label(label) if label else None, model=model, unsafe=unsafe)
-    found = import_run(tool, path, now=datetime.now(UTC), out=out, said=said)
-    for warning in found.warnings:
+    statements = Statements(label=Label(label) if label else None, model=model, unsafe=unsafe)
+    imported = import_run(tool, path, now=datetime.now(UTC), out=out, statements=statements)
+    for warning in imported.warnings:
         echo(f"Note: {warning}", err=True)
-    told = finish(found.folder, found.config, formats=found.config.report, texts=not no_texts)
+    finished = finish(
+        imported.folder, imported.config, formats=imported.config.report, texts=not no_texts
+    )
     if as_json:
-        echo_raw(told.summary_json, nl=False)
+        echo_raw(finished.summary_json, nl=False)
         return
-    echo_text(told.terminal)
-    for name, written in told.files:
+    echo_text(finished.terminal)
+    for name, written in finished.files:
         echo(f"{name:<10}{written}")
 
 
@@ -369,9 +371,9 @@ def stability_command(run: Path, attacks: int, benign: int, seeds: int, as_json:
     from guardmark.reports.render.terminal import render_terminal
 
     request = SliceRequest(attacks=attacks, benign=benign, seeds=tuple(range(1, seeds + 1)))
-    folder, found = slice_run(run, request)
+    folder, slices = slice_run(run, request)
     if as_json:
-        echo_raw(stability_json(found), nl=False)
+        echo_raw(stability_json(slices), nl=False)
         return
-    echo_text(render_terminal(stability_document(found)))
+    echo_text(render_terminal(stability_document(slices)))
     echo(f"by variant: {folder.slice_stability_md}")

@@ -132,18 +132,18 @@ def _carry_out(loaded: LoadedConfig, options: RunOptions, *, texts: bool, as_jso
     load_numpy_for_reports()
     from guardmark.app.results.reporting import finish  # numpy and the report: needed only now
 
-    told = finish(result.folder, loaded.config, formats=loaded.config.report, texts=texts)
+    finished = finish(result.folder, loaded.config, formats=loaded.config.report, texts=texts)
     if as_json:
-        sys.stdout.write(told.summary_json)
+        sys.stdout.write(finished.summary_json)
     else:
-        echo_text(told.terminal)
-        echo(*(f"{label:<10}{path}" for label, path in told.files))
-        if told.head:
-            echo(f"{'head':<10}{told.head}")
-        echo_text(told.gate)
-    for complaint in told.complaints:
+        echo_text(finished.terminal)
+        echo(*(f"{label:<10}{path}" for label, path in finished.files))
+        if finished.head:
+            echo(f"{'head':<10}{finished.head}")
+        echo_text(finished.gate)
+    for complaint in finished.complaints:
         tell_line(complaint)
-    return _EXIT_UNTRUSTWORTHY if told.complaints else told.gate_exit
+    return _EXIT_UNTRUSTWORTHY if finished.complaints else finished.gate_exit
 
 
 _WORKERS = {"command-python": "guard_worker.py", "command-node": "guard_worker.mjs"}

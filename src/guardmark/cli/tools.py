@@ -41,8 +41,8 @@ def plugins_command(*, profiles: bool, as_json: bool) -> None:
     for kind, types in table.items():
         echo(f"{kind}s (other packages add theirs under the entry point {GROUPS[kind]})")
         width = max((len(name) for name in types), default=0)
-        for name, place in sorted(types.items()):
-            echo(f"  {name:<{width}}  {place}")
+        for name, target in sorted(types.items()):
+            echo(f"  {name:<{width}}  {target}")
 
 
 def _list_profiles(*, as_json: bool) -> None:

@@ -75,25 +75,25 @@ def describe_mistakes(
     groups: dict[Place, list[ErrorDetails]] = {}
     for item in error.errors(include_url=False):
         groups.setdefault(_place(item, above, source), []).append(item)
-    inside = {place[:length] for place in groups for length in range(len(place))}
-    for place, items in sorted(groups.items(), key=lambda group: source.nearest(group[0])):
-        here, dotted = source.where(place), ".".join(map(as_word, place))
+    inside = {path[:length] for path in groups for length in range(len(path))}
+    for path, items in sorted(groups.items(), key=lambda group: source.nearest(group[0])):
+        here, dotted = source.where(path), ".".join(map(as_word, path))
         others = [item for item in items if item["type"] not in _KINDS]
         for line in dict.fromkeys(_line(dotted, item, model, common) for item in others):
             yield f"{here}: {line}"
         # Where something inside it is wrong, a setting has the kind that was meant.
-        if not others and place not in inside:
+        if not others and path not in inside:
             yield f"{here}: {_before(dotted)}{_wrong_kind(items)}"
 
 
 def _place(item: ErrorDetails, above: Place, source: Source) -> Place:
     """Return where a mistake stands: the steps of pydantic, without those that name a type."""
-    place, last = above, len(item["loc"]) - 1
+    path, last = above, len(item["loc"]) - 1
     for index, step in enumerate(item["loc"]):
-        below = (*place, str(step))
+        below = (*path, str(step))
         if below in source.places or (index == last and item["type"] == "missing"):
-            place = below
-    return place
+            path = below
+    return path
 
 
 def _line(dotted: str, item: ErrorDetails, model: type[BaseModel], common: tuple[str, ...]) -> str:

@@ -56,7 +56,7 @@ class AnswerReader:
 
     threshold: float | None = None
     score_range: tuple[float, float] = (0.0, 1.0)
-    said: str = "the function returned"
+    subject: str = "the function returned"
 
     def read(self, answer: object) -> Decision:
         """Read one answer."""
@@ -131,7 +131,7 @@ class AnswerReader:
                 "nothing that can be read; expected True (block), False (allow), a risk in "
                 "[0, 1], a Decision, or fields such as blocked, flagged, is_safe, score"
             )
-        words = f"{self.said} {message}"
+        words = f"{self.subject} {message}"
         return Decision(outcome=Outcome.MALFORMED, evidence=Evidence(message=words))
 
 

@@ -151,8 +151,8 @@ def compile_rules(
                 CompiledRule(name=rule.name, search=search, words=tuple(rule.words.split()))
             )
         except (re.error, OverflowError, RecursionError) as error:
-            place = (getattr(error, "lineno", None) or 1, getattr(error, "colno", None) or 1)
-            faults.append((index, f"is not a regular expression: {error}.", place))
+            position = (getattr(error, "lineno", None) or 1, getattr(error, "colno", None) or 1)
+            faults.append((index, f"is not a regular expression: {error}.", position))
             named.append(f"{rule.name}: is not a regular expression: {error}")
     if faults:
         raise BadPatterns(faults, "\n".join(named))
@@ -260,8 +260,8 @@ def _rules_of_file(path: Path, shown_as: str, flags: Sequence[str]) -> tuple[Com
         for index, message, (_, column) in error.faults:
             number, pattern = lines[index]
             indent = len(raw[number - 1]) - len(raw[number - 1].lstrip())
-            place = f"{shown_as}:{number}:{indent + column}"
-            mistakes.append((("patterns",), f"{place}: {_quoted(pattern)} {message}"))
+            position = f"{shown_as}:{number}:{indent + column}"
+            mistakes.append((("patterns",), f"{position}: {_quoted(pattern)} {message}"))
         raise BadSettings(mistakes) from error
 
 

@@ -82,8 +82,8 @@ async def probe_helper(built: BuiltPart, name: str) -> int | None:
 
 async def _collect(parts: Parts, stop: StopSignal, warnings: list[str]) -> None:
     for built in parts.defenses:
-        found = await _probe_defense(built, stop)
-        warnings += [f"{built.manifest.name}: {warning}" for warning in found]
+        remarks = await _probe_defense(built, stop)
+        warnings += [f"{built.manifest.name}: {warning}" for warning in remarks]
     if parts.model is not None and parts.model.calls_service:
         await _answered(parts.model.part.answer(_QUESTION), "The target model")
     for judge in parts.judges:

@@ -184,13 +184,13 @@ def _prompt(logged: Object, metadata: Object) -> Prompt | None:
     listed = [turn for turn in shown if isinstance(turn, dict)] if isinstance(shown, list) else []
     texts = [_resolved(logged, _content(turn)) for turn in listed]
     # Our own logs keep the roles that Inspect has no word for, and what is under test.
-    roles, place = metadata.get("roles"), metadata.get("under_test")
-    if isinstance(roles, list) and isinstance(place, int) and len(roles) == len(texts) > place >= 0:
+    roles, index = metadata.get("roles"), metadata.get("under_test")
+    if isinstance(roles, list) and isinstance(index, int) and len(roles) == len(texts) > index >= 0:
         known = {role.value: role for role in Role}
         if all(role in known for role in roles):
             pairs = zip(roles, texts, strict=True)
             messages = tuple(Message(role=known[role], content=text) for role, text in pairs)
-            return Prompt(messages=messages, under_test=place)
+            return Prompt(messages=messages, under_test=index)
     return prompt_of([(word(t, "role"), text) for t, text in zip(listed, texts, strict=True)])
 
 

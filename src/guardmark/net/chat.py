@@ -139,13 +139,13 @@ def failure_message(exchange: Exchange) -> str:
     return f"{exchange.message}{_server_message(exchange.body)}"
 
 
-def read_usage(said: object, price: Price | None, *, written: int | None = None) -> Usage | None:
+def read_usage(usage: object, price: Price | None, *, written: int | None = None) -> Usage | None:
     """Read what a call consumed."""
-    told = said if isinstance(said, dict) else {}
-    read = _count(told.get("prompt_tokens"))
-    written = _count(told.get("completion_tokens")) if written is None else written
+    counts = usage if isinstance(usage, dict) else {}
+    read = _count(counts.get("prompt_tokens"))
+    written = _count(counts.get("completion_tokens")) if written is None else written
     cost = None if price is None else price_of(price, read=read, written=written)
-    if not isinstance(said, dict) and cost is None:
+    if not isinstance(usage, dict) and cost is None:
         return None
     return Usage(prompt_tokens=read, completion_tokens=written, cost=cost)
 
@@ -206,13 +206,13 @@ def read_embeddings(
 
 def _vectors(data: Any, count: int) -> tuple[Vector, ...]:
     """Return the vectors in the order of their texts, which the answer's own numbers tell."""
-    found = {each.get("index", at): each["embedding"] for at, each in enumerate(data)}
-    if sorted(found) != list(range(count)) or len(data) != count:
+    vectors = {each.get("index", at): each["embedding"] for at, each in enumerate(data)}
+    if sorted(vectors) != list(range(count)) or len(data) != count:
         raise ValueError(count)
-    for vector in found.values():
+    for vector in vectors.values():
         if not isinstance(vector, list) or not all(type(v) in {int, float} for v in vector):
             raise TypeError(vector)
-    return tuple(tuple(map(float, found[index])) for index in range(count))
+    return tuple(tuple(map(float, vectors[index])) for index in range(count))
 
 
 def _no_vectors(exchange: Exchange, kind: ErrorKind, message: str) -> EmbeddingAnswer:

@@ -39,16 +39,16 @@ class Gate:
         if self._inside < self._limit and not self._waiters:
             self._inside += 1
             return
-        place = asyncio.get_running_loop().create_future()
-        self._waiters.append(place)
+        turn = asyncio.get_running_loop().create_future()
+        self._waiters.append(turn)
         try:
-            await place
+            await turn
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
+            if turn.done() and not turn.cancelled():
                 self.leave()  # the place was given to us at the moment we were cancelled
             else:
                 with suppress(ValueError):
-                    self._waiters.remove(place)
+                    self._waiters.remove(turn)
             raise
 
     def leave(self) -> None:
@@ -63,10 +63,10 @@ class Gate:
 
     def _admit(self) -> None:
         while self._waiters and self._inside < self._limit:
-            place = self._waiters.popleft()
-            if not place.done():
+            turn = self._waiters.popleft()
+            if not turn.done():
                 self._inside += 1
-                place.set_result(None)
+                turn.set_result(None)
 
 
 class AdaptiveLimit:

@@ -105,8 +105,8 @@ class Wire:
         status = response.status
         wait_s = _retry_after_s(response.headers)
         patient = wait_s is None or wait_s <= LONGEST_WAIT_S
-        said = " ".join(body[: 4 * _EXCERPT].decode("utf-8", "replace").split())[:_EXCERPT]
-        message = f"{self._shown} answered {status}" + (f": {said}" if said else "")
+        excerpt = " ".join(body[: 4 * _EXCERPT].decode("utf-8", "replace").split())[:_EXCERPT]
+        message = f"{self._shown} answered {status}" + (f": {excerpt}" if excerpt else "")
         if status == _PARTIAL:
             message += " (a part of an answer is none)"
         elif status < 400:
@@ -144,7 +144,7 @@ class Wire:
         """Name what aiohttp raised."""
         word, kind, retry = _name(error)
         limits = self._service.limits
-        told = {
+        reason = {
             "connect_timeout": f"no connection within {limits.connect_timeout_s:g} s",
             "timeout": f"no complete answer within {limits.read_timeout_s:g} s",
             "dns": "the name does not resolve",
@@ -160,14 +160,14 @@ class Wire:
             service_ns=service_ns,
             error=word,
             error_kind=kind,
-            message=f"{self._shown}: {told}",
+            message=f"{self._shown}: {reason}",
             worth_retrying=retry,
         )
 
     def _content_type(self, response: ClientResponse) -> str:
         """Return the type of an answer; nothing where its header holds a secret."""
-        said = response.headers.get("Content-Type", "")
-        is_clean = said in _USUAL_TYPES or self._redactor.text(said) == said
+        header = response.headers.get("Content-Type", "")
+        is_clean = header in _USUAL_TYPES or self._redactor.text(header) == header
         return response.content_type if is_clean else ""
 
     def _system_says(self, error: Exception) -> str:

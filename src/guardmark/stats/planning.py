@@ -203,8 +203,8 @@ def plan_difference(
         return is_told(bonett_price(table, confidence=1.0 - alpha))
 
     def is_shown(first: Ints, second: Ints, sizes: Ints) -> bool:
-        told = clustered_bonett_price(first, second, sizes=sizes, confidence=1.0 - alpha)
-        return is_told(told)
+        price = clustered_bonett_price(first, second, sizes=sizes, confidence=1.0 - alpha)
+        return is_told(price)
 
     return _settle(
         lambda pairs: _enumerate(decides, pairs, sides),

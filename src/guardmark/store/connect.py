@@ -43,19 +43,19 @@ def errors_of(path: Path) -> Iterator[None]:
     except sqlite3.IntegrityError:
         raise
     except sqlite3.DatabaseError as error:
-        said = str(error)
-        if any(word in said for word in _DAMAGE):
+        message = str(error)
+        if any(word in message for word in _DAMAGE):
             raise StoreError(
-                f"{path} is damaged ({said}).\n"
+                f"{path} is damaged ({message}).\n"
                 "Next: restore it from a copy, or start again with --fresh."
             ) from error
-        if said == "interrupted":
+        if message == "interrupted":
             raise StoreError(
                 f"{path} asks for more work than records of its size can need.\n"
                 "Next: do not trust it; restore it from a copy, or ask who made it."
             ) from error
         raise StorageError(
-            f"{path} cannot be written or read: {said}.\n"
+            f"{path} cannot be written or read: {message}.\n"
             "Everything committed before is kept.\n"
             "Next: free disk space or make the folder writable, then give the same command again."
         ) from error

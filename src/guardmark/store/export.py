@@ -113,19 +113,19 @@ def _lines_of(connection: StoreConnection) -> Iterator[list[str]]:
 
 
 def _kind_part(kind: Kind) -> str:
-    said = {"label": "attack" if kind[0] else "benign"}
-    said.update(zip(FACET_COLUMNS, kind[1:], strict=True))
-    return json.dumps(said, separators=(",", ":"))[1:-1]
+    fields = {"label": "attack" if kind[0] else "benign"}
+    fields.update(zip(FACET_COLUMNS, kind[1:], strict=True))
+    return json.dumps(fields, separators=(",", ":"))[1:-1]
 
 
 @cache
 def _said_part(codes: int) -> str:
     outcome, score_kind, error_kind, answer_mode = codes.to_bytes(8, "little")[:4]
-    said = {
+    fields = {
         "outcome": OUTCOME_NAMES[outcome],
         "score_kind": SCORE_KINDS[score_kind],
         "error_kind": ERROR_KINDS[error_kind - 1] if error_kind else None,
         "answer_mode": ANSWER_MODES[answer_mode - 1] if answer_mode else None,
         "flags": codes >> 32,
     }
-    return json.dumps(said, separators=(",", ":"))[1:-1]
+    return json.dumps(fields, separators=(",", ":"))[1:-1]

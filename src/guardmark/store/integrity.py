@@ -151,9 +151,9 @@ def _parts(
         for (*shared, has_said), group in groupby(part, key=itemgetter(slice(4, 9))):
             width = slice(9, None if has_said else -1)
             groups[has_said].append((shared, [row[width] for row in group]))
-        own, said = groups
+        own, with_reason = groups
         named = defenses.get(defense, ""), stage, layers.get(layer, ""), repeat
-        yield (*named, own, of_part[key], *([said] if said else []))
+        yield (*named, own, of_part[key], *([with_reason] if with_reason else []))
 
 
 def _tries(

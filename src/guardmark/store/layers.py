@@ -52,16 +52,16 @@ def seed_layer(arm: str, number: int) -> str:
 
 def first_layer(layer: str) -> str:
     """Return the layer of the same arm at the first seed."""
-    found = _SEED.match(layer)
-    return layer if found is None else f"{ADAPTIVE}{layer[found.end() :]}"
+    seeded = _SEED.match(layer)
+    return layer if seeded is None else f"{ADAPTIVE}{layer[seeded.end() :]}"
 
 
 def asked_layers(stored: Iterable[str]) -> tuple[str, ...]:
     """Return the layers of what a defense was asked, the first seed's first."""
     numbers = sorted(
-        int(found.group().rpartition("-")[2])
+        int(seeded.group().rpartition("-")[2])
         for layer in stored
-        if (found := _SEED.fullmatch(layer)) is not None
+        if (seeded := _SEED.fullmatch(layer)) is not None
     )
     return (*ARMS, *(seed_layer(arm, number) for number in numbers for arm in REPEATED_ARMS))
 

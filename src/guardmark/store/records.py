@@ -250,8 +250,8 @@ class RecordWriter:
     def _content(self, part: RecordBatch) -> tuple[object, ...]:
         defense, stage, layer, repeat = part.key
         named = self._names["defenses"][defense], stage, self._names["layers"][layer], repeat
-        said = [sorted(part.said.items())] if part.said else []
-        return (*named, sorted(part.groups.items()), part.details, *said)
+        reasons = [sorted(part.reasons.items())] if part.reasons else []
+        return (*named, sorted(part.groups.items()), part.details, *reasons)
 
     def _content_of_tries(self, batch: TryBatch) -> tuple[object, ...]:
         names = self._names["defenses"][batch.defense], self._names["layers"][batch.layer]
@@ -387,13 +387,13 @@ class Stored:
 class RecordBatch:
     """Encodes answers of one part into rows that its writer has not yet committed."""
 
-    __slots__ = ("_number_of", "details", "groups", "key", "repeat", "said")
+    __slots__ = ("_number_of", "details", "groups", "key", "reasons", "repeat")
 
     def __init__(self, key: tuple[int, int, int, int], shared_evidence: SharedEvidence) -> None:
         self.key, self.repeat = key, key[-1]  # defense, stage, layer and repeat, as numbers
         self._number_of = shared_evidence.number_of
         self.groups: defaultdict[Shared, list[Row]] = defaultdict(list)
-        self.said: defaultdict[Shared, list[SaidRow]] = defaultdict(list)
+        self.reasons: defaultdict[Shared, list[SaidRow]] = defaultdict(list)
         self.details: list[tuple[int, str | None, str | None]] = []
 
     @property
@@ -408,17 +408,17 @@ class RecordBatch:
         self.details.sort(key=_BY_SAMPLE)
 
     def _taken(self) -> list[list[Any]]:
-        return [*self.groups.values(), *self.said.values()]
+        return [*self.groups.values(), *self.reasons.values()]
 
     def store(self, connection: sqlite3.Connection, batch: int) -> None:
         """Write what is taken, in the transaction that is open."""
         # What rows share stands in the statement: binding is most of what a row costs.
         key = f"{', '.join(map(str, self.key))}, ?"
         parts: list[tuple[str, str, Any]] = []
-        for groups, said in ((self.groups, "NULL"), (self.said, "column5")):
+        for groups, reasons in ((self.groups, "NULL"), (self.reasons, "column5")):
             for shared, rows in groups.items():
                 codes = ", ".join("NULL" if code < 0 else str(code) for code in shared)
-                parts.append((_RECORDS, f"{key}, {codes}, {_OWN}, {said}", rows))
+                parts.append((_RECORDS, f"{key}, {codes}, {_OWN}, {reasons}", rows))
         parts.append((_DETAILS, f"{key}, column1, column2, column3", self.details))
         for into, chosen, rows in parts:
             insert(connection, into, chosen=chosen, rows=rows, shared=(batch,))
@@ -426,20 +426,20 @@ class RecordBatch:
     def clear(self) -> None:
         """Forget what was committed."""
         self.groups.clear()
-        self.said.clear()
+        self.reasons.clear()
         self.details.clear()
 
     def add(self, sample: int, answer: Answer, *, latency_ns: int | None, flags: int = 0) -> int:
         """Take the answer of a part, and return its outcome; the next flush commits it."""
-        evidence, said, text, more = answer.evidence, None, None, None
+        evidence, reasons, text, more = answer.evidence, None, None, None
         try:
             row = encode(answer, latency_ns, flags)
             if isinstance(answer, Decision):
                 if evidence is not None and row[0] != _ERROR:
-                    said = self._number_of(evidence)
+                    reasons = self._number_of(evidence)
             elif isinstance(answer, Response):
                 text = answer.text
-            if evidence is not None and said is None:
+            if evidence is not None and reasons is None:
                 more = evidence_text(evidence)
         except ILL_TYPED as mistake:
             row, more = encode_mistake(answer, mistake, latency_ns, flags)
@@ -447,10 +447,10 @@ class RecordBatch:
             self.details.append((sample, text, more))
         outcome, score, score_kind, error, mode, took, flags = row
         shared = (score_kind, -1 if error is None else error, -1 if mode is None else mode, flags)
-        if said is None:
+        if reasons is None:
             self.groups[shared].append((sample, outcome, score, took))
         else:
-            self.said[shared].append((sample, outcome, score, took, said))
+            self.reasons[shared].append((sample, outcome, score, took, reasons))
         return outcome
 
 
@@ -487,5 +487,5 @@ class SharedEvidence:
 
     def store(self, connection: sqlite3.Connection, batch: int) -> None:
         """Write those that are not committed yet, in the transaction that is open."""
-        said = [(*each, batch) for each in self.fresh]
-        connection.executemany("INSERT INTO sayings VALUES (?, ?, ?)", said)
+        rows = [(*each, batch) for each in self.fresh]
+        connection.executemany("INSERT INTO sayings VALUES (?, ?, ?)", rows)

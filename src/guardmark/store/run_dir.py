@@ -381,8 +381,8 @@ def _is_last(lines: bytes, name: str, digest: str) -> bool:
 
 
 def _line(seal: Seal) -> bytes:
-    told = {key: value for key, value in asdict(seal).items() if key != "layers" or value}
-    return (json.dumps(told, separators=(",", ":")) + "\n").encode()
+    fields = {key: value for key, value in asdict(seal).items() if key != "layers" or value}
+    return (json.dumps(fields, separators=(",", ":")) + "\n").encode()
 
 
 def _parsed(line: bytes) -> Seal | None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _CHUNK: Final = 500  # part of the format: the seal is taken chunk by chunk
 _COLUMNS: Final = "position, id, kind, origin, length, digest, text, prompt, rest"
 _SAMPLES: Final = f"samples ({_COLUMNS})"
-_VALUES: Final = ", ".join(f"column{place}" for place in range(1, _COLUMNS.count(",") + 2))
+_VALUES: Final = ", ".join(f"column{index}" for index in range(1, _COLUMNS.count(",") + 2))
 _OF_KIND: Final = 9  # number and values of a kind, before the columns of a sample
 _INSERT_KIND: Final = "INSERT INTO kinds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 

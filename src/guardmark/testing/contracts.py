@@ -121,10 +121,10 @@ def _decide(
     close: bool = True,
 ) -> list[Decision]:
     async def all_of_them() -> list[Decision]:
-        found = await _answers(defense, prompts)
+        decisions = await _answers(defense, prompts)
         if close and isinstance(defense, Closable):
             await defense.close()
-        return found
+        return decisions
 
     # In a thread of its own: a caller's browser or notebook may have a loop running in this one.
     with ThreadPoolExecutor(max_workers=1) as apart:
@@ -138,13 +138,13 @@ async def _answers(
         return [defense.decide_now(prompt) for prompt in prompts]
     if isinstance(defense, BatchDefense):
         size = max(1, defense.batch_limits.max_count)
-        found: list[Decision] = []
+        decisions: list[Decision] = []
         for start in range(0, len(prompts), size):
             batch = prompts[start : start + size]
             answers = await defense.decide_batch(batch)
             _require(len(answers) == len(batch), "a batch comes back longer or shorter")
-            found.extend(answers)
-        return found
+            decisions.extend(answers)
+        return decisions
     return list(await asyncio.gather(*(defense.decide(prompt) for prompt in prompts)))
 
 

@@ -68,9 +68,9 @@ def parse_config(text: str, *, folder: Path, shown_as: str) -> LoadedConfig:
     """Check the text of a configuration."""
     document, source = parse_yaml(text, shown_as)
     if not isinstance(document, dict):
-        found = "nothing" if document is None else f"a {type(document).__name__}"
+        kind = "nothing" if document is None else f"a {type(document).__name__}"
         raise ConfigError(
-            f"{shown_as}: expected settings (version, data, defenses ...), found {found}.\n"
+            f"{shown_as}: expected settings (version, data, defenses ...), found {kind}.\n"
             "To start one: guardmark init > bench.yaml"
         )
     return _checked(document, source, folder)

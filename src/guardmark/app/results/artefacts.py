@@ -166,8 +166,8 @@ def export(run: Path, form: str, *, out: Path | None = None) -> Exported:
     """Write the records of a run in another form."""
     if form not in _EXPORTS:
         raise UnknownName("export format", form, _EXPORTS)
-    name, place = _EXPORTS[form]
-    write = cast("Callable[[RecordReader, Path], int]", resolve_name(place))
+    name, factory = _EXPORTS[form]
+    write = cast("Callable[[RecordReader, Path], int]", resolve_name(factory))
     with open_run(run) as opened:
         path = out or opened.folder.file(name)
         exported = Exported(path=path, records=write(opened.reader, path))

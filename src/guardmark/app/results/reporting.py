@@ -104,7 +104,7 @@ def _guaranteed(frame: Frame, words: Sequence[str]) -> list[tuple[str, str, floa
         limits = ErrorLimits.read(list(words))
     except ValueError as error:
         raise ConfigError(f"This cannot be guaranteed: {error}.") from error
-    told, reasons = [], []
+    thresholds, reasons = [], []
     for arm in frame.candidates():
         if not arm.is_scored.any():
             reasons.append(f"{arm.name} gave no scores")
@@ -114,13 +114,13 @@ def _guaranteed(frame: Frame, words: Sequence[str]) -> list[tuple[str, str, floa
             reasons.append(f"{arm.name}: {chosen.reason}")
             continue
         sure = f"{limits} on samples like these at {frame.settings.confidence:.0%} confidence"
-        told.append((arm.name, _remark(sure, rates), chosen.threshold))
-    if not told:
+        thresholds.append((arm.name, _remark(sure, rates), chosen.threshold))
+    if not thresholds:
         raise ConfigError(
             f"No threshold is shown to keep {limits}: {'; '.join(reasons)}.\n"
             "Next: a higher limit, or more samples."
         )
-    return told
+    return thresholds
 
 
 def _remark(limit: str, rates: RatePair) -> str:

@@ -58,10 +58,10 @@ def import_run(
     *,
     now: datetime,
     out: Path | None = None,
-    said: Statements | None = None,
+    statements: Statements | None = None,
 ) -> Imported:
     """Read a finished run of another tool into records; nothing is called."""
-    imported = _read(tool, path, said or Statements())
+    imported = _read(tool, path, statements or Statements())
     answers = [answer for row in imported.rows for answer in row.answers]
     if not any(answer.decision or answer.response for answer in answers):
         raise DatasetError(f"{path} holds neither a decision nor an answer: nothing to score.")
@@ -88,20 +88,20 @@ def import_run(
     )
 
 
-def _read(tool: str, path: Path, said: Statements) -> ImportedRun:
+def _read(tool: str, path: Path, statements: Statements) -> ImportedRun:
     if tool not in _TOOLS:
         raise UnknownName("tool", tool, _TOOLS)
     reader, needed = _TOOLS[tool]
     for name in ("label", "model", "unsafe"):
-        if getattr(said, name) and name not in needed:
+        if getattr(statements, name) and name not in needed:
             raise ConfigError(f"--{name} says nothing of files of {tool}. Leave it out.")
     read = cast("Callable[[Path, Statements], ImportedRun]", resolve_name(reader))
-    return read(path, said)
+    return read(path, statements)
 
 
-def _store(writer: RecordWriter, found: ImportedRun, *, guard: str) -> None:
+def _store(writer: RecordWriter, imported: ImportedRun, *, guard: str) -> None:
     planned = 0
-    for position, row in enumerate(found.rows):
+    for position, row in enumerate(imported.rows):
         for answer in row.answers:
             for defense, stage, outcome in (
                 (guard, Stage.DEFENSE, answer.decision),
@@ -115,8 +115,8 @@ def _store(writer: RecordWriter, found: ImportedRun, *, guard: str) -> None:
     writer.plan(planned)
 
 
-def _config(found: ImportedRun, path: Path) -> Config:
-    guard = _guard_name(found)
+def _config(imported: ImportedRun, path: Path) -> Config:
+    guard = _guard_name(imported)
     is_in_folder = path.is_file() and path.name == "results.jsonl"
     settings: dict[str, Any] = {
         "version": 1,
@@ -124,48 +124,52 @@ def _config(found: ImportedRun, path: Path) -> Config:
         "name": _name(path.parent.name if is_in_folder else path.stem),
         "data": [{"path": str(path)}],
         "defenses": {guard: {"type": _TYPE}} if guard else {},
-        "run": {"repeats": max([1, *(len(row.answers) for row in found.rows)])},
+        "run": {"repeats": max([1, *(len(row.answers) for row in imported.rows)])},
     }
-    if found.model:  # else a guard was measured alone, and there is nothing to enforce
-        policy = Policy.FALLBACK_TO_MAIN if found.passes_malformed else Policy.BLOCK
+    if imported.model:  # else a guard was measured alone, and there is nothing to enforce
+        policy = Policy.FALLBACK_TO_MAIN if imported.passes_malformed else Policy.BLOCK
         settings["run"] |= {"on_malformed": policy, "on_error": policy}
         settings["pipeline"] = {
             "guards": [guard or NO_GUARD],
-            "model": {"type": _TYPE, "model": found.model},
-            "judges": [{"type": _TYPE, "name": found.judge}] if found.judge else [],
-            "legacy_cards": list(found.legacy_cards),
+            "model": {"type": _TYPE, "model": imported.model},
+            "judges": [{"type": _TYPE, "name": imported.judge}] if imported.judge else [],
+            "legacy_cards": list(imported.legacy_cards),
         }
     return Config.model_validate(settings)
 
 
 def _manifest(
-    found: ImportedRun, config: Config, *, digest: str, now: datetime, home: Path
+    imported: ImportedRun, config: Config, *, digest: str, now: datetime, home: Path
 ) -> RunManifest:
-    attacks = sum(row.sample.is_attack for row in found.rows)
+    attacks = sum(row.sample.is_attack for row in imported.rows)
     seal = sha256()
-    for row in found.rows:
+    for row in imported.rows:
         seal.update(row.sample.id.encode() + row.sample.prompt.digest())
     data = DataManifest(
         name=config.name,
         version="",
         sha256=seal.hexdigest(),
         attacks=attacks,
-        benign=len(found.rows) - attacks,
-        files={str(home / name): sealed for name, sealed in found.files.items()},
+        benign=len(imported.rows) - attacks,
+        files={str(home / name): sealed for name, sealed in imported.files.items()},
     )
-    named = [("defense", _guard_name(found)), ("model", found.model), ("judge", found.judge)]
+    named = [
+        ("defense", _guard_name(imported)),
+        ("model", imported.model),
+        ("judge", imported.judge),
+    ]
     parts = [
         PartManifest(name=name, kind=kind, type=_TYPE, view="text" if kind == "defense" else "")
         for kind, name in named
         if name
     ]
     manifest = describe_run(config, config_sha256=digest, now=now, parts=parts, data=[data])
-    evaluator = f"imported from {found.tool} {found.created_utc}".strip()
+    evaluator = f"imported from {imported.tool} {imported.created_utc}".strip()
     return replace(manifest, warmup=0, evaluator=evaluator)
 
 
-def _guard_name(found: ImportedRun) -> str:
-    name = _name(found.guard) if found.guard else ""
+def _guard_name(imported: ImportedRun) -> str:
+    name = _name(imported.guard) if imported.guard else ""
     return f"{name}-guard" if name == NO_GUARD else name
 
 

@@ -242,8 +242,8 @@ def _without_head(form: bytes, head: bytes) -> bytes:
     return re.sub(rb"[^\n]*%b[^\n]*\n" % head, b"", form)
 
 
-def _differ(mismatches: Mismatches, name: str, place: str, texts: tuple[str, str]) -> None:
-    mismatches.differ(MismatchKind.REPORT, name, place, stated=texts[0], counted=texts[1])
+def _differ(mismatches: Mismatches, name: str, position: str, texts: tuple[str, str]) -> None:
+    mismatches.differ(MismatchKind.REPORT, name, position, stated=texts[0], counted=texts[1])
 
 
 def _parsed(content: bytes | str) -> Any:
@@ -256,7 +256,7 @@ def _parsed(content: bytes | str) -> Any:
 def _excerpts(one: str | None, two: str | None) -> tuple[str, str]:
     """Return two lines from a little before the first character that differs."""
     pairs = enumerate(zip_longest(one or "", two or ""))
-    at = next((place for place, (first, second) in pairs if first != second), 0)
+    at = next((index for index, (first, second) in pairs if first != second), 0)
     start = max(0, at - _BEFORE)
     return _excerpt(one, start), _excerpt(two, start)
 

@@ -54,8 +54,8 @@ def write_braille(text: str) -> str:
 def read_braille(code: str) -> str:
     """Read what `write_braille` wrote."""
 
-    def signed(found: re.Match[str]) -> str:
-        sign, cell = found.groups()
+    def signed(match: re.Match[str]) -> str:
+        sign, cell = match.groups()
         return _FROM_CELL[cell].upper() if sign == _CAPITAL else _FROM_NUMBER[cell]
 
     return _SIGNED.sub(signed, code).translate(_TO_LETTERS)

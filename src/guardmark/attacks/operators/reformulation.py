@@ -52,15 +52,15 @@ class _Lead(NamedTuple):
 
 def _lead(text: str, pattern: re.Pattern[str] = _IMPERATIVE) -> _Lead | None:
     """Read the first sentence as verb and rest, or return None."""
-    found = pattern.match(text)
-    if found is None or found[1].lower() not in verb_forms():
+    match = pattern.match(text)
+    if match is None or match[1].lower() not in verb_forms():
         return None
-    stop = _END.search(text, found.end())
+    stop = _END.search(text, match.end())
     at = stop.start() if stop else len(text)
-    rest = text[found.end() : at]
+    rest = text[match.end() : at]
     if not rest.strip():
         return None
-    return _Lead(found[1].lower(), rest, text[at : at + 1], text[at + 1 :])
+    return _Lead(match[1].lower(), rest, text[at : at + 1], text[at + 1 :])
 
 
 def _object(lead: _Lead) -> tuple[str, str] | None:

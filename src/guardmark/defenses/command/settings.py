@@ -123,7 +123,7 @@ def defense_in_processes(
     )
     pool = parts.ProcessPool(recipe, limits)
     reader = AnswerReader(
-        threshold=settings.threshold, score_range=settings.score_range, said="the answer is"
+        threshold=settings.threshold, score_range=settings.score_range, subject="the answer is"
     )
     common: dict[str, Any] = {"reader": reader, "view": settings.view, "files": files}
     if settings.batch > 1:
