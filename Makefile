@@ -28,7 +28,7 @@ $(VENV)/.ready-hf: $(VENV)/.ready-dev
 	@touch $@
 
 demo: $(VENV)/.ready-run      ## measure the built-in defenses on the built-in data, offline
-	@$(BIN)/guardmark run
+	@$(BIN)/guardmark demo
 
 test: $(VENV)/.ready-dev      ## the tests, but for the slow ones: a few minutes
 	$(BIN)/python -m pytest -m "not slow and not soak and not hf" -n auto --dist loadfile

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("run", "See a first measurement: built-in data, offline."),
     "run": ("run", "Measure defenses; nothing named: built-in data, offline."),
     "init": ("run", "Print a commented configuration to start from."),
     "check": ("run", "Check a configuration, its data, its price, before a run."),

@@ -146,6 +146,28 @@ def _carry_out(loaded: LoadedConfig, options: RunOptions, *, texts: bool, as_jso
     return _EXIT_UNTRUSTWORTHY if finished.complaints else finished.gate_exit
 
 
+@click.command(
+    help="Measure the built-in defenses on the built-in data, offline, and say what to do next."
+)
+@click.option("-o", "--out", type=_PATH, help="Folder of the run; default: under runs/.")
+@click.pass_context
+def demo_command(context: click.Context, out: Path | None) -> int:
+    """Show a first measurement."""
+    code: int = context.invoke(run_command, out=out)
+    if code == 0:
+        echo("", *_AFTER_THE_DEMO)
+    return code
+
+
+_AFTER_THE_DEMO = (
+    "Open the report above in a browser. These defenses are examples: none is good enough to use.",
+    "To measure your own:",
+    "  guardmark init > bench.yaml    write a configuration to start from",
+    "  guardmark check bench.yaml     read it, and say how sharp the figures can be",
+    "  guardmark run bench.yaml       measure",
+)
+
+
 _WORKERS = {"command-python": "guard_worker.py", "command-node": "guard_worker.mjs"}
 _TEMPLATES = ("http", "openai", "hf", "pipeline", "python", *_WORKERS)
 
