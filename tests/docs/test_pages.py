@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html import unescape
 from pathlib import Path
@@ -72,15 +73,20 @@ def test_the_public_names_are_those_of_the_page() -> None:
     assert listed == set(door.__all__)
 
 
-def test_the_example_of_the_python_page_runs(
+@pytest.mark.slow
+def test_the_notebook_runs_and_holds_what_the_python_page_shows(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """As it stands."""
-    monkeypatch.chdir(tmp_path)
+    """Cell by cell, as it stands."""
+    notebook = json.loads((ROOT / "examples" / "first-measurement.ipynb").read_text("utf-8"))
+    cells = ["".join(each["source"]) for each in notebook["cells"] if each["cell_type"] == "code"]
     page = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert "".join("".join(cells).split()).startswith("".join(shown.split()))
+    monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    for cell in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
-        exec(compile(cell, "cell", "exec"), names)  # noqa: S102 - our own page
+    for cell in cells:
+        exec(compile(cell, "cell", "exec"), names)  # noqa: S102 - our own notebook
     assert names["rate"].value == 0.0
     assert names["second"].analysis.defenses[0].card.attack_success_rate.value == 1.0
 
