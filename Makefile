@@ -6,6 +6,8 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
+# Hundreds of tests start the command line: byte code is compiled once, not by each of them.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo test slow check lint types floors sizes fix bench soak lock clean hf inspect
 
 help:           ## what can be made
