@@ -32,14 +32,13 @@ if TYPE_CHECKING:
 _LOCK: Final = ".lock"
 SEALS: Final = "seals.jsonl"
 _RECORDS: Final = "records.sqlite"
+_ENDINGS: Final = (".sqlite", ".json", ".jsonl", ".yaml", ".html", ".md", ".csv", ".xml", ".log")
 _DEPTH: Final = 3
 """Levels above a file at which its run is looked for; exports have folders of their own."""
 _PATIENCE_S: Final = 10.0
-_MOST_SEALS: Final = 64 << 20
-"""Bytes of `seals.jsonl` that are read: more than a quarter of a million seals."""
+_MOST_SEALS: Final = 64 << 20  # bytes that are read: more than a quarter of a million seals
 _MOST_OF_HOLDER: Final = 300
-_PART: Final = ".part"
-"""How the name of a file ends that is not whole yet."""
+_PART: Final = ".part"  # how the name of a file ends that is not whole yet
 _TURNS: Final = 9
 
 
@@ -81,20 +80,21 @@ class RunDir:
     log = _File("run.log")
 
     def checked(self) -> RunDir:
-        """Refuse a folder in which a link, a pipe or a device stands where a file should.
+        """Refuse a folder in which a link, a folder, a pipe or a device stands in place of a file.
 
         A folder from somebody else could have other files read, or overwritten, by such means.
         """
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.path) as entries:
             for entry in entries:
-                is_file = entry.is_file(follow_symlinks=False)
-                if not is_file and not entry.is_dir(follow_symlinks=False):
-                    what = "a link" if entry.is_symlink() else "a pipe or a device"
-                    raise StoreError(
-                        f"{self.path} holds {what} in place of a file: {entry.name!a}.\n"
-                        "Next: look where the folder comes from; put a plain file there, or "
-                        "remove it."
-                    )
+                is_folder = entry.is_dir(follow_symlinks=False)
+                is_ours = not is_folder or entry.name.endswith(_ENDINGS)
+                if entry.is_file(follow_symlinks=False) or not is_ours:
+                    continue
+                what = "a link" if entry.is_symlink() else "a pipe or a device"
+                raise StoreError(
+                    f"{self.path} holds {'a folder' if is_folder else what} in place of a file: "
+                    f"{entry.name!a}.\nNext: ask where it comes from, and remove it."
+                )
         return self
 
     def create(self) -> RunDir:

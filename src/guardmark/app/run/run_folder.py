@@ -169,12 +169,12 @@ def runs_to_continue(
 
 def stored_manifest(folder: RunDir) -> RunManifest | None:
     """Return what a folder's run was, if it got as far as storing its samples."""
-    if not folder.checked().records.exists():
-        return None
-    if is_blank(folder.records):
+    is_there = folder.checked().records.exists()
+    if not is_there or is_blank(folder.records):
         if folder.summary_json.exists() or folder.results.exists():
             raise StoreError(
-                f"{folder.records} is empty, but reports of a finished run lie beside it.\n"
+                f"{folder.records} is {'empty' if is_there else 'missing'}, but reports of a "
+                "finished run lie beside it.\n"
                 "Next: restore it from a copy, name another folder with -o, or set what is there"
                 " aside with --fresh."
             )
