@@ -28,6 +28,7 @@ COMMANDS = (
     "gate bad",
     "adapt bad",
     "run -o bad --limit 4",
+    "merge bad -o out",
 )
 
 

@@ -10,6 +10,7 @@ from guardmark.config.settings import Name, PriceSettings, Rate, Settings
 from guardmark.core.manifest import LatencyMode, Policy
 from guardmark.datasets.settings import DataSettings
 from guardmark.engine.plan import Budget
+from guardmark.engine.shards import ShardSet
 
 
 class ServiceSettings(Settings):
@@ -43,6 +44,7 @@ class RunSettings(Settings):
     max_cost: float | None = Field(None, gt=0)
     max_time_s: float | None = Field(None, gt=0)
     stop_when: list[str] = []
+    shard: str | None = None
     cache: bool = False
     uvloop: bool = False
 
@@ -62,6 +64,11 @@ class RunSettings(Settings):
             return [parse_stop_rule(rule).said for rule in value]
         except ConfigError as error:
             raise ValueError(str(error)) from error
+
+    @field_validator("shard")
+    @classmethod
+    def _some_shards(cls, value: str | None) -> str | None:
+        return None if value is None else str(ShardSet.parse(value))
 
 
 class TaxonomySettings(Settings):

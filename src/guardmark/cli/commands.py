@@ -21,6 +21,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "adapt": ("adapt", "Attack defenses by rewriting and watching the answers."),
     "judge": ("labels", "Judge the stored answers of a run again."),
     "matrix": ("run", "Run several configurations of one file."),
+    "merge": ("run", "Join shards of a run, or runs of different defenses."),
     "audit": ("labels", "Draw answers of a run for people to label."),
     "compare": ("decide", "Compare defenses on the same samples."),
     "gate": ("decide", "Check a run against limits; for a release or CI."),

@@ -1,4 +1,4 @@
-"""Commands up to a run: `init`, `check`, `run`, `matrix`."""
+"""Commands up to a run: `init`, `check`, `run`, `merge`, `matrix`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.app.preflight import Checkup, Forecast, Span
+    from guardmark.app.results.reporting import RunOutput
     from guardmark.app.run.matrix import MatrixDone
     from guardmark.app.run.running import RunOptions
 
@@ -53,6 +54,12 @@ _EXIT_UNTRUSTWORTHY = 5
     "defense on the built-in data. May be given more than once.",
 )
 @click.option("--only", help="Only these defenses, by name, with commas.")
+@click.option(
+    "--shard",
+    metavar="K/N",
+    help="Take the K-th of N parts of the data, whole groups by a hash; `guardmark merge` joins "
+    "the N runs.",
+)
 @click.option("--fresh", is_flag=True, help="Start anew instead of continuing.")
 @click.option(
     "--retry-errors",
@@ -127,12 +134,20 @@ def _carry_out(loaded: LoadedConfig, options: RunOptions, *, texts: bool, as_jso
         return EXIT_INTERRUPTED
     if result.summary.ending is Ending.EARLY:
         tell_line(f"Stopped early: {result.summary.reason}")
+    if not result.summary.planned and (options.shard or loaded.config.run.shard):
+        tell_line("No group of the data falls into this shard: there is nothing to report.")
+        return 0
     from guardmark.engine.execution.process import load_numpy_for_reports
 
     load_numpy_for_reports()
     from guardmark.app.results.reporting import finish  # numpy and the report: needed only now
 
     finished = finish(result.folder, loaded.config, formats=loaded.config.report, texts=texts)
+    return _tell(finished, as_json=as_json)
+
+
+def _tell(finished: RunOutput, *, as_json: bool) -> int:
+    """Print what a run has to say, and return the exit code."""
     if as_json:
         sys.stdout.write(finished.summary_json)
     else:
@@ -166,6 +181,26 @@ _AFTER_THE_DEMO = (
     "  guardmark check bench.yaml     read it, and say how sharp the figures can be",
     "  guardmark run bench.yaml       measure",
 )
+
+
+@click.command(
+    help="Join finished RUNs into one new run: all shards of one run (`run --shard`), or runs of "
+    "different defenses over the same data. Nothing is called, and the runs stay as they are."
+)
+@click.argument("runs", nargs=-1, required=True, type=_PATH)
+@click.option("-o", "--out", type=_PATH, required=True, help="Folder of the new run.")
+@click.option(
+    "--allow-missing", is_flag=True, help="Go without missing shards; every report names them."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def merge_command(runs: tuple[Path, ...], out: Path, *, allow_missing: bool, as_json: bool) -> int:
+    """Merge runs."""
+    from guardmark.app.run.merging import merge_runs
+    from guardmark.app.run.running import Session
+
+    merged = merge_runs(runs, out, now=Session().now, allow_missing=allow_missing)
+    tell_line(f"Merged {len(runs):,} runs with {merged.records:,} records into {out}")
+    return _tell(merged.output, as_json=as_json)
 
 
 _WORKERS = {"command-python": "guard_worker.py", "command-node": "guard_worker.mjs"}

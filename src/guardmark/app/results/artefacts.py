@@ -135,7 +135,9 @@ def _figures(analysis: RunAnalysis) -> Iterator[Unlimited]:
 
 def _place(manifest: RunManifest, position: int) -> str:
     """Return the file a sample was read from, or its data set when that has several files."""
-    end = 0
+    run, end = manifest.settings.get("run"), 0
+    if isinstance(run, dict) and run.get("shard") and len(manifest.data) > 1:
+        return manifest.name  # its samples are not numbered as those of the files
     for data in manifest.data:
         end += data.attacks + data.benign
         if position < end:

@@ -24,6 +24,7 @@ from guardmark.core.errors import StorageError, StoreError
 from guardmark.core.manifest import VERSION, RunManifest
 from guardmark.datasets.loading import file_sha256
 from guardmark.datasets.settings import data_sha256, dataset_specs, merge_files
+from guardmark.engine.shards import ShardSet
 from guardmark.net.redaction import KNOWN
 from guardmark.store.connect import is_blank
 from guardmark.store.reader import RecordReader, RunState
@@ -68,8 +69,10 @@ def find_place(
     Hashes of the data files are enough to compare: which rows are taken, and how they are read,
     is part of the configuration's hash.
     """
-    name, is_retry = loaded.config.name, start is Start.RETRY
-    new = new_run(RUNS, name, config_hash, now=now) if out is None else RunDir(path=out)
+    name, is_retry, shard = loaded.config.name, start is Start.RETRY, loaded.config.run.shard
+    new = (
+        new_run(RUNS, name, config_hash, now=now, shard=shard) if out is None else RunDir(path=out)
+    )
     if start is Start.FRESH:
         return RunLocation(folder=new, is_fresh=True)
     folders = (
@@ -83,7 +86,7 @@ def find_place(
                 return RunLocation(folder=folder)  # killed while its samples were read
             continue
         files = files or _file_hashes(loaded)
-        strange = difference(manifest, config_hash=config_hash, files=files)
+        strange = difference(manifest, config_hash=config_hash, files=files, shard=shard)
         if not strange:
             return RunLocation(folder=folder, has_samples=True)
         if out is not None:
@@ -147,9 +150,12 @@ _STAMP = "%Y%m%dT%H%M%SZ"
 _SHOWN_OF_HASH = 8
 
 
-def new_run(base: Path, name: str, config_hash: str, *, now: datetime) -> RunDir:
-    """Name the folder of a new run."""
+def new_run(
+    base: Path, name: str, config_hash: str, *, now: datetime, shard: str | None = None
+) -> RunDir:
+    """Name the folder of a new run; shards that begin in the same second have their own."""
     stem = f"{now.strftime(_STAMP)}-{config_hash[:_SHOWN_OF_HASH]}"
+    stem += f"-shard-{shard.replace('/', '-of-')}" if shard else ""
     folder, serial = _family(base, name) / stem, 2
     while folder.exists():
         folder, serial = folder.with_name(f"{stem}-{serial}"), serial + 1
@@ -183,10 +189,15 @@ def stored_manifest(folder: RunDir) -> RunManifest | None:
         return reader.manifest() if reader.has_samples() else None
 
 
-def difference(manifest: RunManifest, *, config_hash: str, files: Mapping[str, str]) -> str:
+def difference(
+    manifest: RunManifest, *, config_hash: str, files: Mapping[str, str], shard: str | None = None
+) -> str:
     """Say what makes a stored run another one than the run that is asked for."""
     if manifest.config_sha256 != config_hash:
         return "of another configuration, or of other options (--limit, --only)"
+    run = manifest.settings.get("run")
+    if isinstance(run, dict) and run.get("shard") != shard:
+        return "of another shard"
     before = {file: h for data in manifest.data for file, h in data.files.items()}
     changed = sorted(file for file in {*before, *files} if before.get(file) != files.get(file))
     return f"over other data: {changed[0]} was changed since" if changed else ""
@@ -250,8 +261,9 @@ def describe_run(
 ) -> RunManifest:
     """Return the manifest of a run, as far as its configuration tells it."""
     on_malformed, on_error = config.policies
+    shards = ShardSet.parse(config.run.shard) if config.run.shard else None
     return RunManifest(
-        name=config.name,
+        name=shards.name_run(config.name) if shards else config.name,
         guardmark_version=VERSION,
         config_sha256=config_sha256,
         data_sha256=data_sha256(data),
@@ -273,15 +285,17 @@ def describe_run(
     )
 
 
-def write_description(folder: RunDir, config: Config, data: Sequence[DataManifest]) -> None:
-    """Write what was run: configuration, data and environment."""
+def write_description(
+    folder: RunDir, config: Config, data: Sequence[DataManifest], **more: object
+) -> None:
+    """Write what was run: configuration, data and environment, and more about the latter."""
     import yaml
 
     text = yaml.safe_dump(resolved(config), sort_keys=False, allow_unicode=True)
     folder.write_text(folder.resolved_config.name, text)
     for path, value in (
         (folder.data_manifest, [asdict(manifest) for manifest in data]),
-        (folder.environment, describe_environment()),
+        (folder.environment, {**describe_environment(), **more}),
     ):
         folder.write_text(path.name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 

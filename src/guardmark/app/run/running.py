@@ -37,6 +37,7 @@ from guardmark.engine.probing import probe_parts
 from guardmark.engine.progress import Progress
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.engine.runner import run as run_engine
+from guardmark.engine.shards import ShardSet
 from guardmark.store.records import RecordWriter, count_errors, supersede_errors
 from guardmark.store.run_dir import RunDir
 from guardmark.store.under_way import unanswered_note
@@ -70,6 +71,7 @@ class RunOptions:
     record: Path | None = None
     replay: Path | None = None
     retry_errors: bool = False
+    shard: str | None = None
 
     @property
     def start(self) -> Start:
@@ -117,7 +119,7 @@ def run_parts(
     session: Session,
 ) -> RunResult:
     """Carry out a run over parts that are built already."""
-    loaded = with_rules(loaded, options.stop_when)
+    loaded = with_shard(with_rules(loaded, options.stop_when), options.shard)
     _check_retry(loaded, options)
     names = [built.part.name for built in parts.defenses]
     check_rules(loaded.config, names)
@@ -186,9 +188,10 @@ class _Invocation:
 
     def _read_into(self, folder: RunDir, writer: RecordWriter) -> Sequence[str]:
         """Read the data into the records, all of it or nothing; return what deserves a word."""
-        data = read_data(self.loaded, limit=self.options.limit)
+        data, shard = read_data(self.loaded, limit=self.options.limit), self.loaded.config.run.shard
+        samples = ShardSet.parse(shard).take(data.plain()) if shard else data.plain()
         # The manifest with the samples: without it they could not be told from other data.
-        writer.load_samples(data.plain(), manifest=lambda: self._manifest(data))
+        writer.load_samples(samples, manifest=lambda: self._manifest(data))
         builtin = {entry.builtin for entry in self.loaded.config.data if entry.builtin}
         for line in describe_data(data.manifests, builtin):
             self.session.announce(line)
@@ -293,12 +296,29 @@ def with_rules(loaded: LoadedConfig, rules: Sequence[str]) -> LoadedConfig:
     return replace(loaded, config=loaded.config.model_copy(update={"run": run}))
 
 
+def with_shard(loaded: LoadedConfig, shard: str | None) -> LoadedConfig:
+    """Put the shard of the command line in the place of the configuration's."""
+    if shard is None:
+        return loaded
+    try:
+        update = {"shard": str(ShardSet.parse(shard))}
+    except ValueError as error:
+        raise ConfigError(f"--shard: {error}.") from error
+    run = loaded.config.run.model_copy(update=update)
+    return replace(loaded, config=loaded.config.model_copy(update={"run": run}))
+
+
 def check_rules(config: Config, defenses: Sequence[str]) -> None:
     """Refuse rules that this run cannot follow, before anything is called."""
     rules = config.run.stop_when
     if not rules:
         return
     statements_for(rules, defenses)
+    if config.run.shard:
+        raise ConfigError(
+            "stop_when and a shard do not go together: a rule looks at the whole data.\n"
+            "Next: leave out the rule, or run without --shard."
+        )
     if config.run.repeats > 1:
         raise ConfigError(
             "stop_when needs repeats: 1. Answers of one sample are no new evidence.\n"

@@ -1,0 +1,370 @@
+"""Several runs as one: shards of the same run, or other defenses over the same samples."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from array import array
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import product
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.core.errors import StoreError
+from guardmark.core.outcome import Decision, Outcome, Response, Verdict, VerdictLabel
+from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.engine.shards import PLACE, ShardSet, in_ranges, without_place
+from guardmark.store import integrity
+from guardmark.store.codec import SELECT_RECORDS, record_of
+from guardmark.store.connect import values_of
+from guardmark.store.reader import RunState
+from guardmark.store.records import supersede_errors
+from guardmark.store.under_way import POSSIBLY_BILLED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from guardmark.core.manifest import RunManifest
+    from guardmark.core.record import Record
+    from guardmark.core.sample import Sample
+    from guardmark.store.codec import Answer
+    from guardmark.store.reader import RecordReader
+    from guardmark.store.records import RecordWriter
+
+_CHUNK: Final = 1000
+_LISTED: Final = 4
+_RECORDS: Final = f"{SELECT_RECORDS} ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
+_SUPERSEDED: Final = (
+    "SELECT d.name, r.stage, l.name, r.repeat, r.sample, r.flags, r.text, r.outcome, r.score,"
+    " r.score_kind, r.error_kind, r.answer_mode, r.latency_ns, r.evidence FROM superseded r"
+    " JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer ORDER BY r.id"
+)
+_SAME: Final = ("stats", "taxonomy", "latency", "pipeline")
+"""Settings in which runs of different defenses must agree, beside repeats and policies."""
+_FREE: Final = frozenset({"report", "gate", "services", "prices", "adaptive"})
+"""Settings that no hash of a configuration covers."""
+_SAME_OF_RUN: Final = ("repeats", "on_malformed", "on_error", "seed", "shard")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeSource:
+    """A finished run that is to be merged, what to call it, and what its manifest says."""
+
+    label: str
+    reader: RecordReader
+    manifest: RunManifest
+
+    @property
+    def shards(self) -> ShardSet | None:
+        """Which shards it holds, or None where it holds the whole data."""
+        text = _of_run(self.manifest).get("shard")
+        if not text:
+            return None
+        try:
+            return ShardSet.parse(str(text))
+        except ValueError as error:
+            raise StoreError(f"{self.label} is damaged: {error}.") from error
+
+
+def describe_merged(sources: Sequence[MergeSource], *, allow_missing: bool) -> RunManifest:
+    """Say what the merged run is; name and refuse whatever does not belong together."""
+    wrong, first = list[str](), sources[0]
+    for source in sources:
+        with values_of(source.reader.path):
+            wrong += _unfit(source)
+    if _are_shards(sources):
+        wrong += _faults_of_shards(sources, allow_missing=allow_missing)
+        _refuse(wrong)
+        held = [source.shards for source in sources if source.shards is not None]
+        return _whole(sources, ShardSet(numbers=_all_numbers(held), of=held[0].of))
+    wrong += [line for source in sources[1:] for line in _faults_beside(first, source)]
+    names = Counter(name for source in sources for name in source.reader.defenses())
+    for name in (name for name, count in names.items() if count > 1):
+        homes = [source.label for source in sources if name in source.reader.defenses()]
+        wrong.append(f"the defense {name!a} is in {' and in '.join(homes)}")
+    if len(sources) == 1:
+        wrong.append(f"{first.label} alone is no shard: name the runs to join it with")
+    _refuse(wrong)
+    return _joined(sources)
+
+
+def _are_shards(sources: Sequence[MergeSource]) -> bool:
+    """Tell whether runs are parts of one run; else each is to measure other defenses."""
+    is_same_part = len({str(source.shards) for source in sources}) == 1
+    is_same_run = len({source.manifest.config_sha256 for source in sources}) == 1
+    return any(source.shards for source in sources) and (is_same_run or not is_same_part)
+
+
+def _refuse(wrong: Sequence[str]) -> None:
+    if wrong:
+        listed = [f"  {line}" for line in wrong[:_LISTED]]
+        more = len(wrong) - _LISTED
+        listed += [f"  ... and {more:,} more"] if more > 0 else []
+        raise StoreError("\n".join(["These runs cannot be merged; nothing was written:", *listed]))
+
+
+def _unfit(source: MergeSource) -> Iterator[str]:
+    status, label = source.reader.status(), source.label
+    if status.state is not RunState.COMPLETE:
+        yield (
+            f"{label} is not complete, {status.stored:,} of {status.planned:,} records are "
+            "stored: give its command again"
+        )
+    (
+        _built(source.manifest),
+        _samples_of(source.manifest),
+    )  # values of a stranger are read here first
+    added = [each for each in source.reader.layers() if each.partition("/")[0] != FIRST_LAYER]
+    if added:
+        yield f"{label} was judged or attacked since ({added[0]!a:.60}): merge first, then do that"
+    if _of_run(source.manifest).get("stop_when"):
+        yield f"{label} ends by a rule (run.stop_when), whose looks cannot be put together"
+    if damage := integrity.check(source.reader.path):
+        yield f"{label} is not what was committed: {damage[0]!a:.200}"
+
+
+def _faults_of_shards(sources: Sequence[MergeSource], *, allow_missing: bool) -> Iterator[str]:
+    of = next(source.shards.of for source in sources if source.shards is not None)
+    faults = [
+        f"{each.label} {fault}" for each in sources if (fault := _foreign(each, sources[0], of=of))
+    ]
+    if faults:
+        yield from faults
+        return
+    homes = defaultdict[int, list[str]](list)
+    for source in sources:
+        for number in source.shards.numbers if source.shards is not None else ():
+            homes[number].append(source.label)
+    for number, labels in sorted(homes.items()):
+        if len(labels) > 1:
+            yield f"shard {number} is in {' and in '.join(labels)}"
+    missing = frozenset(range(1, of + 1)) - homes.keys()
+    if missing and not allow_missing:
+        yield f"missing of {of} shards: {in_ranges(missing)} (--allow-missing goes without)"
+
+
+def _foreign(source: MergeSource, first: MergeSource, *, of: int) -> str:
+    """Say why a run is no shard of the same run as another; empty where it is."""
+    now, then = source.manifest, first.manifest
+    if source.shards is None:
+        return "is no shard: it holds the whole data"
+    if source.shards.of != of:
+        return f"is one of {source.shards.of} shards, and others are of {of}"
+    if now.config_sha256 != then.config_sha256:
+        what = _difference(_configured(then), _configured(now)) or "other options (--limit, --only)"
+        return f"is of another configuration than {first.label}: {what}"
+    if now.data_sha256 != then.data_sha256:
+        return f"is of other data than {first.label}"
+    if what := _difference(_built(then), _built(now)):
+        return f"was made with other parts than {first.label}: {what}"
+    return ""
+
+
+def _faults_beside(first: MergeSource, source: MergeSource) -> Iterator[str]:
+    label, manifest = source.label, source.manifest
+    seals = [each.reader.connection.meta("samples") for each in (first, source)]
+    if manifest.data_sha256 != first.manifest.data_sha256 or seals[0] != seals[1]:
+        yield f"{label} is of other data than {first.label}, or of another part of it"
+    if what := _difference(_conditions(first.manifest), _conditions(manifest)):
+        yield f"{label} was measured otherwise than {first.label}: {what}"
+    if manifest.settings.get("pipeline"):
+        yield f"{label} holds a pipeline; only runs of defenses alone can be joined"
+
+
+def _conditions(manifest: RunManifest) -> dict[str, object]:
+    run = {name: _of_run(manifest).get(name) for name in _SAME_OF_RUN}
+    settings = {name: manifest.settings.get(name) for name in _SAME}
+    return {**settings, "run": run, "guardmark": manifest.guardmark_version}
+
+
+def _configured(manifest: RunManifest) -> dict[str, object]:
+    run = {key: value for key, value in _of_run(manifest).items() if key != "shard"}
+    parts = {part.name: {"fingerprint": part.fingerprint} for part in manifest.parts}
+    kept = {key: value for key, value in manifest.settings.items() if key not in _FREE}
+    return {**kept, "run": run, "parts": parts}
+
+
+def _built(manifest: RunManifest) -> dict[str, object]:
+    parts = {part.name: f"{part.type} {part.version}" for part in manifest.parts}
+    return {"guardmark": manifest.guardmark_version, **parts}
+
+
+def _samples_of(manifest: RunManifest) -> int:
+    return sum(data.attacks + data.benign for data in manifest.data)
+
+
+def _difference(first: Mapping[str, Any], other: Mapping[str, Any], above: str = "") -> str:
+    """Name the first setting in which two runs differ."""
+    for key in sorted({*first, *other}):
+        before, now, where = first.get(key), other.get(key), f"{above}{key}"
+        if before == now:
+            continue
+        if isinstance(before, dict) and isinstance(now, dict):
+            return _difference(before, now, f"{where}.")
+        return f"{where!a:.80} is {now!a:.60}, not {before!a:.60}"
+    return ""
+
+
+def _of_run(manifest: RunManifest) -> Mapping[str, Any]:
+    run = manifest.settings.get("run")
+    return run if isinstance(run, dict) else {}
+
+
+def _all_numbers(shards: Sequence[ShardSet]) -> frozenset[int]:
+    return frozenset[int]().union(*(each.numbers for each in shards))
+
+
+def _whole(sources: Sequence[MergeSource], held: ShardSet) -> RunManifest:
+    first = sources[0].manifest
+    shard = str(held) if held.missing else None
+    return replace(
+        first,
+        name=held.name_run(str(first.settings.get("name", first.name))),
+        created_utc=min(source.manifest.created_utc for source in sources),
+        settings={**first.settings, "run": {**_of_run(first), "shard": shard}},
+    )
+
+
+def _joined(sources: Sequence[MergeSource]) -> RunManifest:
+    manifests = [source.manifest for source in sources]
+    first, measured, others = manifests[0], dict[str, object](), dict[str, object]()
+    for source in sources:
+        stated = source.manifest.settings.get("defenses")
+        for name, settings in stated.items() if isinstance(stated, dict) else ():
+            is_own = name in source.reader.defenses()
+            (measured if is_own else others)[name] = settings
+    hashes = [manifest.config_sha256 for manifest in manifests]
+    labels = ", ".join(source.label for source in sources)
+    return replace(
+        first,
+        config_sha256=sha256(json.dumps(hashes).encode()).hexdigest(),
+        created_utc=min(manifest.created_utc for manifest in manifests),
+        evaluator="; ".join(filter(None, (first.evaluator, f"joined from the runs {labels}"))),
+        parts=tuple(part for manifest in manifests for part in manifest.parts),
+        settings={**first.settings, "defenses": {**others, **measured}},
+    )
+
+
+def merge_records(
+    sources: Sequence[MergeSource], writer: RecordWriter, manifest: RunManifest
+) -> None:
+    """Write samples and records of all sources into a new run, and finish it."""
+    is_cut = _are_shards(sources)
+    positions = [array("Q") for _ in sources]
+    samples = _in_order(sources, positions, manifest) if is_cut else sources[0].reader.samples()
+    count = writer.load_samples(samples, manifest=lambda: manifest)
+    if not is_cut:
+        positions = [array("Q", range(count))] * len(sources)
+    for source in sources:  # as in the run that is merged: names have numbers in their order
+        for name, layer in product(source.reader.defenses(), source.reader.layers()):
+            writer.record_batch(name, layer=layer)
+    _copy_superseded(sources, positions, writer)
+    offsets = Counter[str]()
+    for source, places in zip(sources, positions, strict=True):
+        _copy(source, _RECORDS, places, writer, offsets=offsets)
+    statuses = [source.reader.status() for source in sources]
+    writer.plan(sum(status.planned for status in statuses))
+    if billed := sum(status.possibly_billed for status in statuses):
+        writer.connection.put_meta(POSSIBLY_BILLED, str(billed))
+    writer.finish(RunState.COMPLETE)
+
+
+def _in_order(
+    sources: Sequence[MergeSource], positions: Sequence[array[int]], manifest: RunManifest
+) -> Iterator[Sample]:
+    """Yield the samples of all shards in the order of the whole data."""
+    streams = [_numbered(number, source) for number, source in enumerate(sources)]
+    is_whole, last, count = not _of_run(manifest).get("shard"), -1, 0
+    for place, number, sample in heapq.merge(*streams, key=itemgetter(0)):
+        if place <= last or (is_whole and place != last + 1):
+            raise StoreError(
+                f"The samples of these shards are not those of one run: after place {last:,} "
+                f"comes place {place:,}.\nNext: measure the shards again from the same data."
+            )
+        positions[number].append(count)
+        last, count = place, count + 1
+        yield without_place(sample) if is_whole else sample
+    if is_whole and count != _samples_of(manifest):
+        raise StoreError(f"The shards hold {count:,} samples, and the data more or fewer.")
+
+
+def _numbered(number: int, source: MergeSource) -> Iterator[tuple[int, int, Sample]]:
+    shards = source.shards
+    for sample in source.reader.samples():
+        place = sample.metadata.get(PLACE)
+        if type(place) is not int or shards is None or not shards.holds(sample):
+            raise StoreError(f"{source.label} holds a sample of no shard of its own.")
+        yield place, number, sample
+
+
+def _copy(
+    source: MergeSource,
+    query: str,
+    places: Sequence[int],
+    writer: RecordWriter,
+    *,
+    offsets: Counter[str],
+) -> None:
+    """Add records of a run to the merged one."""
+    last, connection = Counter[str](), source.reader.connection
+    with values_of(source.reader.path):
+        for rows in connection.chunks(query, size=_CHUNK):
+            for row in rows:
+                record = record_of(row)
+                key, repeat = record.key, record.key.repeat
+                if key.stage is Stage.WARMUP:  # each process warms up by itself
+                    last[key.defense] = max(last[key.defense], repeat + 1)
+                    repeat += offsets[key.defense]
+                batch = writer.record_batch(key.defense, key.stage, layer=key.layer, repeat=repeat)
+                place, answer = places[key.sample], _answer(record)
+                batch.add(place, answer, latency_ns=record.latency_ns, flags=row[5])
+            writer.flush()
+    offsets.update(last)
+
+
+def _copy_superseded(
+    sources: Sequence[MergeSource], positions: Sequence[array[int]], writer: RecordWriter
+) -> None:
+    """Add the errors that were asked about again, each attempt after the one before."""
+    rounds = defaultdict[int, list[tuple[int, Any]]](list)
+    for number, source in enumerate(sources):
+        if source.reader.connection.has_superseded:
+            attempts = Counter[tuple[Any, ...]]()
+            for row in source.reader.connection.rows(_SUPERSEDED):
+                rounds[attempts[row[:5]]].append((number, row))
+                attempts[row[:5]] += 1
+    for _, attempt in sorted(rounds.items()):
+        for number, row in attempt:
+            with values_of(sources[number].reader.path):
+                record = record_of(row)
+                place = positions[number][record.key.sample]
+                key = record.key
+            batch = writer.record_batch(key.defense, key.stage, layer=key.layer, repeat=key.repeat)
+            batch.add(place, _answer(record), latency_ns=record.latency_ns, flags=row[5])
+        writer.flush()
+        supersede_errors(writer)
+
+
+def _answer(record: Record) -> Answer:
+    """Return the answer that a record was made from."""
+    stage, error, evidence = record.key.stage, record.error_kind, record.evidence
+    if stage is Stage.MODEL:
+        return Response(text=record.text, error_kind=error, evidence=evidence)
+    if stage is Stage.JUDGE:
+        return Verdict(
+            label=VerdictLabel(record.outcome),
+            answer_mode=record.answer_mode,
+            score=record.score,
+            error_kind=error,
+            evidence=evidence,
+        )
+    return Decision(
+        outcome=Outcome(record.outcome),
+        score=record.score,
+        score_kind=record.score_kind,
+        error_kind=error,
+        amortised=record.amortised,
+        evidence=evidence,
+    )
