@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Hundreds of tests start the command line: byte code is compiled once, not by each of them.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test slow check lint types floors sizes fix bench soak lock clean hf inspect
+.PHONY: help demo test slow check lint types floors sizes fix bench soak lock clean hf inspect docs
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -50,6 +50,15 @@ $(VENV)-inspect/.ready:
 inspect: $(VENV)/.ready-dev $(VENV)-inspect/.ready   ## read our Inspect logs with Inspect itself
 	GUARDMARK_INSPECT_PYTHON=$(abspath $(VENV)-inspect/bin/python) $(BIN)/python -m pytest tests/journeys/test_export.py --no-header
 
+$(VENV)-docs/.ready: requirements/docs.lock
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.lock
+	@touch $@
+
+docs: $(VENV)/.ready-dev $(VENV)-docs/.ready   ## build the site into build/site/site, and check it
+	$(VENV)-docs/bin/python scripts/build_site.py
+	GUARDMARK_SITE=$(abspath build/site/site) $(BIN)/python -m pytest tests/docs/test_site.py --no-header
+
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -63,7 +72,7 @@ floors: $(VENV)/.ready-dev
 sizes: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest tests/house -q
 
-check: lint types floors test slow hf inspect    ## all of CI: lint, types, floors, every test
+check: lint types floors test slow hf inspect docs    ## all of CI: lint, types, floors, every test
 
 fix: $(VENV)/.ready-dev       ## format and fix what can be fixed
 	$(BIN)/ruff check --fix-only .
@@ -81,6 +90,7 @@ lock: $(VENV)/.ready-dev      ## pin every dependency anew
 	$(PIP) uv
 	$(BIN)/uv pip compile pyproject.toml --group build --universal --no-emit-index-url --generate-hashes --quiet -o requirements/run.lock
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --no-emit-index-url --generate-hashes --quiet -c requirements/run.lock -o requirements/dev.lock
+	$(BIN)/uv pip compile --group docs --universal --no-emit-index-url --generate-hashes --quiet -o requirements/docs.lock
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,195 @@
+"""Build the documentation site from the pages as they stand in the repository.
+
+    python scripts/build_site.py [FOLDER]
+
+The README is the home page. Pages are copied to FOLDER/pages (default: build/site), lists of each
+shelf and the Python interface are written beside them, and Zensical builds them with strict links
+into FOLDER/site. A gallery that lies in FOLDER/gallery is shipped with the site.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SHELVES = {
+    "tutorial": "Tutorial",
+    "how-to": "How-to",
+    "reference": "Reference",
+    "explanation": "Explanation",
+    "decisions": "Decisions",
+}
+"""Folder of pages to its name in the navigation, in the order shown."""
+CARD = "src/guardmark/datasets/builtin/core-1/CARD.md"
+# Page of the site to the file it is made from, for pages that lie outside of docs/.
+OUTSIDE = {
+    "index.md": "README.md",
+    "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "security-policy.md": "SECURITY.md",
+    "data-card.md": CARD,
+}
+LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)")
+SETTINGS = """\
+[project]
+site_name = "guardmark"
+site_description = "Does this AI defense work, and how sure can you be of it?"
+docs_dir = "pages"
+site_dir = "site"
+use_directory_urls = false
+extra_css = ["assets/site.css"]
+extra_javascript = ["assets/site.js"]
+nav = {nav}
+
+[project.theme]
+language = "en"
+font = false
+features = [
+  "content.code.copy", "navigation.indexes", "navigation.footer", "navigation.top", "toc.follow",
+]
+
+[[project.theme.palette]]
+media = "(prefers-color-scheme: light)"
+scheme = "default"
+
+[[project.theme.palette]]
+media = "(prefers-color-scheme: dark)"
+scheme = "slate"
+
+[project.markdown_extensions]
+admonition = {{}}
+attr_list = {{}}
+tables = {{}}
+toc.permalink = true
+pymdownx.highlight.pygments_lang_class = true
+pymdownx.inlinehilite = {{}}
+pymdownx.superfences = {{}}
+
+[project.plugins.mkdocstrings.handlers.python]
+paths = [{source}]
+inventories = []
+
+[project.plugins.mkdocstrings.handlers.python.options]
+docstring_style = "google"
+show_root_heading = true
+show_root_full_path = false
+show_source = false
+heading_level = 2
+separate_signature = true
+show_signature_annotations = true
+"""
+
+
+def title(page: Path) -> str:
+    """Return the first heading of a page."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    heading = next(line for line in lines if line.startswith("# "))
+    return heading.removeprefix("# ").strip()
+
+
+def stage(pages: Path) -> None:
+    """Copy every page to where the site has it, and bend the links to those that moved."""
+    shutil.copytree(ROOT / "docs", pages)
+    places = {source: page for page, source in OUTSIDE.items()}
+    for page in pages.rglob("*.md"):
+        inside = page.relative_to(pages)
+        up = "../" * (len(inside.parts) - 1)
+
+        def bent(
+            match: re.Match[str], folder: Path = ROOT / "docs" / inside.parent, up: str = up
+        ) -> str:
+            target = (folder / match[2]).resolve()
+            if target.is_dir() and not (target / "index.md").exists():
+                return f"{match[1]}{match[2].rstrip('/')}/index.md"
+            name = target.relative_to(ROOT).as_posix()
+            return f"{match[1]}{up}{places[name]}" if name in places else match[0]
+
+        page.write_text(LINK.sub(bent, page.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, source in OUTSIDE.items():
+        (pages / name).write_text(_from_outside(source, places), encoding="utf-8")
+
+
+def _from_outside(source: str, places: dict[str, str]) -> str:
+    folder = (ROOT / source).parent
+
+    def bent(match: re.Match[str]) -> str:
+        target = (folder / match[2]).resolve()
+        name = target.relative_to(ROOT).as_posix()
+        if name in places:
+            return match[1] + places[name]
+        inside = name.removeprefix("docs/")
+        return f"{match[1]}{inside}/index.md" if target.is_dir() else match[1] + inside
+
+    return LINK.sub(bent, (ROOT / source).read_text(encoding="utf-8"))
+
+
+def write_lists(pages: Path) -> None:
+    """Write the page of the Python interface, and a list of the pages of each shelf."""
+    sys.path.insert(0, str(ROOT / "src"))
+    from guardmark import __all__ as names
+
+    blocks = "".join(f"::: guardmark.{name}\n\n" for name in names)
+    head = "# Python, name by name\n\nAs the docstrings say it. An overview: [Python](python.md)."
+    (pages / "reference" / "api.md").write_text(f"{head}\n\n{blocks}", encoding="utf-8")
+    for folder, name in SHELVES.items():
+        lines = [
+            f"- [{title(page)}]({page.name})" for page in sorted((pages / folder).glob("*.md"))
+        ]
+        text = "\n".join([f"# {name}", "", *lines, ""])
+        (pages / folder / "index.md").write_text(text, encoding="utf-8")
+
+
+def navigation(pages: Path) -> str:
+    """Return the navigation as TOML."""
+
+    def entry(name: str, path: str) -> str:
+        return f"{{{json.dumps(name)} = {json.dumps(path)}}}"
+
+    items = [entry("Home", "index.md")]
+    for folder, name in SHELVES.items():
+        shelf = sorted(p for p in (pages / folder).glob("*.md") if p.name != "index.md")
+        inner = [json.dumps(f"{folder}/index.md")]
+        inner += [entry(title(page), f"{folder}/{page.name}") for page in shelf]
+        items.append(f"{{{json.dumps(name)} = [{', '.join(inner)}]}}")
+    rest = {"Glossary": "glossary.md", "Data card": "data-card.md", "Changelog": "changelog.md"}
+    rest |= {"Contributing": "contributing.md", "Security": "security-policy.md"}
+    if (pages / "gallery").exists():
+        rest = {"Gallery": "gallery/index.md", **rest}
+    return f"[{', '.join([*items, *(entry(*each) for each in rest.items())])}]"
+
+
+def main() -> None:
+    """Stage the pages and have the site built."""
+    home = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "site").resolve()
+    pages = home / "pages"
+    shutil.rmtree(pages, ignore_errors=True)
+    home.mkdir(parents=True, exist_ok=True)
+    stage(pages)
+    write_lists(pages)
+    if (home / "gallery").exists():
+        shutil.copytree(home / "gallery", pages / "gallery")
+    settings = home / "zensical.toml"
+    settings.write_text(
+        SETTINGS.format(nav=navigation(pages), source=json.dumps(str(ROOT / "src"))),
+        encoding="utf-8",
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "zensical",
+        "build",
+        "--strict",
+        "--clean",
+        "-f",
+        str(settings),
+    ]
+    sys.exit(subprocess.run(command, cwd=home, check=False).returncode)
+
+
+if __name__ == "__main__":
+    main()
