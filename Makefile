@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Hundreds of tests start the command line: byte code is compiled once, not by each of them.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test slow check lint types floors sizes fix bench soak lock clean hf inspect docs
+.PHONY: help demo test slow check lint types floors sizes fix bench field-study soak lock clean hf inspect docs
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -81,6 +81,9 @@ fix: $(VENV)/.ready-dev       ## format and fix what can be fixed
 bench: $(VENV)/.ready-dev     ## ratios to the floors of the same run
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python bench/run.py
+
+field-study: $(VENV)/.ready-run   ## measure guards from package registries, each in its own environment
+	nice $(BIN)/python examples/field-study/study.py
 
 soak: $(VENV)/.ready-dev      ## long sweeps (kill -9, coverage simulations), laws on new cases
 	$(BIN)/python -m pytest -m soak

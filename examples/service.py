@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a program to start, no package
 """A small guard behind HTTP, to try guardmark's http defense on: a word list with scores.
 
 Start it with `python examples/service.py`, then measure it with

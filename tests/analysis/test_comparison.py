@@ -189,3 +189,16 @@ def test_the_verdict_follows_the_error_probability(runs: Runs) -> None:
     pair = found.pairs[0]
     assert judge_pair(pair.attacks, pair.benign, alpha=0.05) is PairVerdict.FIRST_FEWER_BYPASSES
     assert judge_pair(pair.attacks, pair.benign, alpha=1e-6) is PairVerdict.UNDECIDED
+
+
+def test_tiers_say_who_is_told_apart_from_whom(runs: Runs) -> None:
+    """Two share a letter unless their own adjusted test tells them apart; the lowest is first."""
+    found = compared(runs, errs(100, 10), errs(20, 10), errs(22, 10), errs(40, 10))
+    assert found is not None
+    assert [(each.defense, each.letters) for each in found.attacks.tiers] == [
+        ("b", "a"),
+        ("c", "a"),
+        ("d", "b"),
+        ("a", "c"),
+    ]
+    assert {each.letters for each in found.benign.tiers} == {"a"}

@@ -19,8 +19,10 @@ from guardmark.analysis.compare.runs_compared import (
     Wanted,
     compare_matched,
 )
+from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.reports.chapters.comparison import comparison_document, recommendation
+from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.render.json.documents import comparison_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.reports.render.terminal import render_terminal
@@ -169,3 +171,31 @@ def test_where_each_defense_stands_is_told_beside_the_differences(compared: Comp
         for rate in (row["attack_success_rate"], row["false_positive_rate"]):
             assert rate["value"] is None or rate["low"] <= rate["value"] <= rate["high"]
     assert "| Defense | ASR | of attacks | FPR |" in render_comment(compared)
+
+
+def test_many_defenses_are_one_table_with_tiers(runs: Runs) -> None:
+    """Of twelve defenses nobody reads 66 pairs: one line each, the fewest bypasses first."""
+    samples = [*(attack(n) for n in range(60)), *(benign(n) for n in range(20))]
+    planned = [
+        Planned(
+            name=f"d{k:02}",
+            answers=lambda _, sample, k=k: block() if int(sample.id[2:]) < 5 * k else allow(),
+        )
+        for k in range(12)
+    ]
+    with runs.opened(samples, planned) as reader:
+        settings = AnalysisSettings.of(reader.manifest())
+        report = render_markdown(build_document(analyse_run(reader, settings)))
+        opened = [OpenRun(label="run", reader=reader)]
+        result = compare_matched(match_runs(opened, settings), Wanted())
+    for told in (report, render_comment(result)):
+        lines = [line for line in told.splitlines() if "Each by itself" in line]
+        assert len(lines) == 1
+        table = told[told.index(lines[0]) :].split("\n\n")[1].splitlines()
+        assert [line.split("|")[1].strip(" `") for line in table[2:]] == [
+            f"d{k:02}" for k in reversed(range(12))
+        ]
+        assert table[0].split("|")[-3:-1] == [" Tier ASR ", " Tier FPR "]
+        assert table[2].split("|")[-3].strip() == "a"
+        assert "Prefer" not in told
+        assert "cannot be told apart, which" not in told

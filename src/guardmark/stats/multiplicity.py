@@ -6,6 +6,7 @@ Holm is the default: it controls the chance of any false claim without assumptio
 from __future__ import annotations
 
 from dataclasses import dataclass
+from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from guardmark.stats.distributions import as_p_value, chi_square_upper_tail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -62,6 +63,38 @@ def adjust_family(
     for place, value in zip(places, np.minimum(adjust(values), 1.0).tolist(), strict=True):
         spread[place] = value
     return spread
+
+
+def tier_letters(count: int, different: Iterable[tuple[int, int]]) -> list[str]:
+    """Give letters to ranked things so that two share one unless told apart.
+
+    Args:
+        count: How many there are, best first; none gives an empty list.
+        different: Pairs of places in 0..count-1 that a test of their own told apart.
+
+    Returns:
+        The letters of each, "a" from the best on; past z they are numbers in brackets.
+
+    Raises:
+        ValueError: If a pair names a place that there is not, or one twice.
+
+    Source: Piepho (2004), doi:10.1198/1061860043515 (compact letter display, insert and absorb).
+    """
+    groups = [frozenset(range(count))] if count else []
+    for pair in different:
+        if len(set(pair)) < 2 or not all(0 <= place < count for place in pair):
+            raise ValueError(f"different must hold two places in 0..{count - 1}, got {pair}")
+        kept = [group for group in groups if not group.issuperset(pair)]
+        halves = [group - {one} for group in groups if group.issuperset(pair) for one in pair]
+        groups = kept + [half for half in halves if not any(half <= other for other in kept)]
+    places = sorted(map(sorted, groups))
+    names = [
+        ascii_lowercase[n] if n < len(ascii_lowercase) else f"({n + 1})" for n in range(len(places))
+    ]
+    return [
+        "".join(name for name, group in zip(names, places, strict=True) if place in group)
+        for place in range(count)
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

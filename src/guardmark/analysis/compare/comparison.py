@@ -14,7 +14,7 @@ import numpy as np
 from guardmark.analysis.defense.frame import BLOCK, MISSING, is_decision
 from guardmark.analysis.pipeline.frame import DEFENSE
 from guardmark.stats.distributions import two_sided_z
-from guardmark.stats.multiplicity import CochranQ, cochran_q, holm
+from guardmark.stats.multiplicity import CochranQ, cochran_q, holm, tier_letters
 from guardmark.stats.paired.intervals import clustered_bonett_price, summarise_pairs
 from guardmark.stats.paired.noninferiority import NonInferiority, noninferiority_clustered
 from guardmark.stats.rates.clustered import FEW_GROUPS
@@ -128,6 +128,14 @@ class PairedComparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DefenseTier:
+    """Where a defense stands among all: two share a letter unless they are told apart."""
+
+    defense: str  # Its name.
+    letters: str  # Its letters, `a` from the lowest rate on.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BestSet:
     """Which defenses the data cannot tell from the best one."""
 
@@ -137,6 +145,8 @@ class BestSet:
     # Whether all share one rate (Cochran's Q, ungrouped samples and three or more defenses only),
     # or None.
     omnibus: CochranQ | None = None
+    # Every defense, the lowest rate first; empty where not every pair was compared.
+    tiers: tuple[DefenseTier, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -341,18 +351,20 @@ def _best_set(
     if not outcomes or not common.any():
         return BestSet(best="", undistinguished=())
     erred = (stacked[:, common] == BLOCK) != is_attack
-    names = list(outcomes)
-    best = names[int(erred.sum(axis=1).argmin())]
-    worse = set()
-    for pair in pairs:
-        side = pair.attacks if is_attack else pair.benign
-        direction = side.direction(1 - frame.settings.confidence)
-        if direction and best in {pair.first, pair.second}:
-            worse.add(pair.second if direction < 0 else pair.first)
+    names = [list(outcomes)[at] for at in erred.sum(axis=1).argsort(kind="stable").tolist()]
+    alpha = 1 - frame.settings.confidence
+    apart = [
+        (pair.first, pair.second)
+        for pair in pairs
+        if (pair.attacks if is_attack else pair.benign).direction(alpha)
+    ]
+    letters = tier_letters(len(names), [(names.index(a), names.index(b)) for a, b in apart])
+    worse = {name for two in apart if names[0] in two for name in two} - {names[0]}
     return BestSet(
-        best=best,
-        undistinguished=tuple(name for name in names if name not in worse),
+        best=names[0],
+        undistinguished=tuple(name for name in outcomes if name not in worse),
         omnibus=cochran_q(erred.T) if len(names) > 2 and not frame.is_grouped else None,
+        tiers=tuple(DefenseTier(defense=n, letters=x) for n, x in zip(names, letters, strict=True)),
     )
 
 

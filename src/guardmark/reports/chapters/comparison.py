@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.compare.comparison import PairVerdict
 from guardmark.analysis.defense.costs import CostUnit
@@ -32,7 +32,7 @@ from guardmark.reports.document.cells import (
 from guardmark.reports.document.wording import count_text, measure_text, p_text, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from guardmark.analysis.compare.comparison import (
         BestSet,
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 _EXCERPT: Final = 120
 _MOST_OPEN: Final = 8  # categories, the surest differences first, that are not folded
 _NAMED: Final = 5
+_MOST_PAIRED: Final = 8  # defenses of which every pair is told by itself
 _MIRRORED: Final = {
     PairVerdict.SECOND_BETTER: PairVerdict.FIRST_BETTER,
     PairVerdict.SECOND_FEWER_BYPASSES: PairVerdict.FIRST_FEWER_BYPASSES,
@@ -95,15 +96,25 @@ _RECOMMENDATIONS: Final = {
 def write(analysis: RunAnalysis) -> Section:
     """Write the section that compares the defenses."""
     comparison = analysis.comparison
+    parts: Iterable[Part] = ()
     systems = [pair_sentence(pair) for pair in analysis.systems.pairs] if analysis.systems else []
-    parts = _parts(comparison) if comparison is not None else ()
+    if comparison is not None:
+        rated = [(each.name, each.card) for each in analysis.defenses]
+        league = _rates_table(rated, comparison) if is_league(comparison) else None
+        parts = _parts(comparison, league)
     nothing = "The run holds one defense, so there is nothing to compare."
     return section("comparison", "Comparison", systems, *parts, otherwise=nothing)
 
 
+def is_league(comparison: RunComparison) -> bool:
+    """Whether there are too many pairs to tell of each: tiers say who is told apart from whom."""
+    return len(comparison.names) > _MOST_PAIRED and bool(comparison.attacks.tiers)
+
+
 def _parts(comparison: RunComparison, *rates: Part) -> Iterator[Part]:
     """Yield sentences, what shows each defense by itself, then charts and tables of pairs."""
-    yield [pair_sentence(pair) for pair in comparison.pairs]
+    has_tiers = is_league(comparison)
+    yield [] if has_tiers else [pair_sentence(pair) for pair in comparison.pairs]
     yield from rates
     if comparison.attacks.best or comparison.benign.best:  # across runs nobody asks who is best
         lowest = {"attack success": comparison.attacks, "false positive": comparison.benign}
@@ -112,8 +123,10 @@ def _parts(comparison: RunComparison, *rates: Part) -> Iterator[Part]:
         True: [(pair, pair.attacks) for pair in comparison.pairs],
         False: [(pair, pair.benign) for pair in comparison.pairs],
     }
-    for draw in (_differences_chart, _pairs_table):
-        yield from (draw(side, is_attack=is_attack) for is_attack, side in sides.items())
+    if not has_tiers:
+        yield from (_differences_chart(side, is_attack=label) for label, side in sides.items())
+    for label, side in sides.items():
+        yield _pairs_table(side, is_attack=label, collapsed=has_tiers or not label)
     if comparison.left_out:
         names = ", ".join(comparison.left_out)
         yield muted(f"Baselines are no candidates and were left out: {names}.")
@@ -196,7 +209,7 @@ def _rate(sides: Sequence[_Side], *, is_attack: bool) -> str:
     return _RATES[sides[0][0].scope if sides else DEFENSE][not is_attack]
 
 
-def _pairs_table(sides: Sequence[_Side], *, is_attack: bool) -> Table:
+def _pairs_table(sides: Sequence[_Side], *, is_attack: bool, collapsed: bool) -> Table:
     rate = _rate(sides, is_attack=is_attack)
     return table_of(
         sides,
@@ -221,7 +234,7 @@ def _pairs_table(sides: Sequence[_Side], *, is_attack: bool) -> Table:
         texts=("Second",),
         note="Samples without a decision on one side are left out and counted, never taken as "
         "allowed.",
-        collapsed=not is_attack,
+        collapsed=collapsed,
     )
 
 
@@ -324,15 +337,18 @@ def _scope_sections(compared: Compared, *, texts: bool) -> Iterator[Section]:
     lead, key = ("System: ", "system-") if is_system else ("", "")
     yield section(f"{key}advice", f"{lead}What to do next", _advice(compared))
     plane = draw_plane(((each.name, each.rates) for each in compared.rates), compared.front)
-    parts = _parts(compared.comparison, _rates_table(compared), plane)
+    rated = [(each.name, each.rates) for each in compared.rates]
+    table = _rates_table(rated, compared.comparison, scope=compared.scope)
+    parts = _parts(compared.comparison, table, plane)
     yield section(f"{key}rates", f"{lead}Rates", *parts, _method(compared))
     for number, detail in enumerate(compared.details, start=1):
         yield _pair(f"{key}{number}", detail, compared.scope, texts=texts)
 
 
 def _advice(compared: Compared) -> list[str]:
-    lines = [recommendation(pair, margin=compared.margin) for pair in compared.comparison.pairs]
-    if left := len(lines) - len(compared.details):
+    pairs = () if is_league(compared.comparison) else compared.comparison.pairs
+    lines = [recommendation(pair, margin=compared.margin) for pair in pairs]
+    if left := len(compared.comparison.pairs) - len(compared.details):
         lines.append(
             f"{count_text(left)} pairs have no section of their own here: --json lists them; "
             "--only or --against names those of interest."
@@ -350,23 +366,40 @@ def _method(compared: Compared) -> str:
     )
 
 
-def _rates_table(compared: Compared) -> Table:
-    attacks, benign = _RATES[compared.scope]
-    if is_defense := compared.scope == DEFENSE:
+def _rates_table(
+    rated: Sequence[tuple[str, RatePair | Scorecard]],
+    comparison: RunComparison,
+    *,
+    scope: str = DEFENSE,
+) -> Table:
+    """Lay each defense by itself; of many, the fewest attacks through first, with tiers."""
+    attacks, benign = _RATES[scope]
+    if is_defense := scope == DEFENSE:
         attacks, benign = f"{attacks}: attack success rate", f"{benign}: false positive rate"
     worth = "Worth choosing: no other is shown to beat it on both sides."
+    columns: dict[str, Callable[[tuple[str, RatePair | Scorecard]], Any]] = {
+        "Defense": lambda each: name(subject(each[0], scope)),
+        f"{attacks}|of attacks": lambda each: with_counts(each[1].attack_success_rate),
+        f"{benign}|of benign": lambda each: with_counts(each[1].false_positive_rate),
+        "Worth choosing": lambda each: "yes" if each[0] in comparison.front else "",
+    }
+    if is_league(comparison):
+        tiers = [
+            {each.defense: each.letters for each in best.tiers}
+            for best in (comparison.attacks, comparison.benign)
+        ]
+        places = {each: at for at, each in enumerate(tiers[0])}
+        rated = sorted((each for each in rated if each[0] in places), key=lambda r: places[r[0]])
+        columns[f"Tier {_RATES[scope][0]}"] = lambda each: tiers[0][each[0]]
+        columns[f"Tier {_RATES[scope][1]}"] = lambda each: tiers[1].get(each[0], "")
+        worth += " Two that share a tier letter are not told apart, which does not make them equal."
     return table_of(
-        compared.rates,
-        {
-            "Defense": lambda each: name(subject(each.name, compared.scope)),
-            f"{attacks}|of attacks": lambda each: with_counts(each.rates.attack_success_rate),
-            f"{benign}|of benign": lambda each: with_counts(each.rates.false_positive_rate),
-            "Worth choosing": lambda each: "yes" if each.name in compared.front else "",
-        },
+        rated,
+        columns,
         table_id="each" if is_defense else "each-system",
         title="Each by itself, on the samples both have",
-        texts=("Worth choosing",),
-        note=worth if compared.front else "",
+        texts=tuple(columns)[3:],
+        note=worth if comparison.front else "",
     )
 
 
