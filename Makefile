@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Hundreds of tests start the command line: byte code is compiled once, not by each of them.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test slow check lint types floors sizes fix bench field-study soak lock clean hf inspect docs
+.PHONY: help demo test slow check lint types floors sizes fix bench field-study soak lock clean hf inspect docs dist sbom
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -58,6 +58,19 @@ $(VENV)-docs/.ready: requirements/docs.lock
 docs: $(VENV)/.ready-dev $(VENV)-docs/.ready   ## build the site into build/site/site, and check it
 	$(VENV)-docs/bin/python scripts/build_site.py
 	GUARDMARK_SITE=$(abspath build/site/site) $(BIN)/python -m pytest tests/docs/test_site.py --no-header
+
+# The time of the last commit in place of now: the same source gives the same bytes.
+dist: $(VENV)/.ready-dev      ## wheel and source distribution, in dist/
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build -d dist
+
+$(VENV)-sbom/.ready:
+	$(PYTHON) -m venv $(VENV)-sbom
+	$(VENV)-sbom/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom==7.5.0
+	@touch $@
+
+sbom: $(VENV)-sbom/.ready     ## the list of parts (CycloneDX) of what is installed to run, in dist/sbom.json
+	@mkdir -p dist
+	$(VENV)-sbom/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-format JSON -o dist/sbom.json requirements/run.lock
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
