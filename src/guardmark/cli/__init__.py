@@ -95,8 +95,10 @@ def _guarded(words: list[str], *, debug: bool) -> int:
         return _interrupted()
     except SystemExit as left:
         # So click ends, with 1, when the reader of our output went away (`guardmark show | head`):
-        # that is no fault, and 1 has another meaning here. Nobody else may end us like that.
-        return _BROKEN_PIPE if left.code == 1 else EXIT_FAULT
+        # that is no fault, and 1 has another meaning here. Nobody else may end us like that, but
+        # for a shell that asked how to complete a line.
+        usual = 0 if "_GUARDMARK_COMPLETE" in os.environ else EXIT_FAULT
+        return _BROKEN_PIPE if left.code == 1 else usual
     except Exception as error:  # noqa: BLE001 - the edge of the command line: exit 70
         if isinstance(error, OSError) and error.errno == errno.EIO and not error.filename:
             # The terminal was closed, which is no fault.

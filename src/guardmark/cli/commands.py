@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
+import tomllib
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from importlib.resources import files
+from itertools import groupby
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("run", "See a first measurement: built-in data, offline."),
-    "run": ("run", "Measure defenses; nothing named: built-in data, offline."),
-    "init": ("run", "Print a commented configuration to start from."),
-    "check": ("run", "Check a configuration, its data, its price, before a run."),
-    "data": ("data", "List, check and describe data sets."),
-    "plan": ("decide", "How many samples a claim needs."),
-    "attacks": ("attacks", "List, describe and apply the attack operators."),
-    "adapt": ("adapt", "Attack defenses by rewriting and watching the answers."),
-    "judge": ("labels", "Judge the stored answers of a run again."),
-    "matrix": ("run", "Run several configurations of one file."),
-    "merge": ("run", "Join shards of a run, or runs of different defenses."),
-    "audit": ("labels", "Draw answers of a run for people to label."),
-    "compare": ("decide", "Compare defenses on the same samples."),
-    "gate": ("decide", "Check a run against limits; for a release or CI."),
-    "report": ("read", "Write the reports of a finished run again."),
-    "stability": ("read", "How far a small slice of a run would have misled."),
-    "import": ("read", "Read a finished run of another tool."),
-    "export": ("read", "Write the records of a run for other tools."),
-    "verify": ("tools", "Compute every figure of a run again; find tampering."),
-    "show": ("read", "List bypasses, false alarms, errors in the terminal."),
-    "view": ("read", "Show many runs as pages in a browser."),
-    "schema": ("tools", "Print the JSON Schema of a configuration."),
-    "plugins": ("tools", "List every type of defense, model and judge."),
-    "doctor": ("tools", "Check this installation."),
+_COMMANDS: dict[str, str] = {
+    name: file
+    for file, names in (
+        ("run", ("demo", "run", "init", "check", "matrix", "merge")),
+        ("labels", ("judge", "audit")),
+        ("decide", ("compare", "gate", "plan")),
+        ("read", ("report", "stability", "import", "export", "show", "view")),
+        ("tools", ("verify", "schema", "plugins", "doctor", "completion")),
+        *((name, (name,)) for name in ("data", "attacks", "adapt")),
+    )
+    for name in names
 }
-"""Command to its file, with NAME_command in it, and its help, in the order of `--help`."""
+"""Command to its file, with NAME_command in it; `commands.toml` holds what help says of it."""
 
 _HELP = "Measure whether an AI defense works, and how sure you can be of it."
 
@@ -45,16 +32,17 @@ class _Lazy(click.Group):
     """A group that imports a command's module only when that command is typed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature is click's
-        """Return the commands in the order of the table."""
-        return list(_COMMANDS)
+        """Return the commands in the order of `--help`."""
+        return list(_texts())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the signature is click's
         """Load one command, or None when it does not exist."""
         if cmd_name not in _COMMANDS:
             return None
-        module = import_module(f"guardmark.cli.{_COMMANDS[cmd_name][0]}")
+        module = import_module(f"guardmark.cli.{_COMMANDS[cmd_name]}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
         command.name = cmd_name
+        command.format_epilog = partial(_format_examples, cmd_name)  # type: ignore[method-assign]
         return command
 
     def resolve_command(
@@ -69,12 +57,28 @@ class _Lazy(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the signature is click's
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+        """List the commands in their groups without importing them."""
+        for group, texts in groupby(_texts().items(), key=lambda each: each[1]["group"]):
+            with formatter.section(group):
+                formatter.write_dl([(name, text["help"]) for name, text in texts])
 
 
-def build() -> Callable[..., object]:
+def _texts() -> dict[str, dict[str, Any]]:
+    return tomllib.loads((files("guardmark.cli") / "commands.toml").read_text(encoding="utf-8"))
+
+
+def _format_examples(name: str, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    """Write examples and exit codes below the help of a command."""
+    text = _texts()[name]
+    with formatter.section("Examples"):
+        for example in text["examples"]:
+            formatter.write(f"  {example}\n")
+    if "exits" in text:
+        with formatter.section("Exit codes"):
+            formatter.write_text(text["exits"])
+
+
+def build() -> click.Command:
     """Return the command line as one callable."""
 
     @click.group(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -53,6 +53,26 @@ _EXIT_UNTRUSTWORTHY = 5
     help="Without CONFIG: measure this profile (`guardmark plugins --profiles`) or built-in "
     "defense on the built-in data. May be given more than once.",
 )
+@click.option("--url", metavar="URL", help="Without CONFIG: measure the service at this address.")
+@click.option(
+    "--body",
+    default="{text: {$input: text}}",
+    help="With --url: what is sent, as JSON; the text stands where {$input: text} is.  [default: "
+    "'{text: {$input: text}}']",
+)
+@click.option(
+    "--blocked", metavar="JSONPATH", help="With --url: where the answer is true or false."
+)
+@click.option(
+    "--score", metavar="JSONPATH", help="With --url: where its answer has a risk in [0, 1]."
+)
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VARIABLE",
+    help="With --url: a header whose value is in this environment variable, such as a key.",
+)
 @click.option("--only", help="Only these defenses, by name, with commas.")
 @click.option(
     "--shard",
@@ -85,6 +105,7 @@ _EXIT_UNTRUSTWORTHY = 5
 @click.option("--record", type=_PATH, help="Write all exchanges to this file.")
 @click.option("--replay", type=_PATH, help="Answer all calls from this file.")
 @click.option("--no-texts", is_flag=True, help="Leave prompt texts out of the reports.")
+@click.option("--open", "is_opened", is_flag=True, help="Open the report in a browser.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def run_command(
     config: Path | None,
@@ -92,6 +113,7 @@ def run_command(
     defenses: tuple[str, ...],
     only: str | None,
     no_texts: bool,
+    is_opened: bool,
     as_json: bool,
     **typed: Any,
 ) -> int:
@@ -99,17 +121,35 @@ def run_command(
     from guardmark.app.parts.loading import builtin_config, load_config
     from guardmark.app.run.running import RunOptions
 
-    if config is not None and defenses:
+    service = {name: typed.pop(name) for name in ("url", "body", "blocked", "score", "headers")}
+    if config is not None and (defenses or service["url"]):
         raise click.UsageError(
-            f"{config} names its own defenses: leave out --defense, or take some of them by --only."
+            f"{config} names its own defenses: leave out --defense and --url, or take some of them "
+            "by --only."
         )
-    loaded = load_config(config) if config is not None else builtin_config(defenses)
+    if not service["url"] and (service["blocked"] or service["score"] or service["headers"]):
+        raise click.UsageError("--blocked, --score and --header describe a service: add --url.")
+    loaded = (
+        load_config(config)
+        if config is not None
+        else builtin_config(defenses, service=service if service["url"] else None)
+    )
     names = tuple(name.strip() for name in (only or "").split(",") if name.strip())
     options = RunOptions(only=names, **typed)
-    return _carry_out(loaded, options, texts=not no_texts, as_json=as_json)
+    outlet = _Outlet(texts=not no_texts, as_json=as_json, is_opened=is_opened)
+    return _carry_out(loaded, options, outlet)
 
 
-def _carry_out(loaded: LoadedConfig, options: RunOptions, *, texts: bool, as_json: bool) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outlet:
+    """How what came out is shown."""
+
+    texts: bool
+    as_json: bool
+    is_opened: bool
+
+
+def _carry_out(loaded: LoadedConfig, options: RunOptions, outlet: _Outlet) -> int:
     """Run, write the reports and print what came out."""
     from guardmark.app.run.running import Session, run
     from guardmark.cli.progress import ProgressLine, interruptible
@@ -142,8 +182,12 @@ def _carry_out(loaded: LoadedConfig, options: RunOptions, *, texts: bool, as_jso
     load_numpy_for_reports()
     from guardmark.app.results.reporting import finish  # numpy and the report: needed only now
 
-    finished = finish(result.folder, loaded.config, formats=loaded.config.report, texts=texts)
-    return _tell(finished, as_json=as_json)
+    formats = loaded.config.report
+    finished = finish(result.folder, loaded.config, formats=formats, texts=outlet.texts)
+    code = _tell(finished, as_json=outlet.as_json)
+    if outlet.is_opened:
+        click.launch(str(result.folder.report_html))
+    return code
 
 
 def _tell(finished: RunOutput, *, as_json: bool) -> int:
@@ -165,10 +209,11 @@ def _tell(finished: RunOutput, *, as_json: bool) -> int:
     help="Measure the built-in defenses on the built-in data, offline, and say what to do next."
 )
 @click.option("-o", "--out", type=_PATH, help="Folder of the run; default: under runs/.")
+@click.option("--open", "is_opened", is_flag=True, help="Open the report in a browser.")
 @click.pass_context
-def demo_command(context: click.Context, out: Path | None) -> int:
+def demo_command(context: click.Context, /, **options: Any) -> int:
     """Show a first measurement."""
-    code: int = context.invoke(run_command, out=out)
+    code: int = context.invoke(run_command, **options)
     if code == 0:
         echo("", *_AFTER_THE_DEMO)
     return code
@@ -208,28 +253,40 @@ _TEMPLATES = ("http", "openai", "hf", "pipeline", "python", *_WORKERS)
 
 
 @click.command(
-    help="Print a commented configuration to start from. The templates command-python and "
-    "command-node write the worker that asks your guard beside it, into this folder."
+    help="Print a commented configuration to start from, or write it with -o; at a terminal, asks "
+    "what is to be measured. The templates command-python and command-node write the worker that "
+    "asks your guard beside it, into this folder."
 )
-@click.option(
-    "--template",
-    type=click.Choice(_TEMPLATES),
-    default="python",
-    show_default=True,
-    help="What is to be measured.",
-)
-def init_command(template: str) -> None:
+@click.option("--template", type=click.Choice(_TEMPLATES), help="What is to be measured.")
+@click.option("-o", "--out", type=_PATH, help="File to write; one that is there is kept.")
+def init_command(template: str | None, out: Path | None) -> None:
     """Print a configuration to start from."""
+    if template is None:
+        template = "python"
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            kinds = click.Choice(_TEMPLATES)
+            template = click.prompt("What is to be measured?", default=template, type=kinds)
     folder = files("guardmark.app") / "templates"
     if template in _WORKERS:
         worker = Path(_WORKERS[template])
-        try:
-            with worker.open("x", encoding="utf-8") as stream:
-                stream.write((folder / f"{worker}.template").read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(f"{worker} cannot be written: {error.strerror}.") from error
+        _write_new(worker, (folder / f"{worker}.template").read_text(encoding="utf-8"))
         tell_line(f"Wrote {worker}: ask your guard in its function check.")
-    echo_text((folder / f"{template}.yaml").read_text(encoding="utf-8"))
+    text = (folder / f"{template}.yaml").read_text(encoding="utf-8")
+    if out is None:
+        echo_text(text)
+        return
+    _write_new(out, text)
+    tell_line(f"Wrote {out}.", f"Next: edit it, then guardmark check {out}")
+
+
+def _write_new(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror}.\nNext: name another file."
+        ) from error
 
 
 @click.command(

@@ -194,10 +194,12 @@ def _loose_ends(config: Config, source: Source) -> Iterator[str]:
                 yield f"{here}: no defense is called {guard!r}.{hint} Known: {listed(known)}."
 
 
-def builtin_config(defenses: Sequence[str] = ()) -> LoadedConfig:
-    """Return the built-in defenses, or those of the named profiles, on the built-in data."""
+def builtin_config(
+    defenses: Sequence[str] = (), *, service: Mapping[str, Any] | None = None
+) -> LoadedConfig:
+    """Return the built-in defenses, named profiles or one HTTP service, on the built-in data."""
     text = (files("guardmark.app") / "templates" / "builtin.yaml").read_text(encoding="utf-8")
-    if not defenses:
+    if not defenses and service is None:
         return parse_config(text, folder=Path.cwd(), shown_as="built-in")
     document, source = parse_yaml(text, "built-in")
     document = cast("dict[str, Any]", document)
@@ -206,7 +208,22 @@ def builtin_config(defenses: Sequence[str] = ()) -> LoadedConfig:
         name: known.get(name) or {"type": TYPES[kind_of_profile(name)], "profile": name}
         for name in defenses
     }
+    if service is not None:
+        document["defenses"]["service"] = _service(**service)
     return _checked(document, source, Path.cwd())
+
+
+def _service(headers: Sequence[str], body: str, **paths: str | None) -> dict[str, Any]:
+    """Return the settings of an HTTP defense that is described by options alone."""
+    named = dict(each.partition("=")[::2] for each in headers)
+    if not all(named.values()):
+        raise ConfigError("--header is to read NAME=VARIABLE, such as X-Api-Key=GUARD_KEY.")
+    return {
+        "type": "http",
+        "body": parse_yaml(body, "--body")[0],
+        "headers": {name: {"env": variable} for name, variable in named.items()},
+        **{name: path for name, path in paths.items() if path},
+    }
 
 
 def locate_error(error: ConfigError, loaded: LoadedConfig, path: tuple[str, ...]) -> ConfigError:
