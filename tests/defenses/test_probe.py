@@ -15,7 +15,7 @@ from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind, Outcom
 from guardmark.core.sample import View
 from guardmark.defenses.function import defense_from
 from guardmark.defenses.http.defense import HttpSettings
-from guardmark.defenses.probe import probe_defense
+from guardmark.defenses.probe import probe_defense, propose_paths
 from guardmark.engine.calls import as_coroutine, as_decision, attempt
 from guardmark.net.client import Services
 from guardmark.net.service import ServiceLimits
@@ -252,3 +252,34 @@ async def test_a_function_that_raises_is_named_and_measured() -> None:
     """It may fail on these texts only: a run counts what fails."""
     (warning,) = await thorough(lambda _: 1 / 0)
     assert warning.startswith("gives no decision on 8 of 8: ZeroDivisionError")
+
+
+async def test_paths_that_fit_the_answer_are_proposed(probe: Probe) -> None:
+    """Whoever wrote the wrong path reads the right one in the refusal."""
+    answer = {"result": [{"is blocked": True, "risk": 0.93, "id": 7}], "took_ms": 12}
+    with pytest.raises(UntrustworthyRun) as caught:
+        await probe(answer)
+    message = str(caught.value)
+    assert 'true or false: $.result[0]["is blocked"]' in message
+    assert "a number in [0, 1]: $.result[0].risk" in message
+    assert len(message.splitlines()) <= 5
+
+
+@pytest.mark.parametrize(
+    ("raw", "proposed"),
+    [
+        ("", ""),
+        ("no JSON", ""),
+        ("[" * 5_000, ""),
+        ('{"a": "b", "n": 7}', ""),
+        ("true", "true or false: $"),
+        (
+            json.dumps({f"k{n}": n % 2 == 0 for n in range(9)}),
+            "true or false: $.k0, $.k1, $.k2, $.k3",
+        ),
+        (json.dumps({"a": [0.5] * 9}), "a number in [0, 1]: $.a[0]"),
+    ],
+)
+def test_only_places_that_may_decide_are_proposed(raw: str, proposed: str) -> None:
+    """A few of each kind, whatever a service sends."""
+    assert propose_paths(raw) == proposed

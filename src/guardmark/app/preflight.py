@@ -21,6 +21,7 @@ from guardmark.app.parts.building import (
 )
 from guardmark.app.parts.loading import load_config, load_data, require_gate
 from guardmark.core.sample import View
+from guardmark.defenses.probe import quote_answer
 from guardmark.engine.execution.process import run_on_loop
 from guardmark.engine.plan import NO_GUARD
 from guardmark.judges.llm import ASK_AGAIN
@@ -289,6 +290,8 @@ class Probe:
     outcomes: Mapping[str, int]
     median_ms: float | None
     messages: tuple[str, ...] = ()
+    # One native answer that could not be read, and the paths in it that may decide.
+    answer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,4 +408,5 @@ async def _probe(built: BuiltPart, samples: Sequence[Sample]) -> Probe:
         outcomes=dict(Counter(decision.outcome.value for decision in decisions)),
         median_ms=median(times) if times else None,
         messages=tuple(sorted(messages)),
+        answer=next(filter(None, map(quote_answer, decisions)), ""),
     )

@@ -328,6 +328,7 @@ def _check_lines(checkup: Checkup) -> Iterator[str]:
         timed = f", median {probe.median_ms:.1f} ms" if probe.median_ms is not None else ""
         yield f"  Probe of {probe.defense}: {outcomes}{timed}"
         yield from (f"    {message}" for message in probe.messages)
+        yield from [f"    It said: {probe.answer}"] if probe.answer else []
 
 
 def _forecast_lines(forecasts: Sequence[Forecast]) -> Iterator[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass
+from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
@@ -13,12 +15,14 @@ from guardmark.core.protocols import Closable
 from guardmark.core.sample import Message, Prompt, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from guardmark.core.outcome import Decision
 
 _ANSWERED = (Outcome.ALLOW, Outcome.BLOCK)
 _EXCERPT = 160
+_MOST_PLACES, _MOST_PATHS = 300, 4
+"""Places of an answer that are looked at, and paths of a kind that are named."""
 _UNREACHABLE = frozenset({ErrorKind.CONNECTION, ErrorKind.HTTP})
 
 _ATTACKS = (
@@ -219,6 +223,45 @@ def _message(decision: Decision) -> str:
 
 
 def _said(decision: Decision) -> str:
-    """Quote the native answer, if there is one, as a line of its own."""
-    raw = " ".join(decision.evidence.raw.split())[:_EXCERPT] if decision.evidence else ""
+    """Quote the native answer, if there is one, as a line of its own, and what it may mean."""
+    raw = quote_answer(decision)
     return f"It said: {raw}\n" if raw else ""
+
+
+def quote_answer(decision: Decision) -> str:
+    """Return the beginning of a native answer, and the paths in it that may decide."""
+    if decision.evidence is None:
+        return ""
+    raw = " ".join(decision.evidence.raw.split())[:_EXCERPT]
+    paths = propose_paths(decision.evidence.raw)
+    return f"{raw} ({paths})" if paths else raw
+
+
+def propose_paths(raw: str) -> str:
+    """Name the places of a JSON answer that hold true or false, or a number in [0, 1]."""
+    try:
+        document = json.loads(raw)
+    except (ValueError, RecursionError):
+        return ""
+    outcomes, scores = list[str](), list[str]()
+    waiting: list[tuple[str, object]] = [("$", document)]
+    for path, value in waiting:
+        below: Iterable[tuple[str | int, object]] = ()
+        if isinstance(value, dict):
+            below = value.items()
+        elif isinstance(value, list):
+            below = enumerate(value[:1])
+        room = max(0, _MOST_PLACES - len(waiting))
+        waiting += islice(((f"{path}{_step(key)}", each) for key, each in below), room)
+        if isinstance(value, bool):
+            outcomes.append(path)
+        elif isinstance(value, int | float) and 0 <= value <= 1:
+            scores.append(path)
+    named = (("true or false", outcomes), ("a number in [0, 1]", scores))
+    return "; ".join(f"{what}: {', '.join(paths[:_MOST_PATHS])}" for what, paths in named if paths)
+
+
+def _step(key: str | int) -> str:
+    if isinstance(key, int):
+        return f"[{key}]"
+    return f".{key}" if key.isidentifier() and key.isascii() else f"[{json.dumps(key)}]"
