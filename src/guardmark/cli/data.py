@@ -40,24 +40,12 @@ _READING = (
     ),
     click.option("--label-field", default="", help="Dotted path of the label."),
     click.option("--map", "maps", multiple=True, metavar="FIELD=PATH", help="Where a field is."),
-    click.option(
-        "--filter",
-        "filters",
-        multiple=True,
-        metavar="PATH=A,B",
-        help="Take only rows with one of these values.",
-    ),
+    click.option("--filter", "filters", multiple=True, metavar="PATH=A,B", help="Rows to take."),
     click.option("--set-version", default="", help="The version of the data set itself."),
     click.option(
         "--open-categories", is_flag=True, help="Take categories that are declared nowhere."
     ),
-    click.option(
-        "--threshold",
-        type=float,
-        default=0.5,
-        show_default=True,
-        help="Least similarity of near-duplicates, in (0, 1].",
-    ),
+    click.option("--threshold", default=0.5, show_default=True, help="Of near-duplicates, (0, 1]."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON."),
 )
 """The argument and the options of every command that reads data."""

@@ -80,6 +80,7 @@ def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:
     return render_terminal(document)
 
 
+_COUNT = click.IntRange(min=1)
 _SHARE = click.FloatRange(min=0, max=1, min_open=True, max_open=True)
 
 
@@ -101,19 +102,11 @@ _SHARE = click.FloatRange(min=0, max=1, min_open=True, max_open=True)
 )
 @click.option("--confidence", type=_SHARE, default=0.95, show_default=True, help="Of the claim.")
 @click.option(
-    "--tests",
-    type=click.IntRange(min=1),
-    default=2,
-    show_default=True,
-    help="Tests of the family, for --difference: 2 for two defenses, 6 for three.",
+    "--tests", type=_COUNT, default=2, show_default=True, help="Of --difference: 6 for 3 defenses."
 )
-@click.option("--variants", type=click.IntRange(min=1), help="Variants in each group.")
+@click.option("--variants", type=_COUNT, help="Variants in each group.")
 @click.option(
-    "--icc",
-    type=click.FloatRange(0, 1),
-    default=0.5,
-    show_default=True,
-    help="How alike the outcomes of one group's variants are.",
+    "--icc", type=click.FloatRange(0, 1), default=0.5, show_default=True, help="Of one group."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan_command(*, variants: int | None, icc: float, as_json: bool, **claim: Any) -> None:
@@ -155,16 +148,8 @@ def _plan_lines(planned: SizePlan) -> Iterator[str]:
     "1: a limit is broken; 5: the data cannot decide, and about how many samples would."
 )
 @click.argument("run", type=_PATH)
-@click.option(
-    "--policy",
-    type=_PATH,
-    help="YAML with the limits; what the run's configuration says if not given.",
-)
-@click.option(
-    "--baseline",
-    type=_PATH,
-    help="Run that rates must not rise against by more than regression_margin.",
-)
+@click.option("--policy", type=_PATH, help="YAML with the limits; default: those of the run.")
+@click.option("--baseline", type=_PATH, help="Rates must not rise by more than regression_margin.")
 @click.option("--junit", type=_PATH, help="Write the checks as JUnit XML.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--markdown", is_flag=True, help="Print Markdown, for a job summary.")

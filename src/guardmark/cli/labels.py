@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from guardmark.app.labels.judging import Judged
 
 
-_PATH = click.Path(path_type=Path)
+_PATH, _NUMBER = click.Path(path_type=Path), click.IntRange(min=0)
 
 
 @click.command(
@@ -41,19 +41,9 @@ _PATH = click.Path(path_type=Path)
 @click.argument("run", type=_PATH)
 @click.option("--config", type=_PATH, help="Judges: a configuration, or a file of judges.")
 @click.option("--layer", default="", help="Name of the judging; default: the judge's name.")
-@click.option(
-    "--human-labels",
-    type=_PATH,
-    help="What guardmark audit wrote, labelled: on answers or on bypasses.",
-)
+@click.option("--human-labels", type=_PATH, help="What guardmark audit wrote, labelled.")
 @click.option("--quality", is_flag=True, help="Only look for signs of an unsound judge.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=20,
-    show_default=True,
-    help="List no more than N changed verdicts.",
-)
+@click.option("--limit", type=_NUMBER, default=20, show_default=True, help="Most flips to list.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def judge_command(
     run: Path,
@@ -204,13 +194,7 @@ _ASKED = {
     type=click.IntRange(min=1),
     help="How many; of bypasses, of each defense.  [default: 200 answers or 50 bypasses]",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=7,
-    show_default=True,
-    help="Which ones are drawn.",
-)
+@click.option("--seed", type=_NUMBER, default=7, show_default=True, help="Which ones are drawn.")
 @click.option(
     "--with-verdicts",
     is_flag=True,
@@ -302,11 +286,7 @@ def _label(drawn: AuditFile) -> AuditFile:
         for title in titles:
             if row[title]:
                 echo(f"[{title.replace('_', ' ')}]", *spell_hidden(row[title]).split("\n"))
-        key = click.prompt(
-            question,
-            type=click.Choice([*keys, "k", "q"]),
-            show_choices=False,
-        )
+        key = click.prompt(question, type=click.Choice([*keys, "k", "q"]), show_choices=False)
         if key == "q":
             break
         if key in keys:
@@ -338,13 +318,7 @@ def _label(drawn: AuditFile) -> AuditFile:
     show_default=True,
     help="Upper limit of the share of different pairs called the same.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=7,
-    show_default=True,
-    help="Which groups go to which half.",
-)
+@click.option("--seed", type=_NUMBER, default=7, show_default=True, help="Which half is whose.")
 @click.option("--record", type=_PATH, help="Write all exchanges with the service to this file.")
 @click.option("--replay", type=_PATH, help="Answer from this file, which --record wrote.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from guardmark.canon.visible import spell_hidden
-from guardmark.cli.terminal import echo, echo_raw, echo_text, one_line
+from guardmark.cli.terminal import echo, echo_raw, echo_text, one_line, tell_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _PATH = click.Path(path_type=Path)
 
 _EXCERPT = 160
-_COUNT = click.IntRange(min=1)
+_COUNT, _PORT = click.IntRange(min=1), click.IntRange(0, 65535)
+_SLICES = click.IntRange(min=2, max=1000)
 
 
 @click.command(
@@ -167,12 +168,12 @@ _FORMATS = ("html", "md", "json", "csv", "junit", "sarif")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def report_command(
     runs: tuple[Path, ...],
+    *,
     formats: str | None,
     threshold: tuple[str, ...],
-    choose: tuple[str, ...],
-    guarantee: tuple[str, ...],
     no_texts: bool,
     as_json: bool,
+    **limits: tuple[str, ...],
 ) -> None:
     """Write reports again."""
     from guardmark.app.results.reporting import parse_thresholds
@@ -180,25 +181,18 @@ def report_command(
 
     chosen = _formats(formats)
     for path in runs:
-        if choose or guarantee:
+        if any(limits.values()):
             from guardmark.app.results.reporting import choose_thresholds
 
-            fragment = choose_thresholds(path, choose, guarantee)
+            fragment = choose_thresholds(path, **limits)
             echo_text(fragment.read_text(encoding="utf-8"))
             echo(f"thresholds {fragment}", err=True)
             continue
-        written_report = write_report(
-            path,
-            formats=chosen,
-            thresholds=parse_thresholds(threshold),
-            texts=not no_texts,
+        thresholds = parse_thresholds(threshold)
+        tell_output(
+            write_report(path, formats=chosen, thresholds=thresholds, texts=not no_texts),
+            as_json=as_json,
         )
-        if as_json:
-            echo_raw(written_report.summary_json, nl=False)
-            continue
-        echo_text(written_report.terminal)
-        for label, written in written_report.files:
-            echo(f"{label:<10}{written}")
 
 
 def _formats(words: str | None) -> tuple[str, ...]:
@@ -216,13 +210,7 @@ def _formats(words: str | None) -> tuple[str, ...]:
     "comparisons, a defense over time. Only this machine can open them; Ctrl-C ends."
 )
 @click.argument("folder", type=_PATH, default="runs")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8765,
-    show_default=True,
-    help="Port to listen on; 0 for any that is free.",
-)
+@click.option("--port", type=_PORT, default=8765, show_default=True, help="0: any that is free.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--allow-remote", is_flag=True, help="Let other machines in; needs a token.")
 @click.option("--token-env", default="", metavar="NAME", help="Variable that holds a token.")
@@ -327,12 +315,7 @@ def import_command(
     finished = finish(
         imported.folder, imported.config, formats=imported.config.report, texts=not no_texts
     )
-    if as_json:
-        echo_raw(finished.summary_json, nl=False)
-        return
-    echo_text(finished.terminal)
-    for name, written in finished.files:
-        echo(f"{name:<10}{written}")
+    tell_output(finished, as_json=as_json)
 
 
 @click.command(
@@ -340,27 +323,9 @@ def import_command(
     "the whole run. Nothing is called; slice_stability.json and .md are written into RUN."
 )
 @click.argument("run", type=_PATH)
-@click.option(
-    "--attacks",
-    type=click.IntRange(min=1),
-    default=12,
-    show_default=True,
-    help="Attacks of each variant.",
-)
-@click.option(
-    "--benign",
-    type=click.IntRange(min=1),
-    default=6,
-    show_default=True,
-    help="Benign samples of each variant.",
-)
-@click.option(
-    "--seeds",
-    type=click.IntRange(min=2, max=1000),
-    default=10,
-    show_default=True,
-    help="How many slices: seeds 1 to N.",
-)
+@click.option("--attacks", type=_COUNT, default=12, show_default=True, help="Of each variant.")
+@click.option("--benign", type=_COUNT, default=6, show_default=True, help="Of each variant.")
+@click.option("--seeds", type=_SLICES, default=10, show_default=True, help="How many slices.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def stability_command(run: Path, attacks: int, benign: int, seeds: int, as_json: bool) -> None:
     """Draw small slices of a run."""

@@ -20,6 +20,7 @@ from guardmark.cli.terminal import (
     echo_text,
     same_command,
     tell_line,
+    tell_output,
     visible,
 )
 from guardmark.core.errors import ConfigError
@@ -192,11 +193,8 @@ def _carry_out(loaded: LoadedConfig, options: RunOptions, outlet: _Outlet) -> in
 
 def _tell(finished: RunOutput, *, as_json: bool) -> int:
     """Print what a run has to say, and return the exit code."""
-    if as_json:
-        sys.stdout.write(finished.summary_json)
-    else:
-        echo_text(finished.terminal)
-        echo(*(f"{label:<10}{path}" for label, path in finished.files))
+    tell_output(finished, as_json=as_json)
+    if not as_json:
         if finished.head:
             echo(f"{'head':<10}{finished.head}")
         echo_text(finished.gate)

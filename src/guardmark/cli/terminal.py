@@ -17,6 +17,8 @@ from guardmark.net.redaction import KNOWN
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from guardmark.app.results.reporting import RunOutput
+
 EXIT_INTERRUPTED = 130
 INTERRUPTED = "Interrupted. Answers so far are saved."
 _STYLE = re.compile(r"(\x1b\[\d{1,2}m)")
@@ -68,6 +70,15 @@ def echo_raw(text: str, *, nl: bool = True) -> None:
 def _print(text: str, *, nl: bool = True, err: bool = False) -> None:
     """Print, with keys that this process has read from its environment redacted."""
     click.echo(KNOWN.text(text), nl=nl, err=err)
+
+
+def tell_output(output: RunOutput, *, as_json: bool) -> None:
+    """Print what a run came to, and which files were written."""
+    if as_json:
+        echo_raw(output.summary_json, nl=False)
+        return
+    echo_text(output.terminal)
+    echo(*(f"{label:<10}{path}" for label, path in output.files))
 
 
 def tell(text: str) -> None:

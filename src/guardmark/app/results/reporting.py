@@ -60,10 +60,10 @@ FRAGMENT = "thresholds.yaml"
 """Name of the file in the folder of the run."""
 
 
-def choose_thresholds(run: Path, words: Sequence[str], guarantee: Sequence[str] = ()) -> Path:
+def choose_thresholds(run: Path, choose: Sequence[str], guarantee: Sequence[str] = ()) -> Path:
     """Choose thresholds within limits, or shown to keep them, on one half of the groups."""
     with open_run(run) as opened:
-        limits = parse_thresholds(words, option="--choose", meaning="FPR")
+        limits = parse_thresholds(choose, option="--choose", meaning="FPR")
         folder, config, settings = opened.folder, opened.config, opened.settings
         frame = read_frame(opened.reader, settings)
     stated = config.model_dump(mode="json")["defenses"]
