@@ -11,19 +11,32 @@ from guardmark.app.parts.loading import load_config, load_data, taxonomy_of
 from guardmark.core.errors import ConfigError, did_you_mean, listed
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
+from guardmark.datasets.catalogue.settings import (
+    entry_names,
+    find_entry,
+    find_suite,
+    suite_names,
+)
 from guardmark.datasets.checks.duplicates import THRESHOLD, assign_parts, deduplicate
 from guardmark.datasets.checks.issues import Criteria, check_samples
 from guardmark.datasets.checks.mix import read_mix
 from guardmark.datasets.formats.fields import SAMPLE_FIELDS
 from guardmark.datasets.formats.writing import write_samples, written_format
 from guardmark.datasets.loading import LoadedData, load
-from guardmark.datasets.settings import DataSettings, data_sha256, dataset_specs
+from guardmark.datasets.settings import (
+    SAID_OF,
+    DataSettings,
+    data_sha256,
+    dataset_specs,
+    fetch_missing,
+)
 from guardmark.stats.rates.proportion import wilson_half_width
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from guardmark.core.sample import Label
+    from guardmark.datasets.catalogue.settings import CatalogueEntry, Suite
     from guardmark.datasets.checks.duplicates import Dropped
     from guardmark.datasets.checks.issues import DataCheck
     from guardmark.datasets.formats.fields import DatasetSpec
@@ -76,6 +89,33 @@ def list_builtin() -> tuple[BuiltinEntry, ...]:
         )
         for builtin, loaded in every.items()
     )
+
+
+def list_public() -> dict[str, CatalogueEntry | Suite]:
+    """Return the suites and the public sets that a configuration can name."""
+    suites = {f"suite:{name}": find_suite(name) for name in suite_names()}
+    return {**suites, **{name: find_entry(name) for name in entry_names()}}
+
+
+def show_public(name: str) -> CatalogueEntry | Suite:
+    """Return all that is known of a public set or a suite."""
+    return (
+        find_suite(name.removeprefix("suite:")) if name.startswith("suite:") else find_entry(name)
+    )
+
+
+def get_public(
+    name: str, settings: Mapping[str, object], announce: Callable[[str], None]
+) -> LoadedData:
+    """Fetch public data, or copy them out of a folder, into the cache, and read them."""
+    kind, _, rest = name.rpartition(":")
+    origin = {"": "catalogue", "suite": "suite", "hub": "hub"}.get(kind)
+    if origin is None:
+        raise ConfigError(f"{name!r} is neither NAME nor suite:NAME nor hub:OWNER/NAME.")
+    entry = DataSettings.model_validate({origin: rest, **settings})
+    fetch_missing(entry, Path(), announce, anew=True)
+    kept = entry.model_copy(update={"from_": ""})
+    return load(dataset_specs(kept, Path()), DEFAULT_TAXONOMY)
 
 
 def check_data(opened: OpenedData) -> DataCheck:
@@ -143,7 +183,6 @@ def _check_free(out: Path, *, force: bool) -> None:
         raise ConfigError(f"{out} exists already.\nReplace it with --force, or name another file.")
 
 
-_BUILTIN = "builtin:"
 _CONFIG_SUFFIXES = (".yaml", ".yml")
 
 
@@ -188,7 +227,11 @@ def open_data(
 
 def _check_options(targets: Sequence[str], options: FileOptions) -> None:
     """Refuse options that would be passed over in silence."""
-    fixed = [t for t in targets if t.startswith(_BUILTIN) or t.lower().endswith(_CONFIG_SUFFIXES)]
+    fixed = [
+        target
+        for target in targets
+        if target.partition(":")[0] in SAID_OF or target.lower().endswith(_CONFIG_SUFFIXES)
+    ]
     if fixed and options != FileOptions():
         raise ConfigError(
             f"{fixed[0]} says itself how its rows are read; the options for files do not apply.\n"
@@ -198,8 +241,9 @@ def _check_options(targets: Sequence[str], options: FileOptions) -> None:
 
 
 def _specs(target: str, options: FileOptions) -> tuple[DatasetSpec, ...]:
-    if target.startswith(_BUILTIN):
-        return builtin_specs(target.removeprefix(_BUILTIN))
+    origin, _, name = target.partition(":")
+    if origin in SAID_OF:
+        return dataset_specs(DataSettings.model_validate({origin: name}), Path())
     for name in options.map:
         if name not in SAMPLE_FIELDS:
             hint = did_you_mean(name, SAMPLE_FIELDS)

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 _FOUND_PROBLEMS = 3
 _TRUTH: dict[str, object] = {"true": True, "false": False, "null": None}
-_TARGETS = "DATA names files, `builtin:NAME`, or one configuration (.yaml)."
+_TARGETS = (
+    "DATA names files, `builtin:`, `catalogue:` or `suite:NAME`, or one configuration (.yaml)."
+)
 
 _READING = (
     click.argument("data", nargs=-1, required=True),
@@ -65,13 +67,54 @@ def _reads_data(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@data_command.command("list", help="List the data sets that ship with guardmark.")
+@data_command.command("list", help="List built-in data, suites and the catalogue of public sets.")
+@click.option("--purpose", default="", help="Only public sets for detectors of this purpose.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def _list(*, as_json: bool) -> None:
-    from guardmark.app.data import list_builtin
+def _list(*, purpose: str, as_json: bool) -> None:
+    from guardmark.app.data import list_builtin, list_public
 
-    entries = list_builtin()
-    _say(builtin_lines(entries), [asdict(entry) for entry in entries], as_json=as_json)
+    entries = () if purpose else list_builtin()
+    public = {name: each.model_dump(mode="json") for name, each in list_public().items()}
+    public = {n: e for n, e in public.items() if not purpose or purpose in _purposes(e)}
+    document = [asdict(entry) for entry in entries]
+    document += [{"name": name, **known} for name, known in public.items()]
+    _say([*builtin_lines(entries), *public_lines(public)], document, as_json=as_json)
+
+
+@data_command.command("show", help="Show what is known of a public set or of suite:NAME.")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def _show(*, name: str, as_json: bool) -> None:
+    from guardmark.app.data import show_public
+
+    known = show_public(name).model_dump(mode="json", exclude_defaults=True)
+    _say(entry_lines(name, known), known, as_json=as_json)
+
+
+@data_command.command(
+    "get", help="Fetch public data into the cache: NAME, suite:NAME or hub:OWNER/NAME."
+)
+@click.argument("name")
+@click.option("--from", "from_", default="", help="Folder or file of a local copy to read instead.")
+@click.option("--revision", default="", help="Another revision than the entry names.")
+@click.option("--subset", default="", help="Of a hub: the subset.")
+@click.option("--split", default="", help="Of a hub: the split.")
+@click.option("--path", default="", help="Of a hub: a pattern of the files.")
+@click.option(
+    "--use",
+    type=click.Choice(["commercial", "redistribution", "training"]),
+    help="What for; refused where the licence forbids it.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def _get(*, name: str, from_: str, as_json: bool, **stated: str | None) -> None:
+    from guardmark.app.data import get_public
+    from guardmark.datasets.settings import data_sha256
+
+    settings = {key: value for key, value in {"from": from_, **stated}.items() if value}
+    loaded = get_public(name, settings, lambda line: echo(line, err=True))
+    digest = data_sha256(loaded.manifests)
+    manifests = [asdict(manifest) for manifest in loaded.manifests]
+    _say(hash_lines(loaded, digest), {"sha256": digest, "manifests": manifests}, as_json=as_json)
 
 
 @data_command.command(
@@ -296,6 +339,31 @@ def builtin_lines(entries: Sequence[BuiltinEntry]) -> Iterator[str]:
         yield f"    {entry.purpose}"
         yield f"    sha256 {entry.sha256}"
         yield f"    card   {entry.card}"
+
+
+def _purposes(known: Mapping[str, Any]) -> Sequence[str]:
+    return known.get("purposes") or [known["purpose"]]
+
+
+def public_lines(public: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """List public sets: what they are for, and their licence."""
+    for name, known in public.items():
+        licence = known.get("licence") or f"version {known['version']}"
+        yield f"{click.style(name, bold=True)}  {', '.join(_purposes(known))}  ({licence})"
+        yield f"    {known['title']}"
+
+
+def entry_lines(name: str, known: Mapping[str, Any]) -> Iterator[str]:
+    """Say all that an entry says, but how its rows are read."""
+    yield click.style(name, bold=True)
+    for field, value in known.items():
+        each = value if isinstance(value, list | tuple) else [value]
+        if field != "rows":
+            words = [
+                v.get("path") or f"{v['entry']}: {v['quota']}" if isinstance(v, dict) else v
+                for v in each
+            ]
+            yield from (f"  {field:<12}{word}" for word in words)
 
 
 def written_lines(written: Sequence[Written]) -> Iterator[str]:

@@ -163,7 +163,7 @@ class DataReading:
                 sha256=digest.hexdigest(),
                 attacks=attacks,
                 benign=benign,
-                files={spec.shown_as: file_sha256(spec.path)},
+                files=file_hashes(spec),
                 mapping=dict(sorted(reader.mapping.items())),
             )
         )
@@ -309,6 +309,11 @@ def file_sha256(path: Path) -> str:
     """Return the SHA-256 (hex) of the bytes of a file."""
     with path.open("rb") as stream:
         return file_digest(stream, "sha256").hexdigest()
+
+
+def file_hashes(spec: DatasetSpec) -> dict[str, str]:
+    """Return the hashes of the files of a data set, as a run notes them."""
+    return {shown_as: file_sha256(path) for shown_as, path in spec.sources.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

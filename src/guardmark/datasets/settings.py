@@ -3,36 +3,72 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pydantic import field_validator, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from guardmark.config.settings import Settings
-from guardmark.core.errors import DatasetError, did_you_mean
+from guardmark.core.errors import ConfigError, DatasetError, did_you_mean
 from guardmark.core.sample import Label
+from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import builtin_specs
+from guardmark.datasets.catalogue.cache import (
+    fetch,
+    home_page,
+    hub_entry,
+    local_files,
+    store_copies,
+    stored,
+)
+from guardmark.datasets.catalogue.mapping import mapped_rows
+from guardmark.datasets.catalogue.settings import Use, find_entry, find_suite
+from guardmark.datasets.catalogue.suite import suite_specs
 from guardmark.datasets.formats.fields import SAMPLE_FIELDS, DatasetSpec
-from guardmark.datasets.loading import file_sha256
+from guardmark.datasets.loading import file_sha256, load
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from guardmark.core.manifest import DataManifest
+    from guardmark.datasets.catalogue.settings import CatalogueEntry
 
 
-FOR_BUILTIN: Final = frozenset(
-    {"builtin", "path", "filter", "include_variants", "exclude_variants"}
+_CHOICE: Final = frozenset({"filter", "include_variants", "exclude_variants"})
+_PUBLIC: Final = _CHOICE | {"from_", "use"}
+SAID_OF: Final = {
+    "builtin": _CHOICE,
+    "catalogue": _PUBLIC | {"revision"},
+    "suite": _PUBLIC,
+}
+"""What may be said of data that say themselves how they are read."""
+_OF_PUBLIC: Final = frozenset(
+    {"catalogue", "hub", "suite", "revision", "subset", "split", "from_", "use"}
 )
-"""What may be said of a built-in set; all else about it is known."""
+_ORIGINS: Final = ("path", "builtin", "catalogue", "hub", "suite")
 
 
 class DataSettings(Settings):
-    """One data set: a file, several files by a pattern, or a built-in set."""
+    """One data set: files, a built-in set, a public one, one of a hub, or a suite of them."""
 
     path: str | None = None
     builtin: str | None = None
+    catalogue: str | None = None
+    hub: str | None = Field(None, pattern=r"^[\w.-]+/[\w.-]+$")
+    suite: str | None = None
+    revision: str = ""
+    subset: str = ""
+    split: str = ""
+    from_: str = Field("", alias="from")
+    use: Use | None = None
     name: str | None = None
     version: str = ""
     format: Literal["jsonl", "json", "csv", "tsv", "parquet", "prompt_pack"] | None = None
@@ -47,28 +83,49 @@ class DataSettings(Settings):
     sha256: str | None = None
     open_categories: bool = False
 
+    @property
+    def origin(self) -> str:
+        """What the data come from; a path of a hub is none of this folder."""
+        stated = [name for name in _ORIGINS if getattr(self, name) is not None]
+        return "hub" if stated == ["path", "hub"] else " and ".join(stated)
+
     @model_validator(mode="after")
     def _one_origin(self) -> DataSettings:
-        if (self.path is None) == (self.builtin is None):
+        if self.origin not in _ORIGINS:
             raise ValueError(
-                "needs either path (a file) or builtin (a set that ships with guardmark)"
+                "needs one of path (a file), builtin (a set that ships with guardmark), catalogue "
+                "(a public set), suite (a mix of them) and hub"
             )
         return self
 
     @model_validator(mode="after")
     def _nothing_passed_over(self) -> DataSettings:
         # Against the defaults: a run keeps its settings with every default written out.
-        stated = (n for n, f in type(self).model_fields.items() if getattr(self, n) != f.default)
-        passed_over = sorted(set(stated) - FOR_BUILTIN)
-        if self.builtin is not None and passed_over:
+        stated = {n for n, f in type(self).model_fields.items() if getattr(self, n) != f.default}
+        known = SAID_OF.get(self.origin)
+        if known is not None:
+            passed_over = stated - known - {self.origin}
+        else:
+            passed_over = stated & _OF_PUBLIC - {"hub", "revision", "subset", "split"}
+            passed_over |= stated & _OF_PUBLIC if self.origin == "path" else set()
+        if passed_over:
+            words = ", ".join(sorted(name.rstrip("_") for name in passed_over))
+            kind = "a built-in set" if self.origin == "builtin" else f"data named by {self.origin}"
             raise ValueError(
-                f"a built-in set says itself how it is read: {', '.join(passed_over)} "
-                "would be passed over. Leave it out, or name the file by path"
+                f"{kind} says itself how it is read: {words} would be passed over. Leave it out, "
+                "or name the file by path"
             )
         both = sorted(set(self.include_variants) & set(self.exclude_variants))
         if both:
             raise ValueError(f"the variant {both[0]!r} is both included and excluded")
         return self
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Only what is stated of public data: the hash of a run that names none stays the same.
+        fields = type(self).model_fields
+        written = write(self).items()
+        return {n: v for n, v in written if n not in _OF_PUBLIC or v != fields[n].default}
 
     @field_validator("map", "defaults")
     @classmethod
@@ -92,19 +149,37 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
             replace(spec, filter=wanted, include_variants=include, exclude_variants=exclude)
             for spec in builtin_specs(entry.builtin)
         )
+    if entry.catalogue is not None or entry.suite is not None:
+        specs = public_specs(entry, folder)
+        return tuple(
+            replace(spec, filter=wanted, include_variants=include, exclude_variants=exclude)
+            for spec in specs
+        )
     stated = entry.path or ""
-    paths = list(_paths(stated, folder))
-    if entry.sha256 and (len(paths) != 1 or file_sha256(paths[0]) != entry.sha256.lower()):
+    if entry.hub is not None:
+        ((name, found),) = _named(entry, folder)
+        here = stored(name, found.revision)
+        version = entry.version or (here.revision if here else "")
+        files = _files(name, found, entry, folder)
+        shown = {f"{entry.hub}/{path}": where for path, where in files.items()}
+    else:
+        version, paths = entry.version, list(_paths(stated, folder))
+        shown = {str(Path(stated).parent / path.name): path for path in paths}
+        if len(paths) == 1:
+            shown = {stated: paths[0]}
+    first = next(iter(shown.values()))
+    if entry.sha256 and (len(shown) != 1 or file_sha256(first) != entry.sha256.lower()):
         raise DatasetError(
             f"The data file {stated} is not the one the configuration states (sha256).\n"
             "Take the file of that hash, or state the new hash: guardmark data hash FILE."
         )
+    own_name = entry.name or (entry.hub or "").rpartition("/")[2]
     return tuple(
         DatasetSpec(
-            name=entry.name or path.name.split(".")[0],
+            name=own_name or path.name.split(".")[0],
             path=path,
-            shown_as=stated if len(paths) == 1 else str(Path(stated).parent / path.name),
-            version=entry.version,
+            shown_as=shown_as,
+            version=version,
             format=entry.format or "",
             label=entry.label,
             label_field=entry.label_field or "",
@@ -116,7 +191,93 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
             defaults=entry.defaults,
             open_categories=entry.open_categories or entry.format == "prompt_pack",
         )
-        for path in paths
+        for shown_as, path in shown.items()
+    )
+
+
+def public_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
+    """Return the files of a public set, or of all sets of a suite; raise what is not here."""
+    specs = {}
+    for name, found in _named(entry, folder):
+        if found.unread:
+            raise ConfigError(f"{name} has no rows to read.\n{found.unread}")
+        specs[name] = _spec(name, found, _files(name, found, entry, folder))
+    if entry.suite is None:
+        return tuple(specs.values())
+    return suite_specs(entry.suite, find_suite(entry.suite), specs.__getitem__)
+
+
+def _files(
+    name: str, found: CatalogueEntry, entry: DataSettings, folder: Path
+) -> Mapping[str, Path]:
+    if entry.from_:
+        return local_files(name, found, folder / Path(entry.from_).expanduser())
+    if here := stored(name, found.revision):
+        return here.files
+    wanted = f"suite:{entry.suite}" if entry.suite else name
+    raise DatasetError(
+        f"{name} is not on this machine (licence {found.licence or 'stated at its home'}; "
+        f"{home_page(found.home)}).\n"
+        f"Fetch it: guardmark data get {wanted}; or name a local copy with from: FOLDER."
+    )
+
+
+def _named(entry: DataSettings, folder: Path) -> list[tuple[str, CatalogueEntry]]:
+    """Return the entries of the catalogue that data name, or what is asked of a hub."""
+    if entry.hub is not None:
+        split = f"*{entry.split}*" if entry.split else "*"
+        path = entry.path or (f"*{entry.subset}/{split}" if entry.subset else split)
+        return [(f"hub:{entry.hub} {path}", hub_entry(entry.hub, entry.revision, [path]))]
+    names = [entry.catalogue] if entry.catalogue else []
+    if entry.suite is not None:
+        names = [part.entry for part in find_suite(entry.suite).parts]
+    return [(name, _entry(name, entry, folder)) for name in names]
+
+
+def _entry(name: str, entry: DataSettings, folder: Path) -> CatalogueEntry:
+    found = find_entry(str(folder / name) if name.endswith(".toml") else name)
+    if entry.use in found.forbids:
+        raise ConfigError(
+            f"The licence of {name} ({found.licence}) forbids {entry.use} use.\n"
+            f"Take another set (guardmark data list), or ask its authors: {home_page(found.home)}"
+        )
+    if entry.revision and entry.revision != found.revision:
+        # Checksums are known of one revision only.
+        files = tuple(file.model_copy(update={"sha256": ""}) for file in found.files)
+        found = found.model_copy(update={"revision": entry.revision, "files": files})
+    return found
+
+
+def fetch_missing(
+    entry: DataSettings, folder: Path, announce: Callable[[str], None], *, anew: bool = False
+) -> None:
+    """Fetch what data name and this machine lacks, or copy it; licences are announced before."""
+    for name, found in _named(entry, folder):
+        check = partial(_check_rows, name, found)
+        if not anew and (entry.from_ or stored(name, found.revision)):
+            continue
+        if entry.from_:
+            announce(f"Reading {name} from {entry.from_}. Licence: {found.licence}.")
+            store_copies(name, found, folder / Path(entry.from_).expanduser(), check)
+        else:
+            fetch(name, found, check, announce)
+
+
+def _check_rows(name: str, entry: CatalogueEntry, files: Mapping[str, Path]) -> None:
+    """Read every row once, so that what cannot be used is not stored."""
+    if entry.licence:
+        load([_spec(name, entry, files)], DEFAULT_TAXONOMY)
+
+
+def _spec(name: str, entry: CatalogueEntry, files: Mapping[str, Path]) -> DatasetSpec:
+    own = Path(name).stem
+    return DatasetSpec(
+        name=own,
+        path=next(iter(files.values())),
+        shown_as=own,
+        version=entry.revision,
+        files={f"{own}/{path}": where for path, where in files.items()},
+        rows=partial(mapped_rows, entry, own, files),
     )
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.app.settings import Config
 from guardmark.core.errors import StoreError, UnknownName
-from guardmark.datasets.settings import FOR_BUILTIN
+from guardmark.datasets.settings import SAID_OF
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
 
@@ -88,12 +88,13 @@ def run_config(manifest: RunManifest) -> Config:
 def _without_effect(kept: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out settings that once were accepted and never had an effect, refused by now."""
     settings = dict(kept)
+    known = SAID_OF["builtin"] | {"builtin"}
     pipeline, data = settings.get("pipeline"), settings.get("data")
     if isinstance(pipeline, dict):
         settings["pipeline"] = {k: v for k, v in pipeline.items() if k != "system_prompt_name"}
     if isinstance(data, list):
         settings["data"] = [
-            {key: value for key, value in entry.items() if key in FOR_BUILTIN}
+            {key: value for key, value in entry.items() if key in known}
             if isinstance(entry, dict) and entry.get("builtin")
             else entry
             for entry in data

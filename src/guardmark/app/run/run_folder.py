@@ -22,7 +22,7 @@ from guardmark.app.parts.loading import resolved
 from guardmark.app.settings import REPORTS
 from guardmark.core.errors import StorageError, StoreError
 from guardmark.core.manifest import VERSION, RunManifest
-from guardmark.datasets.loading import file_sha256
+from guardmark.datasets.loading import file_hashes
 from guardmark.datasets.settings import data_sha256, dataset_specs, merge_files
 from guardmark.engine.shards import ShardSet
 from guardmark.net.redaction import KNOWN
@@ -104,9 +104,10 @@ def find_place(
 
 def _file_hashes(loaded: LoadedConfig) -> dict[str, str]:
     return {
-        spec.shown_as: file_sha256(spec.path)
+        name: digest
         for entry in loaded.config.data
         for spec in dataset_specs(entry, loaded.folder)
+        for name, digest in file_hashes(spec).items()
     }
 
 

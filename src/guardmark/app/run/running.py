@@ -30,7 +30,7 @@ from guardmark.app.run.run_folder import (
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.manifest import VERSION, LatencyMode
 from guardmark.core.protocols import InlineDefense, SampleBound
-from guardmark.datasets.settings import describe_data, merge_files
+from guardmark.datasets.settings import describe_data, fetch_missing, merge_files
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import CachedParts, Plan, Timing, Workers
 from guardmark.engine.probing import probe_parts
@@ -124,6 +124,8 @@ def run_parts(
     names = [built.part.name for built in parts.defenses]
     check_rules(loaded.config, names)
     require_gate(loaded.config, names)
+    for entry in () if options.offline else loaded.config.data:
+        fetch_missing(entry, loaded.folder, session.announce)
     invocation = _Invocation(
         loaded=loaded,
         options=options,

@@ -9,7 +9,7 @@ from guardmark.core.errors import DatasetError
 from guardmark.core.sample import Label
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 
@@ -31,6 +31,13 @@ class DatasetSpec:
     exclude_variants: frozenset[str] = frozenset()
     defaults: Mapping[str, str] = field(default_factory=dict)
     open_categories: bool = False
+    files: Mapping[str, Path] = field(default_factory=dict)
+    rows: Callable[[], Iterator[tuple[int, dict[str, object] | Fault]]] | None = None
+
+    @property
+    def sources(self) -> Mapping[str, Path]:
+        """The files that are read, by the names under which a run notes them."""
+        return self.files or {self.shown_as: self.path}
 
     @property
     def is_filtered(self) -> bool:
@@ -108,9 +115,12 @@ def getter(path: str) -> Callable[[Mapping[str, object]], object]:
             return row[path]
         value: object = row
         for step in steps:
-            if not isinstance(value, dict):
+            if isinstance(value, list) and step.isdigit():
+                value = value[int(step)] if int(step) < len(value) else None
+            elif isinstance(value, dict):
+                value = value.get(step)
+            else:
                 return None
-            value = value.get(step)
         return value
 
     return follow

@@ -1,0 +1,277 @@
+"""Rows of a public data set in the form of guardmark, by the rules of its entry."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from hashlib import sha256
+from itertools import cycle, islice
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from guardmark.core.errors import DatasetError, listed
+from guardmark.datasets.formats.fields import BadRows, DatasetSpec, Fault, getter
+from guardmark.datasets.formats.files import file_format, read_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from guardmark.datasets.catalogue.settings import (
+        CatalogueEntry,
+        FieldRule,
+        InsertRule,
+        JoinRule,
+        RowRules,
+        SourceFile,
+    )
+    from guardmark.datasets.formats.files import RawRow
+
+    Row = dict[str, Any]
+    _Numbered = tuple[int, Row]
+
+_FIELDS: Final = ("text", "label", "category", "subcategory", "language", "group", "kind")
+_TRUE: Final = frozenset({"true", "1", "1.0", "yes"})
+_PLACES: Final = ("start", "middle", "end")
+
+
+def mapped_rows(entry: CatalogueEntry, name: str, files: Mapping[str, Path]) -> Iterator[RawRow]:
+    """Yield the rows of an entry from its files, which are named by their paths at home."""
+    seen: set[bytes] = set()
+    ids: dict[bytes, int] = {}
+    for file in entry.row_files:
+        rules = entry.rules(file)
+        for path in fnmatch.filter(files, file.path):
+            compiled = _Compiled(rules, path, name)
+            rows = _raw(file, files[path], rules)
+            for number, row in _with_others(rows, rules, entry, files):
+                compiled.require_columns(row)
+                if compiled.wants(row, seen):
+                    yield number, compiled.mapped(number, row, ids)
+
+
+def _with_others(
+    rows: Iterator[_Numbered], rules: RowRules, entry: CatalogueEntry, files: Mapping[str, Path]
+) -> Iterator[_Numbered]:
+    """Yield rows with what they take from lists and from other files of the entry."""
+
+    def other(path: str) -> list[Row]:
+        (file,) = (each for each in entry.files if each.path == path)
+        return [row for _, row in _raw(file, files[path], None)]
+
+    if rules.each:
+        rows = _members(rows, rules.each)
+    if rules.join is not None:
+        rows = _joined(rows, rules.join, other(rules.join.file))
+    if rules.insert is not None:
+        rows = _inserted(rows, rules.insert, other(rules.insert.file))
+    return rows
+
+
+def _raw(file: SourceFile, path: Path, rules: RowRules | None) -> Iterator[_Numbered]:
+    is_yaml = file.format == "yaml" or path.suffix in {".yaml", ".yml"}
+    kind = "" if is_yaml else file.format
+    spec = DatasetSpec(name="", path=path, shown_as=path.name, format=kind)
+    if is_yaml or file_format(spec) == "json":
+        yield from _document_rows(
+            file, path, rules, parse=yaml.safe_load if is_yaml else json.loads
+        )
+        return
+    for number, row in read_rows(spec):
+        if isinstance(row, Fault):
+            raise BadRows([row])
+        yield number, {**row, **file.add, "number": number}
+
+
+def _document_rows(
+    file: SourceFile, path: Path, rules: RowRules | None, *, parse: Callable[[str], Any]
+) -> Iterator[_Numbered]:
+    """Walk a document of JSON or YAML down to its rows."""
+    try:
+        document = parse(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        kind = "UTF-8" if isinstance(error, UnicodeDecodeError) else "JSON or YAML"
+        raise DatasetError(
+            f"The data file {path.name} is not {kind}.\nFetch it again; it is cut off, "
+            "or not what its name says."
+        ) from error
+    under, above, levels = (
+        ("", {}, ("number",)) if rules is None else (rules.under, rules.above, rules.levels)
+    )
+    common = {name: getter(source)(document) for name, source in above.items()}
+    number = 0
+    for keys, leaf in _leaves(getter(under)(document) if under else document, levels):
+        number += 1
+        columns = leaf if isinstance(leaf, dict) else {"value": leaf}
+        yield number, {**common, **keys, **columns, **file.add}
+    if not number:
+        where = f" under {under!r}" if under else ""
+        raise DatasetError(f"The data file {path.name} holds no rows{where}: its home has changed.")
+
+
+def _leaves(value: object, levels: tuple[str, ...]) -> Iterator[tuple[dict[str, object], object]]:
+    if not levels:
+        yield {}, value
+        return
+    pairs: Iterable[tuple[object, object]] = enumerate(value) if isinstance(value, list) else ()
+    for key, inner in value.items() if isinstance(value, dict) else pairs:
+        for keys, leaf in _leaves(inner, levels[1:]):
+            yield {levels[0]: key, **keys}, leaf
+
+
+def _members(rows: Iterator[_Numbered], column: str) -> Iterator[_Numbered]:
+    """Make a row of each member of a list."""
+    for number, row in rows:
+        for place, member in enumerate(row.get(column) or ()):
+            yield number, {**row, column: member, f"{column}_number": place}
+
+
+def _joined(rows: Iterator[_Numbered], rule: JoinRule, others: list[Row]) -> Iterator[_Numbered]:
+    table = {_word(row.get(rule.on)): row for row in others}
+    for number, row in rows:
+        found = table.get(_word(row.get(rule.on)), {})
+        yield number, {**row, **{new: found.get(old, "") for new, old in rule.take.items()}}
+
+
+def _inserted(
+    rows: Iterator[_Numbered], rule: InsertRule, documents: list[Row]
+) -> Iterator[_Numbered]:
+    """Put each text into documents, dealt in order, at the start, in the middle and at the end."""
+    deal = cycle(documents)
+    for number, row in rows:
+        for document in islice(deal, rule.each):
+            taken = {new: document.get(old, "") for new, old in rule.take.items()}
+            for place in _PLACES:
+                text = insert_text(str(document[rule.column]), str(row["value"]), place)
+                yield number, {**row, **taken, "document": text, "place": place}
+
+
+def insert_text(document: str, text: str, place: str) -> str:
+    """Put a text on a line of its own into a document; the middle is the first gap after half."""
+    if place == "start":
+        return f"{text}\n{document}"
+    if place == "end":
+        return f"{document}\n{text}"
+    half = len(document) // 2
+    gap = next((n for n in range(half, len(document)) if document[n].isspace()), half)
+    return f"{document[:gap]}\n{text}\n{document[gap + 1 :]}"
+
+
+class _UnlistedWord(Exception):
+    """A value that no word of a rule translates."""
+
+
+class _Compiled:
+    """The rules of one file, ready for many rows."""
+
+    def __init__(self, rules: RowRules, path: str, name: str) -> None:
+        self._file = path.rsplit("/", 1)[-1]
+        named = (getattr(rules, field) for field in _FIELDS)
+        used = [c for rule in (*named, *rules.keep.values()) if rule for c in rule.columns()]
+        used += [*rules.where, *rules.leave_out, *rules.unique]
+        tops = dict.fromkeys(column.split(".")[0] for column in used)
+        self._tops: tuple[str, ...] = tuple(top for top in tops if top not in rules.optional)
+        self._name = name
+        self._fields = {
+            field: _compiled(rule) for field in _FIELDS if (rule := getattr(rules, field))
+        }
+        self._id = _compiled(rules.id) if rules.id else None
+        self._keep = {field: _compiled(rule) for field, rule in rules.keep.items()}
+        self._where = [(getter(c), frozenset(w), True) for c, w in rules.where.items()]
+        self._where += [(getter(c), frozenset(w), False) for c, w in rules.leave_out.items()]
+        self._unique = [getter(column) for column in rules.unique]
+
+    def require_columns(self, row: Row) -> None:
+        """Raise what the first row of a file lacks; later ones are like it."""
+        tops, self._tops = self._tops, ()
+        if missing := [top for top in tops if top not in row]:
+            raise DatasetError(
+                f"{self._file} has no column {', '.join(map(repr, missing))}: its home has changed "
+                "since the entry was written.\n"
+                f"It has: {listed(str(name) for name in row if name != 'number')}.\n"
+                "Take the revision that the entry names, or read it by path: with a map: of your "
+                "own."
+            )
+
+    def wants(self, row: Row, seen: set[bytes]) -> bool:
+        """Tell whether the rules take a row."""
+        if any((_word(read(row)) in words) is not wanted for read, words, wanted in self._where):
+            return False
+        if not self._unique:
+            return True
+        key = _key("\x1f".join(_word(read(row)) for read in self._unique))
+        if key in seen:
+            return False
+        seen.add(key)
+        return True
+
+    def mapped(self, number: int, row: Row, ids: dict[bytes, int]) -> dict[str, object] | Fault:
+        """Return a row in the form of guardmark, or what is wrong with it."""
+        mapped: dict[str, object] = {"source": self._name}
+        for fields in (self._fields, self._keep):
+            for field, read in fields.items():
+                try:
+                    mapped[field] = read(row)
+                except _UnlistedWord as unlisted:
+                    message = "says {value}, which the entry does not translate: a new word at home"
+                    value = repr(str(unlisted)[:40])
+                    return Fault(
+                        file=self._file, row=number, field=field, message=message, value=value
+                    )
+        mapped["id"] = self._sample_id(row, str(mapped["text"]), ids)
+        return mapped
+
+    def _sample_id(self, row: Row, text: str, ids: dict[bytes, int]) -> str:
+        """Name a sample by its text, so that other versions of the data name it alike."""
+        given = self._id(row) if self._id else sha256(text.encode()).hexdigest()[:12]
+        sample_id = f"{self._name}-{given}"
+        key = _key(sample_id)
+        count = ids[key] = ids.get(key, 0) + 1
+        return sample_id if count == 1 else f"{sample_id}-{count}"
+
+
+def _compiled(rule: FieldRule) -> Callable[[Row], str]:
+    """Turn a rule into a function from a row to the value of a field."""
+    otherwise = _compiled(rule.otherwise) if rule.otherwise else None
+    base = _base(rule)
+
+    def read(row: Row) -> str:
+        value = base(row)
+        if rule.lower:
+            value = value.strip().lower()
+        if rule.words:
+            if value not in rule.words and rule.unlisted == "refuse":
+                raise _UnlistedWord(value)
+            value = rule.words.get(value, value)
+        if not value:
+            return otherwise(row) if otherwise else ""
+        if rule.hash:
+            value = sha256(value.encode()).hexdigest()[:8]
+        return rule.prefix + value
+
+    return read
+
+
+def _base(rule: FieldRule) -> Callable[[Row], str]:
+    if rule.constant:
+        return lambda _row: rule.constant
+    if rule.column:
+        get = getter(rule.column)
+        return lambda row: _word(get(row))
+    if rule.any_of:
+        columns = [getter(column) for column in rule.any_of]
+        return lambda row: str(any(_word(get(row)).lower() in _TRUE for get in columns)).lower()
+    parts = [_compiled(part) for part in rule.parts]
+    return lambda row: rule.join.join(word for part in parts if (word := part(row)))
+
+
+def _key(text: str) -> bytes:
+    return sha256(text.encode(errors="replace")).digest()[:8]
+
+
+def _word(value: object) -> str:
+    """Write a cell as text: nothing for null, JSON's words for booleans."""
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
