@@ -89,7 +89,7 @@ def test_what_is_no_configuration_is_said_to_be_none(text: str) -> None:
 def test_a_data_set_needs_one_origin() -> None:
     """A path and a built-in set at once is a contradiction."""
     (line,) = mistakes_in(GOOD.replace("{builtin: core}", "{builtin: core, path: a.jsonl}"))
-    assert "either path" in line
+    assert "needs one of path" in line
 
 
 def test_a_guard_of_a_pipeline_must_be_a_defense() -> None:
