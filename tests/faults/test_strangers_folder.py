@@ -38,6 +38,7 @@ COMMANDS: Final = (
     ("judge", "out"),
     ("judge", "out", "--quality"),
     ("adapt", "out", "--budget", "4", "--canaries", "0"),
+    ("merge", "out", "-o", "joined"),
     ("report", "out"),
     ("run", "-o", "out"),
 )

@@ -265,6 +265,39 @@ async def test_killed_at_random_moments(name: str, tmp_path: Path, table: list[R
     table.append(Row(name=name, kills=kills, runs=lives))
 
 
+async def test_a_killed_merge(tmp_path: Path, table: list[Row]) -> None:
+    """Either there is a whole merged run or none, and the runs that it joins are untouched."""
+    command, parts = ("merge", "one", "two", "-o", "joined"), tmp_path / "parts"
+    await asyncio.to_thread(lay_out_rows, parts)
+    await printed("matrix", "matrix.yaml", "-o", ".", cwd=parts)
+    began = asyncio.get_running_loop().time()
+    await printed(*command, cwd=parts)
+    took = asyncio.get_running_loop().time() - began
+    whole = (parts / "joined" / "summary.json").read_bytes()
+    moments, kills, lives = random.Random(11), 0, 0
+    while kills < share_of(50):
+        work = tmp_path / f"life-{lives}"
+        for each in ("one", "two"):
+            shutil.copytree(parts / each, work / each)
+        while not (work / "joined").exists() and moments.random() < 0.9:
+            kills += await killed_after(moments.uniform(0.2, 1) * took, *command, cwd=work)
+        if not (work / "joined").exists():
+            await printed(*command, cwd=work)
+        for each in ("one", "two", "joined"):
+            await printed("verify", each, cwd=work)
+        assert (work / "joined" / "summary.json").read_bytes() == whole
+        assert sorted(path.name for path in work.iterdir()) == ["joined", "one", "two"]
+        shutil.rmtree(work)
+        lives += 1
+    table.append(Row(name="merge", kills=kills, runs=lives))
+
+
+def lay_out_rows(folder: Path) -> None:
+    """Lay out what `matrix` measures two runs of."""
+    folder.mkdir()
+    (folder / "matrix.yaml").write_text(MATRIX, encoding="utf-8")
+
+
 def is_settled(path: Path) -> bool:
     """Tell whether a file holds neither the time nor the place of its writing."""
     return path.suffix in {".csv", ".xml", ".sarif"} or path.name == "summary.json"
