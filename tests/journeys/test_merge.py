@@ -58,7 +58,8 @@ def measured(config: Path, out: Path, **options: object) -> Path:
 
 def merged(*runs: Path, out: Path, allow_missing: bool = False) -> Path:
     """Runs as one."""
-    return merge_runs(runs, out, now=NOW, allow_missing=allow_missing).folder.path
+    merge_runs(runs, out, now=NOW, allow_missing=allow_missing)
+    return out
 
 
 def refused(*runs: Path, out: Path) -> str:

@@ -24,6 +24,7 @@ class ServiceSettings(Settings):
     retries: int = Field(3, ge=0, le=20)
     adaptive: bool = False
     ca_file: str | None = None
+    base_urls: list[str] = []
 
 
 class RunSettings(Settings):

@@ -36,6 +36,17 @@ if TYPE_CHECKING:
 
 
 _PATH = click.Path(path_type=Path)
+
+
+def _read_shard(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    from guardmark.engine.shards import ShardSet
+
+    try:
+        return None if value is None else str(ShardSet.parse(value))
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from error
+
+
 _EXIT_UNTRUSTWORTHY = 5
 
 
@@ -78,6 +89,7 @@ _EXIT_UNTRUSTWORTHY = 5
 @click.option(
     "--shard",
     metavar="K/N",
+    callback=_read_shard,
     help="Take the K-th of N parts of the data, whole groups by a hash; `guardmark merge` joins "
     "the N runs.",
 )
@@ -242,8 +254,9 @@ def merge_command(runs: tuple[Path, ...], out: Path, *, allow_missing: bool, as_
     from guardmark.app.run.running import Session
 
     merged = merge_runs(runs, out, now=Session().now, allow_missing=allow_missing)
-    tell_line(f"Merged {len(runs):,} runs with {merged.records:,} records into {out}")
-    return _tell(merged.output, as_json=as_json)
+    stored = merged.analysis.status.stored
+    tell_line(f"Merged {len(runs):,} runs with {stored:,} records into {out}")
+    return _tell(merged, as_json=as_json)
 
 
 _WORKERS = {"command-python": "guard_worker.py", "command-node": "guard_worker.mjs"}

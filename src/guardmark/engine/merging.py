@@ -25,6 +25,7 @@ from guardmark.store.under_way import POSSIBLY_BILLED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from guardmark.core.manifest import RunManifest
     from guardmark.core.record import Record
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 1000
 _LISTED: Final = 4
+_LARGEST: Final = 1 << 20
+"""Bytes of a file about an environment that are read."""
 _RECORDS: Final = f"{SELECT_RECORDS} ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
 _SUPERSEDED: Final = (
     "SELECT d.name, r.stage, l.name, r.repeat, r.sample, r.flags, r.text, r.outcome, r.score,"
@@ -245,6 +248,25 @@ def _joined(sources: Sequence[MergeSource]) -> RunManifest:
         parts=tuple(part for manifest in manifests for part in manifest.parts),
         settings={**first.settings, "defenses": {**others, **measured}},
     )
+
+
+def describe_source(source: MergeSource, file: Path) -> dict[str, Any]:
+    """Say which run was merged, and where it was measured as far as a file of its folder says."""
+    environment: object = None
+    try:
+        if file.stat().st_size <= _LARGEST:
+            environment = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        environment = None  # a folder may have lost it, and no figure depends on it
+    status, shards = source.reader.status(), source.shards
+    return {
+        "run": source.label,
+        "created_utc": source.manifest.created_utc,
+        "shard": None if shards is None else str(shards),
+        "head": status.head,
+        "records": status.stored,
+        "environment": environment,
+    }
 
 
 def merge_records(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -18,11 +19,12 @@ from guardmark.net.chat import ChatEndpoint, EmbeddingEndpoint
 from guardmark.net.deadline import start_time
 from guardmark.net.redaction import Redactor
 from guardmark.net.retry import as_attempts, try_again
+from guardmark.net.routes import Route, Routes
 from guardmark.net.service import Exchange, Service, ServiceLimits, ServiceTraffic
 from guardmark.net.wire import Wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from aiohttp import ClientRequest, ClientTimeout
@@ -64,9 +66,17 @@ class Services:
             raise ConfigError("A run either records exchanges or replays them, not both.")
         self._default = default
         self.redactor = redactor or Redactor()
-        self._services = {
-            _base(url): Service(_base(url), its) for url, its in (limits or {}).items()
-        }
+        self._services: dict[str, Service] = {}
+        self._beside: dict[str, list[str]] = {}
+        for url, its in (limits or {}).items():
+            bases = [_base(each) for each in (url, *its.base_urls)]
+            if doubled := {
+                base for base in bases if base in self._services or bases.count(base) > 1
+            }:
+                raise ConfigError(f"services: {min(doubled)} is named twice.")
+            for base in bases:
+                self._services[base] = Service(base, its, is_one_of_many=len(bases) > 1)
+                self._beside[base] = [each for each in bases if each != base]
         self.recorder = (
             None if record is None else CassetteRecorder(record, self.redactor, lock=record_lock)
         )
@@ -96,18 +106,24 @@ class Services:
             self.redactor.hide(secret)
         everything = CIMultiDict(plain)
         everything.update(secrets)
-        wire = Wire(
-            method,
-            address,
-            headers=CIMultiDictProxy(everything),
-            service=self._service_of(address),
-            final_statuses=final_statuses,
-            redactor=self.redactor,
-        )
+        routes = [
+            Route(
+                service,
+                Wire(
+                    method,
+                    there,
+                    headers=CIMultiDictProxy(everything),
+                    service=service,
+                    final_statuses=final_statuses,
+                    redactor=self.redactor,
+                ),
+            )
+            for there, service in self._addresses(address)
+        ]
         template = CassetteRequest(
             method=method, url=str(address), headers=dict(headers or {}), body=b""
         )
-        return Endpoint(self, self._service_of(address), wire=wire, template=template)
+        return Endpoint(self, routes, template=template)
 
     def model(
         self,
@@ -163,6 +179,13 @@ class Services:
             )
         return self._sessions[is_fresh]
 
+    def _addresses(self, address: URL) -> Iterator[tuple[URL, Service]]:
+        """Yield where a request can go: one address, or the same path below several."""
+        service = self._service_of(address)
+        yield address, service
+        for base in self._beside.get(service.base_url, ()):
+            yield URL(base + str(address).removeprefix(service.base_url)), self._services[base]
+
     def _service_of(self, address: URL) -> Service:
         whole = str(address.with_query(None))
         bases = [b for b in self._services if whole == b or whole.startswith(b.rstrip("/") + "/")]
@@ -175,14 +198,17 @@ class Services:
 class Endpoint:
     """One address of a service, ready for many requests; made by `Services.endpoint`."""
 
-    __slots__ = ("_request", "_service", "_services", "_wire", "url")
+    __slots__ = ("_limits", "_request", "_route", "_routes", "_services", "url")
 
     def __init__(
-        self, services: Services, service: Service, *, wire: Wire, template: CassetteRequest
+        self, services: Services, routes: Sequence[Route], *, template: CassetteRequest
     ) -> None:
         self._services = services
-        self._service = service
-        self._wire = wire
+        self._route = routes[0]
+        self._routes = Routes(routes) if len(routes) > 1 else None
+        limits = self._route.service.limits
+        # A server that is lost costs no answer while another one is there.
+        self._limits = replace(limits, retries=max(limits.retries, len(routes) - 1))
         self._request = template
         self.url = services.redactor.text(_shown(template.url))
 
@@ -191,8 +217,8 @@ class Endpoint:
 
         The first attempt is bare: the machinery of retries is entered only after a failure.
         """
-        services, service = self._services, self._service
-        service.calls += 1
+        services, limits = self._services, self._limits
+        self._route.service.calls += 1
         if services.is_without_wire:
             kept = services.answer_without_wire(replace(self._request, body=body))
             if kept is not None:
@@ -202,24 +228,32 @@ class Endpoint:
         if answer.error_kind is None and services.recorder is None:
             return self._exchange([answer])
         answers = [answer]
-        if answer.worth_retrying and service.limits.retries:
+        if answer.worth_retrying and limits.retries:
             # No status line came: the connection was at fault, and others may be as dead.
             again = partial(self._attempt, body, cost, is_fresh=answer.status is None)
-            answers = await try_again(answer, again, limits=service.limits)
+            answers = await try_again(answer, again, limits=limits)
         exchange = self._exchange(answers)
         if services.recorder is not None:
             services.recorder.add(replace(self._request, body=body), exchange)
         return exchange
 
     async def _attempt(self, body: bytes, tokens: int, *, is_fresh: bool = False) -> ServiceAnswer:
-        service = self._service
-        await service.admit(tokens)
+        routes = self._routes
+        route = self._route if routes is None else routes.choose()
+        service = route.service
+        route.in_flight += 1
         try:
-            session = self._services.session(is_fresh=is_fresh)
-            answer = await self._wire.attempt(session, body)
+            await service.admit(tokens)
+            try:
+                session = self._services.session(is_fresh=is_fresh)
+                answer = await route.wire.attempt(session, body)
+            finally:
+                service.release()
         finally:
-            service.release()
+            route.in_flight -= 1
         service.note(answer)
+        if routes is not None:
+            route.note(answer, asyncio.get_running_loop().time())
         return answer
 
     def _exchange(self, answers: list[ServiceAnswer]) -> Exchange:

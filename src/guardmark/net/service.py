@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from array import array
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import aiohttp
 
@@ -15,6 +16,7 @@ from guardmark.net.gate import AdaptiveLimit, Gate
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Mapping, Sequence
 
     from aiolimiter import AsyncLimiter
 
@@ -78,6 +80,7 @@ class ServiceLimits:
     adaptive: bool = False
     max_response_bytes: int = 8 * MEBIBYTE
     ca_file: str | None = None
+    base_urls: tuple[str, ...] = ()  # further addresses of the same service
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,17 +108,50 @@ class ServiceTraffic:
     attempts: int
     peak_in_flight: int
     limit: int
+    is_one_of_many: bool  # whether the service has several addresses
+    failures: int  # attempts that brought no answer
+    times_left_out: int  # how often it was left out for a while, of several addresses
+    times_ns: array[int]  # of the attempts that brought one; kept with several addresses only
+
+
+def describe_traffic(
+    traffic: ServiceTraffic, shown_as: str, quantiles_ms: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Say how an address answered, as JSON values; quantiles are of the median first."""
+    return {
+        "base_url": shown_as,
+        "answers": len(traffic.times_ns),
+        "failures": traffic.failures,
+        "times_left_out": traffic.times_left_out,
+        "quantiles_ms": list(quantiles_ms),
+    }
+
+
+def traffic_text(told: Mapping[str, Any]) -> str:
+    """Say on a line how an address answered."""
+    median = told["quantiles_ms"][0]
+    value, low, high = (median[name] for name in ("value", "low", "high"))
+    times = "no times" if value is None else f"median {value:.1f} ms"
+    limits = "" if low is None or high is None else f" [{low:.1f}, {high:.1f}]"
+    counts = f"{told['answers']:,} answers, {told['failures']:,} failures"
+    return f"Endpoint {told['base_url']}: {counts}; {times}{limits}"
 
 
 class Service:
     """What all endpoints of one service share."""
 
-    def __init__(self, base_url: str, limits: ServiceLimits) -> None:
+    def __init__(
+        self, base_url: str, limits: ServiceLimits, *, is_one_of_many: bool = False
+    ) -> None:
         self.base_url = base_url
+        self.is_one_of_many = is_one_of_many
         self.limits = limits
         self.gate = Gate(limits.concurrency)
         self.calls = 0
         self.attempts = 0
+        self.failures = 0
+        self.times_left_out = 0
+        self.times_ns = array("Q")
         self._on_wire = 0
         self._peak = 0
         self.timeout = aiohttp.ClientTimeout(total=None, connect=limits.connect_timeout_s)
@@ -159,6 +195,11 @@ class Service:
 
     def note(self, answer: ServiceAnswer) -> None:
         """Learn from an answer: pause when asked to, move the adaptive limit."""
+        if self.is_one_of_many:
+            if answer.error_kind is None:
+                self.times_ns.append(answer.service_ns)
+            else:
+                self.failures += 1
         if answer.status in _SLOW_DOWN and answer.retry_after_s and answer.worth_retrying:
             until = asyncio.get_running_loop().time() + answer.retry_after_s
             self._open_from = max(self._open_from, until)
@@ -173,6 +214,10 @@ class Service:
             attempts=self.attempts,
             peak_in_flight=self._peak,
             limit=self.gate.limit,
+            is_one_of_many=self.is_one_of_many,
+            failures=self.failures,
+            times_left_out=self.times_left_out,
+            times_ns=self.times_ns,
         )
 
     async def _sit_out_pause(self) -> None:

@@ -276,6 +276,7 @@ def open_services(
             | {
                 "concurrency": service.concurrency or usual,
                 "ca_file": str(loaded.folder / service.ca_file) if service.ca_file else None,
+                "base_urls": tuple(service.base_urls),
             }
         )
         for base, service in loaded.config.services.items()
@@ -310,7 +311,7 @@ def concurrency_of(loaded: LoadedConfig) -> Mapping[str, int]:
         if (processes := getattr(settings, "processes", None))
     }
     return own | {
-        _name_at(loaded, path): service.concurrency
+        _name_at(loaded, path): service.concurrency * (1 + len(service.base_urls))
         for path, settings in parts
         for base, service in loaded.config.services.items()
         if service.concurrency and is_below(service_address(settings), base)

@@ -297,11 +297,6 @@ def taxonomy_of(config: Config) -> Taxonomy:
 _NO_FIGURE_DEPENDS_ON = {"report", "gate", "services", "prices", "adaptive"}
 """Sections that change how a run is done or told, never what it observes."""
 
-_NO_FIGURE_OF_A_SAMPLE_DEPENDS_ON = (
-    *("max_errors", "max_calls", "max_tokens", "max_cost", "max_time_s", "shard"),
-)
-"""Settings of the section `run` of the same sort; a shard has the hash of its whole run."""
-
 
 def resolved(config: Config) -> dict[str, Any]:
     """Return a configuration as JSON values, every default filled in."""
@@ -315,7 +310,7 @@ def config_sha256(
     document = resolved(config)
     for section in _NO_FIGURE_DEPENDS_ON:
         document.pop(section, None)
-    for setting in _NO_FIGURE_OF_A_SAMPLE_DEPENDS_ON:
+    for setting in ("max_errors", "max_calls", "max_tokens", "max_cost", "max_time_s", "shard"):
         document["run"].pop(setting)
     document["parts"] = {part.name: part.fingerprint for part in parts}
     document["only"] = sorted(only)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from guardmark.app.results.opened_run import find_run, run_config
 from guardmark.app.results.reading import label_runs
 from guardmark.app.results.reporting import finish
 from guardmark.app.run.run_folder import logbook, utc_text, write_description
 from guardmark.core.errors import ConfigError, StorageError
-from guardmark.engine.merging import MergeSource, describe_merged, merge_records
+from guardmark.engine.merging import (
+    MergeSource,
+    describe_merged,
+    describe_source,
+    merge_records,
+)
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir, errors_of_files, is_held
@@ -26,22 +30,10 @@ if TYPE_CHECKING:
     from guardmark.app.results.reporting import RunOutput
     from guardmark.app.settings import Config
 
-_LARGEST: Final = 1 << 20
-"""Bytes of a file about an environment that are read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergedRun:
-    """A merged run, and what it has to say."""
-
-    folder: RunDir
-    output: RunOutput
-    records: int
-
 
 def merge_runs(
     paths: Sequence[Path], out: Path, *, now: datetime, allow_missing: bool = False
-) -> MergedRun:
+) -> RunOutput:
     """Merge finished runs into a new folder; nothing is called, and the runs stay as they are.
 
     The folder is written beside its place and takes its name when it is complete, reports
@@ -59,8 +51,6 @@ def merge_runs(
         try:
             config = _write(folders, beside, now=now, allow_missing=allow_missing)
             output = finish(beside, config, formats=config.report)
-            with RecordReader(beside.records) as reader:
-                stored = reader.status().stored
         except BaseException:
             shutil.rmtree(beside.path, ignore_errors=True)
             raise
@@ -68,8 +58,7 @@ def merge_runs(
         beside.path.rename(out)
     moved = tuple((label, out / path.name) for label, path in output.files)
     said = tuple(each.replace(str(beside.path), str(out)) for each in output.complaints)
-    output = replace(output, files=moved, complaints=said)
-    return MergedRun(folder=RunDir(path=out), output=output, records=stored)
+    return replace(output, files=moved, complaints=said)
 
 
 def _write(
@@ -86,26 +75,10 @@ def _write(
         note = stack.enter_context(logbook(target, now))
         with RecordWriter(target.records) as writer:
             merge_records(sources, writer, manifest)
-        merged = [_origin(source, folder) for source, folder in zip(sources, folders, strict=True)]
+        merged = [
+            describe_source(source, folder.environment)
+            for source, folder in zip(sources, folders, strict=True)
+        ]
         write_description(target, config, manifest.data, merged=merged)
         note(f"merged from {len(merged)} runs: {', '.join(each['run'] for each in merged)}")
     return config
-
-
-def _origin(source: MergeSource, folder: RunDir) -> dict[str, Any]:
-    """Say which run was merged, and where it was measured as far as its folder says."""
-    environment: object = None
-    try:
-        if folder.environment.stat().st_size <= _LARGEST:
-            environment = json.loads(folder.environment.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        environment = None  # a folder may have lost it, and no figure depends on it
-    status, shards = source.reader.status(), source.shards
-    return {
-        "run": source.label,
-        "created_utc": source.manifest.created_utc,
-        "shard": None if shards is None else str(shards),
-        "head": status.head,
-        "records": status.stored,
-        "environment": environment,
-    }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,6 +26,7 @@ from guardmark.app.run.run_folder import (
     ending_line,
     find_place,
     logbook,
+    utc_text,
     write_description,
 )
 from guardmark.core.errors import ConfigError, StoreError
@@ -38,6 +40,8 @@ from guardmark.engine.progress import Progress
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.engine.runner import run as run_engine
 from guardmark.engine.shards import ShardSet
+from guardmark.net.redaction import KNOWN
+from guardmark.net.service import describe_traffic, traffic_text
 from guardmark.store.records import RecordWriter, count_errors, supersede_errors
 from guardmark.store.run_dir import RunDir
 from guardmark.store.under_way import unanswered_note
@@ -54,6 +58,10 @@ if TYPE_CHECKING:
     from guardmark.engine.plan import Parts
     from guardmark.engine.runner import RunSummary
     from guardmark.net.client import Services
+
+
+ENDPOINTS: Final = "endpoints.jsonl"
+"""How each of several addresses of a service answered, a line for each and each command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +127,7 @@ def run_parts(
     session: Session,
 ) -> RunResult:
     """Carry out a run over parts that are built already."""
-    loaded = with_shard(with_rules(loaded, options.stop_when), options.shard)
+    loaded = with_options(loaded, options)
     _check_retry(loaded, options)
     names = [built.part.name for built in parts.defenses]
     check_rules(loaded.config, names)
@@ -226,9 +234,31 @@ class _Invocation:
                     stop_rule=early_stop(folder, self.loaded.config.run.stop_when),
                 )
             note(ending_line(summary))
+            for line in self._tell_endpoints(folder):
+                self.session.announce(line)
         return RunResult(
             folder=folder, summary=summary, data=manifest.data, warnings=tuple(warnings)
         )
+
+    def _tell_endpoints(self, folder: RunDir) -> Iterator[str]:
+        """Write how each of several addresses of a service answered, and yield it as lines."""
+        traffic = (
+            [each for each in self.services.use() if each.is_one_of_many] if self.services else []
+        )
+        if not traffic:
+            return
+        from guardmark.stats.quantiles import estimate_quantiles  # numpy: needed only here
+
+        path, sure = folder.file(ENDPOINTS), self.loaded.config.stats.confidence
+        earlier = path.read_text(encoding="utf-8") if path.is_file() else ""
+        lines = []
+        for each in traffic:
+            times = [ns / 1e6 for ns in each.times_ns]
+            quantiles = estimate_quantiles(times, (0.5, 0.95), confidence=sure)
+            line = describe_traffic(each, KNOWN.text(each.base_url), [asdict(q) for q in quantiles])
+            lines.append(json.dumps({"command_utc": utc_text(self.session.now), **line}))
+            yield traffic_text(line)
+        folder.write_text(ENDPOINTS, "\n".join([*earlier.splitlines(), *lines, ""]))
 
     def _bind(self, writer: RecordWriter) -> None:
         """Tell the parts that answer by sample which samples there are."""
@@ -289,23 +319,11 @@ def per_second(rate: str) -> float:
     return float(number) / {"s": 1, "min": 60, "h": 3600}[unit]
 
 
-def with_rules(loaded: LoadedConfig, rules: Sequence[str]) -> LoadedConfig:
-    """Put the rules of the command line in the place of the configuration's."""
-    if not rules:
-        return loaded
-    texts = [parse_stop_rule(rule).said for rule in rules]
-    run = loaded.config.run.model_copy(update={"stop_when": texts})
-    return replace(loaded, config=loaded.config.model_copy(update={"run": run}))
-
-
-def with_shard(loaded: LoadedConfig, shard: str | None) -> LoadedConfig:
-    """Put the shard of the command line in the place of the configuration's."""
-    if shard is None:
-        return loaded
-    try:
-        update = {"shard": str(ShardSet.parse(shard))}
-    except ValueError as error:
-        raise ConfigError(f"--shard: {error}.") from error
+def with_options(loaded: LoadedConfig, options: RunOptions) -> LoadedConfig:
+    """Put rules and shard of the command line in the place of the configuration's."""
+    update: dict[str, object] = {"shard": options.shard} if options.shard else {}
+    if options.stop_when:
+        update["stop_when"] = [parse_stop_rule(rule).said for rule in options.stop_when]
     run = loaded.config.run.model_copy(update=update)
     return replace(loaded, config=loaded.config.model_copy(update={"run": run}))
 
