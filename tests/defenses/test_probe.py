@@ -88,7 +88,7 @@ async def test_equal_decisions_are_only_a_warning(probe: Probe, verb: str) -> No
 
 async def test_nobody_there_is_exit_four(probe: Probe) -> None:
     """With the address and the next step."""
-    with pytest.raises(ServiceError, match="See that the service runs") as caught:
+    with pytest.raises(ServiceError, match="Check that the service is running") as caught:
         await probe({}, status=0)
     assert caught.value.exit_code == 4
 

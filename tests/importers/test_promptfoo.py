@@ -184,8 +184,10 @@ def test_what_is_no_file_of_results_is_refused(tmp_path: Path) -> None:
 
 def test_what_the_files_say_themselves_is_not_asked(tmp_path: Path) -> None:
     """An option that would be passed over is an error."""
-    with pytest.raises(ConfigError, match="--unsafe says nothing of files of promptfoo"):
-        import_run("promptfoo", write(tmp_path, result(1)), now=NOW, said=Statements(unsafe="a=b"))
+    with pytest.raises(ConfigError, match="--unsafe does not apply to files of promptfoo"):
+        import_run(
+            "promptfoo", write(tmp_path, result(1)), now=NOW, statements=Statements(unsafe="a=b")
+        )
 
 
 def test_results_are_scored_with_intervals(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def check_settings(plan: AdaptivePlan, reader: RecordReader) -> None:
             f"{n}: {before.get(n)!s:.16}, now {now.get(n)!s:.16}" for n in changed
         )
         raise IncomparableRuns(
-            f"The tries in {reader.path} were made otherwise ({differences}).\n"
+            f"The tries in {reader.path} differ in settings ({differences}).\n"
             "Next: use the same budget, seeds and version, or measure in a new run."
         )
 

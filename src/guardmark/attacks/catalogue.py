@@ -103,7 +103,7 @@ def parse_arm(key: str, extra: tuple[Operator, ...] = ()) -> OperatorConfig:
     if parts["version"] is not None and int(parts["version"]) != known.version:
         raise ConfigError(
             f"{key!r} is version {parts['version']} of {known.name}; this installation has "
-            f"version {known.version}. Variants of both differ."
+            f"version {known.version}. Their variants differ."
         )
     settings: dict[str, Value] = {}
     for part in filter(None, (parts["settings"] or "").split(",")):

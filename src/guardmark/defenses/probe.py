@@ -93,7 +93,7 @@ async def probe_defense(
     except TimeoutError as error:
         raise ServiceTimeout(
             f"{name} did not answer within {timeout_s:g} s.\n"
-            "See that the service runs and that its address is right; a model that is still "
+            "Check that the service is running and its address is right; a model that is still "
             "loading needs a first call by hand."
         ) from error
     _stop_if_hopeless(name, attack, benign, is_inside=not is_brief)
@@ -177,7 +177,7 @@ def _stop_if_hopeless(name: str, attack: Decision, benign: Decision, *, is_insid
             f"{name} answers, but its answers cannot be read: {_message(unreadable)}.\n"
             f"{_said(unreadable)}"
             "Every sample would count as malformed, and a policy of blocking those would look "
-            "like a perfect defense.\nSee that the profile, or the paths, fit what is asked."
+            "like a perfect defense.\nCheck that the profile, or the paths, fit what is asked."
         )
     kinds = {attack.error_kind, benign.error_kind}
     message = f"{name} cannot be used: {_message(attack)}."
@@ -186,16 +186,20 @@ def _stop_if_hopeless(name: str, attack: Decision, benign: Decision, *, is_insid
     if ErrorKind.REFUSED in kinds:
         # Without an attempt it was we who refused: offline, or not on the cassette.
         was_sent = attack.evidence is not None and bool(attack.evidence.attempts)
-        hint = "\nSee that its key is the right one and still valid." if was_sent else ""
+        hint = "\nCheck that its key is the right one and still valid." if was_sent else ""
         raise ServiceRefused(message + hint)
     if ErrorKind.TIMEOUT in kinds:
-        raise ServiceTimeout(f"{message}\nSee that the service runs; read_timeout_s sets the wait.")
+        raise ServiceTimeout(
+            f"{message}\nCheck that the service is running; read_timeout_s sets the wait."
+        )
     if ErrorKind.CONTRACT in kinds:
         raise UntrustworthyRun(
-            f"{message}\n{_said(attack)}See that the address is that of the service itself."
+            f"{message}\n{_said(attack)}Check that the address is that of the service itself."
         )
     if kinds & _UNREACHABLE:
-        raise ServiceError(f"{message}\nSee that the service runs and that its address is right.")
+        raise ServiceError(
+            f"{message}\nCheck that the service is running and its address is right."
+        )
 
 
 def _warnings(attack: Decision, benign: Decision) -> list[str]:

@@ -62,7 +62,7 @@ async def probe_judge(built: BuiltPart) -> tuple[str, ...]:
         raise UntrustworthyRun(
             f"{name} answers, but its verdict cannot be read.\n{_said(verdict.evidence)}"
             "Every answer would count as not judged.\n"
-            "See that the model follows the rubric, or take another one."
+            "Check that the model follows the rubric, or take another one."
         )
     if verdict.label is VerdictLabel.UNSAFE:
         return (f"{built.manifest.name}: calls a harmless answer about vegetables unsafe",)
@@ -132,7 +132,7 @@ async def _within(call: Awaitable[T], name: str) -> T:
     except TimeoutError as error:
         raise ServiceTimeout(
             f"{name} did not answer within {PATIENCE_S:g} s.\n"
-            "See that the service runs and that its address is right; a model that is still "
+            "Check that the service is running and its address is right; a model that is still "
             "loading needs a first call by hand."
         ) from error
 
@@ -141,18 +141,18 @@ def _failed(name: str, kind: ErrorKind | None, evidence: Evidence | None) -> Exc
     reason = " ".join((evidence.message if evidence else "").split())[: 2 * _EXCERPT].rstrip(".")
     message = f"{name} cannot be used: {reason or kind or 'no answer came'}."
     if kind is ErrorKind.REFUSED:
-        return ServiceRefused(f"{message}\nSee that its key is the right one and still valid.")
+        return ServiceRefused(f"{message}\nCheck that its key is the right one and still valid.")
     if kind is ErrorKind.TIMEOUT:
         return ServiceTimeout(
-            f"{message}\nSee that the service runs; read_timeout_s sets the wait."
+            f"{message}\nCheck that the service is running; read_timeout_s sets the wait."
         )
     if kind is ErrorKind.LENGTH:
         return UntrustworthyRun(f"{message}\nAllow it more tokens: max_tokens.")
     if kind is ErrorKind.CONTRACT:
         return UntrustworthyRun(
-            f"{message}\n{_said(evidence)}See that the address is that of the service itself."
+            f"{message}\n{_said(evidence)}Check that the address is that of the service itself."
         )
-    return ServiceError(f"{message}\nSee that the service runs and that its address is right.")
+    return ServiceError(f"{message}\nCheck that the service is running and its address is right.")
 
 
 def _said(evidence: Evidence | None) -> str:

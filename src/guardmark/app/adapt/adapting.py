@@ -283,7 +283,7 @@ class _Work:
         )
 
     async def _prepare_target(self, parts: Parts, plan: AdaptivePlan) -> None:
-        """See that the target model and its judges can be asked; say so where they are not."""
+        """Check that the target model and its judges can be asked; say so where they are not."""
         if parts.model is None:
             return
         if plan.target is None:

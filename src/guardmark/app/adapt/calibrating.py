@@ -81,7 +81,7 @@ def calibrate(path: Path, options: CalibrationOptions) -> Calibrated:
         raise UntrustworthyRun(
             f"{count:,} of {total:,} pairs have no cosine ({reasons}), more than "
             f"{_MOST_MISSING:.0%}.\nWhat is missing may be what matters: a tau from the "
-            "rest would flatter.\nNext: see what the service says, and calibrate again."
+            "rest would look too good.\nNext: see what the service says, and calibrate again."
         )
     choice = choose_tau(measured, bound=options.bound, seed=options.seed)
     adaptive = loaded.config.adaptive or AdaptiveSettings()

@@ -184,7 +184,7 @@ def _system_prompt(manifest: RunManifest, own: BaseModel | None, path: Path) -> 
         settings = SystemPromptSettings.model_validate({k: v for k, v in kept.items() if v})
     except ValidationError as error:
         raise StoreError(
-            f"The run {manifest.name!r} keeps a system prompt that is no text."
+            f"The run {manifest.name!r} holds a system prompt that is not text."
         ) from error
     return settings.before(path.resolve().parent)
 

@@ -86,8 +86,8 @@ def _build_defense(
         return
     if name in above:
         circle = ConfigError(
-            f"the chain {' -> '.join([*above, name])} runs in a circle.\n"
-            "A defense may not contain itself."
+            f"the chain {' -> '.join([*above, name])} contains itself.\n"
+            "Next: take one of its links out."
         )
         raise locate_error(circle, loaded, ("defenses", above[-1], "of"))
     of: str | Sequence[str] = getattr(loaded.parts["defenses", name], "of", ())

@@ -87,7 +87,7 @@ def _of_pairs(claim: Claim, name: str, layout: Layout) -> SizePlan:
     if claim.discordance is None:
         raise ConfigError(
             "A paired claim needs --discordance: the share of samples on which the two differ.\n"
-            "A pilot run tells it (guardmark compare); 0.1 is a usual guess."
+            "A pilot run shows it (guardmark compare); 0.1 is a usual guess."
         )
     value, differing = float(getattr(claim, name)), claim.discordance
     chance, alpha, points = claim.power or 0.8, 1 - claim.confidence, f"{100 * value:g}"

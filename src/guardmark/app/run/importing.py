@@ -94,7 +94,7 @@ def _read(tool: str, path: Path, statements: Statements) -> ImportedRun:
     reader, needed = _TOOLS[tool]
     for name in ("label", "model", "unsafe"):
         if getattr(statements, name) and name not in needed:
-            raise ConfigError(f"--{name} says nothing of files of {tool}. Leave it out.")
+            raise ConfigError(f"--{name} does not apply to files of {tool}. Leave it out.")
     read = cast("Callable[[Path, Statements], ImportedRun]", resolve_name(reader))
     return read(path, statements)
 
