@@ -99,7 +99,7 @@ def _write(analysis: RunAnalysis, is_wanted: Callable[[SliceTable], bool]) -> st
 
 
 def _row(defense: DefenseAnalysis, table: SliceTable, entry: SliceRate) -> tuple[object, ...]:
-    rate = entry.rate
+    rate, median = entry.rate, entry.median_latency_ms
     return (
         defense.name,
         table.facet,
@@ -109,7 +109,7 @@ def _row(defense: DefenseAnalysis, table: SliceTable, entry: SliceRate) -> tuple
         entry.asked,
         *_cells(rate),
         "yes" if entry.is_greyed else "no",
-        _number(entry.median_latency_ms),
+        _number(None if median is None else median.value),
         entry.folded,
     )
 

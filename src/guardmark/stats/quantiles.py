@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from guardmark.stats.arguments import Flags, Floats, Ints
+    from guardmark.stats.rates.clustered import EffectiveCounts
 
 # A binomial probability is compared with a tail as if it were exact; this keeps a tie that
 # rounding has moved by a hair where exact arithmetic would put it.
@@ -131,11 +132,7 @@ def estimate_quantiles(
             _group_ranks(numbers <= cut, codes, at, confidence)
             for cut, at in zip(cuts, quantiles, strict=True)
         ]
-    times = _Times(numbers, 0, len(numbers))
-    if late is not None and late.any():
-        # At equal times the measured one comes first: the timed out would have taken longer.
-        measured = int((numbers[~late] <= numbers[late].min()).sum())
-        times = _Times(numbers, int(late.sum()), measured)
+    times = _read_times(numbers, late)
     if numbers.size:
         places = (_places(each, at) for each, at in zip(intervals, quantiles, strict=True))
         numbers.partition(sorted(set().union(*places)))
@@ -187,6 +184,14 @@ def median_difference(
     )
 
 
+def sorted_quantile(
+    values: Floats, quantile: float, *, censored: Flags, ranks: RankInterval, confidence: float
+) -> Quantile:
+    """Estimate a quantile of rising times with given ranks; see `estimate_quantile`."""
+    times = _read_times(values, censored)
+    return _estimate(times, quantile, ranks=ranks, confidence=confidence)
+
+
 class _Times(NamedTuple):
     """Times, how many are timeouts, and how many of the smallest were measured to the end."""
 
@@ -195,11 +200,28 @@ class _Times(NamedTuple):
     measured: int
 
 
+def _read_times(numbers: Floats, late: Flags | None) -> _Times:
+    if late is None or not late.any():
+        return _Times(numbers, 0, len(numbers))
+    # At equal times the measured one comes first: the timed out would have taken longer.
+    measured = int((numbers[~late] <= numbers[late].min()).sum())
+    return _Times(numbers, int(late.sum()), measured)
+
+
 def _group_ranks(below: Flags, codes: Ints, quantile: float, confidence: float) -> RankInterval:
     """Return the ranks that bound a quantile of times that share groups."""
-    trials, sizes = len(codes), np.bincount(codes)
+    sizes = np.bincount(codes)
     counts = effective_counts(summarise(np.bincount(codes[below], minlength=len(sizes)), sizes))
-    worth = min(float(trials), counts.worth(confidence))
+    return ranks_of(counts, quantile, confidence=confidence)
+
+
+def ranks_of(below: EffectiveCounts, quantile: float, *, confidence: float = 0.95) -> RankInterval:
+    """Find the ranks that bound a quantile of rows of which `below` lie at or below it.
+
+    Woodruff's interval, as `estimate_quantiles` has it for one set of rows; for many slices at once
+    count each slice's rows first.
+    """
+    trials, worth = below.trials, min(float(below.trials), below.worth(confidence))
     alone = quantile_ranks(math.floor(worth + 1e-9), quantile, confidence=confidence)
     scale = trials / worth if worth else math.inf
     return RankInterval(

@@ -111,9 +111,9 @@ class AdaptiveCard:
     battery_strict: Estimate  # Attacks that fell to any of the fixed list, strict tiers.
     battery_full: Estimate  # The same, all proved tiers.
     # Search tries to the first bypass, of attacks blocked at first; None without.
-    survival: SurvivalCurve | None = field(metadata={"json": {"median_tries": "median"}})
+    survival: SurvivalCurve | None = field(metadata={"json": {"median_tries": "queries"}})
     # Mean tries up to the budget, of the same attacks.
-    mean_tries: RestrictedMean | None = field(metadata={"json": {"mean_tries": "value"}})
+    mean_tries: RestrictedMean | None
     area: AreaCard
     reliability: Estimate | None  # Share of passes that passed again, or None for a steady defense.
     operators: tuple[OperatorCard, ...]

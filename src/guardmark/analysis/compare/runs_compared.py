@@ -26,7 +26,7 @@ from guardmark.core.errors import GuardmarkError, IncomparableRuns, UnknownName
 from guardmark.core.estimate import Difference
 from guardmark.core.sample import Severity
 from guardmark.stats.drawing import DrawPlan
-from guardmark.stats.quantiles import estimate_quantile, median_difference
+from guardmark.stats.quantiles import estimate_quantile, estimate_quantiles, median_difference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.defense.scorecard import RatePair
     from guardmark.analysis.settings import AnalysisSettings
+    from guardmark.core.estimate import Quantile
     from guardmark.core.sample import Sample
 
     Marks = NDArray[np.bool_]
@@ -68,10 +69,10 @@ class LatencyDifference:
     is_attack: bool  # Whether these are attacks or benign samples; never pooled.
     # Median of the paired differences in milliseconds, first minus second.
     median: Difference = field(metadata={"json": "median_difference_ms"})
-    # Median of the first on these samples, or None without pairs.
-    first_ms: float | None = field(metadata={"json": "first_median_ms"})
-    # Median of the second on these samples, or None without pairs.
-    second_ms: float | None = field(metadata={"json": "second_median_ms"})
+    # Median of the first on these samples in milliseconds.
+    first: Quantile = field(metadata={"json": "first_median_ms"})
+    # Median of the second on these samples in milliseconds.
+    second: Quantile = field(metadata={"json": "second_median_ms"})
     # Samples left out: a side was not timed, ran into its time limit, answered from the cache or
     # was called for the first time.
     untimed: int
@@ -303,11 +304,18 @@ def _latency(
     ]
     both = label & ~np.isnan(times[0]) & ~np.isnan(times[1])
     first, second = (each[both] for each in times)
+    groups, confidence = frame.groups[both], frame.settings.confidence
+    alone = [
+        estimate_quantiles(
+            each, [0.5], groups=groups if frame.is_grouped else None, confidence=confidence
+        )[0]
+        for each in (first, second)
+    ]
     return LatencyDifference(
         is_attack=is_attack,
-        median=_median(frame, first, second, groups=frame.groups[both]),
-        first_ms=float(np.median(first)) if len(first) else None,
-        second_ms=float(np.median(second)) if len(second) else None,
+        median=_median(frame, first, second, groups=groups),
+        first=alone[0],
+        second=alone[1],
         untimed=int(label.sum() - both.sum()),
     )
 

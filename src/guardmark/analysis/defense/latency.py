@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from guardmark.core.manifest import LatencyMode
 
 QUANTILES: Final = (0.5, 0.95, 0.99)
-_TIMEOUT: Final = ERROR_KIND_CODE[ErrorKind.TIMEOUT]
+TIMEOUT: Final = ERROR_KIND_CODE[ErrorKind.TIMEOUT]
 _BINS: Final = 24
 
 
@@ -77,7 +77,7 @@ def measure_latency(frame: Frame, arm: DefenseColumn) -> Latency:
         # Many times faster than an index of booleans.
         where = timed & (attack == is_attack)
         waited.append(records.latency_ns.compress(where) / 1e6)
-        late = records.error_kind.compress(where) == _TIMEOUT
+        late = records.error_kind.compress(where) == TIMEOUT
         groups = None
         if frame.is_grouped:
             groups = frame.samples.group.codes.take(records.sample.compress(where))
@@ -108,7 +108,7 @@ def is_timed(arm: DefenseColumn) -> NDArray[np.bool_]:
     """Tell which records carry a service time that counts."""
     records = arm.records
     apart = records.flags & (FLAG_COLD | FLAG_CACHED) != 0
-    ended = (records.outcome != ERROR) | (records.error_kind == _TIMEOUT)
+    ended = (records.outcome != ERROR) | (records.error_kind == TIMEOUT)
     timed: NDArray[np.bool_] = (records.latency_ns >= 0) & ended & ~apart
     return timed
 

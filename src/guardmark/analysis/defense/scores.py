@@ -15,16 +15,14 @@ from guardmark.stats.drawing import DrawPlan, split_by_group
 from guardmark.stats.rates.clustered import EffectiveCounts, wilson_default, wilson_default_rows
 from guardmark.stats.scores.auc import auc, clustered_auc, compare_auc, compare_clustered_auc
 from guardmark.stats.scores.calibration import brier, calibration_error
+from guardmark.stats.scores.curve_areas import AveragePrecision, average_precision, partial_auc
 from guardmark.stats.scores.guarantee import guarantee_threshold
 from guardmark.stats.scores.thresholds import (
-    AveragePrecision,
     OperatingPoint,
     Stakes,
-    average_precision,
     choose_threshold,
     count_at_thresholds,
     expected_cost_curve,
-    partial_auc,
     price_threshold,
     tpr_at_fpr,
 )
@@ -107,9 +105,7 @@ class ThresholdAnalysis:
 
     area: Ratio = field(metadata={"json": "area_under_roc"})  # Area under the ROC curve.
     # Average precision, with the prevalence it holds for.
-    precision_area: AveragePrecision = field(
-        metadata={"json": {"average_precision": "value", "prevalence": "prevalence"}}
-    )
+    precision_area: AveragePrecision = field(metadata={"json": "average_precision"})
     # The ROC and precision-recall curves, from "block nothing" on, thinned.
     points: tuple[CurvePoint, ...] = field(metadata={"json": "curve"})
     limited: tuple[LimitedPoint, ...]
@@ -127,6 +123,10 @@ class _Scored(NamedTuple):
     attack: Marks
     score: Floats
     group: NDArray[np.int32]
+
+    def groups(self, frame: Frame) -> NDArray[np.int32] | None:
+        """Return the group of each answer, or None where every sample stands alone."""
+        return self.group if frame.is_grouped else None
 
 
 def _scored(frame: Frame, arm: DefenseColumn) -> _Scored | None:
@@ -152,7 +152,9 @@ def analyse_thresholds(frame: Frame, arm: DefenseColumn) -> ThresholdAnalysis | 
     )
     return ThresholdAnalysis(
         area=_area(frame, scored),
-        precision_area=average_precision(attack, score),
+        precision_area=average_precision(
+            attack, score, groups=scored.groups(frame), confidence=frame.settings.confidence
+        ),
         points=_curve(frame, scored),
         limited=choose_within(frame, arm, limits=FPR_LIMITS),
         chosen=tuple(_cheapest(frame, arm)),
@@ -346,23 +348,29 @@ def detail_scores(frame: Frame, arm: DefenseColumn) -> ScoreDetails | None:
     scored, settings = _scored(frame, arm), frame.settings
     if scored is None:
         return None
-    attack, score, groups = scored.attack, scored.score, None
-    if frame.is_grouped:
-        groups = scored.group
+    attack, score, groups = scored.attack, scored.score, scored.groups(frame)
     confidence, stakes = settings.confidence, _stakes(settings, COST_PREVALENCES[0])
     costs = stakes and expected_cost_curve(
         attack, score, stakes=stakes, prevalences=COST_PREVALENCES
     )
+
+    def partial_area(*, standardised: bool) -> Ratio:
+        return partial_auc(
+            *(attack, score),
+            max_fpr=PARTIAL_MAX_FPR,
+            standardised=standardised,
+            groups=groups,
+            confidence=confidence,
+        )
+
     return ScoreDetails(
-        brier=brier(attack, score),
+        brier=brier(attack, score, groups=groups, confidence=confidence),
         by_width=calibration_error(attack, score, groups=groups, confidence=confidence),
         by_mass=calibration_error(
             attack, score, binning="equal_mass", groups=groups, confidence=confidence
         ),
-        partial_area=partial_auc(attack, score, max_fpr=PARTIAL_MAX_FPR),
-        partial_area_standardised=partial_auc(
-            attack, score, max_fpr=PARTIAL_MAX_FPR, standardised=True
-        ),
+        partial_area=partial_area(standardised=False),
+        partial_area_standardised=partial_area(standardised=True),
         costs=costs or (),
     )
 

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from guardmark.analysis.defense.counts import estimate_slices, slice_codes, sort_into_cells
+from guardmark.analysis.defense.latency import TIMEOUT
 from guardmark.analysis.defense.scorecard import complement
 from guardmark.core.sample import Severity
+from guardmark.stats.quantiles import ranks_of, sorted_quantile
+from guardmark.stats.rates.clustered import EffectiveCounts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.counts import Cells
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
-    from guardmark.core.estimate import Estimate
+    from guardmark.core.estimate import Estimate, Quantile
 
 
 FACETS: Final = (
@@ -60,7 +63,8 @@ class SliceRate:
     name: str
     rate: Estimate  # Attacks allowed, or benign samples blocked, of those answered.
     asked: int  # Samples asked, answered or not.
-    median_latency_ms: float | None = field(metadata={"json": False})
+    # Median latency in milliseconds, or None where nothing was timed.
+    median_latency_ms: Quantile | None = field(metadata={"json": False})
     is_greyed: bool  # Whether the samples are fewer than the minimum, or the groups too few.
     folded: int = 0  # How many rare values it holds together; 0 for a value by itself.
 
@@ -148,20 +152,40 @@ class Slicer:
         arm: DefenseColumn,
         of_record: NDArray[np.unsignedinteger],
         by_latency: NDArray[np.int64],
-    ) -> list[float | None]:
-        """Return the median latency of each slice in milliseconds."""
-        count = self._cells.slice_count
+    ) -> list[Quantile | None]:
+        """Return the median latency of each slice in milliseconds, by the ranks of its groups."""
+        count, waited = self._cells.slice_count, arm.records.latency_ns
+        confidence = self._settings.confidence
         slices = of_record.take(by_latency)
         # A stable sort by slice keeps the fastest first within each; quick on small integers.
         order = np.argsort(slices, kind="stable")
         sizes = np.bincount(slices, minlength=count)
         starts = np.cumsum(sizes) - sizes
-        medians: list[float | None] = [None] * count
-        for number in np.flatnonzero(sizes).tolist():
-            first, size = int(starts[number]), int(sizes[number])
-            middle = order[[first + (size - 1) // 2, first + size // 2]]
-            low, high = arm.records.latency_ns[by_latency[middle]]
-            medians[number] = float((low + high) / 2) / 1e6
+        sorted_by_slice = by_latency[order]
+        used = np.flatnonzero(sizes)
+        middles = np.zeros(count)
+        for shift in (-1, 0):
+            at = sorted_by_slice[starts[used] + (sizes[used] + shift) // 2]
+            middles[used] += waited[at] / 2
+        timed = np.zeros(len(waited), dtype=np.bool_)
+        timed[by_latency] = True
+        below = estimate_slices(
+            self._cells,
+            arm,
+            hits=timed & (waited <= middles[of_record]),
+            trials=timed,
+            confidence=confidence,
+        )
+        medians: list[Quantile | None] = [None] * count
+        for number in used.tolist():
+            mine = sorted_by_slice[starts[number] : starts[number] + sizes[number]]
+            medians[number] = sorted_quantile(
+                waited[mine] / 1e6,
+                0.5,
+                censored=arm.records.error_kind[mine] == TIMEOUT,
+                ranks=ranks_of(EffectiveCounts.of(below[number]), 0.5, confidence=confidence),
+                confidence=confidence,
+            )
         return medians
 
 

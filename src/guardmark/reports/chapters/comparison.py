@@ -29,7 +29,7 @@ from guardmark.reports.document.cells import (
     table_of,
     with_counts,
 )
-from guardmark.reports.document.wording import count_text, measure_text, p_text, value_text
+from guardmark.reports.document.wording import count_text, measure_text, p_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -459,8 +459,8 @@ def _sample(each: DiscordantSample, *, texts: bool) -> str:
 
 def _latency(latency: LatencyDifference, names: tuple[str, str]) -> str:
     what = "attacks" if latency.is_attack else "benign"
-    defenses = zip(names, (latency.first_ms, latency.second_ms), strict=True)
-    medians = ", ".join(f"{name} {value_text(ms, Unit.MILLISECONDS)}" for name, ms in defenses)
+    defenses = zip(names, (latency.first, latency.second), strict=True)
+    medians = ", ".join(f"{name} {figure_text(ms, Unit.MILLISECONDS)}" for name, ms in defenses)
     return (
         f"Latency on {what}, median: {medians}; paired difference "
         f"{figure_text(latency.median, Unit.MILLISECONDS)} over {count_text(latency.median.pairs)}"

@@ -17,7 +17,7 @@ from guardmark.reports.document.blocks import (
     section,
 )
 from guardmark.reports.document.cells import (
-    figure,
+    figure_text,
     known,
     name,
     number,
@@ -27,7 +27,7 @@ from guardmark.reports.document.cells import (
     with_counts,
     words,
 )
-from guardmark.reports.document.wording import count_text, interval_text, percent_text, value_text
+from guardmark.reports.document.wording import count_text, percent_text, value_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.scores import LimitedPoint, ScoreDetails, ThresholdAnalysis
@@ -110,12 +110,11 @@ def _operating(scored: _Scored) -> Table:
 
 
 def _area_words(defense: str, found: ThresholdAnalysis) -> str:
-    area, precision = figure(found.area, Unit.NUMBER), found.precision_area
-    interval = "" if None in (area.low, area.high) else interval_text(area)
-    reason = f" ({found.area.reason})" if found.area.reason else ""
+    area, precision = found.area, found.precision_area
+    reasons = [f" ({each.reason})" if each.reason else "" for each in (area, precision)]
     return (
-        f"{defense}: area under the ROC curve {value_text(area.value, Unit.NUMBER)}{interval}"
-        f"{reason}; average precision {value_text(precision.value, Unit.NUMBER)} at "
+        f"{defense}: area under the ROC curve {figure_text(area, Unit.NUMBER)}{reasons[0]}; "
+        f"average precision {figure_text(precision, Unit.NUMBER)}{reasons[1]} at "
         f"{percent_text(precision.prevalence)} attacks; scores on "
         f"{count_text(found.scored_attacks)} attacks and {count_text(found.scored_benign)} benign "
         "samples."
@@ -163,7 +162,7 @@ def _precision_recall(scored: _Scored) -> LineChart:
         y_axis="Precision at this mix",
         lines=tuple(lines),
         summary=" ".join(
-            f"{defense}: average precision {value_text(found.precision_area.value, Unit.NUMBER)}."
+            f"{defense}: average precision {figure_text(found.precision_area, Unit.NUMBER)}."
             for defense, found in scored
         ),
     )
@@ -221,23 +220,22 @@ def _quality(detailed: _Detailed) -> Table:
         detailed,
         {
             "Defense": lambda it: name(it[0]),
-            "Brier: mean squared error of the score": lambda it: number(it[1].brier.value),
+            "Samples": lambda it: it[1].brier.trials,
+            "Brier: mean squared error of the score": lambda it: number(it[1].brier),
             "Reliability: Murphy: 0 is calibrated": lambda it: number(it[1].brier.reliability),
             "Resolution: Murphy: higher tells more apart": lambda it: number(
                 it[1].brier.resolution
             ),
             "Uncertainty: Murphy: of the mix itself": lambda it: number(it[1].brier.uncertainty),
-            "ECE, equal width": lambda it: number(it[1].by_width.value),
-            "ECE, equal mass": lambda it: number(it[1].by_mass.value),
+            "ECE, equal width": lambda it: number(it[1].by_width),
+            "ECE, equal mass": lambda it: number(it[1].by_mass),
             "by chance: ECE if calibrated, equal width": lambda it: number(
                 it[1].by_width.reference
             ),
             f"Partial AUC: raw, FPR 0 to {PARTIAL_MAX_FPR:g}": lambda it: number(
-                it[1].partial_area.value
+                it[1].partial_area
             ),
-            "McClish: the same, 0.5 for a coin": lambda it: number(
-                it[1].partial_area_standardised.value
-            ),
+            "McClish: the same, 0.5 for a coin": lambda it: number(it[1].partial_area_standardised),
         },
         table_id="calibration",
         title="Scores read as probabilities",
@@ -260,7 +258,7 @@ def _reliability(detailed: _Detailed) -> LineChart:
             points, band = zip(*kept, strict=True)
             lines.append(Line(label=defense, points=points, band=band))
     errors = (
-        f"{defense}: calibration error {value_text(found.by_mass.value, Unit.NUMBER)}, "
+        f"{defense}: calibration error {figure_text(found.by_mass, Unit.NUMBER)}, "
         f"{value_text(found.by_mass.reference, Unit.NUMBER)} by chance."
         for defense, found in detailed
     )

@@ -23,10 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from guardmark.stats.agreement import Kappa
+    from guardmark.stats.attempts.survival import RestrictedMean
     from guardmark.stats.rates.corrected import CorrectedRate
     from guardmark.stats.rates.means import SeedMean
+    from guardmark.stats.scores.calibration import Brier, CalibrationError
+    from guardmark.stats.scores.curve_areas import AveragePrecision
 
-    Measured = Estimate | Ratio | Difference | Quantile | SeedMean | CorrectedRate | Kappa
+    Mean = SeedMean | RestrictedMean
+    OfScores = Brier | CalibrationError | AveragePrecision
+    Measured = Estimate | Ratio | Difference | Quantile | Mean | OfScores | CorrectedRate | Kappa
     Value = Cell | Measured | str | int | None
     """What a line of a table can be made of."""
 
@@ -64,8 +69,8 @@ def rate_text(estimate: Estimate) -> str:
     return f"{figure_text(estimate)} ({counts_text(figure(estimate))})"
 
 
-def known(value: float | None, unit: Unit, otherwise: str = "") -> FigureCell | str:
-    """Wrap a plain figure; words stand where there is none."""
+def known(value: Measured | float | None, unit: Unit, otherwise: str = "") -> FigureCell | str:
+    """Wrap a figure; words stand where there is none."""
     return otherwise if value is None else figure(value, unit)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guardmark.core.estimate import Estimate, Ratio
+from guardmark.core.estimate import Estimate, Quantile, Ratio
 from guardmark.stats.arguments import (
     group_column,
     label_column,
@@ -64,6 +64,22 @@ class SurvivalCurve:
     method: str  # Name of the interval.
     reason: str = ""  # Why something is undefined, or empty.
 
+    @property
+    def queries(self) -> Quantile:
+        """The median with its limits and counts."""
+        trials = self.bypassed.trials
+        return Quantile(
+            quantile=0.5,
+            value=self.median,
+            low=None if self.median is None else self.median_low,
+            high=None if self.median is None else self.median_high,
+            trials=trials,
+            censored=trials - self.bypassed.successes,
+            confidence=self.confidence,
+            method=self.method,
+            reason=self.reason or ("not reached" if self.median is None else ""),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestrictedMean:
@@ -75,6 +91,7 @@ class RestrictedMean:
     high: float | None = None  # Upper limit, not above the horizon, or None without an interval.
     horizon: float  # Up to where time is counted.
     confidence: float  # Nominal coverage, in (0, 1).
+    trials: int  # Samples behind it.
     reason: str = ""  # Why something is undefined, or empty.
 
 
@@ -133,7 +150,8 @@ def restricted_mean(
         raise ValueError(f"horizon must be finite and above 0, got {horizon}")
     table = _life_table(times, bypassed)
     survival = _curve(table)[0]
-    bare = RestrictedMean(horizon=horizon, confidence=confidence)
+    trials = int(table.at_risk[0]) if len(table.times) else 0
+    bare = RestrictedMean(horizon=horizon, confidence=confidence, trials=trials)
     if not len(table.times):
         return replace(bare, reason="no samples")
     if horizon > table.times[-1] and survival[-1] > 0:

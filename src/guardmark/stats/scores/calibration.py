@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from guardmark.stats.arguments import group_column, require_fraction, scored_samples
-from guardmark.stats.rates.clustered import wilson_default
-from guardmark.stats.rates.proportion import wilson
+from guardmark.stats.distributions import two_sided_t, two_sided_z
+from guardmark.stats.rates.clustered import EffectiveCounts, group_freedom, wilson_default
+from guardmark.stats.rates.means import share_limits
+from guardmark.stats.rates.proportion import Limits, wilson
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -28,6 +30,9 @@ _NO_PROBABILITY = "calibration needs scores in [0, 1], read as probabilities"
 _NORMAL_FROM_VARIANCE = 25.0
 _FREQUENCIES = 128
 _MOST_CELLS = 2_000_000
+_LIMIT_DRAWS = 2000
+_CLEAR = 3.0
+"""Standard errors from which the sign of a gap is taken for known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +49,19 @@ class Brier:
         within_bins: What the bins hide: spread of scores inside a bin less twice their covariance
             with the labels. 0 when every bin holds one score.
         trials: Samples behind it.
+        low: Lower limit of the value, or None without an interval.
+        high: Upper limit, or None without an interval.
+        confidence: Nominal coverage of the interval, in (0, 1).
+        method: Name of the interval.
         bins: Bins with samples.
-        reason: Why it is undefined, or empty.
+        reason: Why the value or its interval is undefined, or empty.
     """
 
     value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    confidence: float
+    method: str
     reliability: float | None = None
     resolution: float | None = None
     uncertainty: float | None = None
@@ -89,10 +102,18 @@ class CalibrationError:
         bins: Bins that hold samples, by rising score.
         binning: How the bins were cut.
         trials: Samples behind it.
-        reason: Why it is undefined, or empty.
+        low: Lower limit of the value, or None without an interval.
+        high: Upper limit, or None without an interval.
+        confidence: Nominal coverage of the interval, in (0, 1).
+        method: Name of the interval.
+        reason: Why the value or its interval is undefined, or empty.
     """
 
     value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    confidence: float
+    method: str = "bins drawn by their variance between groups"
     reference: float | None = None
     corrected: float | None = None
     largest_gap: float | None = None
@@ -102,11 +123,19 @@ class CalibrationError:
     reason: str = ""
 
 
-def brier(labels: ArrayLike, scores: ArrayLike, *, bins: int | None = 10) -> Brier:
+def brier(
+    labels: ArrayLike,
+    scores: ArrayLike,
+    *,
+    bins: int | None = 10,
+    groups: ArrayLike | None = None,
+    confidence: float = 0.95,
+) -> Brier:
     """Measure the mean squared error of scores read as probabilities.
 
     The decomposition is over `bins` of equal width; None takes each distinct score as a bin, which
-    suits scores with few values.
+    suits scores with few values. The limits are those of a mean of figures in [0, 1] by group
+    (`share_limits`); `groups` None: every sample alone.
     Source: Brier (1950); Murphy (1973); Stephenson, Coelho & Jolliffe (2008), Weather and
     Forecasting 23:752, for what bins hide.
     """
@@ -114,8 +143,9 @@ def brier(labels: ArrayLike, scores: ArrayLike, *, bins: int | None = 10) -> Bri
     reason = _refusal(score)
     if bins is not None:
         _require_bins(bins)
+    codes, method = group_column(groups, len(attack)), "wilson at effective rows"
     if reason:
-        return Brier(trials=len(attack), reason=reason)
+        return Brier(trials=len(attack), confidence=confidence, method=method, reason=reason)
     of_row = _by_width(score, bins) if bins else np.unique(score, return_inverse=True)[1]
     sizes = np.bincount(of_row)
     used = np.flatnonzero(sizes)
@@ -123,17 +153,23 @@ def brier(labels: ArrayLike, scores: ArrayLike, *, bins: int | None = 10) -> Bri
     claimed = np.bincount(of_row, weights=score)[used] / sizes
     actual = np.bincount(of_row, weights=attack)[used] / sizes
     base = float(attack.mean())
-    value = float(np.mean((score - attack) ** 2))
+    squared = (score - attack) ** 2
+    value, limits = float(squared.mean()), share_limits(squared, codes, confidence=confidence)
     reliability = float(sizes @ (claimed - actual) ** 2) / len(score)
     resolution = float(sizes @ (actual - base) ** 2) / len(score)
     return Brier(
         value=value,
+        low=limits.low,
+        high=limits.high,
+        confidence=require_fraction("confidence", confidence),
+        method=method,
         reliability=reliability,
         resolution=resolution,
         uncertainty=base * (1 - base),
         within_bins=value - reliability + resolution - base * (1 - base),
         trials=len(score),
         bins=len(used),
+        reason=limits.reason,
     )
 
 
@@ -160,12 +196,19 @@ def calibration_error(
         groups: Group of each sample, shape (n,); None: every sample alone. Bins then have the
             default interval of grouped rows, and chance draws the label once for all rows of a
             group that share it.
-        confidence: Nominal coverage of the bins' intervals, in (0, 1).
+        confidence: Nominal coverage of the intervals, in (0, 1).
+
+    Returns:
+        The error and its bins. The upper limit is Student's t on the gaps with the signs that were
+        seen, which overstate the error on average; the lower one allows for that: it is drawn as if
+        every gap that could be none (below `_CLEAR` standard errors) were none. No limits with
+        fewer than two groups.
 
     Source: Naeini, Cooper & Hauskrecht (2015); Kumar, Liang & Ma (2019) and Roelofs et al. (2022)
     for the bias. The reference value of samples that stand alone is exact: each bin's count of
     attacks is a sum of independent labels with the claimed probabilities. In a group one uniform
-    number decides, a row being an attack where it lies below its score.
+    number decides, a row being an attack where it lies below its score. The lower limit selects
+    gaps as Andrews & Soares (2010), doi:10.3982/ECTA7502, do moments.
     """
     require_fraction("confidence", confidence)
     _require_bins(bins)
@@ -174,13 +217,17 @@ def calibration_error(
     if binning not in {"equal_width", "equal_mass"}:
         raise ValueError(f"binning must be equal_width or equal_mass, got {binning}")
     if reason:
-        return CalibrationError(binning=binning, trials=len(attack), reason=reason)
+        return CalibrationError(
+            binning=binning, trials=len(attack), confidence=confidence, reason=reason
+        )
     codes = None if groups is None else group_column(groups, len(attack))
     # Variants share a label: rows of one group with another label are drawn apart.
     shared = None if codes is None else 2 * codes + attack
     parts = _parts(_by_width(score, bins) if binning == "equal_width" else _by_mass(score, bins))
     filled, gaps, chance = list[CalibrationBin](), list[float](), 0.0
-    for part in parts:
+    of_row = np.empty(len(score), dtype=np.int64)
+    for at, part in enumerate(parts):
+        of_row[part] = at
         labelled, claimed = attack[part], score[part]
         own = None if codes is None else codes[part]
         filled.append(_bin(labelled, claimed, own, confidence))
@@ -188,15 +235,75 @@ def calibration_error(
         chance += _chance_gap(claimed, None if shared is None else shared[part])
     value = sum(len(part) * gap for part, gap in zip(parts, gaps, strict=True)) / len(score)
     reference = chance / len(score)
+    table = _by_group(score - attack, of_row, group_column(codes, len(score)))
+    limits = _error_limits(value, table, filled, confidence)
     return CalibrationError(
         value=value,
+        low=limits and limits.low,
+        high=limits and limits.high,
+        confidence=confidence,
         reference=reference,
         corrected=max(0.0, value - reference),
         largest_gap=max(gaps),
         bins=tuple(filled),
         binning=binning,
         trials=len(score),
+        reason="" if limits else "an interval needs two groups",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Gaps:
+    """The mean gap of each bin over all samples, its covariance, and Student's t."""
+
+    means: Floats
+    covariance: Floats
+    freedom: float | None
+
+
+def _by_group(gaps: Floats, of_row: Ints, codes: Ints) -> _Gaps | None:
+    """Return the covariance between groups (CR1) of what each bin adds; None with one group."""
+    sizes = np.bincount(codes)
+    groups, bins, rows = len(sizes), int(of_row.max()) + 1, len(codes)
+    if groups < 2:
+        return None
+    means = np.bincount(of_row, weights=gaps) / rows
+    if groups == rows:  # each sample alone: bins never meet in one
+        squares = np.bincount(of_row, weights=gaps**2) / rows
+        covariance = (np.diag(squares) - np.outer(means, means)) / (rows - 1)
+        return _Gaps(means=means, covariance=covariance, freedom=None)
+    table = np.bincount(codes * bins + of_row, weights=gaps, minlength=groups * bins)
+    around = table.reshape(groups, bins) - np.outer(sizes, means)
+    covariance = around.T @ around / rows**2 * groups / (groups - 1)
+    return _Gaps(means=means, covariance=covariance, freedom=group_freedom(sizes))
+
+
+def _error_limits(
+    value: float, gaps: _Gaps | None, bins: list[CalibrationBin], confidence: float
+) -> Limits | None:
+    """Return limits of the weighted sum of the bins' gaps; see `calibration_error`."""
+    if gaps is None:
+        return None
+    rows, floors = sum(each.attack_rate.trials for each in bins), []
+    for each in bins:
+        # A bin whose labels agree shows no variance: half an event on each side stands in for it.
+        counts = EffectiveCounts.of(each.attack_rate)
+        worth, events = counts.n_eff or 1.0, counts.rate * (counts.n_eff or 1.0)
+        rate = (events + 0.5) / (worth + 1.0)
+        floors.append(rate * (1 - rate) / (worth + 1.0) * (counts.trials / rows) ** 2)
+    spread = np.sqrt(np.maximum(np.diag(gaps.covariance), floors))
+    covariance = gaps.covariance + np.diag(spread**2 - np.diag(gaps.covariance))
+    t = two_sided_z(confidence)
+    scale = 1.0 if gaps.freedom is None else two_sided_t(confidence, gaps.freedom) / t
+    signs = np.where(gaps.means < 0, -1.0, 1.0)
+    upper = value + scale * t * float(np.sqrt(signs @ covariance @ signs))
+    drawn = np.random.default_rng(0).multivariate_normal(
+        np.zeros(len(spread)), covariance, _LIMIT_DRAWS, method="eigh"
+    )
+    is_clear = np.abs(gaps.means) > _CLEAR * spread
+    errors = scale * np.where(is_clear, signs * drawn, np.abs(drawn)).sum(axis=1)
+    lower = value - float(np.quantile(errors, (1 + confidence) / 2))
+    return Limits(max(0.0, lower), min(1.0, upper))
 
 
 def _refusal(score: Floats) -> str:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guardmark.core.estimate import Ratio
 from guardmark.stats.arguments import require_rate, scored_samples
 from guardmark.stats.rates.proportion import wilson
 from guardmark.stats.rates.ratios import Statistic, estimate_ratios
@@ -25,7 +24,7 @@ from guardmark.stats.rates.ratios import Statistic, estimate_ratios
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from guardmark.core.estimate import Estimate
+    from guardmark.core.estimate import Estimate, Ratio
     from guardmark.stats.arguments import Floats, Ints
     from guardmark.stats.drawing import DrawPlan
     from guardmark.stats.rates.clustered import EffectiveCounts
@@ -49,18 +48,6 @@ class ThresholdCounts:
         return "" if self.attacks and self.benign else _ONE_CLASS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AveragePrecision:
-    """Average precision, beside the mix it holds for."""
-
-    value: float | None  # The average precision in [0, 1], or None when undefined.
-    # Share of attacks in the data, what a coin reaches, or None without samples.
-    prevalence: float | None
-    attacks: int  # Attacks behind it.
-    benign: int  # Benign samples behind it.
-    reason: str = ""  # Why the value is undefined, or empty.
-
-
 def count_at_thresholds(labels: ArrayLike, scores: ArrayLike) -> ThresholdCounts:
     """Count what every distinct threshold would block.
 
@@ -78,56 +65,6 @@ def count_at_thresholds(labels: ArrayLike, scores: ArrayLike) -> ThresholdCounts
         blocked_benign=last.astype(np.int64) + 1 - hits,
         attacks=attacks,
         benign=attack.size - attacks,
-    )
-
-
-def average_precision(labels: ArrayLike, scores: ArrayLike) -> AveragePrecision:
-    """Average the precision over the attacks, in steps over thresholds.
-
-    Never by trapezoids, which run through points no threshold reaches and flatter the curve.
-    Source: Davis & Goadrich (2006), doi:10.1145/1143844.1143874.
-    """
-    counts = count_at_thresholds(labels, scores)
-    value, total = None, counts.attacks + counts.benign
-    if not counts.undefined:
-        gained = np.diff(counts.blocked_attacks, prepend=0) / counts.attacks
-        flagged = counts.blocked_attacks + counts.blocked_benign
-        value = float(np.sum(gained * counts.blocked_attacks / flagged))
-    return AveragePrecision(
-        value=value,
-        prevalence=counts.attacks / total if total else None,
-        attacks=counts.attacks,
-        benign=counts.benign,
-        reason=counts.undefined,
-    )
-
-
-def partial_auc(
-    labels: ArrayLike, scores: ArrayLike, *, max_fpr: float, standardised: bool = False
-) -> Ratio:
-    """Measure the area under the ROC curve up to a false positive rate.
-
-    The right end `max_fpr` is in (0, 1]. `standardised` False gives the raw area, between 0 and
-    `max_fpr`; True McClish's form, 0.5 for a coin and 1 for a perfect score. No interval.
-    Source: McClish (1989), doi:10.1177/0272989X8900900307.
-    """
-    if not 0 < max_fpr <= 1:
-        raise ValueError(f"max_fpr must be in (0, 1], got {max_fpr}")
-    counts = count_at_thresholds(labels, scores)
-    value = None
-    if not counts.undefined:
-        value = _area_up_to(counts, max_fpr)
-        if standardised:
-            coin = max_fpr * max_fpr / 2
-            value = 0.5 * (1 + (value - coin) / (max_fpr - coin))
-    return Ratio(
-        value=value,
-        low=None,
-        high=None,
-        confidence=0.95,
-        method=f"partial AUC, FPR 0 to {max_fpr:g}, {'McClish' if standardised else 'raw'}",
-        trials=counts.attacks + counts.benign,
-        reason=counts.undefined or "no interval is computed for a partial area",
     )
 
 
@@ -327,19 +264,6 @@ def measure_at(
         true_positive_rate=wilson(attacks, counts.attacks, confidence=confidence),
         false_positive_rate=wilson(benign, counts.benign, confidence=confidence),
     )
-
-
-def _area_up_to(counts: ThresholdCounts, max_fpr: float) -> float:
-    tpr, fpr, _ = _corners(counts)
-    inside = int(np.searchsorted(fpr, max_fpr, side="right"))
-    if inside < len(fpr):
-        # The segment that crosses the border is cut where it crosses: here, alone, the line
-        # between two points is meant, as ties half of the whole area mean it too.
-        share = (max_fpr - fpr[inside - 1]) / (fpr[inside] - fpr[inside - 1])
-        height = tpr[inside - 1] + share * (tpr[inside] - tpr[inside - 1])
-        tpr = np.append(tpr[:inside], height)
-        fpr = np.append(fpr[:inside], max_fpr)
-    return float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1]) / 2))
 
 
 def _needed_for_proof(max_fpr: float) -> int | None:

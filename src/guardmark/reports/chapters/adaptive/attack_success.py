@@ -339,10 +339,10 @@ def effort_sentence(card: AdaptiveCard) -> str:
     parts, survival, tries = [], card.survival, card.mean_tries
     if survival is not None:
         above = f"> {count_text(card.budget)} (not reached)"
-        median = above if survival.median is None else f"{survival.median:.0f}"
+        median = above if survival.median is None else figure_text(survival.queries, Unit.COUNT)
         parts.append(f"median search tries to a bypass: {median}")
     if tries is not None and tries.value is not None:
-        parts.append(f"mean up to the budget: {tries.value:.1f}")
+        parts.append(f"mean up to the budget: {figure_text(tries, Unit.NUMBER)}")
     if card.reliability is not None:
         parts.append(f"a pass passed again: {figure_text(card.reliability)}")
     return f"{card.name}: {'; '.join(parts) or 'nothing to search for'}"

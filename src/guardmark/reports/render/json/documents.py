@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline.small_slices import SliceStability
     from guardmark.analysis.run import RunAnalysis
     from guardmark.analysis.settings import AnalysisSettings
+    from guardmark.core.estimate import Quantile
     from guardmark.core.manifest import DataManifest, RunManifest
     from guardmark.reports.render.json.encoder import Tree
     from guardmark.store.reader import RunStatus
@@ -74,7 +75,7 @@ class SliceTimes:
     facet: str  # Name of the facet.
     is_attack: bool  # Whether these are attacks or benign samples.
     # Of all timed answers of each slice, or None without any.
-    median_ms: Mapping[str, float | None]
+    median_ms: Mapping[str, Quantile | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,251 @@
+"""Areas under curves of thresholds: average precision, and the ROC curve up to a limit.
+
+`labels` are true for an attack, `scores` finite and higher for what is more like an attack,
+`groups` name each sample's group (None: every sample alone), all of shape (n,); `confidence` is in
+(0, 1).
+Unequal lengths, another label or a NaN raise `ValueError`. One class only is undefined.
+
+Limits are linearised: the influence of each sample on the figure, summed by group, gives its
+variance at the class sizes of the data, and the interval is symmetric on the logit scale, with
+Student's t where samples share groups. A figure at its end, two samples (or groups) too few in a
+class, or scores without variance have no interval, with the reason.
+Source: Hampel (1974), doi:10.1080/01621459.1974.10482962, for influence; Binder (1983),
+doi:10.2307/1402588, for sums by group; Boyd, Eng & Page (2013), doi:10.1007/978-3-642-40994-3_29,
+for the logit scale of average precision.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from guardmark.core.estimate import Ratio
+from guardmark.stats.arguments import group_column, require_fraction, scored_samples
+from guardmark.stats.distributions import two_sided_t
+from guardmark.stats.rates.clustered import group_freedom
+from guardmark.stats.scores.auc import logit_limits
+from guardmark.stats.scores.thresholds import count_at_thresholds
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from guardmark.stats.arguments import Flags, Floats, Ints
+    from guardmark.stats.scores.thresholds import ThresholdCounts
+
+_AT_THE_END = "an area at its end shows no variance to build an interval on"
+_TOO_FEW = "an interval needs two groups with attacks and two with benign samples"
+_NO_VARIANCE = "the scores show no variance to build an interval on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AveragePrecision:
+    """Average precision, beside the mix it holds for."""
+
+    value: float | None = None  # The average precision in [0, 1], or None when undefined.
+    low: float | None = None  # Lower limit, or None without an interval.
+    high: float | None = None  # Upper limit, or None without an interval.
+    confidence: float  # Nominal coverage, in (0, 1).
+    method: str  # Name of the interval.
+    # Share of attacks in the data, what a coin reaches, or None without samples.
+    prevalence: float | None
+    attacks: int  # Attacks behind it.
+    benign: int  # Benign samples behind it.
+    groups: int | None = None  # Groups behind it, or None when groups play no part.
+    reason: str = ""  # Why the value or the interval is undefined, or empty.
+
+    @property
+    def trials(self) -> int:
+        """Samples behind it."""
+        return self.attacks + self.benign
+
+
+def average_precision(
+    labels: ArrayLike,
+    scores: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    confidence: float = 0.95,
+) -> AveragePrecision:
+    """Average the precision over the attacks, in steps over thresholds.
+
+    Never by trapezoids, which run through points no threshold reaches and flatter the curve.
+    Source: Davis & Goadrich (2006), doi:10.1145/1143844.1143874.
+    """
+    rows = _Rows.read(labels, scores, groups)
+    counts, value, found = rows.counts, None, _Limits(reason=rows.counts.undefined)
+    total = counts.attacks + counts.benign
+    if not counts.undefined:
+        hits, flagged = counts.blocked_attacks, counts.blocked_attacks + counts.blocked_benign
+        precision = hits / flagged
+        gained = np.diff(hits, prepend=0) / counts.attacks
+        value = float(np.sum(gained * precision))
+        # How the precision at a threshold moves with one more attack, or benign sample, above it.
+        per_attack = gained * counts.blocked_benign / flagged**2
+        per_benign = gained * hits / flagged**2
+        at = rows.places
+        parts = np.where(
+            rows.attack,
+            (precision[at] - value) / counts.attacks
+            + _above(per_attack)[at]
+            - float(per_attack @ hits) / counts.attacks,
+            float(per_benign @ counts.blocked_benign) / counts.benign - _above(per_benign)[at],
+        )
+        found = rows.limits(value, parts, confidence)
+    return AveragePrecision(
+        value=value,
+        low=found.low,
+        high=found.high,
+        confidence=require_fraction("confidence", confidence),
+        method=rows.method,
+        prevalence=counts.attacks / total if total else None,
+        attacks=counts.attacks,
+        benign=counts.benign,
+        groups=rows.groups,
+        reason=found.reason,
+    )
+
+
+def partial_auc(
+    labels: ArrayLike,
+    scores: ArrayLike,
+    *,
+    max_fpr: float,
+    standardised: bool = False,
+    groups: ArrayLike | None = None,
+    confidence: float = 0.95,
+) -> Ratio:
+    """Measure the area under the ROC curve up to a false positive rate.
+
+    The right end `max_fpr` is in (0, 1]. `standardised` False gives the raw area, between 0 and
+    `max_fpr`; True McClish's form, 0.5 for a coin and 1 for a perfect score, with the same limits
+    brought to its scale.
+    Source: McClish (1989), doi:10.1177/0272989X8900900307; Dodd & Pepe (2003),
+    doi:10.1111/1541-0420.00071.
+    """
+    if not 0 < max_fpr <= 1:
+        raise ValueError(f"max_fpr must be in (0, 1], got {max_fpr}")
+    rows = _Rows.read(labels, scores, groups)
+    counts, area, found = rows.counts, None, _Limits(reason=rows.counts.undefined)
+    if not counts.undefined:
+        area = _area_up_to(counts, max_fpr) / max_fpr
+        found = rows.limits(area, _partial_parts(rows, max_fpr) / max_fpr, confidence)
+    # Of the largest possible area, brought to the raw scale or to McClish's.
+    coin = max_fpr / 2
+    most, shift = (
+        (0.5 / (1 - coin), 0.5 - 0.5 * coin / (1 - coin)) if standardised else (max_fpr, 0)
+    )
+    value, low, high = (
+        None if each is None else most * each + shift for each in (area, found.low, found.high)
+    )
+    return Ratio(
+        value=value,
+        low=low,
+        high=high,
+        confidence=require_fraction("confidence", confidence),
+        method=f"partial AUC, FPR 0 to {max_fpr:g}, {'McClish' if standardised else 'raw'}; "
+        f"{rows.method}",
+        trials=counts.attacks + counts.benign,
+        groups=rows.groups,
+        reason=found.reason,
+    )
+
+
+def _partial_parts(rows: _Rows, max_fpr: float) -> Floats:
+    """Return each sample's influence on the partial area, over the size of its class."""
+    counts, at = rows.counts, rows.places
+    tpr, fpr = counts.blocked_attacks / counts.attacks, counts.blocked_benign / counts.benign
+    # The share of attacks above a threshold, and of benign samples below one but within the limit;
+    # equal scores count half.
+    above = (tpr + np.concatenate(([0.0], tpr[:-1]))) / 2
+    middle = (fpr + np.concatenate(([0.0], fpr[:-1]))) / 2
+    within = np.clip(max_fpr - middle, 0.0, None)
+    inside = np.clip(max_fpr - np.concatenate(([0.0], fpr[:-1])), 0.0, None)
+    step = np.diff(fpr, prepend=0.0)
+    share = np.divide(inside, step, out=np.ones_like(step), where=step > inside)
+    edge = float(np.interp(max_fpr, np.append(0.0, fpr), np.append(0.0, tpr)))
+    of_benign = share * (above - edge)
+    parts = np.where(rows.attack, within[at] / counts.attacks, of_benign[at] / counts.benign)
+    # Both are taken around their own mean, which rounding at ties moves by a hair.
+    for label, size in ((True, counts.attacks), (False, counts.benign)):
+        mine = rows.attack == label
+        parts[mine] -= parts[mine].sum() / size
+    return parts
+
+
+def _above(weights: Floats) -> Floats:
+    """Sum the weights of all thresholds at or below each: those that block a sample there."""
+    summed: Floats = np.cumsum(weights[::-1])[::-1]
+    return summed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    low: float | None = None
+    high: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """Scored samples, where each stands among the thresholds, and its group."""
+
+    attack: Flags
+    places: Ints
+    codes: Ints | None
+    counts: ThresholdCounts
+
+    @classmethod
+    def read(cls, labels: ArrayLike, scores: ArrayLike, groups: ArrayLike | None) -> _Rows:
+        attack, score = scored_samples(labels, scores)
+        distinct, rising = np.unique(score, return_inverse=True)
+        return cls(
+            attack=attack,
+            places=len(distinct) - 1 - rising,  # thresholds fall
+            codes=None if groups is None else group_column(groups, len(attack)),
+            counts=count_at_thresholds(attack, score),
+        )
+
+    @property
+    def groups(self) -> int | None:
+        return None if self.codes is None else int(self.codes.max(initial=-1)) + 1
+
+    @property
+    def method(self) -> str:
+        return "influence, logit" if self.codes is None else "influence by group, logit"
+
+    def limits(self, value: float, parts: Floats, confidence: float) -> _Limits:
+        """Return the limits of a figure in [0, 1] from the influence of each sample."""
+        codes = np.arange(len(parts)) if self.codes is None else self.codes
+        by_group = [np.bincount(codes[side]) for side in (self.attack, ~self.attack)]
+        if min(int((each > 0).sum()) for each in by_group) < 2:
+            return _Limits(reason=_TOO_FEW)
+        if not 0 < value < 1:
+            return _Limits(reason=_AT_THE_END)
+        squares = np.bincount(codes, weights=parts) ** 2
+        freedom = min(group_freedom(each[each > 0]) for each in by_group)
+        variance = float(squares.sum()) * (1 + 1 / freedom)
+        if variance < 1e-24:
+            return _Limits(reason=_NO_VARIANCE)
+        # What a few samples carry is worth fewer degrees of freedom (Satterthwaite 1946).
+        excess = float(squares @ squares) / float(squares.sum()) ** 2 - 1 / len(squares)
+        if excess > 0:
+            freedom = max(1.0, min(freedom, 2 / excess))
+        low, high = logit_limits(value, two_sided_t(confidence, freedom) * math.sqrt(variance))
+        return _Limits(low=low, high=high)
+
+
+def _area_up_to(counts: ThresholdCounts, max_fpr: float) -> float:
+    tpr = np.append(0.0, counts.blocked_attacks / counts.attacks)
+    fpr = np.append(0.0, counts.blocked_benign / counts.benign)
+    inside = int(np.searchsorted(fpr, max_fpr, side="right"))
+    if inside < len(fpr):
+        # The segment that crosses the border is cut where it crosses: here, alone, the line
+        # between two points is meant, as ties half of the whole area mean it too.
+        share = (max_fpr - fpr[inside - 1]) / (fpr[inside] - fpr[inside - 1])
+        height = tpr[inside - 1] + share * (tpr[inside] - tpr[inside - 1])
+        tpr = np.append(tpr[:inside], height)
+        fpr = np.append(fpr[:inside], max_fpr)
+    return float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1]) / 2))
