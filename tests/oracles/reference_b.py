@@ -23,7 +23,8 @@ from guardmark.stats.rates.means import decompose_repeats
 from guardmark.stats.rates.predictive import predictive_values
 from guardmark.stats.scores.auc import auc, compare_auc
 from guardmark.stats.scores.calibration import brier, calibration_error
-from guardmark.stats.scores.thresholds import average_precision, partial_auc, tpr_at_fpr
+from guardmark.stats.scores.curve_areas import average_precision, partial_auc, standardise_area
+from guardmark.stats.scores.thresholds import tpr_at_fpr
 from guardmark.stats.sequential import beta_mixture_sequence, mcnemar_e_value
 
 Inputs = dict[str, Any]
@@ -73,7 +74,7 @@ def _roc_summary(inputs: Inputs) -> Figures:
         "se_delong": area.standard_error,
         "average_precision": average_precision(y, score).value,
         "pauc_fpr_0_0.2_raw": partial_auc(y, score, max_fpr=0.2).value,
-        "pauc_mcclish": partial_auc(y, score, max_fpr=0.2, standardised=True).value,
+        "pauc_mcclish": standardise_area(partial_auc(y, score, max_fpr=0.2), max_fpr=0.2).value,
         "brier": brier(y, score).value,
     }
 

@@ -14,7 +14,8 @@ from guardmark.stats.agreement import cohen_kappa, krippendorff_alpha
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.scores.auc import auc
 from guardmark.stats.scores.calibration import brier
-from guardmark.stats.scores.thresholds import average_precision, count_at_thresholds, partial_auc
+from guardmark.stats.scores.curve_areas import average_precision, partial_auc, standardise_area
+from guardmark.stats.scores.thresholds import count_at_thresholds
 
 Rows = list[tuple[bool, float]]
 
@@ -38,9 +39,9 @@ def test_areas_agree_with_scikit_learn(rows: Rows) -> None:
         metrics.average_precision_score(labels, scores)
     )
     assert brier(labels, scores).value == pytest.approx(metrics.brier_score_loss(labels, scores))
-    assert partial_auc(labels, scores, max_fpr=0.2, standardised=True).value == pytest.approx(
-        metrics.roc_auc_score(labels, scores, max_fpr=0.2)
-    )
+    assert standardise_area(
+        partial_auc(labels, scores, max_fpr=0.2), max_fpr=0.2
+    ).value == pytest.approx(metrics.roc_auc_score(labels, scores, max_fpr=0.2))
 
 
 @given(scored())

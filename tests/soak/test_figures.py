@@ -37,12 +37,13 @@ from guardmark.stats.rates.ratios import (
     estimate_ratios,
 )
 from guardmark.stats.rates.selection import highest_rate
-from guardmark.stats.scores.calibration import calibration_error
+from guardmark.stats.scores.calibration import brier, calibration_error
+from guardmark.stats.scores.curve_areas import average_precision, partial_auc
 
 PROMISED: Final = 0.93
 RUNS: Final = 600
 FEW_RUNS: Final = 150
-SLOW: Final = ("calibration bin", "ECE by chance", "highest of")
+SLOW: Final = ("calibration", "ECE", "highest of")
 """Figures that draw, or integrate, anew in each run."""
 
 Held = Iterator[bool]
@@ -75,6 +76,11 @@ def giant(groups: int, share: float) -> Ints:
 def skewed(groups: int) -> Ints:
     """Groups of which one in seven is ten times as large."""
     return np.where(np.arange(groups) % 7 == 0, 10, 1)
+
+
+def alike(groups: int, size: int) -> Ints:
+    """Groups of one size."""
+    return np.full(groups, size)
 
 
 def holds(low: float | None, truth: float, high: float | None) -> bool:
@@ -210,6 +216,69 @@ def bins(groups: int, variants: int) -> Callable[[np.random.Generator, int], Hel
     return runs
 
 
+def areas(
+    sizes: tuple[Ints, Ints], *, icc: float, apart: float, max_fpr: float | None
+) -> Callable[[np.random.Generator, int], Held]:
+    """Runs of an area over thresholds, of normal scores: average precision, or the partial area."""
+    attacks, benign = (int(each.sum()) for each in sizes)
+    cuts = np.linspace(-8.0, 8.0 + apart, 20_001)
+    tails = [np.array([math.erfc((c - at) / math.sqrt(2)) / 2 for c in cuts]) for at in (apart, 0)]
+    if max_fpr is None:
+        precise = attacks * tails[0] / (attacks * tails[0] + benign * tails[1])
+        truth = float(-np.trapezoid(precise, tails[0]))
+    else:
+        rates = np.linspace(0.0, max_fpr, 20_001)
+        truth = float(np.trapezoid(np.interp(rates, tails[1][::-1], tails[0][::-1]), rates))
+
+    def runs(rng: np.random.Generator, count: int) -> Held:
+        both = np.concatenate(sizes)
+        codes = np.repeat(np.arange(len(both)), both)
+        attack = codes < len(sizes[0])
+        groups = None if int(both.max()) == 1 else codes
+        for _ in range(count):
+            score = math.sqrt(icc) * rng.standard_normal(len(both))[codes] + apart * attack
+            score += math.sqrt(1 - icc) * rng.standard_normal(len(codes))
+            if max_fpr is None:
+                precision = average_precision(attack, score, groups=groups)
+                yield holds(precision.low, truth, precision.high)
+            else:
+                told = partial_auc(attack, score, max_fpr=max_fpr, groups=groups)
+                yield holds(told.low, truth, told.high)
+
+    return runs
+
+
+def probabilities(
+    groups: int, variants: int, *, claimed: float, is_error: bool
+) -> Callable[[np.random.Generator, int], Held]:
+    """Runs of the Brier score, or of the ECE; scores lie `claimed` times as far from 1/2 as true."""
+
+    def one(rng: np.random.Generator, count: int) -> tuple[NDArray[np.bool_], Floats, Ints]:
+        codes = np.repeat(np.arange(count), variants)
+        rate = rng.beta(2, 2, count)
+        attack = rng.random(count) < rate
+        score = rate[codes] + (0.05 * rng.standard_normal(len(codes)) if variants > 1 else 0.0)
+        return attack[codes], np.clip(0.5 + claimed * (score - 0.5), 0.0, 1.0), codes
+
+    def runs(rng: np.random.Generator, count: int) -> Held:
+        attack, score, _ = one(rng, 200_000)
+        truth = float(((score - attack) ** 2).mean())
+        if is_error:
+            of_bin = np.minimum(np.floor(10 * score), 9).astype(np.int64)
+            truth = float(np.abs(np.bincount(of_bin, weights=score - attack)).sum()) / len(score)
+        for _ in range(count):
+            attack, score, codes = one(rng, groups)
+            shared = codes if variants > 1 else None
+            if is_error:
+                error = calibration_error(attack, score, groups=shared)
+                yield holds(error.low, truth, error.high)
+            else:
+                told = brier(attack, score, groups=shared)
+                yield holds(told.low, truth, told.high)
+
+    return runs
+
+
 def chance(groups: int, variants: int) -> Callable[[np.random.Generator, int], Held]:
     """Runs of the error that chance alone shows: within a fifth of its true mean."""
 
@@ -337,6 +406,31 @@ CELLS: Final = (
         )
         for attacks, variants in ((50, 1), (60, 3))
         for k in (1, 10)
+    ),
+    *(
+        FigureCell(
+            name="average precision" if most is None else f"partial AUC to FPR {most:g}",
+            setting=setting,
+            held=areas(sizes, icc=icc, apart=apart, max_fpr=most),
+        )
+        for setting, sizes, icc, apart in (
+            ("50 attacks, 50 benign", (alike(50, 1), alike(50, 1)), 0.0, 1.5),
+            ("40 attacks, 160 benign", (alike(40, 1), alike(160, 1)), 0.0, 2.5),
+            ("40 groups of 10 a side, ICC 0.7", (alike(40, 10), alike(40, 10)), 0.7, 1.5),
+            ("100 groups of 5 a side, ICC 0.5", (alike(100, 5), alike(100, 5)), 0.5, 2.0),
+            ("70 skewed groups a side, ICC 0.5", (skewed(70), skewed(70)), 0.5, 1.5),
+        )
+        for most in (None, 0.1)
+    ),
+    *(
+        FigureCell(
+            name="ECE" if is_error else "Brier score",
+            setting=f"{groups} groups of {variants}, {kind}",
+            held=probabilities(groups, variants, claimed=claimed, is_error=is_error),
+        )
+        for groups, variants in ((100, 1), (400, 1), (40, 10), (100, 5))
+        for kind, claimed in (("calibrated", 1.0), ("too sure", 1.5))
+        for is_error in (False, True)
     ),
 )
 

@@ -15,7 +15,12 @@ from guardmark.stats.drawing import DrawPlan, split_by_group
 from guardmark.stats.rates.clustered import EffectiveCounts, wilson_default, wilson_default_rows
 from guardmark.stats.scores.auc import auc, clustered_auc, compare_auc, compare_clustered_auc
 from guardmark.stats.scores.calibration import brier, calibration_error
-from guardmark.stats.scores.curve_areas import AveragePrecision, average_precision, partial_auc
+from guardmark.stats.scores.curve_areas import (
+    AveragePrecision,
+    average_precision,
+    partial_auc,
+    standardise_area,
+)
 from guardmark.stats.scores.guarantee import guarantee_threshold
 from guardmark.stats.scores.thresholds import (
     OperatingPoint,
@@ -353,24 +358,15 @@ def detail_scores(frame: Frame, arm: DefenseColumn) -> ScoreDetails | None:
     costs = stakes and expected_cost_curve(
         attack, score, stakes=stakes, prevalences=COST_PREVALENCES
     )
-
-    def partial_area(*, standardised: bool) -> Ratio:
-        return partial_auc(
-            *(attack, score),
-            max_fpr=PARTIAL_MAX_FPR,
-            standardised=standardised,
-            groups=groups,
-            confidence=confidence,
-        )
-
+    area = partial_auc(attack, score, max_fpr=PARTIAL_MAX_FPR, groups=groups, confidence=confidence)
     return ScoreDetails(
         brier=brier(attack, score, groups=groups, confidence=confidence),
         by_width=calibration_error(attack, score, groups=groups, confidence=confidence),
         by_mass=calibration_error(
             attack, score, binning="equal_mass", groups=groups, confidence=confidence
         ),
-        partial_area=partial_area(standardised=False),
-        partial_area_standardised=partial_area(standardised=True),
+        partial_area=area,
+        partial_area_standardised=standardise_area(area, max_fpr=PARTIAL_MAX_FPR),
         costs=costs or (),
     )
 

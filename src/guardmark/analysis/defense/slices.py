@@ -179,13 +179,15 @@ class Slicer:
         medians: list[Quantile | None] = [None] * count
         for number in used.tolist():
             mine = sorted_by_slice[starts[number] : starts[number] + sizes[number]]
-            medians[number] = sorted_quantile(
+            told = sorted_quantile(
                 waited[mine] / 1e6,
                 0.5,
                 censored=arm.records.error_kind[mine] == TIMEOUT,
                 ranks=ranks_of(EffectiveCounts.of(below[number]), 0.5, confidence=confidence),
                 confidence=confidence,
             )
+            # Of times too few for limits the middle still stands, with the reason.
+            medians[number] = replace(told, value=middles[number] / 1e6)
         return medians
 
 

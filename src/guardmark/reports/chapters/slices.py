@@ -25,7 +25,7 @@ from guardmark.reports.document.blocks import (
     section,
     warning,
 )
-from guardmark.reports.document.cells import mark, name, slug, table_of, with_counts, words
+from guardmark.reports.document.cells import known, mark, name, slug, table_of, with_counts, words
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:

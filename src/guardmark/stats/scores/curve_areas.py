@@ -17,7 +17,7 @@ for the logit scale of average precision.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -113,44 +113,46 @@ def partial_auc(
     scores: ArrayLike,
     *,
     max_fpr: float,
-    standardised: bool = False,
     groups: ArrayLike | None = None,
     confidence: float = 0.95,
 ) -> Ratio:
     """Measure the area under the ROC curve up to a false positive rate.
 
-    The right end `max_fpr` is in (0, 1]. `standardised` False gives the raw area, between 0 and
-    `max_fpr`; True McClish's form, 0.5 for a coin and 1 for a perfect score, with the same limits
-    brought to its scale.
-    Source: McClish (1989), doi:10.1177/0272989X8900900307; Dodd & Pepe (2003),
-    doi:10.1111/1541-0420.00071.
+    The right end `max_fpr` is in (0, 1], and the area between 0 and `max_fpr`.
+    Source: Dodd & Pepe (2003), doi:10.1111/1541-0420.00071.
     """
     if not 0 < max_fpr <= 1:
         raise ValueError(f"max_fpr must be in (0, 1], got {max_fpr}")
     rows = _Rows.read(labels, scores, groups)
     counts, area, found = rows.counts, None, _Limits(reason=rows.counts.undefined)
     if not counts.undefined:
-        area = _area_up_to(counts, max_fpr) / max_fpr
-        found = rows.limits(area, _partial_parts(rows, max_fpr) / max_fpr, confidence)
-    # Of the largest possible area, brought to the raw scale or to McClish's.
-    coin = max_fpr / 2
-    most, shift = (
-        (0.5 / (1 - coin), 0.5 - 0.5 * coin / (1 - coin)) if standardised else (max_fpr, 0)
-    )
-    value, low, high = (
-        None if each is None else most * each + shift for each in (area, found.low, found.high)
-    )
+        area = _area_up_to(counts, max_fpr)
+        share = _partial_parts(rows, max_fpr) / max_fpr
+        found = rows.limits(area / max_fpr, share, confidence)
     return Ratio(
-        value=value,
-        low=low,
-        high=high,
+        value=area,
+        low=None if found.low is None else found.low * max_fpr,
+        high=None if found.high is None else found.high * max_fpr,
         confidence=require_fraction("confidence", confidence),
-        method=f"partial AUC, FPR 0 to {max_fpr:g}, {'McClish' if standardised else 'raw'}; "
-        f"{rows.method}",
+        method=f"partial AUC, FPR 0 to {max_fpr:g}, raw; {rows.method}",
         trials=counts.attacks + counts.benign,
         groups=rows.groups,
         reason=found.reason,
     )
+
+
+def standardise_area(area: Ratio, *, max_fpr: float) -> Ratio:
+    """Bring a partial area and its limits to McClish's form: 0.5 for a coin, 1 at best.
+
+    Source: McClish (1989), doi:10.1177/0272989X8900900307.
+    """
+    coin = max_fpr * max_fpr / 2
+    value, low, high = (
+        None if each is None else 0.5 * (1 + (each - coin) / (max_fpr - coin))
+        for each in (area.value, area.low, area.high)
+    )
+    method = area.method.replace(", raw;", ", McClish;")
+    return replace(area, value=value, low=low, high=high, method=method)
 
 
 def _partial_parts(rows: _Rows, max_fpr: float) -> Floats:

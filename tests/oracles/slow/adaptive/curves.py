@@ -66,7 +66,7 @@ def survival(fight: Fight) -> Json:
         before = time
         if median is None and holding <= 0.5 + 1e-12:
             median = time
-    return {"median_tries": median, "mean_tries": mean}
+    return {"median_tries": {"value": median}, "mean_tries": {"value": mean}}
 
 
 def chen(fight: Fight, ks: Sequence[int]) -> list[Json]:
