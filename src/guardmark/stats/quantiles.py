@@ -40,19 +40,13 @@ _FUZZ = 64 * np.finfo(np.float64).eps
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankInterval:
-    """Which of the sorted observations bound a quantile.
+    """Which of the sorted observations bound a quantile."""
 
-    Attributes:
-        lower: Rank of the lower limit, 1 for the smallest; None when no observation bounds it.
-        upper: Rank of the upper limit, or None in the same case.
-        trials: Observations.
-        needed: Observations from which both limits exist.
-    """
-
+    # Rank of the lower limit, 1 for the smallest; None when no observation bounds it.
     lower: int | None
-    upper: int | None
-    trials: int
-    needed: int
+    upper: int | None  # Rank of the upper limit, or None in the same case.
+    trials: int  # Observations.
+    needed: int  # Observations from which both limits exist.
 
 
 def quantile_ranks(trials: int, quantile: float, *, confidence: float = 0.95) -> RankInterval:

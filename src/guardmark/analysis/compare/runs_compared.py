@@ -304,11 +304,10 @@ def _latency(
     ]
     both = label & ~np.isnan(times[0]) & ~np.isnan(times[1])
     first, second = (each[both] for each in times)
-    groups, confidence = frame.groups[both], frame.settings.confidence
+    confidence, groups = frame.settings.confidence, frame.groups[both]
+    shared = groups if frame.is_grouped else None
     alone = [
-        estimate_quantiles(
-            each, [0.5], groups=groups if frame.is_grouped else None, confidence=confidence
-        )[0]
+        estimate_quantiles(each, [0.5], groups=shared, confidence=confidence)[0]
         for each in (first, second)
     ]
     return LatencyDifference(

@@ -174,13 +174,11 @@ def _drawing(frame: Frame) -> DrawPlan:
 
 
 def _area(frame: Frame, scored: _Scored) -> Ratio:
-    attack, score, group = scored
-    confidence = frame.settings.confidence
+    (attack, score, groups), confidence = scored, frame.settings.confidence
     if not frame.is_grouped:
         return auc(attack, score, confidence=confidence).ratio
-    return clustered_auc(
-        attack, score, groups=group, confidence=confidence, drawing=_drawing(frame)
-    ).ratio
+    plan = _drawing(frame)
+    return clustered_auc(attack, score, groups=groups, confidence=confidence, drawing=plan).ratio
 
 
 def _curve(frame: Frame, scored: _Scored) -> tuple[CurvePoint, ...]:

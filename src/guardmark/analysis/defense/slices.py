@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from guardmark.analysis.defense.counts import estimate_slices, slice_codes, sort_into_cells
-from guardmark.analysis.defense.latency import TIMEOUT
+from guardmark.analysis.defense.latency import TIMEOUT, is_timed
 from guardmark.analysis.defense.scorecard import complement
 from guardmark.core.sample import Severity
 from guardmark.stats.quantiles import ranks_of, sorted_quantile
@@ -154,9 +154,8 @@ class Slicer:
         by_latency: NDArray[np.int64],
     ) -> list[Quantile | None]:
         """Return the median latency of each slice in milliseconds, by the ranks of its groups."""
-        count, waited = self._cells.slice_count, arm.records.latency_ns
-        confidence = self._settings.confidence
-        slices = of_record.take(by_latency)
+        count, confidence = self._cells.slice_count, self._settings.confidence
+        waited, slices = arm.records.latency_ns, of_record.take(by_latency)
         # A stable sort by slice keeps the fastest first within each; quick on small integers.
         order = np.argsort(slices, kind="stable")
         sizes = np.bincount(slices, minlength=count)
@@ -167,8 +166,7 @@ class Slicer:
         for shift in (-1, 0):
             at = sorted_by_slice[starts[used] + (sizes[used] + shift) // 2]
             middles[used] += waited[at] / 2
-        timed = np.zeros(len(waited), dtype=np.bool_)
-        timed[by_latency] = True
+        timed = is_timed(arm)
         below = estimate_slices(
             self._cells,
             arm,
