@@ -134,7 +134,7 @@ def _resolved(kind: type, entry: Entry, about: Mapping[str, str]) -> tuple[Any, 
     name = entry.within
     stated = {each.name: each.annotation for each in entries_of(inner)} | inner.__annotations__
     annotation = stated.get(name) or getattr(inner, name).fget.__annotations__["return"]
-    about_inner = _attributes(inner).get(name, "")
+    about_inner = _attributes(inner).get(name) or _first_line(getattr(inner, name, None))
     return _hint(annotation, inner.__module__), NoneType in parts, about_inner
 
 
