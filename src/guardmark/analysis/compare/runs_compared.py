@@ -69,10 +69,8 @@ class LatencyDifference:
     is_attack: bool  # Whether these are attacks or benign samples; never pooled.
     # Median of the paired differences in milliseconds, first minus second.
     median: Difference = field(metadata={"json": "median_difference_ms"})
-    # Median of the first on these samples in milliseconds.
-    first: Quantile = field(metadata={"json": "first_median_ms"})
-    # Median of the second on these samples in milliseconds.
-    second: Quantile = field(metadata={"json": "second_median_ms"})
+    first: Quantile = field(metadata={"json": "first_median_ms"})  # Of the first by itself.
+    second: Quantile = field(metadata={"json": "second_median_ms"})  # Of the second by itself.
     # Samples left out: a side was not timed, ran into its time limit, answered from the cache or
     # was called for the first time.
     untimed: int

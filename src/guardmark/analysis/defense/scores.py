@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -127,11 +128,7 @@ class _Scored(NamedTuple):
 
     attack: Marks
     score: Floats
-    group: NDArray[np.int32]
-
-    def groups(self, frame: Frame) -> NDArray[np.int32] | None:
-        """Return the group of each answer, or None where every sample stands alone."""
-        return self.group if frame.is_grouped else None
+    groups: NDArray[np.int32] | None  # Of each; None where every sample stands alone.
 
 
 def _scored(frame: Frame, arm: DefenseColumn) -> _Scored | None:
@@ -141,7 +138,7 @@ def _scored(frame: Frame, arm: DefenseColumn) -> _Scored | None:
     if attack.all() or not attack.any():
         return None
     score = arm.records.score[arm.is_scored]
-    return _Scored(attack, score, frame.samples.group.codes[at])
+    return _Scored(attack, score, frame.samples.group.codes[at] if frame.is_grouped else None)
 
 
 def analyse_thresholds(frame: Frame, arm: DefenseColumn) -> ThresholdAnalysis | None:
@@ -149,7 +146,7 @@ def analyse_thresholds(frame: Frame, arm: DefenseColumn) -> ThresholdAnalysis | 
     scored = _scored(frame, arm)
     if scored is None:
         return None
-    attack, score, _ = scored
+    attack, score, groups = scored
     bins = np.minimum((score * _BINS).astype(np.int64), _BINS - 1)
     attacks, benign = (
         tuple(np.bincount(bins[attack == label], minlength=_BINS).tolist())
@@ -158,7 +155,7 @@ def analyse_thresholds(frame: Frame, arm: DefenseColumn) -> ThresholdAnalysis | 
     return ThresholdAnalysis(
         area=_area(frame, scored),
         precision_area=average_precision(
-            attack, score, groups=scored.groups(frame), confidence=frame.settings.confidence
+            attack, score, groups=groups, confidence=frame.settings.confidence
         ),
         points=_curve(frame, scored),
         limited=choose_within(frame, arm, limits=FPR_LIMITS),
@@ -175,32 +172,28 @@ def _drawing(frame: Frame) -> DrawPlan:
 
 def _area(frame: Frame, scored: _Scored) -> Ratio:
     (attack, score, groups), confidence = scored, frame.settings.confidence
-    if not frame.is_grouped:
+    if groups is None:
         return auc(attack, score, confidence=confidence).ratio
     plan = _drawing(frame)
     return clustered_auc(attack, score, groups=groups, confidence=confidence, drawing=plan).ratio
 
 
 def _curve(frame: Frame, scored: _Scored) -> tuple[CurvePoint, ...]:
-    attack, score, group = scored
-    confidence, groups = frame.settings.confidence, len(frame.samples.group.names)
+    (attack, score, group), confidence = scored, frame.settings.confidence
     counts = count_at_thresholds(attack, score)
-    size = len(counts.thresholds)
-
-    def by_group(rows: Marks) -> NDArray[np.int64]:
-        return np.bincount(group[rows], minlength=groups)
-
-    attacks, points = by_group(attack), []
+    size, points = len(counts.thresholds), []
+    by_group = partial(np.bincount, minlength=len(frame.samples.group.names))
+    attacks = None if group is None else by_group(group[attack])
     for at in np.unique(np.linspace(0, size - 1, min(size, _CURVE_POINTS)).round().astype(int)):
         threshold = float(counts.thresholds[at])
         hits, alarms = int(counts.blocked_attacks[at]), int(counts.blocked_benign[at])
-        if frame.is_grouped:
+        if group is not None and attacks is not None:
             # Variants of one origin pass a threshold together, so rows are counted by group. One
             # threshold at a time: all at once would hold the groups two hundred times.
             blocked = score >= threshold
-            caught = by_group(blocked & attack)
+            caught = by_group(group[blocked & attack])
             hit = wilson_default(caught, attacks, confidence=confidence)
-            precise = wilson_default(caught, by_group(blocked), confidence=confidence)
+            precise = wilson_default(caught, by_group(group[blocked]), confidence=confidence)
         else:  # the counts say it all
             hit = wilson_default_rows(hits, counts.attacks, confidence=confidence)
             precise = wilson_default_rows(hits, hits + alarms, confidence=confidence)
@@ -351,7 +344,7 @@ def detail_scores(frame: Frame, arm: DefenseColumn) -> ScoreDetails | None:
     scored, settings = _scored(frame, arm), frame.settings
     if scored is None:
         return None
-    attack, score, groups = scored.attack, scored.score, scored.groups(frame)
+    attack, score, groups = scored
     confidence, stakes = settings.confidence, _stakes(settings, COST_PREVALENCES[0])
     costs = stakes and expected_cost_curve(
         attack, score, stakes=stakes, prevalences=COST_PREVALENCES

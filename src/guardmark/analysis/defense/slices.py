@@ -177,12 +177,10 @@ class Slicer:
         medians: list[Quantile | None] = [None] * count
         for number in used.tolist():
             mine = sorted_by_slice[starts[number] : starts[number] + sizes[number]]
+            ranks = ranks_of(EffectiveCounts.of(below[number]), 0.5, confidence=confidence)
+            late = arm.records.error_kind[mine] == TIMEOUT
             told = sorted_quantile(
-                waited[mine] / 1e6,
-                0.5,
-                censored=arm.records.error_kind[mine] == TIMEOUT,
-                ranks=ranks_of(EffectiveCounts.of(below[number]), 0.5, confidence=confidence),
-                confidence=confidence,
+                waited[mine] / 1e6, 0.5, censored=late, ranks=ranks, confidence=confidence
             )
             # Of times too few for limits the middle still stands, with the reason.
             medians[number] = replace(told, value=middles[number] / 1e6)
