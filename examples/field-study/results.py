@@ -27,7 +27,7 @@ too: compare its orders of magnitude, no more.
 
 **What this is not.** Each guard was measured at the version and the defaults stated below, on these data, in text alone. Other settings, extras with models, services,
 languages, conversations, tools and outputs were not tried, nor was any of them tuned. Several guards do more than look at one text (they follow sessions, tools or data flows), which these figures do not
-show. The data fit the purpose that a guard states, but nobody's own traffic: measure yours. No text of any data set stands here.
+show. Guards that were learned may have been trained on some of these public texts, which would flatter them. The data fit the purpose that a guard states, but nobody's own traffic: measure yours. No text of any data set stands here.
 """
 
 
