@@ -122,9 +122,14 @@ def test_what_others_fell_to_fades_and_what_stopped_does_not() -> None:
     assert after[1] == before[1] < beliefs[1].mean
 
 
+def nothing_known(chains: tuple[OperatorChain, ...]) -> Precedents:
+    """Believe the same of every chain."""
+    return Precedents(chains, UNKNOWN, BatteryRecord(), folds={0: 0})
+
+
 def test_a_view_draws_the_same_again() -> None:
     """Chance comes from the seed alone; of many attacks, every sixteenth shares its draws."""
-    bandit = Bandit().joined((chain, Belief(0.5, 1.0)) for chain in CHAINS)
+    bandit = Bandit(chains=CHAINS, precedents=nothing_known(CHAINS))
     one, two = (bandit.rankings(Random(3), 99) for _ in range(2))
     ranked = [one(number, 0, (0, 0)) for number in range(17)]
     assert ranked == [two(number, 0, (0, 0)) for number in range(17)]
@@ -133,7 +138,7 @@ def test_a_view_draws_the_same_again() -> None:
 
 def test_a_longer_list_forgets_nothing() -> None:
     """Chains that are added start from nothing; the others keep what was learnt."""
-    bandit = Bandit(chains=CHAINS[:2])
+    bandit = Bandit(chains=CHAINS[:2], precedents=nothing_known(CHAINS[:2]))
     bandit.learn(1, passed=True)
     larger = bandit.joined([(OperatorChain.of(*CHAINS[2].arms), Belief(0.5, 1.0))])
     assert (larger.passes, larger.stops) == ([0, 1, 0], [0, 0, 0])

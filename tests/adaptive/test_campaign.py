@@ -147,7 +147,7 @@ async def test_a_defense_that_blocks_everything_is_said_to_be_unbroken_with_a_bo
     twinned = [each for each in card.operators if each.benign_blocked.trials]
     assert {each.standing for each in twinned} == {OperatorClass.BLANKET}
     sentence = holding_sentence(card)
-    assert "not broken under battery-v1, budget 16" in sentence
+    assert "not broken under guardmark-attack-2, budget 16" in sentence
     assert "up to" in sentence
     assert "robust" not in sentence
 
@@ -182,7 +182,7 @@ async def test_the_null_arm_gains_nothing_from_a_steady_defense(tmp_path: Path) 
 
 
 async def test_a_search_stays_within_its_budget(tmp_path: Path) -> None:
-    """No attack gets more search tries than it is worth, probes of spans among them."""
+    """No attack gets more search tries than it is worth."""
     await card_of(tmp_path, lambda _: True)
     with RecordReader(tmp_path / "records.sqlite") as reader:
         (battle,) = read_battles(reader)

@@ -54,7 +54,15 @@ def test_a_run_is_attacked_replayed_and_not_mixed(tmp_path: Path) -> None:
     prepare(tmp_path)
     said = guardmark(tmp_path, "adapt", "guard.yaml", "--budget", "quick", "-o", "first")
     assert said.returncode == 0, said.stderr
-    for word in ("threat model", "R0", "static", "blind", "null", "benign texts", "battery-v1"):
+    for word in (
+        "threat model",
+        "R0",
+        "static",
+        "blind",
+        "null",
+        "benign texts",
+        "guardmark-attack-2",
+    ):
         assert word in said.stdout
     assert "robust" not in said.stdout
     summary = json.loads((tmp_path / "first" / "summary.json").read_text(encoding="utf-8"))

@@ -234,7 +234,7 @@ class ModelRound:
     def shows_guesses(self) -> bool:
         """Whether a critic's guesses are used: nobody else tells how close, and tries are shown."""
         plan = self.models.plan
-        return plan.critic is not None and not self.state.has_scores and plan.history > 0
+        return plan.critic is not None and not self.state.scores and plan.history > 0
 
     def record_for(self, thread: AttackerThread) -> Record:
         """How often each strategy was tried and got through, as far as an attack is told."""

@@ -193,8 +193,8 @@ _FADE: Final = 0.5  # what is left, after a wave, of what passes have taught
 class Bandit:
     """Chains to choose from, and what is believed of each: by precedents, then by tries."""
 
-    chains: tuple[OperatorChain, ...] = ()
-    precedents: Precedents | None = None
+    chains: tuple[OperatorChain, ...]
+    precedents: Precedents
     others: tuple[Belief, ...] = ()  # of the chains that precedents say nothing of, the last ones
     passes: list[float] = field(default_factory=list)
     stops: list[float] = field(default_factory=list)
@@ -206,22 +206,17 @@ class Bandit:
 
     def kind(self, fold: int, failed: int) -> tuple[int, int]:
         """Return what attacks share of which the same is believed."""
-        return (0, 0) if self.precedents is None else self.precedents.kind(fold, failed)
+        return self.precedents.kind(fold, failed)
 
     def failed(self, number: int) -> int:
         """Return the bits that stand for the failure of a chain; none but for a single operator."""
         chain = self.chains[number]
-        if self.precedents is None or len(chain.arms) > 1:
-            return 0
-        return self.precedents.failed(chain)
+        return 0 if len(chain.arms) > 1 else self.precedents.failed(chain)
 
     def beliefs(self, kind: tuple[int, int] = (0, 0)) -> list[Belief]:
         """Return what is believed of each chain by now, for attacks of a kind."""
-        first = [] if self.precedents is None else self.precedents.beliefs(kind)
-        learnt = []
-        for belief, passes, stops in zip(
-            (*first, *self.others), self.passes, self.stops, strict=True
-        ):
+        every, learnt = (*self.precedents.beliefs(kind), *self.others), []
+        for belief, passes, stops in zip(every, self.passes, self.stops, strict=True):
             weight = belief.weight + passes + stops
             learnt.append(Belief((belief.mean * belief.weight + passes) / weight, weight))
         return learnt
@@ -231,7 +226,7 @@ class Bandit:
         return [belief.mean for belief in self.beliefs()]
 
     def rankings(
-        self, draw: Random, most: int
+        self, draw: Random, most: int, *, least: float = 0.0
     ) -> Callable[[int, int, tuple[int, int]], Sequence[int]]:
         """Draw how promising each chain is, by number of the attack, its tries and its kind."""
         views = [[draw.gauss(0.0, 1.0) for _ in self.chains] for _ in range(min(most, _VIEWS))]
@@ -240,11 +235,12 @@ class Bandit:
         @cache
         def ranking(view: int, tries: int, kind: tuple[int, int]) -> list[int]:
             luck = _LUCK * min(1.0, (1 + tries) / _WARY)
-            drawn = []
-            for belief, deviate in zip(beliefs(kind), views[view], strict=True):
-                variance = belief.mean * (1 - belief.mean) + _CURIOSITY
-                drawn.append(belief.mean + luck * sqrt(variance / (1 + belief.weight)) * deviate)
-            return sorted(range(len(drawn)), key=drawn.__getitem__, reverse=True)
+            drawn = {}
+            for number, belief in enumerate(beliefs(kind)):
+                spread = sqrt((belief.mean * (1 - belief.mean) + _CURIOSITY) / (1 + belief.weight))
+                if belief.mean >= least:
+                    drawn[number] = belief.mean + luck * spread * views[view][number]
+            return sorted(drawn, key=drawn.__getitem__, reverse=True)
 
         return lambda number, tries, kind: ranking(number % len(views), tries, kind)
 
@@ -262,8 +258,7 @@ class Bandit:
 
     def joined(self, made: Iterable[tuple[OperatorChain, Belief]]) -> Bandit:
         """Return a bandit that may choose from more chains, and forgets nothing."""
-        pairs = list(made)
-        chains, others = (chain for chain, _ in pairs), (belief for _, belief in pairs)
+        chains, others = zip(*made, strict=True)
         return replace(self, chains=(*self.chains, *chains), others=(*self.others, *others))
 
 

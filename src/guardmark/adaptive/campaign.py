@@ -62,19 +62,25 @@ class AdaptivePlan:
     gradient: GradientAttack | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     seeds: int = 1
+    battery: str = BATTERY_VERSION
 
     @property
     def lock(self) -> Lock:
         """What `battery.lock` says of the search and of the attacker model."""
         attacker = () if self.attacker is None else self.attacker.lock
-        return Lock(attacker=attacker, shares_memory=self.shares_memory, seeds=self.seeds)
+        return Lock(
+            battery=self.battery,
+            attacker=attacker,
+            shares_memory=self.shares_memory,
+            seeds=self.seeds,
+        )
 
     @property
     def settings(self) -> dict[str, object]:
         """What tries of two runs must share to be mixed, as JSON values."""
         values: dict[str, object] = {
             "kind": "adaptive",
-            "battery": BATTERY_VERSION,
+            "battery": self.battery,
             "lock": lock_digest(self.lock),
             "search": SEARCH_VERSION,
             "canon": CANON_VERSION,
@@ -175,6 +181,7 @@ def _attack(plan: AdaptivePlan, defense: AnyDefense, context: AskContext) -> _At
             seed=plan.seed,
             budget=plan.budget,
             shares_memory=plan.shares_memory,
+            battery=plan.battery,
         ),
         defense=DefenseAsker(defense, context),
         models=None if plan.attacker is None else ModelAsker(defense.name, plan.attacker, live),
@@ -213,7 +220,7 @@ async def _search_and_control(attack: _Attack) -> None:
         controls.run_null(state),
         controls.run_blind(state),
         controls.run_twin(state, attack.wins),
-        controls.run_wrappers(state, controls.tried_chains(attack.wins)),
+        controls.run_wrappers(state, controls.tried_chains(attack.wins, state.battery)),
     ):
         await drive(steps)
     if attack.by_model is not None and attack.by_model.tried:
@@ -233,7 +240,7 @@ async def _open_and_search(attack: _Attack, *, layer: str, **more: object) -> li
         "examined": len(diagnosis.findings),
         "labels": dict(sorted(Counter(finding.label for finding in diagnosis.findings).items())),
         "folds": diagnosis.folds,
-        "has_scores": state.has_scores,
+        "has_scores": bool(state.scores),
         **more,
     }
     defense.context.writer.add_layer(layer, findings)
@@ -251,12 +258,7 @@ async def _repair(attack: _Attack) -> None:
     asker.bypasses, asker.blocked = {}, {}
     if repair.steps:
         again = _Attack(
-            state=SearchState(
-                samples=state.samples,
-                seed=derive_seed(state.seed, 0),
-                budget=state.budget,
-                shares_memory=state.shares_memory,
-            ),
+            state=replace(state, seed=derive_seed(state.seed, 0)),
             defense=DefenseAsker(
                 repaired_of(asker.defense, repair.steps), asker.context, layer=REPAIRED
             ),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.adaptive.beliefs import BatteryRecord
 from guardmark.adaptive.state import Account, Query
 from guardmark.attacks.application import tier_of
-from guardmark.attacks.battery import battery
+from guardmark.attacks.battery import BATTERY_VERSION, battery
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.comprehension import CANARIES
 from guardmark.attacks.contract import Use
@@ -35,7 +35,7 @@ _DRAWS = 20
 def run_battery(state: SearchState) -> Steps[BatteryRecord]:
     """Try every chain of the fixed list on every attack that was blocked at first."""
     record = BatteryRecord()
-    for chain in battery():
+    for chain in battery(state.battery):
         batch = state.variants(state.blocked, chain, "R1", Account.BATTERY)
         answers = yield batch
         won = yield from state.confirm(batch, answers)
@@ -121,7 +121,7 @@ _MOST_WINNERS: Final = 12
 def run_twin(state: SearchState, wins: Sequence[Query]) -> Steps[None]:
     """Do to benign texts what was done to attacks: same chains, parameters and seeds."""
     places = _some(state, state.benign, "twin")
-    for chain in tried_chains(wins):
+    for chain in tried_chains(wins, state.battery):
         yield state.variants(places, chain, "twin", Account.TWIN)
 
 
@@ -139,16 +139,18 @@ def _some(state: SearchState, places: tuple[int, ...], purpose: str) -> list[int
     return sorted(state.draw(purpose).sample(places, min(len(places), _MOST_ASKED)))
 
 
-def tried_chains(wins: Iterable[Query]) -> list[OperatorChain]:
+def tried_chains(wins: Iterable[Query], version: str) -> list[OperatorChain]:
     """Return what is done to benign texts: the battery, and the most frequent winners."""
     # Neither parts of a text nor what a model wrote can be done to another text.
     keys = (win.chain for win in wins if " [" not in win.chain)
-    return battery_and(keys, most=_MOST_WINNERS)
+    return battery_and(keys, most=_MOST_WINNERS, version=version)
 
 
-def battery_and(keys: Iterable[str], *, most: int | None = None) -> list[OperatorChain]:
+def battery_and(
+    keys: Iterable[str], *, most: int | None = None, version: str = BATTERY_VERSION
+) -> list[OperatorChain]:
     """Return the fixed list and the other chains that are named, the frequent ones first."""
-    chains = {chain.key: chain for chain in battery()}
+    chains = {chain.key: chain for chain in battery(version)}
     count = Counter(key for key in keys if key and key not in chains)
     for key in sorted(count, key=lambda name: (-count[name], name))[:most]:
         with suppress(ConfigError):  # written by an attacker model: no operator to use

@@ -46,7 +46,9 @@ def measure_baseline(state: SearchState) -> Steps[list[str]]:
     state.benign = tuple(p for p in answered if not is_attack[p])
     state.quiet = tuple(p for p in state.benign if first[p].passed)
     state.is_random = bool({RANDOMISED, STATEFUL} & set(flags))
-    state.has_scores = any(answer.score is not None for answer in first)
+    state.scores = {p: each.score for p, each in enumerate(first) if each.score is not None}
+    passed = [state.scores[p] for p in answered if p in state.scores and first[p].passed]
+    state.allowed_score = max(passed, default=0.0)
     return flags
 
 
@@ -288,13 +290,9 @@ def _label(
     if is_weighed:  # a rule finds its match in any company; a sum of small evidence drowns
         return STATISTICAL
     if is_carried and len(core) <= _FEW_WORDS:
-        is_keyword = len(core) == 1 or blocked[2] or _adjacent(words, core)
+        is_keyword = len(core) == 1 or blocked[2] or f" {' '.join(core)} " in f" {' '.join(words)} "
         return KEYWORD if is_keyword else PATTERN
     return STATISTICAL if is_shuffled else PATTERN
-
-
-def _adjacent(words: list[str], core: list[str]) -> bool:
-    return any(words[i : i + len(core)] == core for i in range(len(words)))
 
 
 def _shrink(place: int, words: list[str]) -> Steps[list[str]]:

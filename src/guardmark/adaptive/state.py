@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from guardmark.attacks.application import apply, recovers, seed_for
+from guardmark.attacks.battery import BATTERY_VERSION
 from guardmark.attacks.catalogue import arms
 from guardmark.attacks.contract import OperatorChain, Tier
 from guardmark.store.layers import ADAPTIVE, seed_layer
@@ -198,6 +199,7 @@ class Target:
     tried: set[str] = field(default_factory=set)
     seen: set[str] = field(default_factory=set)
     failed: int = 0
+    carried: tuple[float, str] = (1.0, "")  # lowest score under a carrier, and which it was
 
 
 @dataclass(slots=True, kw_only=True)
@@ -211,10 +213,12 @@ class SearchState:
     benign: tuple[int, ...] = ()
     quiet: tuple[int, ...] = ()
     is_random: bool = False
-    has_scores: bool = False
+    scores: Mapping[int, float] = field(default_factory=dict)  # of attacks as they are
+    allowed_score: float = 0.0  # highest of a text that was let through
     shares_memory: bool = True
     unit: str = ""
     turn: int = 1
+    battery: str = BATTERY_VERSION
 
     def alone(self, place: int) -> SearchState:
         """Return the same state as one attack sees it, with chance of its own."""
@@ -256,7 +260,6 @@ class SearchState:
         account: Account = Account.SEARCH,
         index: int = 0,
         arm: str = ADAPTIVE,
-        span: tuple[int, int] | None = None,
     ) -> Query | None:
         """Make a variant of a sample's text."""
         sample = self.samples[position]
@@ -266,11 +269,9 @@ class SearchState:
             sample.prompt.text,
             seed=seed_for(self.seed, key, sample.id, index),
             must_keep=sample.must_keep,
-            span=span,
         )
         if not made.is_variant or made.tier is None:
             return None
-        where = "" if span is None else f" [{span[0]}:{span[1]}]"
         is_decodable = account is Account.BATTERY and chain.needs_decoder
         decoded = recovers(sample.prompt.text, made.text) if is_decodable else None
         return Query(
@@ -278,7 +279,7 @@ class SearchState:
             made.text,
             account,
             round_,
-            f"{key}{where}",
+            key,
             made.tier.value,
             self.layer(arm),
             decoded=decoded,

@@ -132,6 +132,7 @@ class PipelineSettings(Settings):
 class AdaptiveSettings(Settings):
     """How `guardmark adapt` attacks: memory, seeds, models (round 5), gradients (access A3)."""
 
+    battery: Literal["guardmark-attack-2", "battery-v1"] = "guardmark-attack-2"
     shared_memory: bool = True
     seeds: int = Field(1, ge=1, le=100)
     gradient: dict[str, Any] | None = None

@@ -55,7 +55,7 @@ def _list(*, wanted: str | None, of_battery: bool, as_json: bool) -> None:
 
 
 def _print_battery(*, as_json: bool) -> None:
-    from guardmark.attacks.battery import BATTERY_VERSION, battery, lock_digest
+    from guardmark.attacks.battery import BATTERY_VERSION, NOT_TRIED, battery, lock_digest
 
     chains = battery()
     if as_json:
@@ -63,12 +63,14 @@ def _print_battery(*, as_json: bool) -> None:
             "version": BATTERY_VERSION,
             "lock": lock_digest(),
             "chains": [{"key": chain.key, "tier": chain.tier.value} for chain in chains],
+            "not_tried": NOT_TRIED,
         }
         echo_raw(json.dumps(content, indent=2))
         return
     echo(f"{BATTERY_VERSION}, {len(chains)} chains, lock {lock_digest()[:12]}")
     for position, chain in enumerate(chains, start=1):
         echo(f"  {position:>2}  {chain.tier.value:<8}  {chain.key}")
+    echo(f"Not tried: {NOT_TRIED}.")
 
 
 @attacks_command.command("show", help="Describe one operator: tier, parameters, domain.")

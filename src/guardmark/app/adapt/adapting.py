@@ -278,6 +278,7 @@ class _Work:
             shares_memory=options.shared_memory and config.section.shared_memory,
             gradient=build_gradient(config.located, attacked),
             seeds=options.seeds or config.section.seeds,
+            battery=config.section.battery,
             attacker=None if attacker is None else attacker.plan,
             target=protected_of(parts, reader, canaries=options.canaries, trace=options.trace),
         )

@@ -26,6 +26,7 @@ from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.contract import OperatorChain, Tier
 from guardmark.attacks.prompts import STRATEGIES
+from guardmark.attacks.word_edits import read_recipe
 from guardmark.core.errors import ConfigError, StoreError, UnknownName
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.plan import NO_GUARD
@@ -293,6 +294,9 @@ class VariantTexts:
         return self._made(each)
 
     def _made(self, each: Try) -> VariantText | None:
+        sample = self.samples[each.sample]
+        if (words := read_recipe(each.chain, sample.prompt.text)) is not None:
+            return self._carried(each, sample, *words)
         parsed = _SPAN.match(each.chain)
         if parsed is None:
             return None
@@ -300,7 +304,6 @@ class VariantTexts:
             chain = parse_chain(parsed["chain"])
         except ConfigError:  # an operator this version does not know
             return None
-        sample = self.samples[each.sample]
         span = None if parsed["start"] is None else (int(parsed["start"]), int(parsed["end"]))
         for index in range(MOST_USES):
             seed = seed_for(self.seed, chain.key, sample.id, index)
@@ -308,6 +311,20 @@ class VariantTexts:
             if text_digest(text) == each.text:
                 return VariantText(text=text, before=_before(chain, sample, seed, span))
         return None
+
+    def _carried(self, each: Try, sample: Sample, text: str, key: str) -> VariantText | None:
+        """Put edited words into the chain around them."""
+        if key:
+            made = apply(
+                parse_chain(key),
+                text,
+                seed=seed_for(self.seed, key, sample.id, 0),
+                must_keep=sample.must_keep,
+            )
+            text, before = made.text, text
+        else:
+            before = ""
+        return VariantText(text=text, before=before) if text_digest(text) == each.text else None
 
     @cached_property
     def _candidates(self) -> dict[tuple[int, str], str]:

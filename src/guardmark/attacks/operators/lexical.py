@@ -93,7 +93,7 @@ _SHORT = re.compile(
 )
 
 
-def _cased_like(word: str, model: str) -> str:
+def cased_like(word: str, model: str) -> str:
     """Give a word the capitals of the word it replaces."""
     if model.islower():
         return word
@@ -111,7 +111,7 @@ def swap_listed(text: str, use: Use, listed: Mapping[str, tuple[str, ...]]) -> s
     for index, found in zip(range(1, len(pieces), 2), alternatives, strict=True):
         if found is not None and draws[index] < bound:
             choice = found[draws[index - 1] % len(found)]
-            pieces[index] = _cased_like(choice, pieces[index])
+            pieces[index] = cased_like(choice, pieces[index])
     return "".join(pieces)
 
 
@@ -170,7 +170,7 @@ def _listed(
 
 def _change_contractions(text: str, use: Use) -> str:
     if use.word("to") == "short":
-        return _LONG.sub(lambda f: _cased_like(_CONTRACTED[f[0].lower()], f[0]), text)
+        return _LONG.sub(lambda f: cased_like(_CONTRACTED[f[0].lower()], f[0]), text)
     return _expanded(text)
 
 
@@ -178,11 +178,59 @@ def _expanded(text: str) -> str:
     if "'" not in text and "\u2019" not in text:
         return text
     return _SHORT.sub(
-        lambda f: _cased_like(_EXPANDED[f[0].lower().replace("\u2019", "'")], f[0]), text
+        lambda f: cased_like(_EXPANDED[f[0].lower().replace("\u2019", "'")], f[0]), text
     )
 
 
+_FILLERS = "please, kindly, really, very, actually, basically, literally, if you can, if possible"
+_FILLER = re.compile(
+    rf"(?:^|(?<=\s))(?<!not )(?<!n't )(?:{'|'.join(_FILLERS.split(', '))})\s+(?=\w)"
+    r"|(?<!not)\s+(?:please|if you can|if possible)(?=[.!?]?$)",
+    re.IGNORECASE,
+)
+_PHRASES = _pairs(
+    "system prompt|initial instructions, previous instructions|instructions from before, "
+    "previous rules|rules from before, tell me|let me know, how do i|what are the steps to, "
+    "how can i|what is a way to, give me|hand me, do not tell|keep from telling, "
+    "in order to|so as to, make sure|see to it, get rid of|do away with, find out|work out, "
+    "without permission|with no permission, without being caught|with nobody noticing, "
+    "from now on|starting now, pretend to be|act as, step by step|one step after another, "
+    "as soon as possible|at the earliest moment, instead of|in place of, a lot of|plenty of, "
+    "as if|as though, at once|immediately, carry out|perform, refer to|mention",
+    "|",
+)
+_PHRASE = re.compile(rf"\b(?:{'|'.join(map(re.escape, _PHRASES))})\b", re.IGNORECASE)
+_OTHER_PHRASE = {other: phrase for phrase, other in _PHRASES.items()}
+_REPHRASED = re.compile(rf"\b(?:{'|'.join(map(re.escape, _OTHER_PHRASE))})\b", re.IGNORECASE)
+
+
+def _shortened(text: str) -> str:
+    """Leave out listed words that ask for nothing."""
+    return _FILLER.sub("", text)
+
+
+def _rephrased(text: str) -> str:
+    return _PHRASE.sub(lambda f: cased_like(_PHRASES[f[0].lower()], f[0]), text)
+
+
+def _plainly(text: str) -> str:
+    """Write every listed phrase in its first form."""
+    return _REPHRASED.sub(lambda found: _OTHER_PHRASE[found[0].lower()], text.lower())
+
+
 OPERATORS = (
+    _lexical(
+        name="shortening",
+        summary="Listed words of courtesy and emphasis left out.",
+        rewrite=lambda text, _: _shortened(text),
+        check=lambda original, variant: _shortened(original) == _shortened(variant),
+    ),
+    _lexical(
+        name="paraphrase",
+        summary="Listed phrases by others that say the same.",
+        rewrite=lambda text, _: _rephrased(text),
+        check=lambda original, variant: _plainly(original) == _plainly(variant),
+    ),
     _listed("synonym", "Words by reviewed synonyms of the domain.", synonyms, 1.0, 0.5),
     _listed("spelling_variant", "British spelling to American and back.", _spellings, 1.0),
     _lexical(

@@ -148,6 +148,13 @@ def _filler_around(use: Use) -> tuple[str, str]:
     return front, back
 
 
+def _document_around(use: Use) -> tuple[str, str]:
+    """Return the beginning and the end of a document, in whose midst the text is a sentence."""
+    words = use.count("words")
+    front, back = filler(use.draws(64), words), filler(use.draws(128)[64:], words)
+    return f"Notes of the week\n\n{front} ", f" {back}\n"
+
+
 _carrier = partial(
     Operator, family="F11", slot=Slot.CARRIER, tier=Tier.V0, legit_use=LegitUse.COMMON
 )
@@ -155,6 +162,7 @@ _carrier = partial(
 
 _mark_roles, _unmark_roles = _around(lambda use: _MARKERS[use.word("style")])
 _pad, _unpad = _around(_filler_around)
+_bury, _unbury = _around(_document_around)
 
 
 def _plain_carrier(name: str, summary: str, rewrite: Rewrite, restore: Rewrite) -> Operator:
@@ -200,6 +208,15 @@ OPERATORS = (
         summary="Text that looks like the turns of a conversation around it.",
         rewrite=_mark_roles,
         restore=_unmark_roles,
+    ),
+    _carrier(
+        name="document_middle",
+        slot=Slot.WRAPPER,
+        seeded=True,
+        parameters=(Parameter(name="words", values=(40, 128)),),
+        summary="The text as a sentence in the middle of a harmless document.",
+        rewrite=_bury,
+        restore=_unbury,
     ),
     _carrier(
         name="padding",

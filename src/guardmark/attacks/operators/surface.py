@@ -13,6 +13,14 @@ from guardmark.canon.steps import skeleton
 _LEET = {"a": "4", "b": "8", "e": "3", "g": "9", "i": "1", "o": "0", "s": "5", "t": "7"}
 _TO_LEET = exchange_table(_LEET | {k.upper(): v for k, v in _LEET.items()})
 _FROM_LEET = exchange_table({digit: letter for letter, digit in _LEET.items()})
+_MIXED = {
+    "a": "4@", "b": "8", "e": "3\u20ac", "g": "9", "i": "1!|", "l": "1|", "o": "0", "s": "5$",
+    "t": "7+", "z": "2",
+}  # fmt: skip
+_FROM_MIXED = exchange_table(
+    {image: "i" if letter == "l" else letter for letter, both in _MIXED.items() for image in both}
+    | {"l": "i", "L": "i", "|": "i"}
+)
 _GAPS = ("  ", "   ", "\t", " \t ")
 _MARKS = ",;:.-*~|"
 
@@ -45,6 +53,23 @@ def _leet(text: str, use: Use) -> str:
     if use.number("p") >= 1:
         return written
     return blend(text, written, use.draws(len(text)), use.threshold("p"))
+
+
+def _mix_leet(text: str, use: Use) -> str:
+    bound, draws = use.threshold("p"), use.draws(2 * len(text))
+    return "".join(
+        [
+            images[draws[2 * index + 1] % len(images)]
+            if (images := _MIXED.get(char.lower())) and draws[2 * index] < bound
+            else char
+            for index, char in enumerate(text)
+        ]
+    )
+
+
+def _unmixed(text: str) -> str:
+    """Read every sign as the letter it may stand for; l and i share theirs."""
+    return skeleton(text.translate(_FROM_MIXED))
 
 
 def _repeat_letters(text: str, use: Use) -> str:
@@ -116,6 +141,15 @@ SURFACE = (
         canon=lambda text: skeleton(text).translate(_FROM_LEET),
     ),
     _surface(
+        name="leet_mix",
+        parameters=(Parameter(name="p", values=(0.5, 1.0)),),
+        summary="Letters as one of several digits or signs they resemble, drawn anew each time.",
+        rewrite=_mix_leet,
+        canon=_unmixed,
+        domain=str.isascii,
+        domain_words="ASCII text",
+    ),
+    _surface(
         name="letter_repeat",
         parameters=(Parameter(name="p", values=(0.2, 0.5)), Parameter(name="most", values=(2, 1))),
         summary="Letters drawn out: each repeated up to `most` more times with probability p.",
@@ -155,6 +189,17 @@ def _in_middle(text: str, mark: str) -> str:
     return "".join(pieces)
 
 
+def _break_lines(text: str, use: Use) -> str:
+    """Put a line break in place of every blank, or of some."""
+    words, every = text.split(" "), use.count("every")
+    return "\n".join(" ".join(words[at : at + every]) for at in range(0, len(words), every))
+
+
+def _emoji(use: Use) -> str:
+    return chr(int(use.word("emoji"), 16)) + "\ufe0f"
+
+
+_EMOJI = ("2764", "2728")
 _segmentation = partial(
     Operator, family="F8", slot=Slot.SURFACE, tier=Tier.V0, legit_use=LegitUse.NICHE
 )
@@ -180,6 +225,25 @@ SEGMENTATION = (
         restore=lambda text, _: _BREAK.sub("", text),
         domain=lambda text: not _BREAK.search(text),
         domain_words="text without a line break between two letters (V1 otherwise)",
+    ),
+    _segmentation(
+        name="line_words",
+        legit_use=LegitUse.COMMON,
+        parameters=(Parameter(name="every", values=(1, 3)),),
+        summary="A line break in place of every blank (one word a line), or of every third.",
+        rewrite=_break_lines,
+        restore=lambda text, _: text.replace("\n", " "),
+        domain=lambda text: "\n" not in text,
+        domain_words="text without line breaks (V1 otherwise)",
+    ),
+    _segmentation(
+        name="emoji_join",
+        parameters=(Parameter(name="emoji", values=_EMOJI),),
+        summary="An emoji with its variation selector in place of every blank.",
+        rewrite=lambda text, use: text.replace(" ", _emoji(use)),
+        restore=lambda text, use: text.replace(_emoji(use), " "),
+        domain=lambda text: not any(chr(int(each, 16)) in text for each in _EMOJI),
+        domain_words="text without these emoji (V1 otherwise)",
     ),
     _segmentation(
         name="dot_join",

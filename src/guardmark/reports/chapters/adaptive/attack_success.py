@@ -50,7 +50,7 @@ _ROUNDS: Final = {
     "R1": "fixed list",
     "R2": "single operators (learning)",
     "R3": "chains of operators",
-    "R4": "parts of the text",
+    "R4": "edited words, longest chains",
     "R5": "attacker model",
 }
 _SHOWN: Final = 10  # seeds whose own figures fit a table; `summary.json` has all

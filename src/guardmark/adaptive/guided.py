@@ -1,0 +1,205 @@
+"""Follow the score: edit the words that bring it down, under the carrier that helps most."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from math import log, sqrt
+from typing import TYPE_CHECKING, Final
+
+from guardmark.adaptive.state import Account, Query
+from guardmark.attacks.application import MOST_WORDS_EDITED, apply, seed_for
+from guardmark.attacks.catalogue import parse_chain
+from guardmark.attacks.contract import Tier, weakest
+from guardmark.attacks.word_edits import EditKind, edited, edited_tier, edits_of, recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from random import Random
+
+    from guardmark.adaptive.state import SearchState, Steps, Target, TryAnswer
+    from guardmark.attacks.word_edits import WordEdit
+
+_EDGE: Final = 1e-6  # nearest to 0 and 1 that a score is taken for
+_LEAST: Final = 0.01  # of the logit: a smaller fall is none
+_HOPE: Final = 0.15  # fall expected of an edit before any was tried
+_SIZE: Final = "size"  # by how much an edit moves a score as a rule
+_PATIENCE: Final = 16  # tries in a row without any fall
+
+
+@dataclass(slots=True)
+class _Mean:
+    """A weighted mean that begins at a wider one, as if that had been seen once."""
+
+    total: float = 0.0
+    count: float = 1.0
+
+    def from_(self, wider: float) -> float:
+        return (self.total + wider) / self.count
+
+    def add(self, value: float, weight: float) -> None:
+        self.total += value * weight
+        self.count += weight
+
+
+@dataclass(slots=True)
+class ScoreMemory:
+    """By how much edits, words and kinds of edits brought scores down, over all attacks."""
+
+    falls: defaultdict[object, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
+    barred: defaultdict[EditKind, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
+
+    def hope(self, word: str, edit: WordEdit) -> float:
+        """Return the fall to expect of an edit, unless something else blocks its kind."""
+        return self._fall(word, edit) * (1 - self.barred[edit.kind].from_(0.0))
+
+    def _fall(self, word: str, edit: WordEdit) -> float:
+        fall = self.falls[_SIZE].from_(_HOPE)
+        for known in (edit.kind, word, (word, edit.text.lower())):
+            fall = self.falls[known].from_(fall)
+        return fall
+
+    def learn(self, edits: Sequence[tuple[str, WordEdit]], fall: float) -> None:
+        """Share out a fall: each edit what was expected of it, and its part of the surprise."""
+        expected = [self._fall(word, edit) for word, edit in edits]
+        surprise, weight = (fall - sum(expected)) / len(edits), 1 / sqrt(len(edits))
+        for (word, edit), hope in zip(edits, expected, strict=True):
+            for known in (edit.kind, word, (word, edit.text.lower())):
+                self.falls[known].add(hope + surprise, weight)
+            self.falls[_SIZE].add(abs(hope + surprise), weight)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Descent:
+    """One attack, the edits kept so far, and what is tried next."""
+
+    state: SearchState
+    target: Target
+    memory: ScoreMemory
+    draw: Random
+    score: float
+    carrier: str
+    kept: tuple[WordEdit, ...] = ()
+    tried: tuple[WordEdit, ...] = ()
+    refused: set[WordEdit] = field(default_factory=set)
+    step: int = 0  # Words changed at once.
+    idle: int = 0
+
+    def word(self, edit: WordEdit) -> str:
+        return self.target.sample.prompt.text[edit.start : edit.end].lower()
+
+    def may_go_on(self, until: int) -> bool:
+        return self.target.win is None and self.target.tries < until and self.idle < _PATIENCE
+
+    def propose(self) -> Query | None:
+        """Make the next try: the most promising edits, in place of those kept or beside them."""
+        ranked = sorted(self._gains(), key=lambda gain: gain[0], reverse=True)
+        self.step = self.step or max(1, len(ranked) // 4)
+        while ranked:
+            self.tried = tuple(edit for _, edit in ranked[: self.step])
+            query = self._query()
+            if query.is_proved and query.text not in self.target.seen:
+                self.target.seen.add(query.text)
+                return query
+            if self.step == 1:
+                self.refused.update(self.tried)
+            ranked = ranked[self.step :]
+        return None
+
+    def _gains(self) -> Iterator[tuple[float, WordEdit]]:
+        """Yield the best edit of each word, and by how much more than now it may bring."""
+        text, luck, hope = (
+            self.target.sample.prompt.text,
+            self.memory.falls[_SIZE].from_(_HOPE),
+            self.memory.hope,
+        )
+        kept = {edit.start: edit for edit in self.kept}
+        typos = sum(edit.kind is EditKind.TYPO for edit in self.kept)
+        is_full = typos + 1 > MOST_WORDS_EDITED * len(text.split())
+        for forms in edits_of(text, self.target.sample.must_keep):
+            now, word = kept.get(forms[0].start), self.word(forms[0])
+            best, number = max(
+                (
+                    (hope(word, edit) + luck * self.draw.random(), i)
+                    for i, edit in enumerate(forms)
+                    if edit not in self.refused
+                    and edit != now
+                    and not (is_full and edit.kind is EditKind.TYPO)
+                ),
+                default=(0.0, -1),
+            )
+            gain = best - (0.0 if now is None else max(0.0, hope(word, now)) + luck / 2)
+            if number >= 0 and (now is None or gain > 0):
+                yield gain, forms[number]
+
+    def _edits(self) -> tuple[WordEdit, ...]:
+        by_word = {edit.start: edit for edit in (*self.kept, *self.tried)}
+        return tuple(by_word[start] for start in sorted(by_word))
+
+    def _query(self) -> Query:
+        """Make the text of the edits kept and tried, and prove it."""
+        edits, sample, key = self._edits(), self.target.sample, self.carrier
+        text = edited(sample.prompt.text, edits)
+        tier = edited_tier(sample.prompt.text, edits, sample.must_keep)
+        if key:
+            seed = seed_for(self.state.seed, key, sample.id, 0)
+            made = apply(parse_chain(key), text, seed=seed, must_keep=sample.must_keep)
+            text, tier = made.text, weakest((tier, made.tier or Tier.V4))
+        name, layer = recipe(edits, key), self.state.layer()
+        place = self.target.position
+        return Query(place, text, Account.SEARCH, "R4", name, tier.value, layer)
+
+    def learn(self, answer: TryAnswer) -> None:
+        """Keep what brought the score down; else take a smaller step."""
+        if answer.score is None:
+            return
+        is_barred = bool(answer.is_blocked) and answer.score <= self.state.allowed_score
+        for edit in self.tried:
+            self.memory.barred[edit.kind].add(float(is_barred), 1 / len(self.tried))
+        score = _logit(answer.score)
+        if not is_barred:
+            self.memory.learn([(self.word(edit), edit) for edit in self.tried], self.score - score)
+        if self.score - score > _LEAST and not is_barred:
+            self.kept, self.score, self.idle = self._edits(), score, 0
+            return
+        self.idle += 1
+        if len(self.tried) == 1:
+            self.refused.update(self.tried)
+        self.step = max(1, self.step // 2)
+
+
+def _logit(score: float) -> float:
+    """Return a score on a scale where steps near 0 and 1 count as much as in the middle."""
+    inside = min(1 - _EDGE, max(_EDGE, score))
+    return log(inside / (1 - inside))
+
+
+def follow_scores(
+    state: SearchState, targets: Iterable[Target], memory: ScoreMemory, *, until: int
+) -> Steps[None]:
+    """Give each attack one try a wave, as long as its score falls."""
+    live = [
+        _Descent(
+            state=state,
+            target=target,
+            memory=memory,
+            draw=state.draw("scores", target.sample.id),
+            score=_logit(score),
+            carrier=carrier,
+        )
+        for target in targets
+        if target.win is None and target.tries < until and target.position in state.scores
+        for score, carrier in [min((state.scores[target.position], ""), target.carried)]
+    ]
+    while live:
+        tries = [(each, query) for each in live if (query := each.propose()) is not None]
+        if not tries:
+            return
+        batch = [query for _, query in tries]
+        answers = yield batch
+        won = yield from state.confirm(batch, answers)
+        for i, (each, query) in enumerate(tries):
+            each.target.tries += 1
+            each.learn(answers[i])
+            each.target.win = query if i in won else None
+        live = [each for each, _ in tries if each.may_go_on(until)]

@@ -1,0 +1,125 @@
+"""Edits of single words: what a word may become, and the proof of a text with several of them.
+
+Every word is edited at most once, so a text is compared with the original word by word: each is
+the same, has the same letters (V1), has one edit in at most 30 % of the words (V2), or is another
+form from the reviewed lists (V3-table).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from guardmark.attacks.application import MOST_WORDS_EDITED, edit_within_one, keeps
+from guardmark.attacks.contract import Tier, weakest
+from guardmark.attacks.operators.lexical import cased_like, plurals, synonyms
+from guardmark.canon.steps import skeleton
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class EditKind(StrEnum):
+    """How far a word is changed."""
+
+    LETTERS = "letters"
+    TYPO = "typo"
+    LISTED = "listed"
+
+
+_TIERS: Final = {EditKind.LETTERS: Tier.V1, EditKind.TYPO: Tier.V2, EditKind.LISTED: Tier.V3_TABLE}
+_WORD: Final = re.compile(r"(?<![\w./@\\-])[A-Za-z]+(?![\w@/\\-]|\.\w)")
+_TYPO_FROM: Final = 4  # letters of a word that a typo leaves readable
+_MOST_LISTED: Final = 4
+EDITED: Final = "words"
+"""Name of edited words in the chain of a try."""
+_RECIPE: Final = re.compile(rf"{EDITED} \[(?P<edits>[^\]]*)\](?: \+ (?P<chain>.+))?", re.DOTALL)
+_EDIT: Final = re.compile(r"(\d+):(\d+)>([^;]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class WordEdit:
+    """A word of a text, and what it becomes."""
+
+    start: int
+    end: int
+    text: str
+    kind: EditKind
+
+
+@lru_cache(maxsize=1024)
+def edits_of(text: str, must_keep: tuple[str, ...] = ()) -> tuple[tuple[WordEdit, ...], ...]:
+    """Return what each word of a text may become; words without a choice are left out."""
+    words = []
+    for found in _WORD.finditer(text):
+        if any(found[0] in span or span in found[0] for span in must_keep if span):
+            continue
+        made = {text: kind for kind, text in _forms(found[0]) if text != found[0]}
+        words.append(tuple(WordEdit(*found.span(), form, kind) for form, kind in made.items()))
+    return tuple(filter(None, words))
+
+
+def _forms(word: str) -> list[tuple[EditKind, str]]:
+    lower, half = word.lower(), len(word) // 2
+    listed = (*synonyms().get(lower, ())[:_MOST_LISTED], *filter(None, [plurals().get(lower)]))
+    forms = [(EditKind.LISTED, cased_like(form, word)) for form in listed]
+    if len(word) >= _TYPO_FROM:
+        before, after = word[:half], word[half:]
+        forms += [
+            (EditKind.TYPO, before[:-1] + after[0] + before[-1] + after[1:]),
+            (EditKind.TYPO, before + after[1:]),
+            (EditKind.TYPO, before + before[-1] + after),
+            (EditKind.LETTERS, f"{before} {after}"),
+            (EditKind.LETTERS, f"{before}-{after}"),
+        ]
+    forms.append((EditKind.LETTERS, word.upper() if word != word.upper() else lower))
+    return forms
+
+
+def edited(text: str, edits: Iterable[WordEdit]) -> str:
+    """Put edits into a text."""
+    pieces, at = [], 0
+    for edit in sorted(edits, key=lambda each: each.start):
+        pieces += [text[at : edit.start], edit.text]
+        at = edit.end
+    return "".join([*pieces, text[at:]])
+
+
+def edited_tier(text: str, edits: Sequence[WordEdit], must_keep: tuple[str, ...]) -> Tier:
+    """Prove a text with edits against the original; V4 where a protected span is lost."""
+    typos = sum(edit.kind is EditKind.TYPO for edit in edits)
+    is_bounded = typos <= MOST_WORDS_EDITED * len(text.split())
+    is_kept = is_bounded and keeps(text, edited(text, edits), must_keep)
+    is_proved = is_kept and all(_holds(text[edit.start : edit.end], edit) for edit in edits)
+    return weakest(_TIERS[edit.kind] for edit in edits) if is_proved else Tier.V4
+
+
+def _holds(word: str, edit: WordEdit) -> bool:
+    """Say whether one edit is what its kind says."""
+    before, after = word.lower(), edit.text.lower()
+    if edit.kind is EditKind.LETTERS:
+        return skeleton(before) == skeleton(after) != ""
+    if edit.kind is EditKind.TYPO:
+        return edit_within_one(before, after)
+    return after in synonyms().get(before, ()) or after == plurals().get(before)
+
+
+def recipe(edits: Iterable[WordEdit], chain: str = "") -> str:
+    """Write down how a text was made: edits, then the chain around them."""
+    listed = ";".join(f"{each.start}:{each.end}>{each.text}" for each in edits)
+    return f"{EDITED} [{listed}]{f' + {chain}' if chain else ''}"
+
+
+def read_recipe(written: str, text: str) -> tuple[str, str] | None:
+    """Return the text with the edits that a recipe lists, and the chain around it."""
+    found = _RECIPE.fullmatch(written)
+    if found is None:
+        return None
+    edits = [
+        WordEdit(int(start), int(end), form, EditKind.LETTERS)
+        for start, end, form in _EDIT.findall(found["edits"])
+    ]
+    return edited(text, edits), found["chain"] or ""

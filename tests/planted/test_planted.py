@@ -1,0 +1,142 @@
+"""The attacker against defenses whose weakness is declared, beside two references."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from tests.planted.defenses import PLANTED, Planted, planted
+from tests.planted.references import greedy
+from tests.planted.table import Row, attacked, measure, share
+
+from guardmark.analysis.defense.counts import grouped_difference
+from guardmark.core.estimate import Difference
+from guardmark.store.layers import ADAPTIVE
+
+SCORED = [each for each in PLANTED if each.is_scored and each.is_gated]
+pytestmark = pytest.mark.slow
+
+
+def pooled(first: list[list[bool]], second: list[list[bool]]) -> Difference:
+    """Compare marks over several defenses, every attack a group of its own."""
+    one, two = np.concatenate(first), np.concatenate(second)
+    return grouped_difference(one, two, groups=np.arange(len(one)), confidence=0.95)
+
+
+def test_there_are_at_least_twenty_and_each_declares_a_weakness() -> None:
+    """The table holds what it is said to hold."""
+    assert len(PLANTED) >= 20
+    assert len({each.name for each in PLANTED}) == len(PLANTED)
+    assert all(each.weakness for each in PLANTED)
+
+
+def within(each: Planted, k: int) -> list[bool]:
+    """Attack with a real budget of k calls, and mark the attacks that fell."""
+    state, asked, _, _ = attacked(each.data(), each.start(), budget=k, seed=3)
+    return [first <= k for first in asked.firsts(ADAPTIVE, state.blocked)]
+
+
+@pytest.mark.parametrize("k", [16, 64])
+def test_a_score_is_worth_something(k: int) -> None:
+    """Pooled over defenses that show it, more falls at 64 calls than where it is kept back."""
+    shown = [within(each, k) for each in SCORED[:2]]
+    kept_back = [within(planted(f"{each.name}, mute"), k) for each in SCORED[:2]]
+    gain = pooled(shown, kept_back)
+    assert gain.low > 0 if k == 64 else gain.value >= 0
+
+
+def test_it_does_not_lose_to_a_greedy_search() -> None:
+    """Neither with the same budget nor with a quarter of it."""
+    for each in SCORED[:2]:
+        attacks = [sample for sample in each.data() if each.start()(sample.prompt.text)[0]]
+        followed = [greedy(each.start(), s, budget=64)[0] for s in attacks if s.is_attack]
+        for k in (16, 64):
+            assert share(within(each, k)) >= share([first <= 64 for first in followed]) - 0.03
+
+
+@pytest.mark.parametrize("name", ["words gated", "letters gated", "hardened"])
+def test_what_is_asked_again_never_gains(name: str) -> None:
+    """The null arm is exactly 0 where the same text gets the same answer."""
+    row = measure(planted(name), has_repair=False)
+    assert not any(row.within(row.null, 64))
+    assert row.gain(row.within(row.adaptive_16, 16), row.within(row.blind, 16)).low > 0
+
+
+def test_nothing_falls_where_everything_is_blocked() -> None:
+    """No arm gains anything from a closed door."""
+    row = measure(planted("closed"), budget=16)
+    for arm in (row.static, row.blind, row.adaptive, row.adaptive_16, row.null, row.bandit):
+        assert not any(row.within(arm, 64))
+
+
+HEAD = (
+    f"{'defense':20} {'weakness':58} {'diagnosis':20} {'static':>6} {'blind 1/16/64':>14} "
+    f"{'adaptive 1/16/64':>17} {'gain at 16':>20} {'gain at 64':>20} {'bandit 16/64':>13} "
+    f"{'greedy 16/64':>13} {'null':>4}  repair: before -> after a second attack"
+)
+
+
+def shown(row: Row) -> str:
+    """Write a row of the table, in percent."""
+
+    def percent(marks: list[bool]) -> str:
+        return f"{100 * share(marks):.0f}"
+
+    def at(arm: list[int], *ks: int) -> str:
+        return "/".join(percent(row.within(arm, k)) for k in ks)
+
+    def gained(difference: Difference) -> str:
+        low, high = difference.low, difference.high
+        if difference.value is None or low is None or high is None:
+            return "undefined"
+        return f"{100 * difference.value:+.0f} [{100 * low:.0f}, {100 * high:.0f}]"
+
+    gains = [
+        gained(row.gain(row.within(arm, k), row.within(row.blind, k)))
+        for arm, k in ((row.adaptive_16, 16), (row.adaptive, 64))
+    ]
+    bandit = "/".join(percent(row.within(row.bandit, k + row.prior)) for k in (16, 64))
+    adaptive = f"{at(row.adaptive, 1)}/{at(row.adaptive_16, 16)}/{at(row.adaptive, 64)}"
+    repair = f"{row.repair}: {at(row.before, 64)} -> {at(row.after, 64)}" if row.repair else "none"
+    return (
+        f"{row.name:20} {row.weakness:58} {' '.join((row.label, *row.flags)):20.20} "
+        f"{at(row.static, 1):>6} {at(row.blind, 1, 16, 64):>14} {adaptive:>17} {gains[0]:>20} "
+        f"{gains[1]:>20} {bandit:>13} {at(row.greedy, 16, 64):>13} {at(row.null, 64):>4}  {repair}"
+    )
+
+
+@pytest.mark.soak
+def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """Print every row; what is promised of all of them together holds."""
+    with capsys.disabled():
+        sys.stdout.write(f"\n{HEAD}\n")
+        rows = []
+        for each in PLANTED:
+            rows.append(measure(each))
+            sys.stdout.write(f"{shown(rows[-1])}\n")
+    steady = [row for row, each in zip(rows, PLANTED, strict=True) if each.is_steady]
+    for row in steady:
+        assert not any(row.within(row.null, 64)), row.name
+        assert row.opened == 0, row.name
+    hard = [
+        row for row in steady if share(row.within(row.blind, 16)) < 0.9 and row.name != "lottery"
+    ]
+    for arm, k in ((lambda row: row.adaptive_16, 16), (lambda row: row.adaptive, 64)):
+        assert pooled(*compared(hard, arm, lambda row: row.blind, k)).low > 0
+    for k in (16, 64):  # The fixed list is paid for: its wins count, its calls go to the bandit.
+        own = [
+            row.within(row.adaptive_16 if k == 16 else row.adaptive, k, with_static=True)
+            for row in steady
+        ]
+        its = [row.within(row.bandit, k + row.prior) for row in steady]
+        assert pooled(own, its).value >= 0
+
+
+def compared(
+    rows: list[Row], first: Callable[[Row], list[int]], second: Callable[[Row], list[int]], k: int
+) -> tuple[list[list[bool]], list[list[bool]]]:
+    """Mark what fell to two arms by the k-th call, for each row that has attacks."""
+    some = [row for row in rows if row.groups]
+    return [row.within(first(row), k) for row in some], [row.within(second(row), k) for row in some]
