@@ -27,11 +27,14 @@ def first(kind: EditKind, text: str = TEXT) -> WordEdit:
 def test_the_tier_is_that_of_the_weakest_edit() -> None:
     """Letters stay V1, a typo is V2, another listed word is V3-table."""
     letters, typo, listed = map(first, (EditKind.LETTERS, EditKind.TYPO, EditKind.LISTED))
-    other = next(forms for forms in edits_of(TEXT) if forms[0].start not in {typo.start})
+    other = next(forms for forms in edits_of(TEXT) if forms[0].start != typo.start)
     assert edited_tier(TEXT, [letters], ()) is Tier.V1
     assert edited_tier(TEXT, [typo], ()) is Tier.V2
     assert edited_tier(TEXT, [listed], ()) is Tier.V3_TABLE
-    assert edited_tier(TEXT, [typo, next(e for e in other if e.kind is EditKind.LETTERS)], ()) is Tier.V2
+    assert (
+        edited_tier(TEXT, [typo, next(e for e in other if e.kind is EditKind.LETTERS)], ())
+        is Tier.V2
+    )
 
 
 def test_more_typos_than_v2_allows_are_unproved() -> None:

@@ -48,12 +48,13 @@ def test_a_score_is_worth_something(k: int) -> None:
 
 
 def test_it_does_not_lose_to_a_greedy_search() -> None:
-    """Neither with the same budget nor with a quarter of it."""
+    """At the same real budget it is not more than 3 points below."""
     for each in SCORED[:2]:
-        attacks = [sample for sample in each.data() if each.start()(sample.prompt.text)[0]]
-        followed = [greedy(each.start(), s, budget=64)[0] for s in attacks if s.is_attack]
+        rule, attacks = each.start(), [sample for sample in each.data() if sample.is_attack]
+        blocked = [sample for sample in attacks if rule(sample.prompt.text)[0]]
         for k in (16, 64):
-            assert share(within(each, k)) >= share([first <= 64 for first in followed]) - 0.03
+            firsts = [greedy(rule, sample, budget=k)[0] for sample in blocked]
+            assert share(within(each, k)) >= share([first <= k for first in firsts]) - 0.03
 
 
 @pytest.mark.parametrize("name", ["words gated", "letters gated", "hardened"])
