@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Hundreds of tests start the command line: byte code is compiled once, not by each of them.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test slow check lint types floors sizes fix bench field-study soak lock clean hf inspect docs dist sbom
+.PHONY: help demo test slow check lint types floors sizes fix bench field-study soak lock clean hf inspect docs gallery dist sbom
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -55,7 +55,10 @@ $(VENV)-docs/.ready: requirements/docs.lock
 	$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.lock
 	@touch $@
 
-docs: $(VENV)/.ready-dev $(VENV)-docs/.ready   ## build the site into build/site/site, and check it
+gallery: $(VENV)/.ready-run   ## real reports for the site, each with its configuration and command
+	$(BIN)/python scripts/build_gallery.py
+
+docs: $(VENV)/.ready-dev $(VENV)-docs/.ready gallery   ## build the site into build/site/site, and check it
 	$(VENV)-docs/bin/python scripts/build_site.py
 	GUARDMARK_SITE=$(abspath build/site/site) $(BIN)/python -m pytest tests/docs/test_site.py --no-header
 
