@@ -273,3 +273,24 @@ def test_the_command_works_as_a_program_of_its_own(file: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["name"] == "mine"
+
+
+def test_diff_tells_two_versions_apart(run: Callable[..., Typed], tmp_path: Path) -> None:
+    """Matched by content, whatever the ids; a run over each is compared on what both have."""
+    rows: list[dict[str, Any]] = [
+        {"id": f"a{n}", "text": f"text number {n}", "label": "benign", "group": "g"}
+        for n in range(5)
+    ]
+    later = [
+        {**rows[0], "id": "z"},
+        {**rows[1], "label": "attack"},
+        {**rows[2], "group": "h"},
+        {"id": "new", "text": "another text", "label": "benign"},
+    ]
+    for name, held in (("one", rows), ("two", later)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in held))
+    files = [str(tmp_path / f"{name}.jsonl") for name in ("one", "two")]
+    found = run("diff", *files, "--json").json
+    kinds = ("common", "removed", "added", "relabelled", "refiled")
+    assert [found[kind] for kind in kinds] == [2, ["a3", "a4"], ["new"], ["a1"], ["a2"]]
+    assert "common      2\n" in run("diff", *files).out

@@ -67,6 +67,17 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DataDiff:
+    """What two versions of data share; samples are matched by their content."""
+
+    common: int  # distinct contents with the same label, which runs are compared on
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+    relabelled: tuple[str, ...]
+    refiled: tuple[str, ...]  # common, in another category or group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deduplicated:
     """What deduplication wrote and what it left out."""
 
@@ -97,13 +108,6 @@ def list_public() -> dict[str, CatalogueEntry | Suite]:
     return {**suites, **{name: find_entry(name) for name in entry_names()}}
 
 
-def show_public(name: str) -> CatalogueEntry | Suite:
-    """Return all that is known of a public set or a suite."""
-    return (
-        find_suite(name.removeprefix("suite:")) if name.startswith("suite:") else find_entry(name)
-    )
-
-
 def get_public(
     name: str, settings: Mapping[str, object], announce: Callable[[str], None]
 ) -> LoadedData:
@@ -123,6 +127,20 @@ def check_data(opened: OpenedData) -> DataCheck:
     loaded = opened.loaded
     samples, manifests = list(loaded.samples()), loaded.manifests
     return check_samples(samples, opened.criteria, manifests=manifests, warnings=loaded.warnings)
+
+
+def diff_data(first: LoadedData, second: LoadedData) -> DataDiff:
+    """Compare two versions of data."""
+    old, new = ({s.prompt.digest(): s for s in data.samples()} for data in (first, second))
+    both = [(sample, new[key]) for key, sample in old.items() if key in new]
+    same = [(a, b) for a, b in both if a.label is b.label]
+    return DataDiff(
+        common=len(same),
+        removed=tuple(sample.id for key, sample in old.items() if key not in new),
+        added=tuple(sample.id for key, sample in new.items() if key not in old),
+        relabelled=tuple(b.id for a, b in both if a.label is not b.label),
+        refiled=tuple(b.id for a, b in same if (a.category, a.group) != (b.category, b.group)),
+    )
 
 
 def convert_data(opened: OpenedData, out: Path, *, force: bool = False) -> Written:

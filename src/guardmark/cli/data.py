@@ -75,7 +75,7 @@ def _list(*, purpose: str, as_json: bool) -> None:
 
     entries = () if purpose else list_builtin()
     public = {name: each.model_dump(mode="json") for name, each in list_public().items()}
-    public = {n: e for n, e in public.items() if not purpose or purpose in _purposes(e)}
+    public = {n: e for n, e in public.items() if not purpose or purpose in e["purposes"]}
     document = [asdict(entry) for entry in entries]
     document += [{"name": name, **known} for name, known in public.items()]
     _say([*builtin_lines(entries), *public_lines(public)], document, as_json=as_json)
@@ -85,9 +85,10 @@ def _list(*, purpose: str, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def _show(*, name: str, as_json: bool) -> None:
-    from guardmark.app.data import show_public
+    from guardmark.datasets.catalogue.settings import find_entry, find_suite
 
-    known = show_public(name).model_dump(mode="json", exclude_defaults=True)
+    find = find_suite if name.startswith("suite:") else find_entry
+    known = find(name.removeprefix("suite:")).model_dump(mode="json", exclude_defaults=True)
     _say(entry_lines(name, known), known, as_json=as_json)
 
 
@@ -132,6 +133,19 @@ def _check(*, as_json: bool, **reading: Any) -> int:
     document = check_document(check, opened.shown_as)
     _say(_drawn(document), _check_json(check, opened), as_json=as_json)
     return _FOUND_PROBLEMS if check.has_problems else 0
+
+
+@data_command.command(
+    "diff", help="Say what version B of data has that A has not. A and B are named as DATA is."
+)
+@click.argument("a")
+@click.argument("b")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def _diff(*, a: str, b: str, as_json: bool) -> None:
+    from guardmark.app.data import FileOptions, diff_data, open_data
+
+    found = asdict(diff_data(*(open_data([name], FileOptions()).loaded for name in (a, b))))
+    _say(entry_lines(f"{a} against {b}", found), found, as_json=as_json)
 
 
 @data_command.command("stats", help="Count what data consist of, facet by facet. " + _TARGETS)
@@ -341,29 +355,28 @@ def builtin_lines(entries: Sequence[BuiltinEntry]) -> Iterator[str]:
         yield f"    card   {entry.card}"
 
 
-def _purposes(known: Mapping[str, Any]) -> Sequence[str]:
-    return known.get("purposes") or [known["purpose"]]
-
-
 def public_lines(public: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """List public sets: what they are for, and their licence."""
     for name, known in public.items():
         licence = known.get("licence") or f"version {known['version']}"
-        yield f"{click.style(name, bold=True)}  {', '.join(_purposes(known))}  ({licence})"
+        yield f"{click.style(name, bold=True)}  {', '.join(known['purposes'])}  ({licence})"
         yield f"    {known['title']}"
 
 
 def entry_lines(name: str, known: Mapping[str, Any]) -> Iterator[str]:
-    """Say all that an entry says, but how its rows are read."""
+    """Say all that is known but how rows are read; of long lists the first."""
     yield click.style(name, bold=True)
     for field, value in known.items():
         each = value if isinstance(value, list | tuple) else [value]
-        if field != "rows":
-            words = [
-                v.get("path") or f"{v['entry']}: {v['quota']}" if isinstance(v, dict) else v
-                for v in each
-            ]
-            yield from (f"  {field:<12}{word}" for word in words)
+        for part in each[:_ROWS] if field != "rows" else ():
+            word = (
+                part.get("path") or f"{part['entry']}: {part['quota']}"
+                if isinstance(part, dict)
+                else part
+            )
+            yield f"  {field:<12}{word}"
+        if len(each) > _ROWS:
+            yield f"  {field:<12}and {len(each) - _ROWS:,} more (--json lists all)"
 
 
 def written_lines(written: Sequence[Written]) -> Iterator[str]:

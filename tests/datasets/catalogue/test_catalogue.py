@@ -88,7 +88,7 @@ def test_a_suite_asks_only_what_its_purpose_is_for(name: str) -> None:
     suite = find_suite(name)
     classes = {each for part in suite.parts for each in part.quota}
     harmful = {"harmful_request", "harmful_content"}
-    assert suite.purpose == name
+    assert suite.purposes == (name,)
     assert bool(classes & harmful) is (name == "content-safety")
     assert not (name == "content-safety" and classes & set(DEFAULT_TAXONOMY.names))
 

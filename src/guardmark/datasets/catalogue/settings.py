@@ -170,7 +170,7 @@ class Suite(Settings):
     """A fixed mix of public data for detectors of one purpose."""
 
     version: str = Field(min_length=1)
-    purpose: Purpose
+    purposes: tuple[Purpose]
     title: str = Field(min_length=1)
     about: str = Field(min_length=1)
     seed: int = 0
@@ -211,8 +211,8 @@ def find_suite(name: str) -> Suite:
         raise UnknownName("suite", name, suite_names())
     suite = _parsed(SUITES / f"{name}.toml", Suite)
     for part in suite.parts:
-        if suite.purpose not in find_entry(part.entry).purposes:
-            raise ConfigError(f"suites/{name}.toml: {part.entry} is not for {suite.purpose}.")
+        if suite.purposes[0] not in find_entry(part.entry).purposes:
+            raise ConfigError(f"suites/{name}.toml: {part.entry} is not for {suite.purposes[0]}.")
     return suite
 
 
