@@ -156,7 +156,8 @@ def navigation(pages: Path) -> str:
         inner = [json.dumps(f"{folder}/index.md")]
         inner += [entry(title(page), f"{folder}/{page.name}") for page in shelf]
         items.append(f"{{{json.dumps(name)} = [{', '.join(inner)}]}}")
-    rest = {"Glossary": "glossary.md", "Data card": "data-card.md", "Changelog": "changelog.md"}
+    rest = {"Field study": "field-study/README.md", "Glossary": "glossary.md"}
+    rest |= {"Data card": "data-card.md", "Changelog": "changelog.md"}
     rest |= {"Contributing": "contributing.md", "Security": "security-policy.md"}
     if (pages / "gallery").exists():
         rest = {"Gallery": "gallery/index.md", **rest}
