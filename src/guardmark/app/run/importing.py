@@ -6,37 +6,26 @@ import json
 import re
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.parts.loading import resolved
 from guardmark.app.run.run_folder import RUNS, describe_run, new_run, utc_text
 from guardmark.app.settings import Config
-from guardmark.core.errors import ConfigError, DatasetError, StorageError, UnknownName
-from guardmark.core.manifest import DataManifest, PartManifest, Policy
-from guardmark.core.record import Stage
+from guardmark.core.errors import DatasetError, StorageError
+from guardmark.core.manifest import PartManifest, Policy
 from guardmark.engine.plan import NO_GUARD
 from guardmark.importers.imported import Statements
+from guardmark.importers.tools import describe_data, read_run, store_rows
 from guardmark.store.reader import RunState
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime
     from pathlib import Path
 
     from guardmark.core.manifest import RunManifest
     from guardmark.importers.imported import ImportedRun
-
-_TOOLS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "garak": ("guardmark.importers.garak:read_garak", ()),
-    "inspect": ("guardmark.importers.inspect_log:read_inspect", ("label", "unsafe")),
-    "jailbreakbench": ("guardmark.importers.jailbreakbench:read_jailbreakbench", ()),
-    "minorbench": ("guardmark.importers.minorbench:read_minorbench", ()),
-    "promptfoo": ("guardmark.importers.promptfoo:read_promptfoo", ("label", "model")),
-}
-"""Tool to its reader, and to what a person may have to say of files that do not say it."""
 
 _TYPE: Final = "imported"
 
@@ -61,7 +50,7 @@ def import_run(
     statements: Statements | None = None,
 ) -> Imported:
     """Read a finished run of another tool into records; nothing is called."""
-    imported = _read(tool, path, statements or Statements())
+    imported = read_run(tool, path, statements or Statements())
     answers = [answer for row in imported.rows for answer in row.answers]
     if not any(answer.decision or answer.response for answer in answers):
         raise DatasetError(f"{path} holds neither a decision nor an answer: nothing to score.")
@@ -77,7 +66,7 @@ def import_run(
         home = path.parent if path.is_file() else path
         writer.put_manifest(_manifest(imported, config, digest=digest, now=now, home=home))
         writer.load_samples([row.sample for row in imported.rows])
-        _store(writer, imported, guard=_guard_name(imported))
+        store_rows(writer, imported.rows, guard=_guard_name(imported), unguarded=NO_GUARD)
         writer.finish(RunState.COMPLETE)
     return Imported(
         folder=folder,
@@ -86,33 +75,6 @@ def import_run(
         answers=sum(answer.response is not None for answer in answers),
         warnings=imported.warnings,
     )
-
-
-def _read(tool: str, path: Path, statements: Statements) -> ImportedRun:
-    if tool not in _TOOLS:
-        raise UnknownName("tool", tool, _TOOLS)
-    reader, needed = _TOOLS[tool]
-    for name in ("label", "model", "unsafe"):
-        if getattr(statements, name) and name not in needed:
-            raise ConfigError(f"--{name} does not apply to files of {tool}. Leave it out.")
-    read = cast("Callable[[Path, Statements], ImportedRun]", resolve_name(reader))
-    return read(path, statements)
-
-
-def _store(writer: RecordWriter, imported: ImportedRun, *, guard: str) -> None:
-    planned = 0
-    for position, row in enumerate(imported.rows):
-        for answer in row.answers:
-            for defense, stage, outcome in (
-                (guard, Stage.DEFENSE, answer.decision),
-                (NO_GUARD, Stage.MODEL, answer.response),
-                (NO_GUARD, Stage.JUDGE, answer.verdict),
-            ):
-                if outcome is not None:
-                    batch = writer.record_batch(defense, stage, repeat=answer.repeat)
-                    batch.add(position, outcome, latency_ns=None)
-                    planned += 1
-    writer.plan(planned)
 
 
 def _config(imported: ImportedRun, path: Path) -> Config:
@@ -141,18 +103,7 @@ def _config(imported: ImportedRun, path: Path) -> Config:
 def _manifest(
     imported: ImportedRun, config: Config, *, digest: str, now: datetime, home: Path
 ) -> RunManifest:
-    attacks = sum(row.sample.is_attack for row in imported.rows)
-    seal = sha256()
-    for row in imported.rows:
-        seal.update(row.sample.id.encode() + row.sample.prompt.digest())
-    data = DataManifest(
-        name=config.name,
-        version="",
-        sha256=seal.hexdigest(),
-        attacks=attacks,
-        benign=len(imported.rows) - attacks,
-        files={str(home / name): sealed for name, sealed in imported.files.items()},
-    )
+    data = describe_data(imported, name=config.name, home=home)
     named = [
         ("defense", _guard_name(imported)),
         ("model", imported.model),
