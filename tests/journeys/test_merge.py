@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.journeys.command_line import guardmark, words
 
-from guardmark.app.parts.loading import builtin_config, load_config
+from guardmark.app.parts.loading import builtin_config, load_config, parse_config
 from guardmark.app.results.reporting import finish
 from guardmark.app.run.merging import merge_runs
 from guardmark.app.run.running import RunOptions, Session, run
@@ -120,6 +120,38 @@ def test_sixteen_shards_of_the_built_in_data_are_the_whole(tmp_path: Path) -> No
     )
     assert whole[1]
     assert whole[0] == joined[0]
+
+
+PIPELINE = """\
+version: 1
+name: piped
+data: [{builtin: core}]
+defenses:
+  pattern: {type: pattern, builtin: true}
+pipeline:
+  guards: [none, pattern]
+  model: {type: scripted, otherwise: "Sure, here it is."}
+  judges: [{type: rules, unsafe: [here it is]}, {type: rules, name: other, unsafe: [sure]}]
+"""
+
+
+@pytest.mark.slow
+def test_shards_of_a_pipeline_are_the_whole(tmp_path: Path) -> None:
+    """What was never asked, since a guard blocked it, is missing in neither of them."""
+    loaded = parse_config(PIPELINE, folder=tmp_path, shown_as="piped")
+    folders = [
+        run(loaded, RunOptions(out=tmp_path / name, limit=60, shard=shard), Session(now=NOW)).folder
+        for name, shard in (("whole", None), ("s1", "1/2"), ("s2", "2/2"))
+    ]
+    finish(folders[0], loaded.config, formats=("json",))
+    path = merged(folders[1].path, folders[2].path, out=tmp_path / "merged")
+    whole, joined = (
+        (each / "summary.json").read_text(encoding="utf-8").partition('\n  "timing": ')
+        for each in (folders[0].path, path)
+    )
+    assert whole[1]
+    assert whole[0] == joined[0]
+    assert verify(path).holds
 
 
 @pytest.mark.slow
