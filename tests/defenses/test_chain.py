@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from guardmark.core.outcome import ALLOWED, Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.baseline import Constant
-from guardmark.defenses.chain import ChainDefense, ChainRule, InlineChain, combine
+from guardmark.defenses.chain import ChainDefense, ChainRule, ChainSettings, InlineChain, combine
 
 PROMPT = Prompt.of_text("hello")
 _FAIL = Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.TIMEOUT)
@@ -127,3 +127,55 @@ def test_a_chain_of_nothing_is_refused() -> None:
     """It would allow everything without anyone having said so."""
     with pytest.raises(ValueError, match="at least one"):
         InlineChain("c", [])
+
+
+def _graded(outcome: Outcome, score: float | None) -> Decision:
+    return Decision(
+        outcome=outcome,
+        score=score,
+        score_kind=ScoreKind.NONE if score is None else ScoreKind.SELF_REPORTED,
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "outcome", "asked"),
+    [
+        (_graded(Outcome.ALLOW, 0.1), "allow", 1),
+        (_graded(Outcome.ALLOW, 0.9), "block", 1),
+        (_graded(Outcome.BLOCK, 0.2), "block", 2),
+        (_graded(Outcome.ALLOW, 0.5), "block", 2),
+        (_graded(Outcome.ALLOW, None), "block", 2),
+        (_FAIL, "block", 2),
+    ],
+)
+def test_a_cascade_asks_the_next_only_where_a_score_is_unclear(
+    first: Decision, outcome: str, asked: int
+) -> None:
+    """Outside of both limits the score decides; what failed or gave no score decides nothing."""
+    members = [Constant("fast", first), Constant("slow", _SAID["b"])]
+    chain = InlineChain("c", members, rule=ChainRule.CASCADE, between=(0.2, 0.8))
+    decision = chain.decide_now(PROMPT)
+    assert decision.outcome == outcome
+    assert decision.evidence is None or len(decision.evidence.categories) == asked
+    assert decision.score is None
+
+
+def test_a_cascade_whose_last_member_fails_fails() -> None:
+    """Nobody decided, so it is no decision."""
+    members = [Constant("fast", _graded(Outcome.ALLOW, 0.5)), Constant("slow", _FAIL)]
+    chain = InlineChain("c", members, rule=ChainRule.CASCADE, between=(0.2, 0.8))
+    assert chain.decide_now(PROMPT).outcome == "error"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"of": ["a"], "rule": "cascade"},
+        {"of": ["a"], "rule": "any", "between": [0.2, 0.8]},
+        {"of": ["a"], "rule": "cascade", "between": [0.8, 0.2]},
+    ],
+)
+def test_limits_go_with_a_cascade_and_are_in_order(settings: dict[str, object]) -> None:
+    """A limit that nobody reads, or no limit at all, is a mistake."""
+    with pytest.raises(ValueError, match="between"):
+        ChainSettings.model_validate(settings)

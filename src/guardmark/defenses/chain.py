@@ -1,15 +1,15 @@
-"""Several defenses as one: any, all, the majority, or the first that answers."""
+"""Several defenses as one: any, all, the majority, the first that answers, or a cascade."""
 
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from guardmark.config.settings import Settings
+from guardmark.config.settings import Rate, Settings
 from guardmark.core.errors import UnknownName
 from guardmark.core.outcome import CategoryFinding, Decision, Evidence, Outcome, ScoreKind
 from guardmark.core.protocols import BatchDefense, Defense, InlineDefense, SampleBound
@@ -34,14 +34,18 @@ class ChainRule(StrEnum):
     ALL = "all"
     MAJORITY = "majority"
     FIRST = "first"
+    CASCADE = "cascade"
 
 
+Between = tuple[float, float]
+_EVERYTHING: Final = (0.0, 1.0)
 _ALLOWED = Decision(outcome=Outcome.ALLOW)
 
 
 def _is_enough(votes: Votes, chain: InlineChain | ChainDefense) -> bool:
-    is_short = chain.short_circuit or chain.rule is ChainRule.FIRST
-    return is_short and settled(votes, len(chain.members), chain.rule) is not None
+    is_short = chain.short_circuit or chain.rule in (ChainRule.FIRST, ChainRule.CASCADE)
+    size = len(chain.members)
+    return is_short and settled(votes, size, chain.rule, between=chain.between) is not None
 
 
 def _bind(members: Sequence[object], samples: Iterable[Sample]) -> None:
@@ -65,6 +69,7 @@ class InlineChain:
     rule: ChainRule = ChainRule.ANY
     short_circuit: bool = True
     view: View = View.CONVERSATION
+    between: Between = _EVERYTHING
 
     def __post_init__(self) -> None:
         """Refuse a chain of nothing, which would allow everything."""
@@ -97,7 +102,7 @@ class InlineChain:
             votes.append((member.name, member.decide_now(prompt)))
             if _is_enough(votes, self):
                 break
-        return combine(votes, len(self.members), self.rule)
+        return combine(votes, len(self.members), self.rule, between=self.between)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,6 +119,7 @@ class ChainDefense:
     rule: ChainRule = ChainRule.ANY
     short_circuit: bool = True
     view: View = View.CONVERSATION
+    between: Between = _EVERYTHING
 
     def __post_init__(self) -> None:
         """Refuse a chain of nothing, which would allow everything."""
@@ -141,7 +147,8 @@ class ChainDefense:
             votes.append((member.name, decision))
             if _is_enough(votes, self):
                 break
-        return combine(votes, len(self.members), self.rule, latency_ns=total_ns)
+        size, rule = len(self.members), self.rule
+        return combine(votes, size, rule, latency_ns=total_ns, between=self.between)
 
 
 async def _ask(member: Member, prompt: Prompt) -> Decision:
@@ -158,8 +165,12 @@ def common_threshold(members: Sequence[object]) -> float | None:
     return thresholds.pop() if len(thresholds) == 1 else None
 
 
-def settled(votes: Votes, size: int, rule: ChainRule) -> Outcome | None:
+def settled(
+    votes: Votes, size: int, rule: ChainRule, *, between: Between = _EVERYTHING
+) -> Outcome | None:
     """Return what the votes so far already decide."""
+    if rule is ChainRule.CASCADE:
+        return _settled_by_score(votes, size, between)
     blocks = sum(decision.outcome is Outcome.BLOCK for _, decision in votes)
     allows = sum(decision.outcome is Outcome.ALLOW for _, decision in votes)
     if rule is ChainRule.FIRST:
@@ -171,12 +182,33 @@ def settled(votes: Votes, size: int, rule: ChainRule) -> Outcome | None:
     return Outcome.ALLOW if allows > size - needed else None
 
 
-def combine(votes: Votes, size: int, rule: ChainRule, *, latency_ns: int | None = None) -> Decision:
+def _settled_by_score(votes: Votes, size: int, between: Between) -> Outcome | None:
+    """Let each member decide only where its score is clear, and the last one in any case."""
+    low, high = between
+    for number, (_, decision) in enumerate(votes, start=1):
+        if decision.outcome not in (Outcome.ALLOW, Outcome.BLOCK):
+            continue  # a failure settles nothing: the next one is asked
+        if number == size:
+            return decision.outcome
+        if decision.score is not None and not low <= decision.score < high:
+            return Outcome.ALLOW if decision.score < low else Outcome.BLOCK
+    return None
+
+
+def combine(
+    votes: Votes,
+    size: int,
+    rule: ChainRule,
+    *,
+    latency_ns: int | None = None,
+    between: Between = _EVERYTHING,
+) -> Decision:
     """Combine members' decisions."""
-    outcome = settled(votes, size, rule)
+    outcome = settled(votes, size, rule, between=between)
     if outcome is Outcome.ALLOW and latency_ns is None and _says_nothing(votes):
         return _ALLOWED
-    speaker = _speaker(votes, outcome)
+    by_score = rule is ChainRule.CASCADE and outcome is not None
+    speaker = votes[-1] if by_score else _speaker(votes, outcome)
     score, kind = _score(votes, size, rule)
     behind = speaker[1].evidence or Evidence()
     return Decision(
@@ -212,6 +244,8 @@ def _speaker(votes: Votes, outcome: Outcome | None) -> tuple[str, Decision]:
 
 
 def _score(votes: Votes, size: int, rule: ChainRule) -> tuple[float | None, ScoreKind]:
+    if rule is ChainRule.CASCADE:
+        return None, ScoreKind.NONE  # scores of different members have no common order
     if rule is ChainRule.FIRST:
         last = votes[-1][1]
         return last.score, last.score_kind
@@ -236,8 +270,23 @@ class ChainSettings(Settings):
     """Combines other defenses of the configuration."""
 
     of: list[str] = Field(min_length=1)
-    rule: Literal["any", "all", "majority", "first"] = "any"
+    rule: Literal["any", "all", "majority", "first", "cascade"] = "any"
     short_circuit: bool = True
+    between: tuple[Rate, Rate] | None = None
+
+    @model_validator(mode="after")
+    def _limits_of_a_cascade(self) -> ChainSettings:
+        if (self.rule == "cascade") != (self.between is not None):
+            raise ValueError("rule cascade goes with between: [low, high], and only that rule")
+        if self.between is not None and self.between[0] >= self.between[1]:
+            raise ValueError("between needs two limits, the lower one first")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_later_settings(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what runs made before it could be set did not know: they stay the same."""
+        values: dict[str, Any] = handler(self)
+        return {k: v for k, v in values.items() if k != "between" or v is not None}
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
@@ -246,8 +295,12 @@ class ChainSettings(Settings):
             if member not in context.defenses or member == name:
                 raise UnknownName("defense", member, set(context.defenses) - {name})
             members.append(cast("Member", context.defenses[member]))
-        rule = ChainRule(self.rule)
+        options: dict[str, Any] = {
+            "rule": ChainRule(self.rule),
+            "short_circuit": self.short_circuit,
+            "between": self.between or _EVERYTHING,
+        }
         inline = [member for member in members if isinstance(member, InlineDefense)]
         if len(inline) == len(members):
-            return InlineChain(name, inline, rule=rule, short_circuit=self.short_circuit)
-        return ChainDefense(name, members, rule=rule, short_circuit=self.short_circuit)
+            return InlineChain(name, inline, **options)
+        return ChainDefense(name, members, **options)

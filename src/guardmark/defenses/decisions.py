@@ -1,17 +1,18 @@
-"""Decisions that another tool already made, read from a file and looked up by sample id."""
+"""Decisions made already, by another tool or in a finished run, looked up by sample id."""
 
 from __future__ import annotations
 
 import csv
 import json
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from guardmark.config.settings import Rate, Settings
-from guardmark.core.errors import ConfigError, DatasetError, listed
+from guardmark.core.errors import ConfigError, DatasetError, UnknownName, listed
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
+from guardmark.core.record import Stage
 from guardmark.core.sample import View
 
 if TYPE_CHECKING:
@@ -117,6 +118,31 @@ def read_decisions(path: Path, row_format: RowFormat, *, shown_as: str) -> dict[
     return decisions
 
 
+def read_run(path: Path, defense: str, *, shown_as: str) -> dict[str, Decision]:
+    """Read what a defense of a finished run decided, in its first repeat."""
+    from guardmark.store.reader import RecordReader
+
+    if not path.is_file():
+        raise ConfigError(f"There is no run in {shown_as}: it holds no records.sqlite.")
+    with RecordReader(path) as reader:
+        if defense not in (known := reader.defenses()):
+            raise UnknownName(f"defense of the run {shown_as}", defense, known)
+        ids = [sample.id for sample in reader.samples()]
+        return {
+            ids[each.key.sample]: Decision(
+                outcome=Outcome(each.outcome),
+                score=each.score,
+                score_kind=each.score_kind,
+                error_kind=each.error_kind,
+                latency_ns=each.latency_ns,
+                amortised=each.amortised,
+                evidence=each.evidence,
+            )
+            for each in reader.records(defense=defense, stage=Stage.DEFENSE)
+            if each.key.repeat == 0
+        }
+
+
 def _rows(path: Path, faults: list[str]) -> Iterator[tuple[int, Mapping[str, object]]]:
     with path.open(encoding="utf-8-sig", newline="") as stream:
         if path.suffix.lower() == ".csv":
@@ -195,20 +221,42 @@ def _number(value: object, field: str) -> float | None:
 
 
 class DecisionsSettings(Settings):
-    """Reads decisions that another tool already made."""
+    """Reads decisions that another tool, or a finished run, already made."""
 
-    path: str
+    path: str | None = None
+    run: str | None = None
+    defense: str | None = None
     map: dict[Literal["id", "decision", "score", "latency_ms"], str] = Field(default_factory=dict)
     values: dict[str, Outcome] = Field(default_factory=dict)
     threshold: Rate | None = None
 
+    @model_validator(mode="after")
+    def _one_origin(self) -> DecisionsSettings:
+        if (self.path is None) == (self.run is None):
+            raise ValueError("needs either path (a file) or run (the folder of a finished run)")
+        if (self.run is None) != (self.defense is None):
+            raise ValueError("run goes with defense, the name of a defense of that run")
+        if self.run is not None and (self.map or self.values or self.threshold is not None):
+            raise ValueError("map, values and threshold say how a file is read, not a run")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_later_settings(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what runs made before it could be set did not know: they stay the same."""
+        values: dict[str, Any] = handler(self)
+        return {k: v for k, v in values.items() if k not in ("run", "defense") or v is not None}
+
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
+        if self.run is not None:
+            records = context.folder / self.run / "records.sqlite"
+            stored = read_run(records, self.defense or "", shown_as=self.run)
+            return DecisionsDefense(name, stored, files=(records,))
         row_format = RowFormat(
             names={str(field): column for field, column in self.map.items()},
             values=self.values,
             threshold=self.threshold,
         )
-        path = context.folder / self.path
-        decisions = read_decisions(path, row_format, shown_as=self.path)
+        path = context.folder / (self.path or "")
+        decisions = read_decisions(path, row_format, shown_as=self.path or "")
         return DecisionsDefense(name, decisions, threshold=self.threshold, files=(path,))
