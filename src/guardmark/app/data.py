@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from guardmark.app.parts.loading import load_config, load_data, taxonomy_of
-from guardmark.core.errors import ConfigError, did_you_mean, listed
+from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
 from guardmark.datasets.catalogue.settings import (
@@ -20,7 +20,7 @@ from guardmark.datasets.catalogue.settings import (
 from guardmark.datasets.checks.duplicates import THRESHOLD, assign_parts, deduplicate
 from guardmark.datasets.checks.issues import Criteria, check_samples
 from guardmark.datasets.checks.mix import read_mix
-from guardmark.datasets.formats.fields import SAMPLE_FIELDS
+from guardmark.datasets.formats.fields import SAMPLE_FIELDS, BadRows
 from guardmark.datasets.formats.writing import write_samples, written_format
 from guardmark.datasets.loading import LoadedData, load
 from guardmark.datasets.settings import (
@@ -119,7 +119,14 @@ def get_public(
     entry = DataSettings.model_validate({origin: rest, **settings})
     fetch_missing(entry, Path(), announce, anew=True)
     kept = entry.model_copy(update={"from_": ""})
-    return load(dataset_specs(kept, Path()), DEFAULT_TAXONOMY)
+    try:
+        return load(dataset_specs(kept, Path()), DEFAULT_TAXONOMY)
+    except BadRows as error:
+        # Of the catalogue nothing is stored that cannot be read; of a hub no columns are known.
+        raise DatasetError(
+            f"{name} is stored, but its columns are not named as guardmark names them.\n"
+            "Name it in a configuration with map: {text: COLUMN, label: COLUMN}; `run` finds it."
+        ) from error
 
 
 def check_data(opened: OpenedData) -> DataCheck:

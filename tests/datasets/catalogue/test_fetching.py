@@ -196,3 +196,14 @@ def test_gated_data_of_a_hub_say_what_to_do(tmp_path: Path, cache: Path) -> None
     assert got.returncode != 0
     assert "export HF_TOKEN" in got.stderr
     assert [path for path in cache.rglob("*") if path.is_file()] == []
+
+
+@needs_hub
+@pytest.mark.slow
+def test_data_of_a_hub_with_columns_of_their_own_are_stored(tmp_path: Path, cache: Path) -> None:
+    """Nobody knows their columns yet, so the command says where to name them."""
+    with home(hub((200, LINE))) as url:
+        got = guardmark(tmp_path, url, "data", "get", "hub:us/ours", "--split", "test")
+    assert "is stored" in got.stderr
+    assert "map: {text: COLUMN, label: COLUMN}" in got.stderr
+    assert [path.name for path in cache.rglob("*.jsonl")] == ["test.jsonl"]
