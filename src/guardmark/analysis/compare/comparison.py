@@ -17,7 +17,7 @@ from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.multiplicity import CochranQ, cochran_q, holm, tier_letters
 from guardmark.stats.paired.intervals import clustered_bonett_price, summarise_pairs
 from guardmark.stats.paired.noninferiority import NonInferiority, noninferiority_clustered
-from guardmark.stats.rates.clustered import FEW_GROUPS
+from guardmark.stats.rates.clustered import FEW_GROUPS, is_dominated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 
     Marks = NDArray[np.bool_]
 
-_POWER_Z: Final = 0.8416212335729143
-"""Normal quantile of 80 % power."""
-LARGE_GROUP: Final = 0.25
-"""A group with a larger share of the pairs carries a comparison, which is said with it."""
+_POWER_Z: Final = 0.8416212335729143  # Normal quantile of 80 % power.
 
 
 class PairVerdict(StrEnum):
@@ -68,6 +65,7 @@ class PairedSide:
     detectable: float | None
     # Share of the pairs in the largest group, or None without pairs.
     largest_group: float | None = None
+    largest_name: str = field(default="", metadata={"json": False})
     not_worse: tuple[NonInferiority, NonInferiority] | None = field(
         default=None, metadata={"json": False}
     )
@@ -97,8 +95,9 @@ class PairedSide:
         """What makes the groups behind the comparison weak, to end a sentence with; or empty."""
         if self.few_groups:
             return f", over few groups ({self.difference.groups})"
-        share = self.largest_group or 0.0
-        return f", of which one group holds {100 * share:.0f} %" if share > LARGE_GROUP else ""
+        share, groups = self.largest_group or 0.0, self.difference.groups or 1
+        named = f", of which the group {self.largest_name!r} holds {100 * share:.0f} %"
+        return named if is_dominated(share, groups) else ""
 
     def direction(self, alpha: float) -> int:
         """Return -1 when the first errs less, 1 when more, 0 when it cannot be told.
@@ -326,6 +325,7 @@ def compare_where(frame: Frame, marks: PairMarks, where: Marks) -> PairedSide:
         unpaired=int((where & marks.asked).sum()) - table.pairs,
         detectable=_smallest_detectable(difference, table.design_effect, settings.confidence),
         largest_group=float(sizes.max() / sizes.sum()) if sizes.any() else None,
+        largest_name=frame.samples.group.names[int(sizes.argmax())] if sizes.any() else "",
         not_worse=not_worse,
     )
 

@@ -67,7 +67,9 @@ class SurvivalCurve:
     @property
     def queries(self) -> Quantile:
         """The median with its limits and counts."""
-        trials = self.bypassed.trials
+        trials, reason = self.bypassed.trials, "" if self.median_low else "no limit crosses a half"
+        if self.median is None:
+            reason = "not reached"
         return Quantile(
             quantile=0.5,
             value=self.median,
@@ -77,7 +79,7 @@ class SurvivalCurve:
             censored=trials - self.bypassed.successes,
             confidence=self.confidence,
             method=self.method,
-            reason=self.reason or ("not reached" if self.median is None else ""),
+            reason=self.reason or reason,
         )
 
 
