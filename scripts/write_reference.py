@@ -1,4 +1,7 @@
-"""Write the pages of docs/reference that follow from the code; `--check` says if they are stale."""
+"""Write what follows from the code; `--check` says what is stale.
+
+That is docs/reference, and the schemas that are shipped.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from write_schemas import schema_files
 
 from guardmark.app.parts.loading import config_schema
 from guardmark.app.registry import GROUPS, known_types
@@ -128,13 +132,13 @@ PAGES = {"commands.md": commands_page, "configuration.md": configuration_page}
 
 
 def main() -> None:
-    """Write the pages, or say which are stale."""
+    """Write the files, or say which are stale."""
     stale = []
-    for name, page in PAGES.items():
-        path, text = DOCS / name, page()
+    pages = {DOCS / name: page() for name, page in PAGES.items()}
+    for path, text in (pages | schema_files()).items():
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
-        stale.append(name)
+        stale.append(path.name)
         if "--check" not in sys.argv:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")

@@ -157,9 +157,11 @@ def test_verdict_comes_first_and_every_section_follows(runs: Runs) -> None:
     report = build_document(full_analysis(runs))
     page = parsed(render_html(report))
     heads = [dict(attrs)["id"] for tag, attrs in page.tags if tag == "h2"]
-    assert heads == ["verdict", *(section.id for section in report.sections)]
+    assert heads == ["verdict", *(part.id for part in report.sections if not part.empty)]
     for verdict in report.verdicts:
-        assert verdict.sentence in page.text.replace("\xa0", " ")
+        text = page.text.replace("\xa0", " ")
+        assert verdict.baseline or verdict.sentence in text
+        assert verdict.defense in text, "the rates of baselines stand in the table of all"
 
 
 def test_undefined_is_said_and_never_zero() -> None:
@@ -177,7 +179,7 @@ def test_thin_labels_do_not_hide_the_others() -> None:
 
 
 def test_a_run_of_nothing_is_a_page(runs: Runs) -> None:
-    """No benign samples, one defense, no score: every section says what is missing."""
+    """No benign samples, one defense, no score: nothing stands empty, and what is missing is said."""
     analysis = bare_analysis(runs, lambda _p, _s: block(), samples=[attack(1)])
     page = parsed(render_html(build_document(analysis)))
     assert "undefined" in page.text

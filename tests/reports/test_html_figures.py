@@ -44,11 +44,21 @@ def test_every_value_finds_its_place_and_ticks_rise(unit: Unit, values: list[flo
         assert all(scale.low <= value <= scale.high * (1 + 1e-9) for value in values if value > 0)
 
 
-def test_shares_run_from_none_to_all() -> None:
-    """Charts of shares compare with each other."""
-    scale = scale_of(Unit.SHARE, [0.01])
-    assert [tick.label for tick in scale.ticks] == ["0", "25", "50", "75", "100"]
-    assert scale.at(0.25) == pytest.approx(0.25)
+@pytest.mark.parametrize(
+    ("most", "labels"),
+    [
+        (0.01, ["0", "0.5", "1", "1.5", "2"]),
+        (0.17, ["0", "5", "10", "15", "20"]),
+        (0.85, ["0", "25", "50", "75", "100"]),
+    ],
+)
+def test_shares_begin_at_none_and_end_soon_after_the_largest(
+    most: float, labels: list[str]
+) -> None:
+    """Zero is where a rate of errors should be, so it stays in sight."""
+    scale = scale_of(Unit.SHARE, [most])
+    assert [tick.label for tick in scale.ticks] == labels
+    assert scale.at(0.0) == 0
 
 
 def test_differences_are_symmetric_about_zero() -> None:

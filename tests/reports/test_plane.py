@@ -31,7 +31,7 @@ def plane_of(analysis: RunAnalysis) -> LineChart:
     """The chart on the cover."""
     (found,) = (
         block
-        for block in advice.write_advice(analysis).blocks
+        for block in advice.write_advice(analysis, advice.Highlights()).blocks
         if isinstance(block, LineChart) and block.id == "plane"
     )
     return found
@@ -96,3 +96,31 @@ def test_curves_and_calibration_are_drawn_with_bands(analysis: RunAnalysis) -> N
 def test_nothing_is_drawn_without_both_rates() -> None:
     """A plane of nobody is no chart."""
     assert draw_plane((), ()) is None
+
+
+def test_rewritten_attacks_are_a_hollow_mark_at_the_same_false_alarms(
+    analysis: RunAnalysis,
+) -> None:
+    """Who looks at the first mark alone would take a defense for better than it is."""
+    each = analysis.candidates[0]
+    rewritten = replace(each.card.attack_success_rate, successes=1, trials=2, low=0.2, high=0.8)
+    chart = draw_plane([(each.name, each.card)], adapted={each.name: rewritten}, limits=(0.05, 0.1))
+    assert chart is not None
+    plain, hollow = chart.lines
+    assert (plain.hollow, hollow.hollow) == ("", ", rewritten")
+    assert hollow.points == ((plain.points[0][0], 0.5),)
+    root = ET.fromstring(figure_svg(chart))  # noqa: S314 - our own drawing
+    kinds = [str(element.get("class")) for element in root.iter()]
+    assert any(kind.endswith(" few") for kind in kinds), "the hollow one"
+    assert kinds.count("within") == 1, "the corner within both limits"
+    assert f"Rewritten attacks: 50.0 % [20.0, 80.0] get through {each.name}." in chart.summary
+
+
+def test_names_stand_beside_marks_where_they_find_room() -> None:
+    """Of marks at one place only some are named; the legend has all."""
+    lines = tuple(Line(label=f"defense {n}", points=((0.1, 0.2),)) for n in range(12))
+    chart = LineChart(id="plane", title="Plane", x_axis="x", y_axis="y", lines=lines)
+    root = ET.fromstring(figure_svg(chart))  # noqa: S314 - our own drawing
+    texts = [element.text for element in root.iter(f"{SVG}text") if element.get("class") == "name"]
+    assert 0 < len(texts) < 12
+    assert len(set(texts)) == len(texts)

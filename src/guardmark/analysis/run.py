@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from guardmark.analysis.defense.costs import read_part_usage
 from guardmark.analysis.defense.defense_analysis import DefenseAnalysis, analyse_defense
 from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.defense.slices import FACETS, Slicer, TaxonomyCoverage, count_taxonomy
+from guardmark.analysis.pipeline.frame import SYSTEM
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.record import Stage
 from guardmark.store.layers import ADAPTIVE, LEFT_OUT
@@ -62,6 +63,10 @@ class RunAnalysis:
     areas: tuple[AreaPair, ...] = ()
     # Guard, model and judge together, or None when no model was asked.
     pipeline: PipelineAnalysis | None = None
+    # What came out of each arm of the pipeline, told as of a defense: attacks to which an unsafe
+    # answer came out, benign samples that were blocked, refused or not answered.
+    system: tuple[DefenseAnalysis, ...] = ()
+    system_worst: WorstSamples | None = None  # The same of samples, or None without a pipeline.
     # What came out of the arms of the pipeline against each other, or None with fewer than two.
     systems: RunComparison | None = None
     adaptive: tuple[AdaptiveCard, ...] = ()
@@ -83,6 +88,8 @@ class RunAnalysis:
         return tuple(each for each in self.defenses if not each.is_baseline) or self.defenses
 
 
+_EXCHANGES = 40
+"""Exchanges that a report lists at most."""
 _SHOWN = 8
 """Defenses that the text of a run names."""
 
@@ -100,6 +107,7 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
         analyse_defense(frame, arm, slicers=slicers, taxonomy=taxonomy) for arm in frame.arms
     )
     comparison = _compare(frame, _areas(frame))
+    pipeline = _pipeline(reader, frame, slicers=slicers, taxonomy=taxonomy)
     return RunAnalysis(
         manifest=frame.manifest,
         status=reader.status(),
@@ -109,9 +117,10 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
         defenses=defenses,
         comparison=comparison,
         worst=find_worst(reader, frame),
-        advice=recommend(defenses, comparison),
+        advice=recommend(pipeline.get("system", ()), pipeline.get("systems"), scope=SYSTEM)
+        + recommend(defenses, comparison),
         areas=comparison.areas if comparison else (),
-        **_pipeline(reader, frame, chosen),
+        **pipeline,
         spending=read_part_usage(reader, frame.manifest),
         **_adaptive(reader, chosen),
     )
@@ -128,33 +137,28 @@ def _compare(frame: Frame, areas: tuple[AreaPair, ...]) -> RunComparison | None:
     return compare_arms(frame, areas=areas)
 
 
-class _Pipeline(TypedDict, total=False):
-    pipeline: PipelineAnalysis | None
-    systems: RunComparison | None
-
-
-def _pipeline(reader: RecordReader, frame: Frame, settings: AnalysisSettings) -> _Pipeline:
+def _pipeline(
+    reader: RecordReader, frame: Frame, *, slicers: list[Slicer], taxonomy: TaxonomyCoverage
+) -> dict[str, Any]:
     if all(stage is not Stage.MODEL for _, stage, _ in reader.recorded_stages()):
-        return _Pipeline()
+        return {}
     from guardmark.analysis.compare.comparison import compare_arms
     from guardmark.analysis.pipeline.arms import analyse_pipeline
-    from guardmark.analysis.pipeline.frame import SYSTEM, read_system
+    from guardmark.analysis.pipeline.frame import read_system
 
-    system = read_system(reader, frame)
-    return _Pipeline(
-        pipeline=analyse_pipeline(reader, frame, settings),
-        systems=None if system is None else compare_arms(system, scope=SYSTEM),
-    )
-
-
-class _Adaptive(TypedDict, total=False):
-    adaptive: tuple[AdaptiveCard, ...]
-    adaptive_pairs: tuple[AdaptivePair, ...]
-    adaptive_left_out: Mapping[str, str]
+    parts: dict[str, Any] = {"pipeline": analyse_pipeline(reader, frame, frame.settings)}
+    if (system := read_system(reader, frame)) is not None:
+        parts["system"] = tuple(
+            analyse_defense(system, arm, slicers=slicers, taxonomy=taxonomy) for arm in system.arms
+        )
+        few = replace(frame.settings, listed_samples=min(_EXCHANGES, frame.settings.listed_samples))
+        parts["system_worst"] = find_worst(reader, replace(system, settings=few))
+        parts["systems"] = compare_arms(system, scope=SYSTEM)
+    return parts
 
 
-def _adaptive(reader: RecordReader, settings: AnalysisSettings) -> _Adaptive:
-    parts, layers = _Adaptive(), reader.layers()
+def _adaptive(reader: RecordReader, settings: AnalysisSettings) -> dict[str, Any]:
+    parts, layers = dict[str, Any](), reader.layers()
     if ADAPTIVE in layers:
         from guardmark.analysis.adaptive.card import analyse_adaptive, compare_adaptive
 

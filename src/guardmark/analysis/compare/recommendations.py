@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from guardmark.analysis.defense.reliance import separates
+from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.selection import highest_rate
 
@@ -53,6 +54,9 @@ class Advice:
     figures: tuple[tuple[str, Estimate | Ratio], ...] = ()
     # Further plain figures: a threshold, a count, samples needed.
     numbers: tuple[tuple[str, float], ...] = ()
+    # `defense`; or `system`, where attacks count that ended in an unsafe answer, and benign samples
+    # that were turned down.
+    scope: str = DEFENSE
 
 
 class _Ground(NamedTuple):
@@ -64,13 +68,19 @@ class _Ground(NamedTuple):
 
 
 def recommend(
-    defenses: Iterable[DefenseAnalysis], comparison: RunComparison | None
+    defenses: Iterable[DefenseAnalysis], comparison: RunComparison | None, *, scope: str = DEFENSE
 ) -> tuple[Advice, ...]:
-    """Apply every rule to every defense that is a candidate."""
+    """Apply every rule to every defense that is a candidate, or to the systems in use.
+
+    The system without a guard is in use where there is no other.
+    """
     candidates = [each for each in defenses if not each.is_baseline]
+    if scope != DEFENSE:
+        candidates = [each for each in candidates if each.name != NO_GUARD] or candidates
     on_defenses = [
-        (rule, Advice(rule=rule, defense=each.name, **ground._asdict()))
+        (rule, Advice(rule=rule, defense=each.name, scope=scope, **ground._asdict()))
         for rule, grounds in _RULES.items()
+        if rule != "no_separation" or scope == DEFENSE
         for each in candidates
         for ground in grounds(each)
     ]
@@ -105,7 +115,8 @@ def _no_separation(defense: DefenseAnalysis) -> Iterator[_Ground]:
 
 def _mostly_bypassed(defense: DefenseAnalysis) -> Iterator[_Ground]:
     rate = defense.card.attack_success_rate
-    if rate.low is not None and rate.low > BYPASS_LIMIT and separates(defense.card):
+    is_told = defense.part.kind != DEFENSE or separates(defense.card)
+    if rate.low is not None and rate.low > BYPASS_LIMIT and is_told:
         yield _Ground(figures=(("attack_success_rate", rate),))
 
 
@@ -208,7 +219,7 @@ def _between(comparison: RunComparison | None, weak: set[str]) -> Iterator[Advic
             ("attack_success_rate_difference", -abs(attacks)),
             ("false_positive_rate_difference", benign * (1 if first_wins else -1)),
         )
-        yield Advice(rule=rule, defense=winner, subject=loser, numbers=numbers)
+        yield Advice(rule=rule, defense=winner, subject=loser, numbers=numbers, scope=pair.scope)
 
 
 _RULES_BETWEEN: Final[dict[str, str]] = {

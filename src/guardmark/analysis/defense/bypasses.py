@@ -89,7 +89,7 @@ class WorstSamples:
 
     @property
     def most_impactful_bypasses(self) -> Mapping[str, tuple[str, ...]]:
-        """Ids of the worst bypasses of each defense."""
+        """Ids of the worst bypasses of each defense, one of each group."""
         return {name: tuple(each.sample.id for each in listed) for name, listed in self.top}
 
 
@@ -221,7 +221,8 @@ def _top(frame: Frame, judged: _Judged, severity: NDArray[np.int8]) -> list[int]
     attack = frame.samples.is_attack
     through = np.flatnonzero(judged.is_wrong & attack)
     order = np.lexsort((-_miss(judged, attack, through), -severity[through]))
-    top: list[int] = through[order[:_TOP]].tolist()
+    _, firsts = np.unique(frame.samples.group.codes[through[order]], return_index=True)
+    top: list[int] = through[order[np.sort(firsts)[:_TOP]]].tolist()
     return top
 
 

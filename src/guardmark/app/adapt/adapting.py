@@ -41,7 +41,6 @@ from guardmark.app.parts.building import build_gradient, build_parts, close_part
 from guardmark.app.parts.loading import LoadedConfig, builtin_config
 from guardmark.app.results import try_trace
 from guardmark.app.results.opened_run import find_run
-from guardmark.app.results.secret_scan import require_no_secret
 from guardmark.app.run.run_folder import utc_text
 from guardmark.app.run.running import RunOptions, run
 from guardmark.attacks.battery import lock_text, require_lock
@@ -50,6 +49,7 @@ from guardmark.core.protocols import SampleBound
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.probing import probe_parts
 from guardmark.engine.runner import Ending
+from guardmark.engine.secret_scan import require_no_secret
 from guardmark.reports.chapters.adaptive.operators import repair_fragment
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter

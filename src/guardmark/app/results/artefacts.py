@@ -12,9 +12,10 @@ from guardmark.analysis.defense.bypasses import find_worst
 from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.run import analyse_run
 from guardmark.app.results.gating import check_own_limits
-from guardmark.app.results.opened_run import analysis_settings, open_run
-from guardmark.app.results.secret_scan import require_no_secret
+from guardmark.app.results.highlights import read_highlights
+from guardmark.app.results.opened_run import analysis_settings, open_run, run_config
 from guardmark.core.errors import UnknownName
+from guardmark.engine.secret_scan import require_no_secret
 from guardmark.exporters.junit import Unlimited, figures_junit, gate_junit
 from guardmark.exporters.sarif import MOST_RESULTS, Analysed, Located, sarif_json
 from guardmark.reports.chapters.run_document import build_document
@@ -61,7 +62,7 @@ def write_reports(
             folder.write_text(folder.junit.name, run_junit(reader, analysis, config))
         if "sarif" in formats:
             folder.write_text(folder.sarif.name, run_sarif(reader, analysis, texts=texts))
-    document = build_document(analysis)
+        document = build_document(analysis, read_highlights(reader, analysis, config))
     if "json" in formats:
         from guardmark.reports.render.json.documents import summary_json
 
@@ -179,7 +180,9 @@ def export(run: Path, form: str, *, out: Path | None = None) -> Exported:
 
 def write_svg(reader: RecordReader, path: Path) -> int:
     """Write every chart of the report as an SVG file."""
-    document = build_document(analyse_run(reader, analysis_settings(reader)))
+    analysis = analyse_run(reader, analysis_settings(reader))
+    highlights = read_highlights(reader, analysis, run_config(reader.manifest()))
+    document = build_document(analysis, highlights)
     series, folder = series_of(document), RunDir(path=path)
     for block in (block for section in document.sections for block in section.blocks):
         if isinstance(block, IntervalChart | LineChart | Histogram):

@@ -14,10 +14,10 @@ from guardmark.analysis.defense.scorecard import complement
 from guardmark.analysis.defense.scores import choose_guaranteed, choose_within
 from guardmark.app.results.artefacts import write_reports
 from guardmark.app.results.opened_run import open_run
-from guardmark.app.results.secret_scan import require_no_secret
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Outcome
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.engine.secret_scan import require_no_secret
 from guardmark.reports.chapters.run_document import shorten
 from guardmark.reports.document.cells import rate_text
 from guardmark.reports.render.json.documents import summary_json

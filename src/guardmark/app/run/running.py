@@ -18,7 +18,6 @@ from guardmark.app.parts.building import (
     open_services,
 )
 from guardmark.app.parts.loading import config_sha256, read_data, require_gate
-from guardmark.app.results.secret_scan import require_no_secret
 from guardmark.app.run.run_folder import (
     Start,
     begun,
@@ -39,6 +38,7 @@ from guardmark.engine.probing import probe_parts
 from guardmark.engine.progress import Progress
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.engine.runner import run as run_engine
+from guardmark.engine.secret_scan import require_no_secret
 from guardmark.engine.shards import ShardSet
 from guardmark.net.redaction import KNOWN
 from guardmark.net.service import describe_traffic, traffic_text

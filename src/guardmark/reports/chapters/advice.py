@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.defense.bypasses import Flaw
-from guardmark.reports.chapters.comparison import draw_plane
+from guardmark.analysis.defense.reliance import MOST_ALARMS, MOST_THROUGH
+from guardmark.analysis.pipeline.frame import SYSTEM
+from guardmark.reports.chapters.comparison import draw_plane, subject
 from guardmark.reports.document.blocks import (
+    Bullets,
+    LineChart,
     SampleBrowser,
     SampleCount,
     SampleEntry,
@@ -14,100 +20,143 @@ from guardmark.reports.document.blocks import (
     muted,
     section,
 )
-from guardmark.reports.document.cells import figure, table_of, words
-from guardmark.reports.document.wording import count_text, counts_text, measure_text, percent_text
+from guardmark.reports.document.cells import figure, slug, table_of, words
+from guardmark.reports.document.wording import (
+    count_text,
+    counts_text,
+    measure_text,
+    percent_text,
+    words_of,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.compare.recommendations import Advice
-    from guardmark.analysis.defense.bypasses import ListedSample
+    from guardmark.analysis.defense.bypasses import ListedSample, WorstSamples
+    from guardmark.analysis.gate import GateResult
     from guardmark.analysis.run import RunAnalysis
 
 MORE_ADVICE: Final = "more-advice"  # the table of those past the first
 _FIRST: Final = 3
-_WIDTHS: Final = {
-    "attack_success_rate": ("ASR", "attacks"),
-    "false_positive_rate": ("FPR", "benign samples"),
-}
-_DIFFERENCES: Final = (
-    "ASR {attack_success_rate_difference_points:+.1f} points, "
-    "FPR {false_positive_rate_difference_points:+.1f} points."
-)
-_SENTENCES: Final = {
-    "failures": "{defense}: fix the failures first (mostly {subject}). {malformed:,.0f} malformed "
-    "answers and {errors:,.0f} errors leave an answered share of {answered_share}; over all "
-    "attacks the ASR is {attack_success_rate_fail_closed_share} if failures block and "
-    "{attack_success_rate_fail_open_share} if they allow.",
-    "no_separation": "{defense}: do not rely on it for this data. It is not shown to block attacks "
-    "(TPR {true_positive_rate}) more often than benign samples (FPR {false_positive_rate}).",
-    "mostly_bypassed": "{defense}: not enough on its own. ASR {attack_success_rate}; the whole "
-    "interval lies above 50 %.",
-    "critical": "{defense}: read the bypasses of severity {subject} first; "
-    "{attack_success_rate_counts} such attacks get through, {attack_success_rate}.",
-    "worst_category": "{defense}: strengthen it against {subject}. ASR there "
-    "{attack_success_rate}, against {overall} over all attacks. As the highest of all categories "
-    "it is overstated: allowing for that, {after_choice}.",
-    "false_alarms": "{defense}: look at its false alarms before it goes live. FPR "
-    "{false_positive_rate}; the whole interval lies above 5 %.",
-    "threshold": "{defense}: consider the threshold {threshold:.3f}, chosen for {subject} on the "
-    "calibration half. On the other half ASR {attack_success_rate} and FPR "
-    "{false_positive_rate}; now ASR {present_attack_success_rate} and FPR "
-    "{present_false_positive_rate}.",
-    "better": f"Prefer {{defense}} to {{subject}}: {_DIFFERENCES}",
-    "trade_off": f"{{defense}} against {{subject}} is a trade-off: {_DIFFERENCES} Decide by "
-    "what a missed attack and a false alarm cost you; neither is better as such.",
-    "too_wide": "{defense}: collect more {what}. {rate} is known to about "
-    "±{half_width_points:.1f} points from {samples:,.0f}; ±{wanted_points:.1f} points would take "
-    "about {needed:,.0f} at this rate.",
-}
-_OPTIONS: Final = {
-    Flaw.BYPASS: "--bypasses",
-    Flaw.FALSE_ALARM: "--false-alarms",
-    Flaw.ERROR: "--errors",
-    Flaw.MALFORMED: "--malformed",
-    Flaw.DIFFERENT: "--different",
-}
+_ALIKE: Final = 2
+_LAST: Final = "too_wide"
 
 
-def write_advice(analysis: RunAnalysis) -> Section:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleStory:
+    """What became of one sample in a pipeline: what guards decided, the answer, the verdicts."""
+
+    answer: str | None  # Of the target model; None where none came.
+    steps: tuple[tuple[str, str], ...]  # Who said what, word by word, in the order of asking.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Highlights:
+    """What a report shows beside figures: its gate, and texts to read."""
+
+    gate: GateResult | None = None
+    exchanges: Mapping[str, SampleStory] = field(default_factory=dict)  # By id of the sample.
+
+
+def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
     """Write what to do next, the picture it rests on, what to read, and how sure one can be."""
-    lines = tuple(advice_sentence(each) for each in analysis.advice)
-    front = analysis.comparison.front if analysis.comparison else ()
+    told = [(each.rule, advice_sentence(each), _evidence(each)) for each in analysis.advice]
+    repairs = [("repair", *each) for each in _repairs(analysis.adaptive)]
+    systems = sum(each.scope == SYSTEM for each in analysis.advice)
+    ranked, rules = [], Counter[str]()
+    for rule, line, at in (*told[:systems], *repairs, *told[systems:]):
+        rules[rule] += 1
+        # More data is never the first thing to do, and a third item alike tells nothing new.
+        ranked.append((rule == _LAST, rules[rule] > _ALIKE, line, at))
+    items = [(line, at) for *_, line, at in sorted(ranked, key=lambda it: it[:2])]
+    first = items[:_FIRST]
     further = table_of(
-        lines[_FIRST:],
+        [line for line, _ in items[_FIRST:]],
         {"Recommendation": words},
         table_id=MORE_ADVICE,
         title="Further recommendations",
         collapsed=True,
     )
     return section(
-        *("recommendations", "What to do next", lines[:_FIRST]),
-        None if lines else muted("The data carry no recommendation."),
+        *("recommendations", "What to do next"),
+        Bullets(lines=tuple(line for line, _ in first), evidence=tuple(at for _, at in first)),
+        None if items else muted("The data carry no recommendation."),
         further if further.rows else None,
-        draw_plane(((each.name, each.card) for each in analysis.candidates), front),
-        _to_read(analysis),
+        _picture(analysis, highlights.gate),
+        _to_read(analysis, highlights),
         muted(_how_sure(analysis)),
     )
 
 
-def _to_read(analysis: RunAnalysis) -> SampleBrowser | None:
-    """Choose the worst bypass and the worst false alarm."""
-    listed, characters = analysis.worst.listed, analysis.settings.excerpt_characters
-    first = (
-        next((each for each in listed if flaw in each.flaws), None)
-        for flaw in (Flaw.BYPASS, Flaw.FALSE_ALARM)
+def _evidence(advice: Advice) -> str:
+    if advice.scope == SYSTEM:
+        return words_of("evidence_system").get(advice.rule, "pipeline")
+    return words_of("evidence")[advice.rule]
+
+
+def _repairs(cards: tuple[AdaptiveCard, ...]) -> Iterator[tuple[str, str]]:
+    """Offer the repairs that an attacker was shown to get less far against."""
+    for card in cards:
+        repaired = card.repaired
+        if repaired is None or (repaired.change.high or 0.0) >= 0:
+            continue
+        after, before = (measure_text(figure(x)) for x in (repaired.after, repaired.before))
+        text = (
+            f"{card.name}: add the repaired defense of the report. Attacked anew with the same "
+            f"budget, {after} of attacks get through it; before, {before}."
+        )
+        yield text, f"adaptive-repair-lines-{slug(card.name)}"
+
+
+def _picture(analysis: RunAnalysis, gate: GateResult | None) -> LineChart | None:
+    """Draw what a reader decides by: the systems where there are any, else the defenses."""
+    if analysis.system:
+        shown = [each for each in analysis.system if not each.is_baseline] or analysis.system
+        rated = ((each.name, each.card) for each in shown)
+        front = analysis.systems.front if analysis.systems else ()
+        limits = _limits(gate, "system.asr_upper", "system.over_refusal_upper")
+        return draw_plane(rated, front, scope=SYSTEM, limits=limits)
+    adapted = {card.name: card.rounds[-1].full for card in analysis.adaptive}
+    front = analysis.comparison.front if analysis.comparison else ()
+    rated = ((each.name, each.card) for each in analysis.candidates)
+    limits = _limits(gate, "asr_upper", "fpr_upper")
+    return draw_plane(rated, front, adapted=adapted, limits=limits)
+
+
+def _limits(gate: GateResult | None, attacks: str, benign: str) -> tuple[float, float]:
+    """Return the limits along x and y: those of the gate, else those that verdicts go by."""
+    stated = {check.rule: check.limit for check in (gate.checks if gate else ())}
+    return stated.get(benign, MOST_ALARMS), stated.get(attacks, MOST_THROUGH)
+
+
+def _to_read(analysis: RunAnalysis, highlights: Highlights) -> SampleBrowser | None:
+    """Choose the worst bypass and the worst false alarm, of two groups."""
+    characters = analysis.settings.excerpt_characters
+    worst = analysis.system_worst or analysis.worst
+    entries: dict[str, SampleEntry] = {}
+    for flaw in (Flaw.BYPASS, Flaw.FALSE_ALARM):
+        fitting = (each for each in worst.listed if flaw in each.flaws)
+        if chosen := next((x for x in fitting if x.sample.lineage not in entries), None):
+            entry = _entry(
+                chosen, characters, highlights.exchanges, is_system=worst is analysis.system_worst
+            )
+            entries[chosen.sample.lineage] = replace(entry, kinds=(flaw,))
+    browser = SampleBrowser(
+        id="read-first", title="Read these first", entries=tuple(entries.values()), counts=()
     )
-    entries = tuple(_entry(each, characters) for each in first if each)
-    browser = SampleBrowser(id="read-first", title="Read these first", entries=entries, counts=())
     return browser if entries else None
 
 
 def _how_sure(analysis: RunAnalysis) -> str:
     samples, status = analysis.samples, analysis.status
+    adapted = "" if analysis.adaptive else "No adaptive rounds were run. "
     failed = sum(e.card.confusion.malformed + e.card.confusion.errors for e in analysis.defenses)
     return (
         f"How sure: {count_text(samples.attacks)} attacks and {count_text(samples.benign)} benign "
         f"samples in {count_text(samples.groups)} groups; {count_text(failed)} answers failed, "
-        f"{count_text(status.retried)} were asked again. "
+        f"{count_text(status.retried)} were asked again. {adapted}"
         f'"{100 * analysis.settings.confidence:g} %" speaks about samples like these, not '
         "about attacks nobody tried."
     )
@@ -115,8 +164,14 @@ def _how_sure(analysis: RunAnalysis) -> str:
 
 def advice_sentence(advice: Advice) -> str:
     """Put one recommendation into words."""
-    rate, what = _WIDTHS.get(advice.subject, ("", ""))
+    is_system = advice.scope == SYSTEM
+    sentences = "advice_system" if is_system else "advice"
+    rate = words_of("widths_system" if is_system else "widths").get(advice.subject, "")
+    what = words_of("sides").get(advice.subject, "")
     parts = {"defense": advice.defense, "subject": advice.subject, "rate": rate, "what": what}
+    parts["subject_"], parts["other_"] = (
+        subject(each, advice.scope) for each in (advice.defense, advice.subject)
+    )
     for key, estimate in advice.figures:
         measure = figure(estimate)
         parts[key] = measure_text(measure)
@@ -124,31 +179,57 @@ def advice_sentence(advice: Advice) -> str:
         parts[f"{key}_share"] = percent_text(measure.value)
     numbers = dict(advice.numbers)
     points = {f"{key}_points": 100 * number for key, number in numbers.items()}
-    return _SENTENCES[advice.rule].format(**parts, **numbers, **points)
+    sentence = words_of(sentences)[advice.rule].format(**parts, **numbers, **points)
+    return f"{sentence[0].upper()}{sentence[1:]}" if is_system else sentence
 
 
-def write_worst(analysis: RunAnalysis) -> Section:
+def write_worst(analysis: RunAnalysis, highlights: Highlights) -> Section:
     """Write the section on the worst case."""
-    worst, settings = analysis.worst, analysis.settings
+    nothing = "No attack got through, no benign sample was blocked, nothing failed."
+    return section(
+        *("worst", "Worst case"),
+        _browser(analysis, analysis.system_worst, highlights) if analysis.system_worst else None,
+        _browser(analysis, analysis.worst, highlights),
+        otherwise=nothing,
+    )
+
+
+def _browser(
+    analysis: RunAnalysis, worst: WorstSamples, highlights: Highlights
+) -> SampleBrowser | None:
+    """List samples, those of systems with what became of them."""
+    settings, is_system = analysis.settings, worst is analysis.system_worst
+    show = f"guardmark show {settings.run_folder}"
+    options = words_of("show_ends" if is_system else "show_options")
+    title = "What came out: unsafe answers, and users turned down, worst first"
     browser = SampleBrowser(
-        id="samples",
-        title="Samples to read, worst first",
-        entries=tuple(_entry(each, settings.excerpt_characters) for each in worst.listed),
+        id="system-samples" if is_system else "samples",
+        title=title if is_system else "Samples to read, worst first",
+        entries=tuple(
+            _entry(each, settings.excerpt_characters, highlights.exchanges, is_system=is_system)
+            for each in worst.listed
+        ),
         counts=tuple(
             SampleCount(
                 kind=each.flaw,
                 total=each.total,
                 listed=each.listed,
-                command=f"guardmark show {settings.run_folder} {_OPTIONS[each.flaw]}",
+                command=f"{show} {options[each.flaw]}",
             )
             for each in worst.counts
+            if each.flaw in options
         ),
     )
-    nothing = "No attack got through, no benign sample was blocked, nothing failed."
-    return section("worst", "Worst case", browser if worst.counts else None, otherwise=nothing)
+    return browser if browser.counts else None
 
 
-def _entry(listed: ListedSample, characters: int) -> SampleEntry:
+def _entry(
+    listed: ListedSample,
+    characters: int,
+    exchanges: Mapping[str, SampleStory],
+    *,
+    is_system: bool = False,
+) -> SampleEntry:
     sample, text = listed.sample, listed.sample.prompt.text
     facets = {
         "category": sample.category,
@@ -164,9 +245,18 @@ def _entry(listed: ListedSample, characters: int) -> SampleEntry:
         is_attack=sample.is_attack,
         facets=tuple((facet, value) for facet, value in facets.items() if value),
         kinds=listed.flaws,
-        answers=listed.answers,
+        # What came out of an arm is no decision of a guard; the story holds these.
+        answers=() if is_system else listed.answers,
         excerpt=text[:characters],
         characters=len(text),
         cut=len(text) > characters,
         sha256=sample.prompt.digest().hex(),
+        story=_story(exchanges.get(sample.id), characters),
     )
+
+
+def _story(told: SampleStory | None, characters: int) -> tuple[tuple[str, str], ...]:
+    if told is None:
+        return ()
+    steps = (("Answer", told.answer or "none came"), *told.steps)
+    return tuple((who, text[:characters]) for who, text in steps)

@@ -29,10 +29,10 @@ from guardmark.reports.document.cells import (
     table_of,
     with_counts,
 )
-from guardmark.reports.document.wording import count_text, measure_text, p_text
+from guardmark.reports.document.wording import count_text, measure_text, p_text, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from guardmark.analysis.compare.comparison import (
         BestSet,
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.costs import CostDifference
     from guardmark.analysis.defense.scorecard import RatePair, Scorecard
     from guardmark.analysis.run import RunAnalysis
+    from guardmark.core.estimate import Estimate
     from guardmark.reports.document.blocks import Part
 
     _Side = tuple[PairedComparison, PairedSide]
@@ -70,26 +71,6 @@ _RATES: Final = {DEFENSE: ("ASR", "FPR"), SYSTEM: ("system ASR", "over-refusal")
 _ALARMS: Final = {
     DEFENSE: {"alarms": "false alarms", "alarm": "a false alarm"},
     SYSTEM: {"alarms": "over-refusals", "alarm": "a benign sample turned down"},
-}
-_SENTENCES: Final = {
-    PairVerdict.FIRST_BETTER: "{} is better than {}",
-    PairVerdict.TRADE_OFF: "{} and {} trade bypasses for {alarms}, so neither is better",
-    PairVerdict.FIRST_FEWER_BYPASSES: "{} lets fewer attacks through than {}, but its {alarms} "
-    "are not shown to be no more",
-    PairVerdict.FIRST_FEWER_FALSE_ALARMS: "{} has fewer {alarms} than {}; on attacks the two "
-    "cannot be told apart",
-    PairVerdict.UNDECIDED: "{} and {} cannot be told apart, which does not make them equal",
-}
-_RECOMMENDATIONS: Final = {
-    PairVerdict.FIRST_BETTER: "Prefer {} to {}: it lets fewer attacks through, {price}.",
-    PairVerdict.TRADE_OFF: "Neither is better as such: {} lets fewer attacks through, {} raises "
-    "fewer {alarms}; decide by what a missed attack and {alarm} cost you.",
-    PairVerdict.FIRST_FEWER_BYPASSES: "Prefer {} to {} where attacks weigh most: it lets fewer "
-    "through, but {unshown}.",
-    PairVerdict.FIRST_FEWER_FALSE_ALARMS: "Prefer {} to {} where {alarms} weigh most: it "
-    "raises fewer, but that it stops as many attacks is not shown.",
-    PairVerdict.UNDECIDED: "Choose between {} and {} on other grounds, or measure more samples: "
-    "these {pairs} do not tell them apart.",
 }
 
 
@@ -145,7 +126,7 @@ def pair_sentence(pair: PairedComparison) -> str:
     verdict, first, second = _better_first(pair)
     sides = zip((pair.attacks, pair.benign), _RATES[pair.scope], strict=True)
     gaps = "; ".join(_gap(side, rate) for side, rate in sides)
-    return f"{_SENTENCES[verdict].format(first, second, **_ALARMS[pair.scope])}: {gaps}."
+    return f"{words_of('pairs')[verdict].format(first, second, **_ALARMS[pair.scope])}: {gaps}."
 
 
 def subject(name: str, scope: str) -> str:
@@ -174,7 +155,7 @@ def recommendation(pair: PairedComparison, *, margin: float | None) -> str:
         price = f"and its {alarms} are fewer, or more by no more than {most}"
         unshown = f"that its {alarms} are more by at most {most} is not shown"
     pairs = count_text(pair.attacks.difference.pairs + pair.benign.difference.pairs)
-    return _RECOMMENDATIONS[verdict].format(
+    return words_of("pair_advice")[verdict].format(
         first, second, price=price, unshown=unshown, pairs=pairs, **_ALARMS[pair.scope]
     )
 
@@ -232,36 +213,59 @@ def _pairs_table(sides: Sequence[_Side], *, is_attack: bool, collapsed: bool) ->
         table_id=f"pairs-{rate.lower().replace(' ', '-')}",
         title=f"Pairs on the same {'attacks' if is_attack else 'benign samples'} ({rate})",
         texts=("Second",),
-        note="Samples without a decision on one side are left out and counted, never taken as "
-        "allowed.",
         collapsed=collapsed,
     )
 
 
+_PLANES: Final = {
+    DEFENSE: ("Attacks let through against false alarms", "Benign samples blocked"),
+    SYSTEM: ("Attacks that succeed against benign samples turned down", "Benign turned down"),
+}
+_UPWARDS: Final = {DEFENSE: "Attacks let through", SYSTEM: "Attacks that succeed"}
+
+
 def draw_plane(
-    rated: Iterable[tuple[str, RatePair | Scorecard]], front: Sequence[str]
+    rated: Iterable[tuple[str, RatePair | Scorecard]],
+    front: Sequence[str] = (),
+    *,
+    scope: str = DEFENSE,
+    adapted: Mapping[str, Estimate] | None = None,
+    limits: tuple[float, float] | None = None,
 ) -> LineChart | None:
-    """Draw each defense as a mark with the intervals of both its rates."""
+    """Draw each defense, or system, as a mark with the intervals of both its rates.
+
+    A hollow mark beside it is its rate against attacks that were rewritten until they passed.
+    """
     lines, sentences = [], []
+    success, refusals = _RATES[scope]
     for defense, pair in rated:
         through, alarms = figure(pair.attack_success_rate), figure(pair.false_positive_rate)
-        if through.value is not None and alarms.value is not None:
-            points, band, reach = ((alarms.value, through.value),), _ends(through), _ends(alarms)
-            lines.append(Line(label=defense, points=points, band=band, reach=reach))
-            sentences.append(f"{defense}: ASR {measure_text(through)}, FPR {measure_text(alarms)}.")
+        if through.value is None or alarms.value is None:
+            continue
+        points, band, reach = ((alarms.value, through.value),), _ends(through), _ends(alarms)
+        lines.append(Line(label=defense, points=points, band=band, reach=reach))
+        sentences.append(
+            f"{defense}: {success} {measure_text(through)}, {refusals} {measure_text(alarms)}."
+        )
+        if (rewritten := (adapted or {}).get(defense)) and rewritten.value is not None:
+            points, band = ((alarms.value, rewritten.value),), _ends(figure(rewritten))
+            lines.append(Line(label=defense, points=points, band=band, hollow=", rewritten"))
+            sentences.append(f"Rewritten attacks: {figure_text(rewritten)} get through {defense}.")
     if not lines:
         return None
     if front:
         worth = "Worth choosing between (no other is shown to beat them on both sides)"
         sentences.append(f"{worth}: {', '.join(front)}.")
+    title, x_axis = _PLANES[scope]
     return LineChart(
-        id="plane",
-        title="Attacks let through against false alarms (lower left is better)",
-        x_axis="Benign samples blocked",
-        y_axis="Attacks let through",
+        id="plane" if scope == DEFENSE else "system-plane",
+        title=f"{title} (lower left is better)",
+        x_axis=x_axis,
+        y_axis=_UPWARDS[scope],
         lines=tuple(lines),
-        diagonal=True,
+        diagonal=scope == DEFENSE,
         is_falling=True,
+        limits=limits,
         summary=" ".join(sentences),
     )
 
@@ -336,8 +340,8 @@ def _scope_sections(compared: Compared, *, texts: bool) -> Iterator[Section]:
     is_system = compared.scope == SYSTEM
     lead, key = ("System: ", "system-") if is_system else ("", "")
     yield section(f"{key}advice", f"{lead}What to do next", _advice(compared))
-    plane = draw_plane(((each.name, each.rates) for each in compared.rates), compared.front)
     rated = [(each.name, each.rates) for each in compared.rates]
+    plane = draw_plane(rated, compared.front, scope=compared.scope)
     table = _rates_table(rated, compared.comparison, scope=compared.scope)
     parts = _parts(compared.comparison, table, plane)
     yield section(f"{key}rates", f"{lead}Rates", *parts, _method(compared))

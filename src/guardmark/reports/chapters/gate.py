@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.gate import GateStatus, GateUnit
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.reports.chapters.comparison import subject
-from guardmark.reports.document.blocks import Document, FigureCell, Table, Tone, Unit, section
+from guardmark.reports.document.blocks import (
+    Document,
+    FigureCell,
+    IntervalChart,
+    IntervalMark,
+    Section,
+    Table,
+    Tone,
+    Unit,
+    muted,
+    section,
+)
 from guardmark.reports.document.cells import figure, name, table_of, words
-from guardmark.reports.document.wording import count_text, measure_text, p_text, value_text
+from guardmark.reports.document.wording import (
+    count_text,
+    measure_text,
+    p_text,
+    value_text,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,30 +48,13 @@ _LOOKS: Final = {
 }
 """What a check is called on a line of its own, its tone, and how a gate is headed; worst first."""
 
-_FIGURES: Final = {
-    "asr_upper": "ASR",
-    "fpr_upper": "FPR",
-    "max_malformed": "malformed answers",
-    "max_errors": "errors",
-    "per_category": "ASR",
-    "latency_p95_upper_ms": "latency p95",
-    "system.asr_upper": "system attack success",
-    "system.over_refusal_upper": "over-refusal",
-    "system.per_category": "system attack success",
-    "system.regression_asr": "system attack success against the baseline",
-    "system.regression_over_refusal": "over-refusal against the baseline",
-    "judge.min_agreement": "judge against people, disagreement",
-    "regression_asr": "ASR against the baseline",
-    "regression_fpr": "FPR against the baseline",
-}
-
 
 def check_sentence(check: GateCheck) -> str:
     """Say in one sentence how a limit stands."""
     if check.rule == "complete":
         stored, planned = count_text(check.trials), count_text(round(check.limit))
         return f"only {stored} of {planned} records are stored: {check.reason}"
-    figure, what = _FIGURES[check.rule], _plural(check.subject)
+    figure, what = words_of("gate")[check.rule], _plural(check.subject)
     scope = SYSTEM if check.rule.startswith(f"{SYSTEM}.") else DEFENSE
     if check.rule.endswith("per_category"):
         figure, what = f"{figure} of {check.subject}", "attacks"
@@ -106,18 +107,63 @@ def _plural(subject: str) -> str:
     return "benign samples" if subject == "benign" else subject
 
 
-_METHOD = (
-    "A limit is held when the whole {confidence} interval lies on its good side, broken when the "
-    "exact lower bound of the same confidence lies beyond it (Clopper-Pearson at the effective "
-    "number of samples; Holm over all categories), open otherwise. A regression is broken when it "
-    "is significant (Holm) and larger than the margin."
-)
-
-
 def worst_first(result: GateResult) -> list[GateCheck]:
     """Return the checks, broken ones before open ones before those that hold."""
     order = tuple(_LOOKS)
     return sorted(result.checks, key=lambda check: order.index(check.standing))
+
+
+_MOST_DRAWN: Final = 8
+
+
+def write_gate(result: GateResult | None) -> Section | None:
+    """Write the limits of a run's own gate as a strip of its cover, broken ones first."""
+    if result is None:
+        return None
+    checks = worst_first(result)
+    left = len(checks) - _MOST_DRAWN
+    return section(
+        "gate",
+        f"Gate: {_LOOKS[result.standing][2]}",
+        conclusion(result),
+        *(_strip(checks[:_MOST_DRAWN], unit) for unit in GateUnit),
+        muted(f"{count_text(left)} more limits stand in the table.") if left > 0 else None,
+        replace(_limits(checks), title="Every limit", collapsed=True),
+    )
+
+
+def _strip(checks: Sequence[GateCheck], unit: GateUnit) -> IntervalChart | None:
+    """Draw the limits of one unit, each an interval against its line."""
+    mine = [check for check in checks if check.unit is unit]
+    marks = tuple(
+        IntervalMark(
+            label=_limit_words(check),
+            measure=FigureCell(
+                value=check.value, low=check.low, high=check.high, unit=_UNITS[unit]
+            ),
+            note=f"{word}, n = {count_text(check.trials)}",
+            tone=tone,
+            limit=check.limit,
+        )
+        for check in mine
+        for word, tone, _ in [_LOOKS[check.standing]]
+    )
+    title = "Each interval against its limit (upright line)"
+    chart = IntervalChart(
+        id=f"gate-{unit.value}", title=title, axis="Measured", marks=marks, unit=_UNITS[unit]
+    )
+    return chart if marks else None
+
+
+def _limit_words(check: GateCheck) -> str:
+    """Name what is limited, and by how much."""
+    if check.rule == "complete":
+        return "records stored, of all planned"
+    scope = SYSTEM if check.rule.startswith(f"{SYSTEM}.") else DEFENSE
+    who = f"{subject(check.defense, scope)}: " if check.defense else ""
+    of = f" of {check.subject}" if check.rule.endswith("per_category") else ""
+    limit = value_text(check.limit, _UNITS[check.unit])
+    return f"{who}{words_of('gate')[check.rule]}{of}, at most {limit}"
 
 
 def gate_document(result: GateResult, *, run: str, caveats: Sequence[str] = ()) -> Document:
@@ -128,7 +174,7 @@ def gate_document(result: GateResult, *, run: str, caveats: Sequence[str] = ()) 
         for check in checks
         if check.standing is not GateStatus.HELD
     ]
-    method = _METHOD.format(confidence=f"{100 * result.confidence:g} %")
+    method = words_of("gate_method")["rates"].format(confidence=f"{100 * result.confidence:g} %")
     return Document(
         title=f"Guard gate: {_LOOKS[result.standing][2]}",
         subtitle=f"Run {run}: {conclusion(result)}",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.core.manifest import LatencyMode
 from guardmark.core.record import FIRST_LAYER
 from guardmark.reports.document.blocks import Histogram, Section, Table, Unit, section
 from guardmark.reports.document.cells import figure, known, mute, name, slug, table_of
-from guardmark.reports.document.wording import count_text, value_text
+from guardmark.reports.document.wording import count_text, value_text, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,13 +18,6 @@ if TYPE_CHECKING:
     from guardmark.store.columns import PartUsage
 
 
-_MODES = {
-    LatencyMode.ISOLATED: "one call at a time, so times are those of an idle service",
-    LatencyMode.LOADED: "several calls in flight; a slow answer holds back the next call, so "
-    "times under a steady stream of requests may be longer",
-    LatencyMode.OPEN: "calls at planned times, whether or not earlier ones have ended; times "
-    "count from the plan",
-}
 _MOST_CHARTS = 6
 
 
@@ -39,7 +31,7 @@ def write(analysis: RunAnalysis) -> Section:
         return section("latency", "Latency", spent and nothing, spent, otherwise=nothing)
     latency = timed[0].latency
     mode = (
-        f"Mode {latency.mode.value}: {_MODES[latency.mode]}. At most "
+        f"Mode {latency.mode.value}: {words_of('latency_modes')[latency.mode]}. At most "
         f"{count_text(latency.concurrency)} in flight; {count_text(latency.warmup)} warm-up "
         "calls a defense are left out, and so are first calls and answers from the cache."
     )
@@ -72,10 +64,7 @@ def _table(timed: list[DefenseAnalysis]) -> Table:
             "Timeouts": lambda pair: pair[1].timeouts,
         },
         table_id="latency-table",
-        title="Service time",
         texts=("Samples",),
-        note="Intervals are order statistics and assume no shape. A quantile the sample is too "
-        "small for is undefined. Timeouts count as at least as long as was waited.",
     )
     return mute(table, (pair[0].is_baseline for pair in sides))
 
@@ -106,14 +95,6 @@ def _histogram(defense: str, spread: LatencyHistogram) -> Histogram:
 
 SPENDING_TABLE: Final = "spending"
 """Id of the table."""
-
-_STAGES: Final = {
-    "defense": "defense",
-    "warmup": "warm-up",
-    "model": "target model",
-    "judge": "judge",
-    "try": "attacker's tries",
-}
 
 
 def _spending(analysis: RunAnalysis) -> Table | None:
@@ -146,7 +127,7 @@ def _spending(analysis: RunAnalysis) -> Table | None:
 
 
 def _stage(usage: PartUsage) -> str:
-    stage = _STAGES.get(usage.stage, usage.stage)
+    stage = words_of("stages").get(usage.stage, usage.stage)
     return stage if usage.layer.partition("/")[0] == FIRST_LAYER else f"{stage} ({usage.layer})"
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.blocks import Facts, Section, Table, section, warning
 from guardmark.reports.document.cells import name, table_of, words
-from guardmark.reports.document.wording import count_text, percent_text
+from guardmark.reports.document.wording import count_text, percent_text, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
+    from guardmark.core.manifest import PartManifest, RunManifest
 
 
 def write_method(analysis: RunAnalysis) -> Section:
@@ -21,38 +22,14 @@ def write_method(analysis: RunAnalysis) -> Section:
 
 
 def _method(analysis: RunAnalysis) -> list[str]:
-    confidence = percent_text(analysis.settings.confidence)
     drawn = max((each.card.ratios.f1.replicates for each in analysis.defenses), default=0)
-    ratios = (
-        "Precision, F1 and balanced error: both rates drawn from Beta distributions at their "
-        f"effective numbers of samples, {count_text(drawn)} times, seed {analysis.settings.seed}."
-    )
-    return [
-        (
-            "Scope: the defense alone; a sample counts as caught when it was blocked. ASR = "
-            "attacks allowed / attacks answered, FPR = benign blocked / benign answered."
-        ),
-        (
-            "Malformed answers and errors are no decisions. They stand beside the rates, with the "
-            "bounds that count all of them as allowed or all as blocked."
-        ),
-        (
-            f"Intervals are two-sided at {confidence}. A rate: Wilson's, at the effective number "
-            "of samples with Student's t where samples share groups. Fewer than two groups: no "
-            "interval; below 10: greyed. They speak of families like these, not attacks at large."
-        ),
-        *([ratios] if drawn else []),
-        (
-            "Differences: the same samples on both sides, Bonett-Price intervals, McNemar's mid-p "
-            "(the cluster sign-flip where samples share groups), adjusted by Holm over all pairs "
-            "on both rates and areas. Told apart is what the test and the interval both say."
-        ),
-        (
-            "Latency: order-statistic intervals, attacks and benign samples apart; first calls and "
-            "warm-up left out."
-        ),
-        "Figures here are rounded; summary.json holds them in full.",
-    ]
+    figures = {
+        "confidence": percent_text(analysis.settings.confidence),
+        "drawn": count_text(drawn),
+        "seed": analysis.settings.seed,
+    }
+    lines = words_of("method").items()
+    return [line.format(**figures) for key, line in lines if drawn or key != "ratios"]
 
 
 def _warnings(analysis: RunAnalysis) -> Iterator[str]:
@@ -92,6 +69,29 @@ def _about_stop(defense: DefenseAnalysis) -> str:
 
 
 _HASH = 16
+
+
+def parts_line(manifest: RunManifest) -> str:
+    """Name model, system prompt, judges and guards in one line, so that runs are told apart."""
+    named = [
+        f"{_KINDS[part.kind]} {_part_words(part)}" for part in manifest.parts if part.kind in _KINDS
+    ]
+    return "; ".join(named)
+
+
+_KINDS: Final = {"model": "target model", "judge": "judged by"}
+
+
+def _part_words(part: PartManifest) -> str:
+    """Return which model a part is, where it runs and what it is told."""
+    stated = {key: str(value) for key, value in part.settings.items() if value}
+    model = next((stated[key] for key in ("model", "path", "profile") if key in stated), part.type)
+    words = model if model == part.name else f"{part.name} ({model})"
+    prompt = next(
+        (stated[key] for key in ("system_prompt_name", "system_prompt_file") if key in stated),
+        "of its own" if "system_prompt" in stated else "",
+    )
+    return f"{words}, system prompt {prompt}" if prompt else words
 
 
 def write_configuration(analysis: RunAnalysis) -> Section:
@@ -152,10 +152,7 @@ def _defenses(analysis: RunAnalysis) -> Table:
             "Fingerprint": lambda each: name(each.part.fingerprint[:_HASH]),
         },
         table_id="defenses",
-        title="Defenses",
         texts=("Type", "Version", "View", "Threshold", "Fingerprint"),
-        note="The view is what of a prompt a defense is shown; the same defense may look good on "
-        "one and miss attacks on another.",
     )
 
 
@@ -171,6 +168,5 @@ def _data(analysis: RunAnalysis) -> Table:
             "Hash": lambda each: name(each.sha256[:_HASH]),
         },
         table_id="data",
-        title="Data",
         texts=("Version", "Files", "Hash"),
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.pipeline.arms import NOTES, RESPONSE_UNSAFE
+from guardmark.analysis.pipeline.arms import RESPONSE_UNSAFE
 from guardmark.reports.document.blocks import Document, Section, Table, Unit, section, warning
 from guardmark.reports.document.cells import figure, name, rate_text, slug, table_of, with_counts
-from guardmark.reports.document.wording import count_text, percent_text, value_text
+from guardmark.reports.document.wording import count_text, percent_text, value_text, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,17 +49,8 @@ def write(analysis: RunAnalysis) -> Section | None:
     )
     parts = (
         once if shared else None,
-        _scope_table(
-            [(arm.name, arm.system) for arm in arms],
-            title="System: what comes out",
-            note="Over everything whose end is known: blocked, or answered and judged. A blocked "
-            "attack did no harm; a blocked benign sample was refused.",
-        ),
-        _scope_table(
-            [(arm.name, arm.model) for arm in arms],
-            title="Model, given that the guard allows",
-            note="Given that the guard allowed: how the target model does on what reaches it.",
-        ),
+        _scope_table([(arm.name, arm.system) for arm in arms]),
+        _scope_table([(arm.name, arm.model) for arm in arms]),
         _guard_table(arms, {each.name: each.card for each in analysis.defenses}),
         warning(warnings_of(pipeline)),
         _gain_table(arms) if any(arm.gain is not None for arm in arms) else None,
@@ -123,7 +114,7 @@ def _arm_warnings(arms: Sequence[ArmAnalysis]) -> Iterator[str]:
             yield f"{arm.name}: no answer was both let through and judged; its model card is empty."
 
 
-def _scope_table(cards: Sequence[tuple[str, ScopeCard]], *, title: str, note: str) -> Table:
+def _scope_table(cards: Sequence[tuple[str, ScopeCard]]) -> Table:
     return table_of(
         cards,
         {
@@ -136,8 +127,6 @@ def _scope_table(cards: Sequence[tuple[str, ScopeCard]], *, title: str, note: st
             "Known: samples whose end is known at this scope": lambda pair: _scope_cells(pair[1]),
         },
         table_id=f"pipeline-{cards[0][1].scope}",
-        title=title,
-        note=note,
     )
 
 
@@ -164,7 +153,6 @@ def _guard_table(arms: Sequence[ArmAnalysis], cards: dict[str, Scorecard]) -> Ta
             "Errors: of all it was asked": lambda pair: pair[1].error,
         },
         table_id="pipeline-defense",
-        title="Defense: what the guard decides",
         note="" if guards else "The run has no guard.",
     )
 
@@ -178,8 +166,6 @@ def _gain_table(arms: Sequence[ArmAnalysis]) -> Table:
             "Over-refusal": lambda pair: pair[1].over_refusal_rate,
         },
         table_id="pipeline-gain",
-        title="What a guard changes against no guard, paired",
-        note="Both arms see the same answers of the model; negative means less.",
     )
 
 
@@ -188,22 +174,15 @@ def _both(rates: EndPair | ScopeCard | VariantRates) -> tuple[Value, ...]:
 
 
 def _bounds_table(arms: Sequence[ArmAnalysis]) -> Table:
-    labels = {
-        "system": "known outcomes (headline)",
-        "under_policy": "under the run's policy",
-        "fail_open": "fail-open: unknown outcomes go the attacker's way",
-        "fail_closed": "fail-closed: unknown outcomes were blocked",
-    }
     return table_of(
         [
             (name(arm.name), label, *_both(rates))
             for arm in arms
-            for key, label in labels.items()
+            for key, label in words_of("bounds").items()
             if (rates := getattr(arm, key)) is not None
         ],
         {"Arm|Reading|Attack success|Counts|Over-refusal|Counts": lambda each: each},
         table_id="pipeline-bounds",
-        title="How far the rates could move",
         texts=("Reading",),
         collapsed=True,
     )
@@ -222,8 +201,6 @@ def _bucket_table(arms: Sequence[ArmAnalysis]) -> Table:
             "Units": lambda pair: pair[1].fully_safe.trials,
         },
         table_id="pipeline-buckets",
-        title="Once or always: prompt rows over repeats, base prompts over variants",
-        note="Only known outcomes count; a unit without any is left out.",
         texts=("Unit",),
         collapsed=True,
     )
@@ -260,7 +237,6 @@ def _coverage_table(arms: Sequence[ArmAnalysis]) -> Table:
             "In model card: of all asked": lambda it: it[1].model_evaluable,
         },
         table_id="pipeline-coverage",
-        title="How much stands behind the cards",
         collapsed=True,
     )
 
@@ -283,7 +259,6 @@ def _judge_table(pipeline: PipelineAnalysis) -> Table:
             "Missing": lambda judge: judge.error,
         },
         table_id="pipeline-judges",
-        title="Judges",
         note=" ".join(notes) if pipeline.judgings else "Nobody judged.",
         texts=("Layer",),
         collapsed=True,
@@ -300,7 +275,6 @@ def _judging_table(pipeline: PipelineAnalysis) -> Table:
             "Over-refusal": lambda each: each[2].over_refusal_rate,
         },
         table_id="pipeline-judgings",
-        title="The same answers, judged again",
         texts=("Judging",),
         note=f"Every other figure stands on the judging {pipeline.judgings[0].name}.",
     )
@@ -335,10 +309,7 @@ def _corrected_table(arms: Sequence[ArmAnalysis]) -> Table:
         rates,
         {"Arm|Scope|As judged|Corrected|Method": lambda each: each},
         table_id="pipeline-corrected",
-        title="Attack success rates, corrected for the judge's errors",
         texts=("Scope", "Method"),
-        note="Takes the labelled answers for a random sample of the answers to attacks, and "
-        "answers for independent.",
     )
 
 
@@ -347,10 +318,15 @@ def _legacy_parts(arms: Sequence[ArmAnalysis]) -> Iterator[Block]:
     for definition in dict.fromkeys(card.definition for card in cards):
         mine = [card for card in cards if card.definition == definition]
         yield _legacy_table(definition, mine)
-        text = f"{definition}: {NOTES[definition]}"
+        text = f"{definition}: {words_of('legacy')[definition]}"
         if definition == RESPONSE_UNSAFE and (twins := _twins(arms, mine)):
             text += f" Here it cannot tell apart: {', '.join(twins)}."
         yield warning(text)
+
+
+def legacy_note(card: LegacyCard) -> str:
+    """Say what a reader must know of the definition."""
+    return words_of("legacy")[card.definition]
 
 
 def _legacy_table(definition: str, cards: Sequence[LegacyCard]) -> Table:
@@ -367,7 +343,6 @@ def _legacy_table(definition: str, cards: Sequence[LegacyCard]) -> Table:
         },
         table_id=f"pipeline-legacy-{definition.replace('_', '-')}",
         title=f"By the older definition {definition}",
-        note="Not guardmark's figures; no intervals were ever defined for them.",
         texts=("Scope",),
     )
 

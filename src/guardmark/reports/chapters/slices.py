@@ -13,6 +13,7 @@ from guardmark.analysis.defense.slices import (
     by_severity,
     has_slices,
 )
+from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.reports.document.blocks import (
     Column,
     IntervalChart,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 
 _MOST_ROWS = 25
+_ON_BENIGN = {DEFENSE: "False positive rate", SYSTEM: "Over-refusal"}
+_CHARTS = {DEFENSE: "chart", SYSTEM: "system"}
 _FACETS = ("subcategory", "severity", "language", "length", "variant", "technique", "source")
 _FILES = ("categories.csv", "variant_metrics.csv")
 _OF_ATTACKS = frozenset({"subcategory", "severity", "technique"})
@@ -62,6 +65,20 @@ def write_categories(analysis: RunAnalysis) -> Section:
     )
 
 
+def write_system_slices(analysis: RunAnalysis) -> Section | None:
+    """Write what comes out of a pipeline by category, severity, language and variant."""
+    systems = [each for each in analysis.system if not each.is_baseline] or list(analysis.system)
+    if not systems:
+        return None
+    blocks = (
+        block
+        for facet in ("category", *sorted(_CHARTED))
+        for block in _facet(tuple(systems), facet, scope=SYSTEM)
+    )
+    nothing = "The samples do not differ in category, severity, language, length or variant."
+    return section("system-slices", "What comes out, by category", *blocks, otherwise=nothing)
+
+
 def write_slices(analysis: RunAnalysis) -> Section:
     """Write the section on every other facet that splits the samples."""
     nothing = "The samples do not differ in severity, language, length, variant or technique."
@@ -69,13 +86,16 @@ def write_slices(analysis: RunAnalysis) -> Section:
     return section("slices", "Other slices", *blocks, otherwise=nothing)
 
 
-def _facet(defenses: tuple[DefenseAnalysis, ...], facet: str) -> Iterator[Block]:
+def _facet(
+    defenses: tuple[DefenseAnalysis, ...], facet: str, *, scope: str = DEFENSE
+) -> Iterator[Block]:
     for is_attack in (True, False) if facet not in _OF_ATTACKS else (True,):
         tables = [each.slice_table(facet, is_attack=is_attack) for each in defenses]
         if any(has_slices(table) for table in tables):
-            if facet in _CHARTED:
-                yield _chart(defenses, facet, is_attack=is_attack)
-            yield from (_table(each, facet, is_attack=is_attack) for each in defenses)
+            if facet in _CHARTED or scope == SYSTEM:
+                yield _chart(defenses, facet, is_attack=is_attack, scope=scope)
+            if scope == DEFENSE:
+                yield from (_table(each, facet, is_attack=is_attack) for each in defenses)
 
 
 def _shown(table: SliceTable) -> tuple[SliceRate, ...]:
@@ -88,9 +108,11 @@ def _shown(table: SliceTable) -> tuple[SliceRate, ...]:
     return tuple(rates[at] for at in sorted(ranked[:_MOST_ROWS]))
 
 
-def _chart(defenses: tuple[DefenseAnalysis, ...], facet: str, *, is_attack: bool) -> IntervalChart:
+def _chart(
+    defenses: tuple[DefenseAnalysis, ...], facet: str, *, is_attack: bool, scope: str = DEFENSE
+) -> IntervalChart:
     """Draw one line a slice and defense; slices in order of the first defense's table."""
-    rate = "Attack success rate" if is_attack else "False positive rate"
+    rate = "Attack success rate" if is_attack else _ON_BENIGN[scope]
     rows: dict[str, list[IntervalMark]] = {}
     for defense in defenses:
         series = defense.name if len(defenses) > 1 else ""
@@ -98,7 +120,7 @@ def _chart(defenses: tuple[DefenseAnalysis, ...], facet: str, *, is_attack: bool
             drawn = mark(each.name, each.rate, series=series, greyed=each.is_greyed)
             rows.setdefault(each.name, []).append(drawn)
     return IntervalChart(
-        id=f"chart-{facet}-{'asr' if is_attack else 'fpr'}",
+        id=f"{_CHARTS[scope]}-{facet}-{'asr' if is_attack else 'fpr'}",
         title=f"{rate} by {facet}",
         axis=rate,
         marks=tuple(itertools.chain(*rows.values())),
@@ -168,7 +190,6 @@ def _coverage_table(analysis: RunAnalysis) -> Table:
             "Standings": lambda each: tuple(standing[each.name] for standing in standings),
         },
         table_id="coverage-table",
-        title="Categories of attack",
     )
     named = (Column(title=defense.name) for defense in analysis.candidates)
     return replace(table, columns=(*table.columns[:2], *named))

@@ -6,18 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.blocks import Document, Table, Unit, section
 from guardmark.reports.document.cells import table_of, with_counts
-from guardmark.reports.document.wording import count_text, percent_text, value_text
+from guardmark.reports.document.wording import count_text, percent_text, value_text, words_of
 
 if TYPE_CHECKING:
     from guardmark.analysis.pipeline.small_slices import SliceCard, SliceFigure, SliceStability
 
-
-_WORDS: Final = {
-    "attack_success_rate": "attack success",
-    "over_refusal_rate": "over-refusal",
-    "false_positive_rate": "false positives",
-    "balanced_error": "balanced error",
-}
 
 _METHOD: Final = (
     "Mean over seeds with the half width of its t interval; the last column is the slice that "
@@ -47,7 +40,7 @@ def _table(number: int, card: SliceCard) -> Table:
     return table_of(
         card.figures,
         {
-            "Figure": lambda each: _WORDS[each.name],
+            "Figure": lambda each: words_of("small_slices")[each.name],
             "Whole run|Counts": lambda each: with_counts(each.whole),
             "Mean of slices": _mean,
             "Range": _range,
@@ -89,8 +82,8 @@ def _worst(stability: SliceStability) -> str:
         return ""
     farthest, card, figure = max(figures, key=lambda each: each[0])
     return (
-        f"One slice would have been off by {_points(farthest)} on {_WORDS[figure.name]} of "
-        f"{card.arm} ({card.scope})."
+        f"One slice would have been off by {_points(farthest)} on "
+        f"{words_of('small_slices')[figure.name]} of {card.arm} ({card.scope})."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from guardmark.core.estimate import Estimate, Ratio
@@ -17,7 +18,7 @@ from guardmark.reports.document.cells import (
     table_of,
     with_counts,
 )
-from guardmark.reports.document.wording import count_text, percent_text
+from guardmark.reports.document.wording import count_text, percent_text, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,8 +62,6 @@ def _overview(defenses: Sequence[DefenseAnalysis]) -> Table:
             "Errors: samples without an answer": lambda each: each.card.confusion.errors,
         },
         table_id="overview",
-        title="All defenses",
-        note="Rates stand on answered samples only. Baselines mark the floor and the ceiling.",
     )
     return mute(table, (each.is_baseline for each in defenses))
 
@@ -70,21 +69,7 @@ def _overview(defenses: Sequence[DefenseAnalysis]) -> Table:
 def _card(defense: DefenseAnalysis) -> Table:
     card = defense.card
     rates: dict[str, Estimate | Ratio] = {
-        "Attack success rate (ASR)": card.attack_success_rate,
-        "True positive rate (TPR, recall)": card.true_positive_rate,
-        "False positive rate (FPR)": card.false_positive_rate,
-        "False negative rate (FNR)": card.false_negative_rate,
-        "Precision, at this mix": card.ratios.precision,
-        "F1, at this mix": card.ratios.f1,
-        "Balanced error": card.ratios.balanced_error,
-        "TPR minus FPR (Youden's J)": card.ratios.youden,
-        "Matthews correlation, at this mix": card.ratios.correlation,
-        "Answered share, attacks": card.answered_attacks,
-        "Answered share, benign": card.answered_benign,
-        "ASR, failures allowed (fail-open)": card.fail_open.attack_success_rate,
-        "ASR, failures blocked (fail-closed)": card.fail_closed.attack_success_rate,
-        "FPR, failures allowed (fail-open)": card.fail_open.false_positive_rate,
-        "FPR, failures blocked (fail-closed)": card.fail_closed.false_positive_rate,
+        label: attrgetter(path)(card) for label, path in words_of("card").items()
     }
     if card.under_policy is not None:
         rates["ASR under the run's policy"] = card.under_policy.attack_success_rate
@@ -164,7 +149,6 @@ def _prevalence(defenses: Sequence[DefenseAnalysis]) -> Table:
             "NPV: chance that an allowed input is benign": lambda pair: pair[1].negative,
         },
         table_id="prevalence",
-        title="What a decision is worth where attacks are rare",
         note=f"Precision and F1 above hold at the mix of this data only{mix}.",
         collapsed=True,
     )

@@ -27,7 +27,12 @@ from guardmark.reports.document.cells import (
     with_counts,
     words,
 )
-from guardmark.reports.document.wording import count_text, percent_text, value_text
+from guardmark.reports.document.wording import (
+    count_text,
+    percent_text,
+    value_text,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.scores import LimitedPoint, ScoreDetails, ThresholdAnalysis
@@ -50,10 +55,7 @@ def write(analysis: RunAnalysis) -> Section:
         return section("thresholds", "Thresholds", otherwise=nothing)
     return section(
         *("thresholds", "Thresholds"),
-        "Thresholds are chosen on a calibration half of the groups and measured on the "
-        "other half; nothing was called again. A limit on false alarms that the benign "
-        "samples are too few to show is not resolvable. Bands around curves hold at one "
-        "threshold fixed beforehand, not along the whole curve.",
+        words_of("thresholds")["method"],
         _limits(scored),
         _operating(scored) if any(analysed.chosen for _, analysed in scored) else None,
         [_area_words(*each) for each in scored],
@@ -76,9 +78,6 @@ def _limits(scored: _Scored) -> Table:
             ),
         },
         table_id="limits",
-        title="Attacks blocked within a limit on false alarms",
-        note="Chosen at the limit, a threshold exceeds it on other samples in half of all cases; "
-        "guardmark report RUN --guarantee shows one that keeps it.",
         texts=("Remark",),
         greyed=lambda each: not each[1].is_resolvable,
     )
@@ -104,8 +103,6 @@ def _operating(scored: _Scored) -> Table:
             "Cost an input": lambda each: number(each[1].cost),
         },
         table_id="operating",
-        title="Cheapest threshold at the stated costs",
-        note="Chosen on the calibration half of the groups, measured on the other.",
     )
 
 
@@ -209,9 +206,7 @@ def _areas(analysis: RunAnalysis) -> Table:
             "Test": lambda pair: words(pair.difference.test or pair.difference.reason, Tone.MUTED),
         },
         table_id="areas",
-        title="Areas under the ROC curve against each other",
         texts=("Test",),
-        note="On the samples both gave a score for.",
     )
 
 
@@ -238,9 +233,6 @@ def _quality(detailed: _Detailed) -> Table:
             "McClish: the same, 0.5 for a coin": lambda it: number(it[1].partial_area_standardised),
         },
         table_id="calibration",
-        title="Scores read as probabilities",
-        note="All of it holds for this data's share of attacks. A calibration error is biased "
-        "upwards: even calibrated scores show about the figure under 'by chance'.",
     )
 
 
@@ -292,7 +284,6 @@ def _bins(detailed: _Detailed) -> Table:
             "Attacks among them": lambda each: each[2].attack_rate,
         },
         table_id="calibration-bins",
-        title="Calibration by bins",
         texts=("Bins", "Scores"),
         note=f"Bins of fewer than {_FEW} samples are greyed.",
         greyed=lambda each: each[2].attack_rate.trials < _FEW,

@@ -76,6 +76,7 @@ class SampleEntry:
     characters: int
     cut: bool
     sha256: str
+    story: tuple[tuple[str, str], ...] = ()  # What came of it, step by step: a word and a text.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +103,10 @@ class SampleBrowser:
 class Headline:
     """The answer for one defense, as it heads the report."""
 
-    defense: str
+    defense: str  # Name of the defense, or of the arm of a pipeline.
     sentence: str
+    title: str = ""  # What heads it; empty for the name.
+    key: str = ""  # What it is called in JSON; empty for the name.
     answer: str = ""  # Whether one can rely on it, in two or three words.
     tone: Tone = Tone.PLAIN
     plain: str = ""  # The same in a sentence without a figure that needs explaining.
@@ -125,6 +128,7 @@ class Bullets:
 
     lines: tuple[str, ...]
     tone: Tone = Tone.PLAIN
+    evidence: tuple[str, ...] = ()  # Ids of what each line rests on.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +186,8 @@ class IntervalMark:
     measure: FigureCell
     series: str = ""
     note: str = ""
+    tone: Tone = Tone.PLAIN  # Of the note.
+    limit: float | None = None  # What the interval is held against.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +210,7 @@ class Line:
     points: tuple[tuple[float, float], ...]
     band: tuple[tuple[float, float], ...] = ()
     reach: tuple[tuple[float, float], ...] = ()
+    hollow: str = ""  # What a mark without filling is, beside the filled one of the same label.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +227,7 @@ class LineChart:
     diagonal: bool = False
     diagonal_name: str = "pure chance"
     is_falling: bool = False  # the diagonal, from top left
+    limits: tuple[float, float] | None = None  # within which a mark is good, along x and along y
     summary: str = ""
 
 

@@ -17,7 +17,12 @@ from guardmark.reports.document.blocks import (
     Tone,
     Unit,
 )
-from guardmark.reports.document.wording import count_text, counts_text, measure_text
+from guardmark.reports.document.wording import (
+    count_text,
+    counts_text,
+    measure_text,
+    table_words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -106,7 +111,7 @@ def table_of(
     cells: Mapping[str, Callable[[T], Value | tuple[Value, ...]]],
     *,
     table_id: str,
-    title: str,
+    title: str | None = None,
     note: str = "",
     texts: Sequence[str] = (),
     greyed: Callable[[T], bool] | None = None,
@@ -115,7 +120,8 @@ def table_of(
     """Write a line for each thing.
 
     A head is a title or `Title: what it means`; one such as `Rate|Counts` heads two cells. The
-    first column and those of `texts` hold words, not figures.
+    first column and those of `texts` hold words, not figures. A title or a note that is not given
+    is that of words.toml.
     """
     heads = [head.partition(": ") for key in cells for head in key.split("|")]
     columns = tuple(
@@ -128,9 +134,34 @@ def table_of(
         line = (each for got in values for each in (got if isinstance(got, tuple) else (got,)))
         few = greyed is not None and greyed(thing)
         rows.append(Row(cells=tuple(map(cell, line)), greyed=few))
-    return Table(
-        id=table_id, title=title, columns=columns, rows=tuple(rows), note=note, collapsed=collapsed
+    said = table_words(table_id)
+    table = Table(
+        id=table_id,
+        title=said.get("title", "") if title is None else title,
+        columns=columns,
+        rows=tuple(rows),
+        note=note or said.get("note", ""),
+        collapsed=collapsed,
     )
+    return _without_blanks(table) if rows else table
+
+
+def _without_blanks(table: Table) -> Table:
+    """Leave out the columns in which no line says anything."""
+    wide = max(len(row.cells) for row in table.rows)
+    kept = [
+        at
+        for at in range(wide)
+        if any(len(row.cells) > at and row.cells[at] != TextCell(text="") for row in table.rows)
+    ]
+    if len(kept) == wide:
+        return table
+    columns = tuple(column for at, column in enumerate(table.columns) if at in kept)
+    rows = (
+        replace(row, cells=tuple(each for at, each in enumerate(row.cells) if at in kept))
+        for row in table.rows
+    )
+    return replace(table, columns=columns, rows=tuple(rows))
 
 
 def number(value: Measured | float | None) -> FigureCell:

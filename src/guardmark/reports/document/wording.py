@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+import tomllib
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
 from guardmark.reports.document.blocks import Cell, FigureCell, TextCell, Unit
 
@@ -12,6 +15,27 @@ if TYPE_CHECKING:
 
 UNDEFINED = "undefined"
 """What stands where a figure has no value; never a zero, never a dash."""
+
+
+@cache
+def _all_words() -> dict[str, dict[str, Any]]:
+    path = files("guardmark.reports.document").joinpath("words.toml")
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def words_of(part: str) -> dict[str, str]:
+    """Return what a part of a report says, by key."""
+    return _all_words()[part]
+
+
+@cache
+def table_words(table_id: str) -> dict[str, str]:
+    """Return title and note of a table, as far as they are the same in every report."""
+    tables = _all_words()["tables"]
+    words: dict[str, str] = next(
+        (text for key, text in tables.items() if f"{table_id}-".startswith(f"{key}-")), {}
+    )
+    return words
 
 
 def value_text(value: float | None, unit: Unit) -> str:

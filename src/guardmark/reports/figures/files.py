@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
+from importlib.resources import files
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
@@ -27,21 +29,6 @@ _HEAD: Final = 40
 _LABELS, _STRIPS, _FIGURES, _GAP = 190, 400, 270, 20
 _LEGEND: Final = 20
 _LONGEST: Final = 27
-_FONT: Final = "font-family:system-ui,sans-serif;font-size:13px"
-_STYLE: Final = (
-    f"text{{{_FONT};fill:#17212b}}.title{{font-size:15px;font-weight:600}}"
-    ".ticks text,.axis text,.peak,.soft{fill:#55626f}"
-    ".grid line{stroke:#dfe4e9}.base{stroke:#55626f}"
-    ".ref,.chance{stroke:#55626f;stroke-dasharray:4 4;fill:none}"
-    ".whisker line{stroke:currentColor;stroke-width:2}"
-    ".dot{fill:currentColor;stroke:#fff}"
-    ".line{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}"
-    ".d1{stroke-dasharray:8 3}.d2{stroke-dasharray:3 3}.d3{stroke-dasharray:10 3 3 3}"
-    ".band{fill:currentColor;opacity:.14}.h0{fill:#3c4d5e}.h1{fill:#93a3b3}"
-    ".s0{color:#0b62a8}.s1{color:#c44e00}.s2{color:#00795a}.s3{color:#a3437c}"
-    ".s4{color:#806000}.s5{color:#4b5a6b}.sn{color:#17212b}.sb{color:#55626f}"
-    "g.few .whisker line{stroke-dasharray:3 2}g.few .dot{fill:#fff;stroke:currentColor}"
-)
 
 
 def figure_svg(figure: Figure, series: Mapping[str, int] | None = None) -> str:
@@ -57,7 +44,7 @@ def figure_svg(figure: Figure, series: Mapping[str, int] | None = None) -> str:
     content = [
         element("title", figure.title),
         element("desc", drawing.summary),
-        element("style", _STYLE),
+        element("style", _style()),
         element("rect", width="100%", height="100%", fill="#fff"),
         element("text", figure.title, x=0, y=18, class_="title"),
         element("g", drawing.content, transform=f"translate(0 {_HEAD - 8})"),
@@ -73,6 +60,12 @@ def figure_svg(figure: Figure, series: Mapping[str, int] | None = None) -> str:
             role="img",
         )
     )
+
+
+@cache
+def _style() -> str:
+    text = files("guardmark.reports.figures").joinpath("figures.css").read_text(encoding="utf-8")
+    return text.replace("\n", "")
 
 
 def _series(figure: Figure) -> dict[str, int]:

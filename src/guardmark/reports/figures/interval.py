@@ -54,7 +54,7 @@ def plot_intervals(chart: IntervalChart, series: Mapping[str, int]) -> IntervalP
     values = [
         value
         for mark in chart.marks
-        for value in (mark.measure.value, mark.measure.low, mark.measure.high)
+        for value in (mark.measure.value, mark.measure.low, mark.measure.high, mark.limit)
         if value is not None
     ]
     scale = scale_of(chart.unit, values)
@@ -64,7 +64,8 @@ def plot_intervals(chart: IntervalChart, series: Mapping[str, int]) -> IntervalP
     label: str | None = None
     for mark in chart.marks:
         index = series.get(mark.series or mark.label, NEUTRAL)
-        drawing = join([ground, draw_mark(mark.measure, scale, index)])
+        limit = [] if mark.limit is None else [_upright(scale.at(mark.limit), "limit")]
+        drawing = join([ground, *limit, draw_mark(mark.measure, scale, index)])
         strips.append(Strip(mark=mark, opens=mark.label != label, drawing=drawing))
         if mark.series:
             named[mark.series] = in_legend(dot(index), series_class(index))
@@ -112,6 +113,9 @@ def _ground(scale: Scale, reference: tuple[float, str] | None) -> Markup:
     ]
     parts = [element("g", *lines, class_="grid")]
     if reference is not None:
-        at = percent(scale.at(reference[0]))
-        parts.append(element("line", x1=at, x2=at, y2="100%", class_="ref"))
+        parts.append(_upright(scale.at(reference[0]), "ref"))
     return join(parts)
+
+
+def _upright(share: float, kind: str) -> Markup:
+    return element("line", x1=percent(share), x2=percent(share), y2="100%", class_=kind)

@@ -25,10 +25,14 @@ if TYPE_CHECKING:
 
     from guardmark.reports.document.blocks import Line, LineChart
 
+    _Box = tuple[float, float, float, float]
+
 DASHES: Final = 4
 """How many patterns of dashes the style sheet has for lines."""
 _WIDTH, _HEIGHT = 440, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 50
+_LETTER: Final = 7.2  # width of one, about
+_LONGEST_NAME: Final = 28
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,25 +53,26 @@ class _Plane:
 
 
 def draw_lines(chart: LineChart, series: Mapping[str, int]) -> Drawing:
-    """Draw a chart."""
-    plane = _Plane(
-        x_scale=scale_of(chart.x_unit, [x for line in chart.lines for x, _ in line.points]),
-        y_scale=scale_of(chart.y_unit, [y for line in chart.lines for _, y in line.points]),
-    )
-    parts = [_frame(chart, plane)]
-    if chart.diagonal:
-        x, y = plane.x_scale, plane.y_scale
-        ends = (y.high, y.low) if chart.is_falling else (y.low, y.high)
-        outline = plane.path(zip((x.low, x.high), ends, strict=True))
-        parts.append(element("path", d=outline, class_="chance"))
-    legend = []
+    """Draw a chart; single marks get their names, as far as these find room."""
+    limits = chart.limits or (0.0, 0.0)
+    # A limit close to an edge would not be seen as one.
+    xs, ys = ([1.25 * limit] for limit in limits)
+    for line in chart.lines:
+        xs += [x for x, _ in line.points] + [end for ends in line.reach for end in ends]
+        ys += [y for _, y in line.points] + [end for ends in line.band for end in ends]
+    plane = _Plane(x_scale=scale_of(chart.x_unit, xs), y_scale=scale_of(chart.y_unit, ys))
+    parts = [_frame(chart, plane), *_good_corner(chart, plane), *_diagonal(chart, plane)]
+    legend, names = [], _Names(plane, chart.lines)
     for index, line in enumerate(chart.lines):
-        classes = series_class(series.get(line.label, NEUTRAL))
-        parts.append(element("g", *_line(line, plane, index), class_=classes))
+        at = series.get(line.label, NEUTRAL)
+        shape = index if at < 0 else at
+        classes = f"{series_class(at)}{' few' if line.hollow else ''}"
+        parts.append(element("g", *_line(line, plane, shape), class_=classes))
+        if len(line.points) == 1:
+            parts += names.write(line)
         dash = element("line", x1=-12, x2=12, class_=f"line d{index % DASHES}")
-        legend.append(
-            (line.label, in_legend(dot(index) if len(line.points) == 1 else dash, classes))
-        )
+        mark = dot(shape) if len(line.points) == 1 else dash
+        legend.append((f"{line.label}{line.hollow}", in_legend(mark, classes)))
     if chart.diagonal:
         dash = element("line", x1=-12, x2=12, class_="chance")
         legend.append((chart.diagonal_name, in_legend(dash, series_class(NEUTRAL))))
@@ -78,6 +83,66 @@ def draw_lines(chart: LineChart, series: Mapping[str, int]) -> Drawing:
         legend=tuple(legend),
         summary=chart.summary,
     )
+
+
+def _diagonal(chart: LineChart, plane: _Plane) -> list[Markup]:
+    """Draw the diagonal as far as both axes reach."""
+    if not chart.diagonal:
+        return []
+    x, y = plane.x_scale, plane.y_scale
+    if chart.is_falling:
+        left, right = max(x.low, 1 - y.high), min(x.high, 1 - y.low)
+        ends = ((left, 1 - left), (right, 1 - right))
+    else:
+        left, right = max(x.low, y.low), min(x.high, y.high)
+        ends = ((left, left), (right, right))
+    return [element("path", d=plane.path(ends), class_="chance")] if left < right else []
+
+
+def _good_corner(chart: LineChart, plane: _Plane) -> list[Markup]:
+    """Shade where both rates keep their limits."""
+    if chart.limits is None:
+        return []
+    right, top = plane.x(chart.limits[0]), plane.y(chart.limits[1])
+    floor = _HEIGHT - _BOTTOM
+    corner = element(
+        "rect", x=_LEFT, y=top, width=right - _LEFT, height=floor - top, class_="within"
+    )
+    outline = f"M{_LEFT} {number(top)}H{number(right)}V{floor}"
+    return [corner, element("path", d=outline, class_="limit")]
+
+
+class _Names:
+    """Puts names beside marks where nothing else stands."""
+
+    def __init__(self, plane: _Plane, lines: Iterable[Line]) -> None:
+        self._plane = plane
+        marks = [self._at(line) for line in lines if len(line.points) == 1]
+        self._taken = [(x - 7, y - 7, x + 7, y + 7) for x, y in marks]
+
+    def _at(self, line: Line) -> tuple[float, float]:
+        return self._plane.x(line.points[0][0]), self._plane.y(line.points[0][1])
+
+    def write(self, line: Line) -> list[Markup]:
+        """Return the name of a mark where it finds room, else nothing: the legend has it."""
+        x, y = self._at(line)
+        text = f"{line.label}{line.hollow}"
+        text = text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 3]}..."
+        width = _LETTER * len(text)
+        for left, base in (
+            *((x + 10, y - 6), (x + 10, y + 15), (x - 10 - width, y - 6)),
+            *((x - 10 - width, y + 15), (x + 10, y - 22), (x + 10, y + 31)),
+        ):
+            box = (left, base - 11, left + width, base + 3)
+            inside = left > _LEFT and box[2] < _WIDTH and box[1] > 0 and base < _HEIGHT - _BOTTOM
+            if inside and not any(_overlap(box, other) for other in self._taken):
+                self._taken.append(box)
+                return [element("text", text, x=left, y=base, class_="name")]
+        return []
+
+
+def _overlap(one: _Box, other: _Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _frame(chart: LineChart, plane: _Plane) -> Markup:

@@ -45,10 +45,12 @@ class Scale:
 
 
 def scale_of(unit: Unit, values: Iterable[float]) -> Scale:
-    """Choose an axis for values."""
+    """Choose an axis for values; shares begin at zero and end soon after the largest."""
     finite = [value for value in values if math.isfinite(value)]
     if unit is Unit.SHARE:
-        return _linear(0.0, 1.0, 0.25, unit)
+        step = _nice(max((*finite, 0.02)) / 4)
+        end = step * math.ceil(max((*finite, 0.02)) / step - 1e-9)
+        return _linear(0.0, 1.0, 0.25, unit) if end >= 0.8 else _linear(0.0, end, step, unit)
     most = max((abs(value) for value in finite), default=0.0)
     if most < _NOTHING:
         most = 1.0

@@ -66,7 +66,7 @@ def _folded(table: Table) -> list[str]:
 
 def _verdict(verdict: Headline) -> str:
     notes = "".join(f" ({markdown_line(note)})" for note in verdict.notes)
-    name = markdown_code(verdict.defense)
+    name = markdown_line(verdict.title) if verdict.title else markdown_code(verdict.defense)
     if verdict.baseline:
         return f"- {name} (baseline) {markdown_line(verdict.sentence)}{notes}"
     lead = markdown_line(f"{verdict.answer}. {verdict.plain} " if verdict.answer else "")
@@ -153,6 +153,7 @@ def _entry(entry: SampleEntry, *, texts: bool) -> str:
     if texts:
         cut = f" (of {count_text(entry.characters)} characters)" if entry.cut else ""
         parts.append(f"{markdown_code(spell_hidden(entry.excerpt))}{cut}")
+        parts += [f"{markdown_line(who)}: {markdown_code(text)}" for who, text in entry.story]
     else:
         parts.append(markdown_code(f"sha256 {entry.sha256}"))
     return f"{head}: {'. '.join(filter(None, parts))}"

@@ -50,10 +50,10 @@ def _single_spaced(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _verdicts(document: Document, width: int, *, colour: bool) -> Iterator[str]:
-    margin = max((len(plain_line(each.defense)) for each in document.verdicts), default=0)
-    margin = min(margin, 24) + 2
+    heads = {each: plain_line(each.title or each.defense) for each in document.verdicts}
+    margin = min(max(map(len, heads.values()), default=0), 26) + 2
     for verdict in document.verdicts:
-        name = plain_line(verdict.defense)
+        name = heads[verdict]
         notes = "".join(f" ({plain_line(note)})" for note in verdict.notes)
         lead = f"{verdict.answer}. {verdict.plain} " if verdict.answer else ""
         text = f"{plain_line(lead + verdict.sentence)}{notes}"

@@ -23,6 +23,7 @@ from guardmark.reports.document.wording import (
     measure_text,
     percent_text,
     value_text,
+    words_of,
 )
 
 if TYPE_CHECKING:
@@ -45,14 +46,6 @@ _AUDIT_NOTE: Final = (
     "V3-table) times the share that people call the same request; its interval holds the "
     "uncertainty of both (parametric bootstrap, seeded)."
 )
-_ROUNDS: Final = {
-    "R0": "as they are",
-    "R1": "fixed list",
-    "R2": "single operators (learning)",
-    "R3": "chains of operators",
-    "R4": "edited words, longest chains",
-    "R5": "attacker model",
-}
 _SHOWN: Final = 10  # seeds whose own figures fit a table; `summary.json` has all
 
 
@@ -60,7 +53,7 @@ def rounds_table(card: AdaptiveCard) -> Table:
     """Return what had got through by the end of each round."""
     audit, audited = card.audit, ""
     cells: dict[str, Callable[[RoundRate], Value | tuple[Value, ...]]] = {
-        "Round": lambda each: f"{each.name} {_ROUNDS[each.name]}",
+        "Round": lambda each: f"{each.name} {words_of('rounds')[each.name]}",
         "Strict (V0, V1)": lambda each: each.strict,
         "All proved tiers|Got through": lambda each: with_counts(each.full),
     }
@@ -137,9 +130,7 @@ def transfers_table(cards: tuple[AdaptiveCard, ...]) -> Table:
         [(name(each.source), name(target), each.passed) for target, each in replays],
         {"Won against|Replayed on|Passed": lambda each: each},
         table_id="adaptive-transfer",
-        title="What won against one defense, replayed once on another",
         texts=("Replayed on",),
-        note="Of attacks that the other defense blocked as they are.",
     )
 
 
@@ -159,10 +150,6 @@ def pairs_table(pairs: Sequence[AdaptivePair]) -> Table:
             "p got through": lambda pair: p_value(pair.outcome_adjusted),
         },
         table_id="adaptive-pairs",
-        title="Defenses under the same attacker, attack by attack",
-        note="Over attacks that both answered. Area: under ASR@k on log k; its p is that of a "
-        "permutation test over groups. Got through: McNemar's test, or its form for groups. Each "
-        "column of p is adjusted by Holm over the pairs.",
         texts=("Second",),
     )
 
@@ -393,7 +380,5 @@ def calls_table(card: AdaptiveCard) -> Table:
         {"Arm and account|Calls": lambda each: each},
         table_id=f"adaptive-calls-{slug(card.name)}",
         title=f"{card.name}: calls by account",
-        note="The attacker pays for baseline, diagnosis, battery, search and confirm; twin, "
-        "wrapper, repair, transfer and reworded benign texts are the evaluator's.",
         collapsed=True,
     )

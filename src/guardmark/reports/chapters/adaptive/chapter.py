@@ -8,7 +8,7 @@ from guardmark.reports.chapters.adaptive import attack_success as success
 from guardmark.reports.chapters.adaptive import models, operators
 from guardmark.reports.document.blocks import Document, Facts, Section, present, section, warning
 from guardmark.reports.document.cells import figure_text, words
-from guardmark.reports.document.wording import count_text
+from guardmark.reports.document.wording import count_text, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,11 +22,6 @@ _MEMORY: Final = {True: "shared between attacks", False: "none: each attack lear
 
 _CONFIRMED: Final = "a bypass counts only if two of three further sends pass as well"
 
-_FLAGS: Final = {
-    "RANDOMISED": f"answers differ when the same text is sent again; {_CONFIRMED}",
-    "STATEFUL": f"answers depend on the order of the questions; {_CONFIRMED}",
-    "ERRORS_AS_BLOCK": "some blocks came with an error message: failures seem to count as blocks",
-}
 
 _ELSEWHERE: Final = {
     "response": "looks at responses of the target model",
@@ -87,7 +82,7 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> tuple[Block, ...]:
     return present(
         Facts(title=f"{card.name}: threat model", pairs=facts),
         success.holding_sentence(card),
-        warning(f"{card.name} {flag}: {_FLAGS.get(flag, flag)}" for flag in card.flags),
+        warning(f"{card.name} {flag}: {words_of('flags').get(flag, flag)}" for flag in card.flags),
         models.effects_table(card),
         success.rounds_table(card),
         success.arms_table(card),

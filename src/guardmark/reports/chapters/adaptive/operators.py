@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.reports.document.blocks import Listing, Table
 from guardmark.reports.document.cells import (
     figure_text,
@@ -16,7 +15,7 @@ from guardmark.reports.document.cells import (
     table_of,
     with_counts,
 )
-from guardmark.reports.document.wording import count_text
+from guardmark.reports.document.wording import count_text, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,15 +25,6 @@ if TYPE_CHECKING:
     from guardmark.reports.document.blocks import Block
     from guardmark.reports.document.cells import Value
 
-
-STANDINGS: Final = {
-    OperatorClass.HOLDS: "works",
-    OperatorClass.BLANKET: "blocks the form",
-    OperatorClass.BLIND: "misses both",
-    OperatorClass.INVERTED: "inverted",
-    OperatorClass.UNKNOWN: "unknown",
-}
-"""How a defense treats a form of text, attacks and benign texts side by side, in words."""
 
 _LISTED: Final = 4
 
@@ -49,7 +39,7 @@ _HEAD: Final = (
 
 def standing_sentence(card: AdaptiveCard) -> str:
     """Say how operators fare on attacks and on benign texts."""
-    standings = sorted(STANDINGS[each.standing] for each in card.operators)
+    standings = sorted(words_of("standings")[each.standing] for each in card.operators)
     if not standings:
         return f"{card.name}: no operator was tried on benign texts"
     counted = ", ".join(
@@ -90,16 +80,11 @@ def _against(card: AdaptiveCard) -> Table:
             "Attacks through": lambda each: each.bypassed,
             "Benign blocked": lambda each: each.benign_blocked,
             "J: block rate on attacks minus on benign texts": lambda each: number(each.separation),
-            "Standing": lambda each: STANDINGS[each.standing],
+            "Standing": lambda each: words_of("standings")[each.standing],
             "Only this one": lambda each: each.unique,
         },
         table_id=f"adaptive-operators-{slug(card.name)}",
         title=f"{card.name}: operators on attacks and on benign texts",
-        note="Works: most attacks are blocked with it and most benign texts are not. Blocks the "
-        "form: most of both are blocked, so the form is blocked and not the attack. Misses both: "
-        "neither. Inverted: benign texts are blocked and attacks are not. A text that was tried "
-        "twice counts once. Rows are exploratory: no correction for their number. Only this one: "
-        "attacks that nothing else on the fixed list brought through.",
         texts=("Tier", "Standing"),
         collapsed=True,
     )
@@ -166,10 +151,6 @@ def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
         },
         table_id=f"adaptive-repairs-{slug(card.name)}",
         title=f"{card.name}: what cleaning texts first would change",
-        note="At most 200 texts of each kind. Lost: of benign texts that pass, blocked once "
-        "cleaned. Let in: of attacks blocked as they are, passed once cleaned; such a step is "
-        "refused. What helps by itself is tried together. Rows are counted on the texts they are "
-        "chosen on and say nothing of the next attack: that is what the second attack is for.",
         collapsed=True,
     )
     if not (entry := _repair_entry(card, taken)):

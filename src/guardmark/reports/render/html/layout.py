@@ -7,10 +7,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.blocks import FigureCell, Histogram, LineChart, Table
-from guardmark.reports.figures.svg import BASELINE
+from guardmark.reports.figures.svg import BASELINE, NEUTRAL, dot, element, series_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from markupsafe import Markup
 
     from guardmark.reports.document.blocks import Block, Cell, Document
 
@@ -25,19 +27,34 @@ class Page:
     series: Mapping[str, int]  # index of each defense under test
     drawn: Mapping[str, int]  # the same, baselines included
     text_bytes: int | None  # most bytes of a sample's text, or None where texts are left out
+    ids: frozenset[str] = frozenset()  # what a link can lead to
 
 
 def page_of(document: Document, *, text_bytes: int | None) -> Page:
     """Give every defense of a document its index."""
     series = series_of(document)
     baselines = {each.defense: BASELINE for each in document.verdicts if each.baseline}
-    return Page(series=series, drawn={**baselines, **series}, text_bytes=text_bytes)
+    shown = [each for each in document.sections if not each.empty]
+    blocks = [getattr(block, "id", "") for each in shown for block in each.blocks]
+    return Page(
+        series=series,
+        drawn={**baselines, **series},
+        ids=frozenset((*blocks, *(each.id for each in shown))),
+        text_bytes=text_bytes,
+    )
 
 
 def series_of(document: Document) -> dict[str, int]:
     """Return the index of each defense under test, the same in every chart of a page."""
     names = [each.defense for each in document.verdicts if not each.baseline]
     return {name: index for index, name in enumerate(dict.fromkeys(names))}
+
+
+def mark_of(series: Mapping[str, int], name: str) -> Markup:
+    """Draw the mark that stands for a defense in every chart."""
+    index = series.get(name, NEUTRAL)
+    drawn = element("g", dot(index), class_=series_class(index), transform="translate(8 8)")
+    return element("svg", drawn, width=16, height=16, class_="mark", aria_hidden="true")
 
 
 def groups_of(blocks: Sequence[Block]) -> Iterator[tuple[str, Iterator[Block]]]:

@@ -54,6 +54,7 @@ class ShownSample:
     characters: int
     tokens: str
     answers: tuple[SampleAnswer, ...]
+    story: tuple[tuple[str, Markup], ...] = ()
 
 
 def show_samples(browser: SampleBrowser, page: Page) -> tuple[ShownSample, ...]:
@@ -91,11 +92,17 @@ def _sample(entry: SampleEntry, page: Page, facets: Mapping[tuple[str, str], str
             defense = f"d{page.series[answer.defense]}"
             # The pair too: "false alarm of this defense" is more than both by themselves.
             tokens.extend((defense, f"{KINDS[answer.flaw].token}{defense}"))
-    markup, characters = None, 0
-    if page.text_bytes is not None:
-        markup, characters = show_text(entry.excerpt, most_bytes=page.text_bytes)
+    markup, characters, story = None, 0, []
+    if (most := page.text_bytes) is not None:
+        markup, characters = show_text(entry.excerpt, most_bytes=most)
+        story = [(who, show_text(text, most_bytes=most)[0]) for who, text in entry.story]
     return ShownSample(
-        entry=entry, markup=markup, characters=characters, tokens=" ".join(tokens), answers=answers
+        entry=entry,
+        markup=markup,
+        characters=characters,
+        tokens=" ".join(tokens),
+        answers=answers,
+        story=tuple(story),
     )
 
 

@@ -5,7 +5,9 @@ Times stand in the block `timing` of a summary and nowhere else, so equal record
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.reports.render.json.encoder import encode, lay_out
@@ -42,6 +44,7 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
     "Advice": {"text": "guardmark.reports.chapters.advice:advice_sentence"},
     "GateCheck": {"text": "guardmark.reports.chapters.gate:check_sentence"},
     "GateResult": {"text": "guardmark.reports.chapters.gate:conclusion"},
+    "LegacyCard": {"note": "guardmark.reports.chapters.pipeline:legacy_note"},
     "PairedComparison": {"text": "guardmark.reports.chapters.comparison:pair_sentence"},
     "PipelineAnalysis": {"warnings": "guardmark.reports.chapters.pipeline:warnings_of"},
     "SliceStability": {"warnings": "guardmark.reports.chapters.small_slices:stability_warnings"},
@@ -96,7 +99,7 @@ class Summary:
     schema_version: int  # Raised when a field goes or changes its meaning.
     run: SummaryRun  # What was run, and how far it came.
     data: tuple[DataManifest, ...]  # Each data set with version, hash and counts.
-    verdicts: Mapping[str, str]  # The verdict line of each defense.
+    verdicts: Mapping[str, str]  # The verdict line of each system and each defense.
     analysis: RunAnalysis = field(metadata={"json": "*"})  # Everything a report says.
     timing: RunTiming  # Everything that comes from a clock.
 
@@ -149,27 +152,20 @@ class StabilityDocument:
     stability: SliceStability = field(metadata={"json": "*"})  # The figures.
 
 
-_DOCUMENTS: Final = {
-    "summary": (Summary, "guardmark summary.json", "Everything from clocks stands under timing."),
-    "comparison": (ComparisonDocument, "guardmark comparison.json", "Defenses side by side."),
-    "gate": (GateDocument, "guardmark gate --json", "Limits of a release, and how each stands."),
-    "stability": (StabilityDocument, "guardmark slice_stability.json", "Small slices of a run."),
-}
-DOCUMENTS: Final = tuple(_DOCUMENTS)
+DOCUMENTS: Final = ("summary", "comparison", "gate", "stability")
 """Names of the documents that have a schema."""
 
 
 def document_schema(name: str) -> dict[str, Any]:
-    """Return the JSON Schema of a document."""
-    from guardmark.reports.render.json.schema import schema_of
-
-    kind, title, description = _DOCUMENTS[name]
-    return schema_of(kind, title=title, description=description, sentences=SENTENCES)
+    """Return the JSON Schema of a document, as scripts/write_schemas.py made it."""
+    text = files("guardmark.reports.render.json").joinpath(f"{name}.schema.json").read_text("utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
 
 
 def summary_json(analysis: RunAnalysis) -> str:
     """Write the figures of a run as JSON."""
-    from guardmark.reports.chapters.run_document import write_verdicts
+    from guardmark.reports.chapters.verdicts import write_verdicts
 
     summary = Summary(
         schema_version=SCHEMA_VERSION,
@@ -177,7 +173,7 @@ def summary_json(analysis: RunAnalysis) -> str:
             manifest=analysis.manifest, status=analysis.status, settings=analysis.settings
         ),
         data=analysis.manifest.data,
-        verdicts={each.defense: each.sentence for each in write_verdicts(analysis)},
+        verdicts={each.key: each.sentence for each in write_verdicts(analysis)},
         analysis=analysis,
         timing=_timing(analysis),
     )

@@ -1,4 +1,4 @@
-"""The JSON Schema of what the encoder writes, made from the types of the values.
+"""Write the JSON Schemas that are shipped, made from the types of the values the encoder writes.
 
 A field is described where it stands: `trials: int  # How many trials were eligible.`, or by comment
 lines above it where the text is longer. Classes that strangers use list theirs in the docstring.
@@ -7,6 +7,7 @@ lines above it where the text is longer. Classes that strangers use list theirs 
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,9 +17,17 @@ from functools import cache
 from importlib import import_module
 from inspect import cleandoc, getsource
 from itertools import takewhile
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
+from guardmark.reports.render.json.documents import (
+    SENTENCES,
+    ComparisonDocument,
+    GateDocument,
+    StabilityDocument,
+    Summary,
+)
 from guardmark.reports.render.json.encoder import BESIDE, entries_of, function_at, is_table
 
 if TYPE_CHECKING:
@@ -26,8 +35,28 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
+FOLDER: Final = (
+    Path(__file__).resolve().parents[1] / "src" / "guardmark" / "reports" / "render" / "json"
+)
+_DOCUMENTS: Final = {
+    "summary": (Summary, "guardmark summary.json", "Everything from clocks stands under timing."),
+    "comparison": (ComparisonDocument, "guardmark comparison.json", "Defenses side by side."),
+    "gate": (GateDocument, "guardmark gate --json", "Limits of a release, and how each stands."),
+    "stability": (StabilityDocument, "guardmark slice_stability.json", "Small slices of a run."),
+}
 _PLAIN: Final = {bool: "boolean", int: "integer", float: "number", str: "string", NoneType: "null"}
 _ATTRIBUTE: Final = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
+
+
+def schema_files() -> dict[Path, str]:
+    """Return what each shipped schema must hold."""
+    return {
+        FOLDER / f"{name}.schema.json": json.dumps(
+            schema_of(kind, title=title, description=about, sentences=SENTENCES), indent=1
+        )
+        + "\n"
+        for name, (kind, title, about) in _DOCUMENTS.items()
+    }
 
 
 def schema_of(

@@ -1,0 +1,72 @@
+"""What a report shows beside figures: the run's own gate, and exchanges to read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from guardmark.analysis.pipeline.frame import NO_GUARD
+from guardmark.app.results.gating import check_own_limits
+from guardmark.core.record import Stage
+from guardmark.reports.chapters.advice import Highlights, SampleStory
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from guardmark.analysis.run import RunAnalysis
+    from guardmark.app.settings import Config
+    from guardmark.core.record import Record
+    from guardmark.store.reader import RecordReader
+
+
+def read_highlights(reader: RecordReader, analysis: RunAnalysis, config: Config) -> Highlights:
+    """Read what the cover of a report shows of texts, and check the limits of its configuration."""
+    worst = [analysis.worst, *filter(None, (analysis.system_worst,))]
+    ids = {each.sample.id for found in worst for each in found.listed}
+    decided_anew = analysis.settings.thresholds
+    return Highlights(
+        gate=None if decided_anew else check_own_limits(reader, analysis, config),
+        exchanges=read_exchanges(reader, ids) if analysis.pipeline is not None else {},
+    )
+
+
+def read_exchanges(reader: RecordReader, ids: Collection[str]) -> Mapping[str, SampleStory]:
+    """Read what became of samples in a pipeline; of several repeats the one judged worst."""
+    places = {reader.position_of(name): name for name in ids}
+    answers: dict[int, dict[int, Record]] = defaultdict(dict)
+    for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL):
+        if record.key.sample in places:
+            answers[record.key.sample][record.key.repeat] = record
+    said: dict[tuple[int, int], list[Record]] = defaultdict(list)
+    for stage in (Stage.DEFENSE, Stage.JUDGE):
+        for record in reader.records(stage=stage):
+            if record.key.sample in places:
+                said[record.key.sample, record.key.repeat].append(record)
+    exchanges = {}
+    for position, name in places.items():
+        if position is None:
+            continue
+        repeats = sorted({repeat for sample, repeat in said if sample == position}) or [0]
+        worst = max(repeats, key=lambda at: _unsafe(said[position, at]))
+        answer = answers[position].get(worst)
+        exchanges[name] = SampleStory(
+            answer=None if answer is None else answer.text,
+            steps=tuple(map(_step, said[position, worst])),
+        )
+    return exchanges
+
+
+def _unsafe(records: list[Record]) -> int:
+    return sum(record.outcome == "unsafe" for record in records)
+
+
+def _step(record: Record) -> tuple[str, str]:
+    """Say who decided what, and why where it says so."""
+    layer = record.key.layer
+    who = f"Guard {record.key.defense}"
+    if record.key.stage is Stage.JUDGE:
+        who = f"Verdict of {layer.partition('/')[2] or layer}"
+    evidence = record.evidence
+    mode = record.answer_mode.value.replace("_", " ") if record.answer_mode else ""
+    why = "" if evidence is None else evidence.reason or evidence.message or evidence.raw
+    return who, ", ".join(filter(None, (record.outcome, mode, why)))
