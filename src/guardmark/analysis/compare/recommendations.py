@@ -54,9 +54,7 @@ class Advice:
     figures: tuple[tuple[str, Estimate | Ratio], ...] = ()
     # Further plain figures: a threshold, a count, samples needed.
     numbers: tuple[tuple[str, float], ...] = ()
-    # `defense`; or `system`, where attacks count that ended in an unsafe answer, and benign samples
-    # that were turned down.
-    scope: str = DEFENSE
+    scope: str = DEFENSE  # `defense`; or `system`, about unsafe answers and users turned down.
 
 
 class _Ground(NamedTuple):
@@ -70,10 +68,7 @@ class _Ground(NamedTuple):
 def recommend(
     defenses: Iterable[DefenseAnalysis], comparison: RunComparison | None, *, scope: str = DEFENSE
 ) -> tuple[Advice, ...]:
-    """Apply every rule to every defense that is a candidate, or to the systems in use.
-
-    The system without a guard is in use where there is no other.
-    """
+    """Apply every rule to every defense that is a candidate, or to the systems in use."""
     candidates = [each for each in defenses if not each.is_baseline]
     if scope != DEFENSE:
         candidates = [each for each in candidates if each.name != NO_GUARD] or candidates
