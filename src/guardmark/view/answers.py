@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.runs_compared import Wanted
 from guardmark.analysis.run import analyse_run
-from guardmark.app.results.highlights import read_highlights
-from guardmark.app.results.opened_run import analysis_settings, run_config
+from guardmark.app.results.opened_run import analysis_settings
 from guardmark.app.results.reading import compare_runs
 from guardmark.reports.chapters.comparison import comparison_document
 from guardmark.reports.chapters.run_document import build_document
@@ -52,9 +51,7 @@ class Answers:
 
     def _rendered(self, entry: RunEntry) -> str:
         with RecordReader(RunDir(path=entry.folder).records) as reader:
-            analysis = analyse_run(reader, analysis_settings(reader))
-            highlights = read_highlights(reader, analysis, run_config(reader.manifest()))
-        document = build_document(analysis, highlights)
+            document = build_document(analyse_run(reader, analysis_settings(reader)))
         return render_html(document, texts=self._texts)
 
     def _compared(self, runs: Sequence[RunEntry]) -> str:
