@@ -104,6 +104,7 @@ async def test_a_statistical_defense_is_diagnosed_as_such(tmp_path: Path) -> Non
     assert card.rounds[-1].full.value >= card.rounds[0].full.value
 
 
+@pytest.mark.slow
 async def test_folding_is_noticed_and_closes_hidden_characters(tmp_path: Path) -> None:
     """A defense that canonicalises first holds against invisible characters."""
     card = await card_of(tmp_path, folding)
@@ -204,6 +205,7 @@ async def test_any_concurrency_gives_the_same_bytes(tmp_path: Path, rule: Rule) 
     assert len(written) == 1
 
 
+@pytest.mark.slow
 async def test_a_trace_is_replayed_without_a_call(tmp_path: Path) -> None:
     """The figures come back from the trace and the seeds; the defense is not asked."""
     first, second = tmp_path / "first", tmp_path / "second"
@@ -224,6 +226,7 @@ async def test_a_trace_is_replayed_without_a_call(tmp_path: Path) -> None:
     assert adaptive_json(cards(second)) == adaptive_json(cards(first))
 
 
+@pytest.mark.slow
 async def test_an_interrupted_measurement_goes_on_where_it_stopped(tmp_path: Path) -> None:
     """What is stored is not asked again, and the trace is that of one go."""
 
@@ -356,6 +359,7 @@ async def test_winners_are_replayed_on_the_other_defenses(tmp_path: Path) -> Non
     assert plain.transfers[0].passed.value > folds.transfers[0].passed.value
 
 
+@pytest.mark.slow
 async def test_repair_names_the_cleaning_that_would_have_helped(tmp_path: Path) -> None:
     """Bypasses by hidden characters close once these are removed; benign texts are not hurt."""
     card = await card_of(tmp_path, keyword)

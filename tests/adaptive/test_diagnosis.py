@@ -24,6 +24,8 @@ from guardmark.datasets.builtin import builtin_specs
 from guardmark.datasets.loading import load
 from guardmark.defenses.ngram import NgramModel
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).parents[2] / "scripts" / "fit_ngram.py"
 SHAPES = ((15, 2, 5), (14, 3, 5), (15, 1, 3), (16, 3, 6), (13, 2, 4))
 """Bits, shortest and longest n-gram; the number of each is the seed of its half of the data."""

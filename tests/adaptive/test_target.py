@@ -39,6 +39,8 @@ from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.tries import read_tries
 
+pytestmark = pytest.mark.slow
+
 BROKEN, MUTE, UNREADABLE = 5, 7, 9
 SETTINGS = {
     "kind": "adaptive-target",

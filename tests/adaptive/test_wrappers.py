@@ -18,6 +18,8 @@ from guardmark.reports.chapters.adaptive.operators import operator_tables, wrapp
 from guardmark.reports.render.json.encoder import encode
 from guardmark.store.layers import ADAPTIVE
 
+pytestmark = pytest.mark.slow
+
 
 def warned_of_codes(text: str) -> bool:
     """Block listed words, and every mention of decoding."""

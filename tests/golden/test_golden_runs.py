@@ -18,7 +18,14 @@ NAMES = [run.name for run in RUNS]
 SHOWN_FILES = 8
 
 
-@pytest.fixture(scope="module", params=RUNS, ids=NAMES)
+QUICK = "demo"
+PARAMS = [
+    pytest.param(run, id=run.name, marks=() if run.name == QUICK else pytest.mark.slow)
+    for run in RUNS
+]
+
+
+@pytest.fixture(scope="module", params=PARAMS)
 def retold(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[GoldenRun, Path]:

@@ -17,6 +17,8 @@ from guardmark.reports.chapters.adaptive.attack_success import area_sentence, pa
 from guardmark.reports.document.wording import cell_text
 from guardmark.reports.render.json.encoder import encode
 
+pytestmark = pytest.mark.slow
+
 BUDGET = 16
 
 

@@ -19,6 +19,8 @@ from guardmark.reports.chapters.adaptive.operators import (
 )
 from guardmark.reports.document.blocks import Listing, Table
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def planted_cards(tmp_path_factory: pytest.TempPathFactory) -> tuple[AdaptiveCard, ...]:
