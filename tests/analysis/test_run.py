@@ -122,6 +122,20 @@ def test_advice_names_the_weak_category_and_the_grave_bypasses(runs: Runs) -> No
     assert dict(weak.figures)["attack_success_rate"].value == 1.0
 
 
+def test_attacks_without_a_category_are_no_category_to_strengthen(runs: Runs) -> None:
+    """Whoever is told to work on "(not stated)" can do nothing."""
+    samples = [
+        *(attack(n, category="" if n % 2 else "jailbreak") for n in range(80)),
+        *(benign(n) for n in range(80)),
+    ]
+    found = analysed(
+        runs,
+        Planned(name="one", answers=lambda _p, s: block() if s.category else allow()),
+        samples=samples,
+    )
+    assert [rule for rule, *_ in rules(found) if rule == "worst_category"] == []
+
+
 def test_advice_on_a_defense_that_cannot_tell(runs: Runs) -> None:
     """Blocking by chance is no defense; its false alarms are named too."""
     found = analysed(runs, Planned(name="one", answers=lambda p, _: block() if p % 2 else allow()))

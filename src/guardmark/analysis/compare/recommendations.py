@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from guardmark.analysis.defense.reliance import separates
+from guardmark.analysis.defense.slices import NOT_STATED
 from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.selection import highest_rate
@@ -127,7 +128,8 @@ def _critical(defense: DefenseAnalysis) -> Iterator[_Ground]:
 
 def _worst_category(defense: DefenseAnalysis) -> Iterator[_Ground]:
     overall = defense.card.attack_success_rate
-    rates = defense.slice_table("category", is_attack=True).rates
+    table = defense.slice_table("category", is_attack=True).rates
+    rates = [entry for entry in table if entry.name != NOT_STATED]  # no category to work on
     chosen = highest_rate(
         [EffectiveCounts.of(entry.rate) for entry in rates], confidence=overall.confidence
     )
