@@ -405,7 +405,7 @@ REVIEWED = {
     "block-all": set(),
     "coin": {"probability"},
     "canonical": {"of", "steps", "canon"},
-    "chain": {"of", "rule", "short_circuit"},
+    "chain": {"of", "rule", "short_circuit", "between"},
     "ngram": {"weights", "threshold", "view"},
     "pattern": {"patterns", "keywords", "flags", "builtin", "view", "timeout_s"},
     "scripted": {
