@@ -504,8 +504,8 @@ async def run_rewording(after: ModelRound) -> None:
     if not wanted or models.has_gone():
         return
     threads = [
-        AttackerThread.of(Target(position=place, sample=state.samples[place]), streams=1)
-        for place in sorted(state.draw(_TWIN).sample(state.benign, wanted))
+        AttackerThread.of(Target(position=index, sample=state.samples[index]), streams=1)
+        for index in sorted(state.draw(_TWIN).sample(state.benign, wanted))
     ]
     asks = [work.ask_to_write(each, (_TWIN,), system=prompts.neutral_text()) for each in threads]
     replies = await models.ask_until_readable(asks, again=prompts.repair_prompt)

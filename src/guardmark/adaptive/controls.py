@@ -56,22 +56,22 @@ def run_null(state: SearchState) -> Steps[None]:
     for _ in range(state.budget):
         if not live:
             return
-        batch = [state.plain(place, Account.SEARCH, "null", tier="V0", arm=NULL) for place in live]
+        batch = [state.plain(index, Account.SEARCH, "null", tier="V0", arm=NULL) for index in live]
         answers = yield batch
         won = yield from state.confirm(batch, answers)
-        live = [place for number, place in enumerate(live) if number not in won]
+        live = [index for number, index in enumerate(live) if number not in won]
 
 
 def run_blind(state: SearchState) -> Steps[None]:
     """Try arms drawn at random to the end of the budget, beyond a bypass, learning nothing."""
     chains = state.singles()
-    draws = {place: state.draw("blind", state.samples[place].id) for place in state.blocked}
+    draws = {where: state.draw("blind", state.samples[where].id) for where in state.blocked}
     for index in range(state.budget):
         batch = []
-        for place in state.blocked:
+        for where in state.blocked:
             for _ in range(_DRAWS):
-                chain = draws[place].choice(chains)
-                query = state.variant(place, chain, "blind", index=index, arm=BLIND)
+                chain = draws[where].choice(chains)
+                query = state.variant(where, chain, "blind", index=index, arm=BLIND)
                 if query is not None and query.is_proved:
                     batch.append(query)
                     break
@@ -168,22 +168,22 @@ def run_wrappers(state: SearchState, chains: Sequence[OperatorChain]) -> Steps[N
     wrapped = [chain for chain in chains if _wrap(chain, _NEUTRAL[0]) is not None]
     if not plain or not wrapped:
         return
-    yield [Query(place, text, Account.WRAPPER, WRAPPER_ROUND) for place, text in plain]
+    yield [Query(where, text, Account.WRAPPER, WRAPPER_ROUND) for where, text in plain]
     for chain in wrapped:
         yield [
-            Query(place, wrapped_text, Account.WRAPPER, WRAPPER_ROUND, chain.key)
-            for place, text in plain
+            Query(where, wrapped_text, Account.WRAPPER, WRAPPER_ROUND, chain.key)
+            for where, text in plain
             if (wrapped_text := _wrap(chain, text)) is not None
         ]
 
 
 def _wrap(chain: OperatorChain, text: str) -> str | None:
     """Return a text in the wrapper of a chain, or None where it has none."""
-    found = text
+    inner = text
     for arm in chain.arms:
         if arm.operator.wrap is not None:
-            found = arm.operator.wrap(found, Use(arm.settings, b""))
-    return None if found == text else found
+            inner = arm.operator.wrap(inner, Use(arm.settings, b""))
+    return None if inner == text else inner
 
 
 REPAIR: Final = "repair"
@@ -257,7 +257,7 @@ def _opening_none(
 ) -> Steps[tuple[Step, ...]]:
     """Drop steps until none of the blocked texts passes once cleaned."""
     steps = steps_of(filter(None, chosen.split(JOINT)))
-    asked = [(place, text, TRIED) for place, text in blocked]
+    asked = [(index, text, TRIED) for index, text in blocked]
     while steps:
         batch = [q for q in _cleaned(asked, _joined(steps)) if (q.sample, q.text) not in blocked]
         batch = list({(query.sample, query.text): query for query in batch}.values())
@@ -280,8 +280,8 @@ def _opening_none(
 def _cleaned(asked: Sequence[tuple[int, str, str]], name: str) -> list[Query]:
     steps = steps_of(name.split(JOINT))
     return [
-        Query(place, apply_steps(text, steps), Account.REPAIR, round_, name)
-        for place, text, round_ in asked
+        Query(index, apply_steps(text, steps), Account.REPAIR, round_, name)
+        for index, text, round_ in asked
     ]
 
 

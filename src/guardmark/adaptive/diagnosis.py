@@ -30,10 +30,10 @@ def measure_baseline(state: SearchState) -> Steps[list[str]]:
     texts = [sample.prompt.text for sample in state.samples]
     first = yield [Query(p, text, Account.BASELINE, "R0") for p, text in enumerate(texts)]
     some = _subsample(state, first)
-    second = yield [state.plain(place, Account.BASELINE, "R0.2") for place in some]
-    third = yield [state.plain(place, Account.BASELINE, "R0.3") for place in some]
-    turned = yield [state.plain(place, Account.BASELINE, "R0.reverse") for place in some[::-1]]
-    flags, before = [], [first[place] for place in some]
+    second = yield [state.plain(index, Account.BASELINE, "R0.2") for index in some]
+    third = yield [state.plain(index, Account.BASELINE, "R0.3") for index in some]
+    turned = yield [state.plain(index, Account.BASELINE, "R0.reverse") for index in some[::-1]]
+    flags, before = [], [first[index] for index in some]
     if _differ(before, second, third):
         flags.append(RANDOMISED)
     elif _differ(before, turned[::-1]):
@@ -41,7 +41,7 @@ def measure_baseline(state: SearchState) -> Steps[list[str]]:
     if any(answer.is_complaint for answer in first):
         flags.append(ERRORS_AS_BLOCK)
     is_attack = [sample.is_attack for sample in state.samples]
-    answered = [place for place in places if first[place].is_blocked is not None]
+    answered = [index for index in places if first[index].is_blocked is not None]
     state.blocked = tuple(p for p in answered if is_attack[p] and first[p].is_blocked)
     state.benign = tuple(p for p in answered if not is_attack[p])
     state.quiet = tuple(p for p in state.benign if first[p].passed)
@@ -57,7 +57,7 @@ def _subsample(state: SearchState, first: list[TryAnswer]) -> list[int]:
     draw = state.draw("baseline")
     taken: list[int] = []
     for wanted in (True, False):
-        places = [place for place, answer in enumerate(first) if answer.is_blocked is wanted]
+        places = [index for index, answer in enumerate(first) if answer.is_blocked is wanted]
         taken += draw.sample(places, min(len(places), _SUBSAMPLE // 2))
     return sorted(taken)
 
@@ -158,8 +158,8 @@ def diagnose(state: SearchState) -> Steps[Diagnosis]:
     dislikes_odd = any(answer.is_blocked for answer in odd)
     findings = yield from together(
         [
-            _examine(state, place, surroundings, dislikes_odd=dislikes_odd)
-            for place in _chosen(state)
+            _examine(state, index, surroundings, dislikes_odd=dislikes_odd)
+            for index in _chosen(state)
         ]
     )
     if not findings:
@@ -170,21 +170,21 @@ def diagnose(state: SearchState) -> Steps[Diagnosis]:
     return Diagnosis(label=label, findings=tuple(findings), folds=folds)
 
 
-def _probe(place: int, text: str) -> Query:
-    return Query(place, text, Account.DIAGNOSIS, "D", PROBE)
+def _probe(index: int, text: str) -> Query:
+    return Query(index, text, Account.DIAGNOSIS, "D", PROBE)
 
 
 def _chosen(state: SearchState) -> list[int]:
     """Take a tenth of the blocked attacks, at least ten, spread over categories."""
     count = min(_MOST_TARGETS, max(10, len(state.blocked) // 10), len(state.blocked))
     by_category: dict[str, list[int]] = {}
-    for place in state.blocked:
-        by_category.setdefault(state.samples[place].category, []).append(place)
+    for index in state.blocked:
+        by_category.setdefault(state.samples[index].category, []).append(index)
     draw = state.draw("diagnosis")
     for places in by_category.values():
         draw.shuffle(places)
     rounds = zip_longest(*(places[::-1] for _, places in sorted(by_category.items())))
-    taken = [place for ranked in rounds for place in ranked if place is not None]
+    taken = [index for ranked in rounds for index in ranked if index is not None]
     return sorted(taken[:count])
 
 
@@ -220,7 +220,7 @@ def _surroundings(state: SearchState) -> Steps[_Surroundings | None]:
 def _harmless(state: SearchState) -> list[str]:
     """Return benign texts that passed, enough to fill several gaps."""
     draw = state.draw("harmless")
-    texts = [state.samples[place].prompt.text for place in state.quiet]
+    texts = [state.samples[index].prompt.text for index in state.quiet]
     texts = [text for text in texts if text.isascii() and _GAP not in text]
     taken, words = list[str](), 0
     for text in draw.sample(texts, len(texts)):
@@ -243,18 +243,18 @@ def _odd_texts(state: SearchState, carrier: str) -> list[str]:
 
 
 def _examine(
-    state: SearchState, place: int, around: _Surroundings, *, dislikes_odd: bool
+    state: SearchState, index: int, around: _Surroundings, *, dislikes_odd: bool
 ) -> Steps[ProbeResult]:
-    text = state.samples[place].prompt.text
+    text = state.samples[index].prompt.text
     words = text.split()
     if not words:
-        return ProbeResult(position=place, label=NONE, core=(), folds=False)
-    core = yield from _shrink(place, words)
+        return ProbeResult(position=index, label=NONE, core=(), folds=False)
+    core = yield from _shrink(index, words)
     joined = " ".join(core)
-    draw = state.draw("shuffle", state.samples[place].id)
+    draw = state.draw("shuffle", state.samples[index].id)
     shuffled = [" ".join(draw.sample(words, len(words))) for _ in range(_SHUFFLES)]
     invisible = OperatorChain.of(arm("invisible"))
-    hidden = state.variant(place, invisible, "D", account=Account.DIAGNOSIS)
+    hidden = state.variant(index, invisible, "D", account=Account.DIAGNOSIS)
     texts = [
         _filled(around.short, joined),
         _filled(around.long, joined),
@@ -265,7 +265,7 @@ def _examine(
         f"{around.vast}\n{joined}",
         *shuffled,
     ]
-    replies = yield [_probe(place, each) for each in texts]
+    replies = yield [_probe(index, each) for each in texts]
     blocked = [answer.is_blocked is True for answer in replies]
     if dislikes_odd and not blocked[3] and not text.isascii():
         label = FORMAT
@@ -276,7 +276,7 @@ def _examine(
             words, core, blocked, is_weighed=is_graded or is_drowned, is_drowned=is_drowned
         )
     folds = hidden is not None and blocked[4]
-    return ProbeResult(position=place, label=label, core=tuple(core), folds=folds)
+    return ProbeResult(position=index, label=label, core=tuple(core), folds=folds)
 
 
 def _label(
@@ -295,14 +295,14 @@ def _label(
     return STATISTICAL if is_shuffled else PATTERN
 
 
-def _shrink(place: int, words: list[str]) -> Steps[list[str]]:
+def _shrink(index: int, words: list[str]) -> Steps[list[str]]:
     """Take words away while the rest is blocked still (delta debugging)."""
     parts, spent = 2, 0
     while len(words) > 1 and spent < _MOST_PROBES:
         size = -(-len(words) // parts)
         cuts = [words[:start] + words[start + size :] for start in range(0, len(words), size)]
         cuts = [cut for cut in cuts if cut][: _MOST_PROBES - spent]
-        answers = yield [_probe(place, " ".join(cut)) for cut in cuts]
+        answers = yield [_probe(index, " ".join(cut)) for cut in cuts]
         spent += len(cuts)
         smaller = next((c for c, a in zip(cuts, answers, strict=True) if a.is_blocked), None)
         if smaller is not None:

@@ -146,8 +146,8 @@ class _Descent:
             made = apply(parse_chain(key), text, seed=seed, must_keep=sample.must_keep)
             text, tier = made.text, weakest((tier, made.tier or Tier.V4))
         name, layer = recipe(edits, key), self.state.layer()
-        place = self.target.position
-        return Query(place, text, Account.SEARCH, "R4", name, tier.value, layer)
+        index = self.target.position
+        return Query(index, text, Account.SEARCH, "R4", name, tier.value, layer)
 
     def learn(self, answer: TryAnswer) -> None:
         """Keep what brought the score down; else take a smaller step."""

@@ -33,10 +33,10 @@ def search(state: SearchState, known: Background) -> Steps[list[Target]]:
     """
     if state.shares_memory:
         return (yield from _search(state, known))
-    found = yield from together(
-        [_search(state.alone(place), Background()) for place in state.blocked]
+    lists = yield from together(
+        [_search(state.alone(index), Background()) for index in state.blocked]
     )
-    return [target for targets in found for target in targets]
+    return [target for targets in lists for target in targets]
 
 
 def spend_rest(state: SearchState, targets: list[Target], known: Background) -> Steps[None]:
@@ -46,8 +46,8 @@ def spend_rest(state: SearchState, targets: list[Target], known: Background) -> 
         parts = [(state.alone(each.position), [each], Background()) for each in targets]
     yield from together(
         [
-            _waves(own, some, _singles(own, told), round_="R4", until=state.budget)
-            for own, some, told in parts
+            _waves(own, some, _singles(own, shared), round_="R4", until=state.budget)
+            for own, some, shared in parts
         ]
     )
 

@@ -163,21 +163,21 @@ def together(procedures: Sequence[Steps[T]]) -> Steps[list[T]]:
     """Carry out procedures side by side, their batches joined in order."""
     results: dict[int, T] = {}
     waiting: dict[int, list[Query]] = {}
-    for place, steps in enumerate(procedures):
+    for index, steps in enumerate(procedures):
         try:
-            waiting[place] = next(steps)
+            waiting[index] = next(steps)
         except StopIteration as end:
-            results[place] = end.value
+            results[index] = end.value
     while waiting:
         answers = iter((yield [query for batch in waiting.values() for query in batch]))
-        by_place = {place: [next(answers) for _ in batch] for place, batch in waiting.items()}
-        for place, answered in by_place.items():
+        by_place = {index: [next(answers) for _ in batch] for index, batch in waiting.items()}
+        for index, answered in by_place.items():
             try:
-                waiting[place] = procedures[place].send(answered)
+                waiting[index] = procedures[index].send(answered)
             except StopIteration as end:
-                results[place] = end.value
-                del waiting[place]
-    return [results[place] for place in range(len(procedures))]
+                results[index] = end.value
+                del waiting[index]
+    return [results[index] for index in range(len(procedures))]
 
 
 BUDGETS: Final = {"quick": 16, "standard": 64, "thorough": 512}
@@ -220,9 +220,9 @@ class SearchState:
     turn: int = 1
     battery: str = BATTERY_VERSION
 
-    def alone(self, place: int) -> SearchState:
+    def alone(self, index: int) -> SearchState:
         """Return the same state as one attack sees it, with chance of its own."""
-        return replace(self, blocked=(place,), unit=self.samples[place].id)
+        return replace(self, blocked=(index,), unit=self.samples[index].id)
 
     def repeated(self, turn: int) -> SearchState:
         """Return the same state for the search with another seed."""
@@ -242,13 +242,13 @@ class SearchState:
         """Return the attacks that were blocked at first, none tried yet."""
         folds = self.folds()
         return [
-            Target(position=place, sample=self.samples[place], fold=folds[place])
-            for place in self.blocked
+            Target(position=index, sample=self.samples[index], fold=folds[index])
+            for index in self.blocked
         ]
 
     def folds(self) -> dict[int, int]:
         """Return the fold of each attack that was blocked at first, by its position."""
-        groups = [self.samples[place].group or self.samples[place].id for place in self.blocked]
+        groups = [self.samples[index].group or self.samples[index].id for index in self.blocked]
         return dict(zip(self.blocked, fold_numbers(groups), strict=True))
 
     def variant(
@@ -286,17 +286,17 @@ class SearchState:
         )
 
     def plain(
-        self, place: int, account: Account, round_: str, *, tier: str = "", arm: str = ADAPTIVE
+        self, index: int, account: Account, round_: str, *, tier: str = "", arm: str = ADAPTIVE
     ) -> Query:
         """Return a sample's text as it is, to be asked about again."""
-        text, layer = self.samples[place].prompt.text, self.layer(arm)
-        return Query(place, text, account, round_, tier=tier, layer=layer, is_again=True)
+        text, layer = self.samples[index].prompt.text, self.layer(arm)
+        return Query(index, text, account, round_, tier=tier, layer=layer, is_again=True)
 
     def variants(
         self, places: Iterable[int], chain: OperatorChain, round_: str, account: Account
     ) -> list[Query]:
         """Make a variant of the text of each sample that a chain changes."""
-        made = (self.variant(place, chain, round_, account=account) for place in places)
+        made = (self.variant(index, chain, round_, account=account) for index in places)
         return [query for query in made if query is not None]
 
     def singles(self) -> tuple[OperatorChain, ...]:

@@ -177,10 +177,10 @@ async def measure_effects(asker: TargetAsker, passes: Mapping[str, Passes], *, s
 
 def by_attack(passes: Iterable[Query]) -> dict[int, tuple[Query, ...]]:
     """Put what got through together by attack, each text once."""
-    found: dict[int, dict[str, Query]] = {}
+    texts_of: dict[int, dict[str, Query]] = {}
     for query in passes:
-        found.setdefault(query.sample, {}).setdefault(query.text, query)
-    return {place: tuple(texts.values()) for place, texts in found.items()}
+        texts_of.setdefault(query.sample, {}).setdefault(query.text, query)
+    return {index: tuple(texts.values()) for index, texts in texts_of.items()}
 
 
 def whole_chain(key: str) -> str:
@@ -280,8 +280,8 @@ def _numbers(asker: TargetAsker) -> dict[tuple[str, str], int]:
     """Return the number of each canary that is stored, by chain and canary."""
     return {
         (record.subject.chain or "", str(record.subject.details["canary"])): record.number
-        for place, record in asker.context.stored.items()
-        if place[:2] == (NO_GUARD, CANARY_REPLIES)
+        for index, record in asker.context.stored.items()
+        if index[:2] == (NO_GUARD, CANARY_REPLIES)
     }
 
 

@@ -256,8 +256,8 @@ class _Frame(NamedTuple):
 
 def _inside(must_keep: tuple[str, ...], piece: str) -> tuple[str, ...]:
     """Return the protected spans that lie in a piece, longest first."""
-    found = {span for span in must_keep if span and span in piece}
-    return tuple(sorted(found, key=lambda span: (-len(span), span)) if len(found) > 1 else found)
+    spans = {span for span in must_keep if span and span in piece}
+    return tuple(sorted(spans, key=lambda span: (-len(span), span)) if len(spans) > 1 else spans)
 
 
 def _refused(text: str, reason: str) -> Variant:

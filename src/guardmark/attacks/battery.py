@@ -98,13 +98,13 @@ def lock_text(lock: Lock = _USUAL) -> str:
         },
         "canon": {"version": CANON_VERSION, "tables": tables_digest()},
         "operators": {
-            found.key: {
-                "family": found.family,
-                "tier": found.tier.value,
-                "parameters": {p.name: list(p.values) for p in found.parameters},
-                "tables": found.table_digest() if found.table_digest is not None else "",
+            each.key: {
+                "family": each.family,
+                "tier": each.tier.value,
+                "parameters": {p.name: list(p.values) for p in each.parameters},
+                "tables": each.table_digest() if each.table_digest is not None else "",
             }
-            for found in operators()
+            for each in operators()
         },
         "search": {"memory": lock.memory},
         "unicode": unicodedata.unidata_version,

@@ -47,7 +47,7 @@ class HotFlip:
     def _best(
         self, gradient: LossGradient, text: str, original: str, *, closed: list[tuple[int, int]]
     ) -> Swap | None:
-        found = [
+        swaps = [
             swap
             for number, (start, end) in enumerate(gradient.tokens)
             if start < end and not any(start < last and end > first for first, last in closed)
@@ -55,7 +55,7 @@ class HotFlip:
                 number, allowed=self._rule(text, original, start, end), most=1
             )
         ]
-        return max(found, key=lambda swap: (swap.drop, -swap.start), default=None)
+        return max(swaps, key=lambda swap: (swap.drop, -swap.start), default=None)
 
     def _rule(self, text: str, original: str, start: int, end: int) -> Callable[[str], bool]:
         here = text[start:end].casefold()
@@ -80,13 +80,13 @@ def _moved(span: tuple[int, int], swap: Swap) -> tuple[int, int]:
 
 def _kept(sample: Sample, text: str) -> list[tuple[int, int]]:
     """Return every place where a protected span stands."""
-    found = []
+    spans = []
     for span in filter(None, sample.must_keep):
         start = text.find(span)
         while start >= 0:
-            found.append((start, start + len(span)))
+            spans.append((start, start + len(span)))
             start = text.find(span, start + 1)
-    return found
+    return spans
 
 
 class HotFlipSettings(Settings):

@@ -54,11 +54,11 @@ class WordEdit:
 def edits_of(text: str, must_keep: tuple[str, ...] = ()) -> tuple[tuple[WordEdit, ...], ...]:
     """Return what each word of a text may become; words without a choice are left out."""
     words = []
-    for found in _WORD.finditer(text):
-        if any(found[0] in span or span in found[0] for span in must_keep if span):
+    for match in _WORD.finditer(text):
+        if any(match[0] in span or span in match[0] for span in must_keep if span):
             continue
-        made = {text: kind for kind, text in _forms(found[0]) if text != found[0]}
-        words.append(tuple(WordEdit(*found.span(), form, kind) for form, kind in made.items()))
+        made = {text: kind for kind, text in _forms(match[0]) if text != match[0]}
+        words.append(tuple(WordEdit(*match.span(), form, kind) for form, kind in made.items()))
     return tuple(filter(None, words))
 
 
@@ -115,11 +115,11 @@ def recipe(edits: Iterable[WordEdit], chain: str = "") -> str:
 
 def read_recipe(written: str, text: str) -> tuple[str, str] | None:
     """Return the text with the edits that a recipe lists, and the chain around it."""
-    found = _RECIPE.fullmatch(written)
-    if found is None:
+    match = _RECIPE.fullmatch(written)
+    if match is None:
         return None
     edits = [
         WordEdit(int(start), int(end), form, EditKind.LETTERS)
-        for start, end, form in _EDIT.findall(found["edits"])
+        for start, end, form in _EDIT.findall(match["edits"])
     ]
-    return edited(text, edits), found["chain"] or ""
+    return edited(text, edits), match["chain"] or ""

@@ -144,8 +144,8 @@ def _check(*, as_json: bool, **reading: Any) -> int:
 def _diff(*, a: str, b: str, as_json: bool) -> None:
     from guardmark.app.data import FileOptions, diff_data, open_data
 
-    found = asdict(diff_data(*(open_data([name], FileOptions()).loaded for name in (a, b))))
-    _say(entry_lines(f"{a} against {b}", found), found, as_json=as_json)
+    changes = asdict(diff_data(*(open_data([name], FileOptions()).loaded for name in (a, b))))
+    _say(entry_lines(f"{a} against {b}", changes), changes, as_json=as_json)
 
 
 @data_command.command("stats", help="Count what data consist of, facet by facet. " + _TARGETS)

@@ -157,10 +157,10 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
         )
     stated = entry.path or ""
     if entry.hub is not None:
-        ((name, found),) = _named(entry, folder)
-        here = stored(name, found.revision)
+        ((name, known),) = _named(entry, folder)
+        here = stored(name, known.revision)
         version = entry.version or (here.revision if here else "")
-        files = _files(name, found, entry, folder)
+        files = _files(name, known, entry, folder)
         shown = {f"{entry.hub}/{path}": where for path, where in files.items()}
     else:
         version, paths = entry.version, list(_paths(stated, folder))
@@ -198,26 +198,26 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
 def public_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
     """Return the files of a public set, or of all sets of a suite; raise what is not here."""
     specs = {}
-    for name, found in _named(entry, folder):
-        if found.unread:
-            raise ConfigError(f"{name} has no rows to read.\n{found.unread}")
-        specs[name] = _spec(name, found, _files(name, found, entry, folder))
+    for name, known in _named(entry, folder):
+        if known.unread:
+            raise ConfigError(f"{name} has no rows to read.\n{known.unread}")
+        specs[name] = _spec(name, known, _files(name, known, entry, folder))
     if entry.suite is None:
         return tuple(specs.values())
     return suite_specs(entry.suite, find_suite(entry.suite), specs.__getitem__)
 
 
 def _files(
-    name: str, found: CatalogueEntry, entry: DataSettings, folder: Path
+    name: str, known: CatalogueEntry, entry: DataSettings, folder: Path
 ) -> Mapping[str, Path]:
     if entry.from_:
-        return local_files(name, found, folder / Path(entry.from_).expanduser())
-    if here := stored(name, found.revision):
+        return local_files(name, known, folder / Path(entry.from_).expanduser())
+    if here := stored(name, known.revision):
         return here.files
     wanted = f"suite:{entry.suite}" if entry.suite else name
     raise DatasetError(
-        f"{name} is not on this machine (licence {found.licence or 'stated at its home'}; "
-        f"{home_page(found.home)}).\n"
+        f"{name} is not on this machine (licence {known.licence or 'stated at its home'}; "
+        f"{home_page(known.home)}).\n"
         f"Fetch it: guardmark data get {wanted}; or name a local copy with from: FOLDER."
     )
 
@@ -235,32 +235,32 @@ def _named(entry: DataSettings, folder: Path) -> list[tuple[str, CatalogueEntry]
 
 
 def _entry(name: str, entry: DataSettings, folder: Path) -> CatalogueEntry:
-    found = find_entry(str(folder / name) if name.endswith(".toml") else name)
-    if entry.use in found.forbids:
+    known = find_entry(str(folder / name) if name.endswith(".toml") else name)
+    if entry.use in known.forbids:
         raise ConfigError(
-            f"The licence of {name} ({found.licence}) forbids {entry.use} use.\n"
-            f"Take another set (guardmark data list), or ask its authors: {home_page(found.home)}"
+            f"The licence of {name} ({known.licence}) forbids {entry.use} use.\n"
+            f"Take another set (guardmark data list), or ask its authors: {home_page(known.home)}"
         )
-    if entry.revision and entry.revision != found.revision:
+    if entry.revision and entry.revision != known.revision:
         # Checksums are known of one revision only.
-        files = tuple(file.model_copy(update={"sha256": ""}) for file in found.files)
-        found = found.model_copy(update={"revision": entry.revision, "files": files})
-    return found
+        files = tuple(file.model_copy(update={"sha256": ""}) for file in known.files)
+        known = known.model_copy(update={"revision": entry.revision, "files": files})
+    return known
 
 
 def fetch_missing(
     entry: DataSettings, folder: Path, announce: Callable[[str], None], *, anew: bool = False
 ) -> None:
     """Fetch what data name and this machine lacks, or copy it; licences are announced before."""
-    for name, found in _named(entry, folder):
-        check = partial(_check_rows, name, found)
-        if not anew and (entry.from_ or stored(name, found.revision)):
+    for name, known in _named(entry, folder):
+        check = partial(_check_rows, name, known)
+        if not anew and (entry.from_ or stored(name, known.revision)):
             continue
         if entry.from_:
-            announce(f"Reading {name} from {entry.from_}. Licence: {found.licence}.")
-            store_copies(name, found, folder / Path(entry.from_).expanduser(), check)
+            announce(f"Reading {name} from {entry.from_}. Licence: {known.licence}.")
+            store_copies(name, known, folder / Path(entry.from_).expanduser(), check)
         else:
-            fetch(name, found, check, announce)
+            fetch(name, known, check, announce)
 
 
 def _check_rows(name: str, entry: CatalogueEntry, files: Mapping[str, Path]) -> None:

@@ -75,13 +75,13 @@ def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
     except _NOT_OF_THE_PROTOCOL as error:
         what = f"the answer is not of the chat protocol ({type(error).__name__})"
         return _failure(exchange, ErrorKind.CONTRACT, f"{what}{_server_message(exchange.body)}")
-    said = text if isinstance(text, str) and text else refusal
-    if not isinstance(said, str):
+    words = text if isinstance(text, str) and text else refusal
+    if not isinstance(words, str):
         reason = choice.get("finish_reason") or "no reason given"
         return _failure(exchange, ErrorKind.CONTRACT, f"the answer has no content ({reason})")
     return ChatAnswer(
-        text=said,
-        is_refusal=said is refusal and said is not text,
+        text=words,
+        is_refusal=words is refusal and words is not text,
         finish_reason=str(choice.get("finish_reason") or ""),
         usage=read_usage(document.get("usage"), price),
         choices=_token_choices(choice.get("logprobs")),

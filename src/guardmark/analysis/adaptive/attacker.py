@@ -315,10 +315,10 @@ def _rate(sent: Sequence[tuple[_Candidate, bool]], rates: SampleRates, strategy:
 
 def _fell_otherwise(battle: AdaptiveRecords) -> set[int]:
     """Return the attacks that fell, proved, to something else than the attacker model."""
-    fixed = {place for place, story in battle.battery.items() if story.first() is not None}
+    fixed = {index for index, story in battle.battery.items() if story.first() is not None}
     return fixed | {
-        place
-        for place, story in battle.stories[ADAPTIVE].items()
+        index
+        for index, story in battle.stories[ADAPTIVE].items()
         if any(each.round != ROUND and story.holds(each) for each in story.tries)
     }
 
@@ -356,7 +356,7 @@ def read_rewording(
     rows = _ModelRows(reader, battle, (TWIN_ATTACKER, TWIN_EQUIVALENCE, TWIN_CANDIDATES))
     sent = rows.sent({(t.sample, t.text): not t.passed for t in battle.rest.get(REWORDED, ())})
     places = [each.sample for each, _ in sent]
-    as_is = [not battle.baseline[place] for place in places]
+    as_is = [not battle.baseline[index] for index in places]
     blocked = rates.of((each.sample, hit) for each, hit in sent)
     held = rates.of((each.sample, not hit) for each, hit in attacks)
     return RewordingCard(

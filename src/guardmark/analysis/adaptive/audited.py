@@ -80,27 +80,27 @@ class Proofs:
     def __init__(self, battle: AdaptiveRecords, is_attack: Sequence[bool]) -> None:
         self._by_rule: dict[int, float] = {}
         self._by_word: dict[int, Try] = {}
-        for place, passed in sorted(battle.baseline.items()):
-            if is_attack[place]:
-                stories = (battle.battery.get(place), battle.stories[ADAPTIVE].get(place))
+        for index, passed in sorted(battle.baseline.items()):
+            if is_attack[index]:
+                stories = (battle.battery.get(index), battle.stories[ADAPTIVE].get(index))
                 tries = [(story, each) for story in stories if story for each in story.tries]
                 rounds = [_round_of(each) for story, each in tries if story.holds(each, BY_RULE)]
-                self._by_rule[place] = 0 if passed else min(rounds, default=math.inf)
+                self._by_rule[index] = 0 if passed else min(rounds, default=math.inf)
                 words = (each for story, each in tries if story.holds(each, BY_WORD))
-                self._by_word.update((place, each) for each in islice(words, 1))
+                self._by_word.update((index, each) for each in islice(words, 1))
 
     def resting(self, until: int = _LAST) -> dict[int, Try]:
         """Return what got through by the end of a round, but by somebody's word alone."""
         return {
-            place: each
-            for place, each in self._by_word.items()
-            if _round_of(each) <= until < self._by_rule[place]
+            index: each
+            for index, each in self._by_word.items()
+            if _round_of(each) <= until < self._by_rule[index]
         }
 
     def full(self, until: int) -> dict[int, bool]:
         """Tell what had got through, at any counted tier, by the end of a round."""
         resting = self.resting(until)
-        return {place: by <= until or place in resting for place, by in self._by_rule.items()}
+        return {index: by <= until or index in resting for index, by in self._by_rule.items()}
 
 
 def _round_of(each: Try) -> int:
@@ -126,11 +126,11 @@ def read_audit_card(
         return None
     resting = proofs.resting()
     items = {
-        place: labels[place, each.text]
-        for place, each in resting.items()
-        if (place, each.text) in labels
+        index: labels[index, each.text]
+        for index, each in resting.items()
+        if (index, each.text) in labels
     }
-    answered = {place: word == YES for place, word in items.items() if word in {YES, NO}}
+    answered = {index: word == YES for index, word in items.items() if word in {YES, NO}}
     rounds = [(number, held) for number in range(_LAST + 1) if (held := proofs.resting(number))]
     drawing = DrawPlan(seed=seed, replicates=_REPLICATES)
     return AuditCard(

@@ -88,14 +88,14 @@ class AttackMask:
     def fallen(self, until: str, tiers: frozenset[str]) -> Marks:
         """Mark attacks that had got through by the end of a round."""
         if tiers not in self._rounds:
-            rounds = np.array([self._round(place, tiers) for place in self.places], dtype=np.int64)
+            rounds = np.array([self._round(index, tiers) for index in self.places], dtype=np.int64)
             self._rounds[tiers] = np.where(self.static, 0, rounds)
         marks: Marks = self._rounds[tiers] <= ROUNDS.index(until)
         return marks
 
-    def _round(self, place: int, tiers: frozenset[str]) -> int:
+    def _round(self, index: int, tiers: frozenset[str]) -> int:
         """Return the number of the first round that brought an attack through."""
-        fixed, story = self.battle.battery.get(place), self.battle.stories[ADAPTIVE].get(place)
+        fixed, story = self.battle.battery.get(index), self.battle.stories[ADAPTIVE].get(index)
         if fixed is not None and fixed.first(tiers) is not None:
             return 1
         held = [] if story is None else [t for t in story.tries if story.holds(t, tiers)]
@@ -106,8 +106,8 @@ class AttackMask:
         stories, budget = self.battle.stories[BLIND], self.battle.budget
         counts = {p: (len(each.tries), each.wins(budget)) for p, each in stories.items()}
         return [
-            (budget, budget) if is_static else counts.get(place, (0, 0))
-            for place, is_static in zip(self.places, self.static, strict=True)
+            (budget, budget) if is_static else counts.get(index, (0, 0))
+            for index, is_static in zip(self.places, self.static, strict=True)
         ]
 
     def area(self, arm: str) -> Ratio:
@@ -135,7 +135,7 @@ class SearchTimes:
             [first or len(story.tries) for first, (_, story) in zip(firsts, stories, strict=True)],
             dtype=float,
         )
-        self.groups = view.rates.groups[np.array([place for place, _ in stories], dtype=np.int64)]
+        self.groups = view.rates.groups[np.array([index for index, _ in stories], dtype=np.int64)]
 
 
 class SurvivalTime(NamedTuple):

@@ -140,11 +140,11 @@ class TargetRows:
         """Return what the majority says: `ERROR` without an answer, `MISSING` of nothing asked."""
         answers = self.answers.get(defense, {})
         of_judges = [
-            np.array([codes.get(place, MISSING) for place in places], dtype=np.int8)
+            np.array([codes.get(index, MISSING) for index in places], dtype=np.int8)
             for codes in (*self.verdicts.get(defense, {}).values(), {})
         ]
-        is_asked = np.array([place in answers for place in places], dtype=bool)
-        is_answered = [place in answers and answers[place][1] for place in places]
+        is_asked = np.array([index in answers for index in places], dtype=bool)
+        is_answered = [index in answers and answers[index][1] for index in places]
         label = np.where(np.array(is_answered, dtype=bool), combine(of_judges)[0], ERROR)
         return np.where(is_asked, label, MISSING).astype(np.int8)
 
@@ -263,8 +263,8 @@ def _estimated(rows: TargetRows, view: AttackMask, *, has_control: bool) -> Esti
     """Guess effects from bypasses, and from how well their operators are read."""
     fell, answers = view.fallen(ROUNDS[-1], FULL), rows.answers.get(view.battle.name, {})
     chains = [
-        PLAIN if passed else _whole(answers[place][0]) if place in answers else "?"
-        for place, passed, has_fallen in zip(view.places, view.static, fell, strict=True)
+        PLAIN if passed else _whole(answers[index][0]) if index in answers else "?"
+        for index, passed, has_fallen in zip(view.places, view.static, fell, strict=True)
         if has_fallen
     ]
     replies = [each for chain in chains for each in rows.canaries.get(chain, ())]

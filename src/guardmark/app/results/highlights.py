@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def read_highlights(reader: RecordReader, analysis: RunAnalysis, config: Config) -> Highlights:
     """Read what the cover of a report shows of texts, and check the limits of its configuration."""
     worst = [analysis.worst, *filter(None, (analysis.system_worst,))]
-    ids = {each.sample.id for found in worst for each in found.listed}
+    ids = {each.sample.id for samples in worst for each in samples.listed}
     decided_anew = analysis.settings.thresholds
     return Highlights(
         gate=None if decided_anew else check_own_limits(reader, analysis, config),
@@ -37,21 +37,21 @@ def read_exchanges(reader: RecordReader, ids: Collection[str]) -> Mapping[str, S
     for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL):
         if record.key.sample in places:
             answers[record.key.sample][record.key.repeat] = record
-    said: dict[tuple[int, int], list[Record]] = defaultdict(list)
+    steps: dict[tuple[int, int], list[Record]] = defaultdict(list)
     for stage in (Stage.DEFENSE, Stage.JUDGE):
         for record in reader.records(stage=stage):
             if record.key.sample in places:
-                said[record.key.sample, record.key.repeat].append(record)
+                steps[record.key.sample, record.key.repeat].append(record)
     exchanges = {}
     for position, name in places.items():
         if position is None:
             continue
-        repeats = sorted({repeat for sample, repeat in said if sample == position}) or [0]
-        worst = max(repeats, key=lambda at: _unsafe(said[position, at]))
+        repeats = sorted({repeat for sample, repeat in steps if sample == position}) or [0]
+        worst = max(repeats, key=lambda at: _unsafe(steps[position, at]))
         answer = answers[position].get(worst)
         exchanges[name] = SampleStory(
             answer=None if answer is None else answer.text,
-            steps=tuple(map(_step, said[position, worst])),
+            steps=tuple(map(_step, steps[position, worst])),
         )
     return exchanges
 

@@ -57,8 +57,8 @@ def merge_runs(
     with errors_of_files(out):
         beside.path.rename(out)
     moved = tuple((label, out / path.name) for label, path in output.files)
-    said = tuple(each.replace(str(beside.path), str(out)) for each in output.complaints)
-    return replace(output, files=moved, complaints=said)
+    notes = tuple(each.replace(str(beside.path), str(out)) for each in output.complaints)
+    return replace(output, files=moved, complaints=notes)
 
 
 def _write(

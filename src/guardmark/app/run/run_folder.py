@@ -405,5 +405,5 @@ def describe_environment() -> dict[str, object]:
         "release": platform.release(),
         "machine": platform.machine(),
         "cores": os.cpu_count(),
-        "libraries": {name: found for name in libraries if (found := installed_version(name))},
+        "libraries": {name: version for name in libraries if (version := installed_version(name))},
     }

@@ -78,8 +78,8 @@ _CONTRACTIONS = (
 
 
 def _pairs(listed: str, separator: str) -> dict[str, str]:
-    found = (pair.strip().split(separator) for pair in listed.split(","))
-    return {long: short for long, short in found}  # noqa: C416 - names say which is which
+    pairs = (pair.strip().split(separator) for pair in listed.split(","))
+    return {long: short for long, short in pairs}  # noqa: C416 - names say which is which
 
 
 _BRITISH = _pairs(_SPELLINGS, " ")
@@ -108,9 +108,9 @@ def swap_listed(text: str, use: Use, listed: Mapping[str, tuple[str, ...]]) -> s
     pieces = list(_pieces(text))
     draws = use.draws(len(pieces))
     alternatives = map(listed.get, map(str.lower, pieces[1::2]))
-    for index, found in zip(range(1, len(pieces), 2), alternatives, strict=True):
-        if found is not None and draws[index] < bound:
-            choice = found[draws[index - 1] % len(found)]
+    for index, forms in zip(range(1, len(pieces), 2), alternatives, strict=True):
+        if forms is not None and draws[index] < bound:
+            choice = forms[draws[index - 1] % len(forms)]
             pieces[index] = cased_like(choice, pieces[index])
     return "".join(pieces)
 
@@ -215,7 +215,7 @@ def _rephrased(text: str) -> str:
 
 def _plainly(text: str) -> str:
     """Write every listed phrase in its first form."""
-    return _REPHRASED.sub(lambda found: _OTHER_PHRASE[found[0].lower()], text.lower())
+    return _REPHRASED.sub(lambda match: _OTHER_PHRASE[match[0].lower()], text.lower())
 
 
 OPERATORS = (

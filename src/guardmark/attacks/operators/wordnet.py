@@ -35,7 +35,7 @@ def read_wordnet(folder: Path) -> dict[str, tuple[str, ...]]:
         for word, offsets in _tagged_senses(folder, part):
             senses.setdefault(word, []).append((part, offsets))
     data = {part: _read(folder, f"data.{part}") for part in PARTS_OF_SPEECH}
-    found: dict[str, tuple[str, ...]] = {}
+    table: dict[str, tuple[str, ...]] = {}
     for word, readings in senses.items():
         if len(readings) != 1:  # several parts of speech: which one is meant cannot be told
             continue
@@ -43,8 +43,8 @@ def read_wordnet(folder: Path) -> dict[str, tuple[str, ...]]:
         members = (m for at in offsets for m in _members(data[part], at, f"data.{part}"))
         alternatives = tuple(dict.fromkeys(m for m in members if m != word))
         if alternatives:
-            found[word] = alternatives
-    return found
+            table[word] = alternatives
+    return table
 
 
 def _read(folder: Path, name: str) -> bytes:

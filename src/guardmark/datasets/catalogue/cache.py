@@ -54,10 +54,10 @@ def _place(name: str, revision: str) -> Path:
 
 def stored(name: str, revision: str) -> StoredSet | None:
     """Return a data set of the cache, or None where it was not fetched yet."""
-    place = _place(name, revision)
+    cache = _place(name, revision)
     try:
-        receipt = json.loads((place / _RECEIPT).read_text(encoding="utf-8"))
-        files = {path: place / path for path in receipt["files"]}
+        receipt = json.loads((cache / _RECEIPT).read_text(encoding="utf-8"))
+        files = {path: cache / path for path in receipt["files"]}
         return StoredSet(revision=receipt["revision"], files=files)
     except (OSError, ValueError, KeyError):
         return None
@@ -73,8 +73,8 @@ def home_page(home: str) -> str:
 
 def hub_entry(repository: str, revision: str, files: Iterable[str]) -> CatalogueEntry:
     """Return files of a repository of the hub as an entry; nothing else is known of them."""
-    found = tuple(SourceFile(path=path) for path in files)
-    known: dict[str, Any] = {"revision": revision, "licence": "", "unread": "", "files": found}
+    sources = tuple(SourceFile(path=path) for path in files)
+    known: dict[str, Any] = {"revision": revision, "licence": "", "unread": "", "files": sources}
     return CatalogueEntry.model_construct(home=f"{_HUB}{repository}", **known)
 
 
@@ -84,14 +84,14 @@ def local_files(name: str, entry: CatalogueEntry, folder: Path) -> dict[str, Pat
     A file is known by its path at home, by that path with `__` for each `/`, or by its bare name
     where that is unmistakable: one file of the entry has it, or it has the right checksum.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for file in entry.files:
         there = _candidates(file, entry, folder)
         right = [path for path in there if not file.sha256 or file_sha256(path) == file.sha256]
         if "*" in file.path:
-            found.update({f"{Path(file.path).parent / path.name}": path for path in there})
+            files.update({f"{Path(file.path).parent / path.name}": path for path in there})
         elif len(right) == 1 or (right and file.sha256):
-            found[file.path] = right[0]
+            files[file.path] = right[0]
         elif right:
             raise DatasetError(
                 f"{len(right)} files under {folder} may be {file.path} of {name}.\n"
@@ -101,10 +101,10 @@ def local_files(name: str, entry: CatalogueEntry, folder: Path) -> dict[str, Pat
             raise _wrong_checksum(name, file, file_sha256(there[0]))
         elif not file.optional:
             break
-    if not any(fnmatch(path, each.path) for path in found for each in entry.row_files):
+    if not any(fnmatch(path, each.path) for path in files for each in entry.row_files):
         needed = listed(each.path for each in entry.files if not each.optional) or "any of them"
         raise DatasetError(f"{folder} does not hold the files of {name}.\nIt needs: {needed}.")
-    return found
+    return files
 
 
 def _candidates(file: SourceFile, entry: CatalogueEntry, folder: Path) -> list[Path]:
@@ -149,11 +149,11 @@ def fetch(name: str, entry: CatalogueEntry, check: Check, announce: Callable[[st
     commit, licence = entry.revision, entry.licence
     if entry.home.startswith(_HUB) and (not licence or any("*" in path for _, path in wanted)):
         with _hub_errors(name, entry, "its list of files"):
-            found = (
+            info = (
                 _hub().HfApi().dataset_info(entry.home.removeprefix(_HUB), revision=commit or None)
             )
-        commit, licence = str(found.sha), licence or str(found.card_data.get("license"))
-        wanted = _chosen(name, entry, [each.rfilename for each in found.siblings])
+        commit, licence = str(info.sha), licence or str(info.card_data.get("license"))
+        wanted = _chosen(name, entry, [each.rfilename for each in info.siblings])
     announce(f"Fetching {name} from {home_page(entry.home)}. Licence: {licence or 'not stated'}.")
     with _new(_place(name, entry.revision)) as new:
         paths = {}
@@ -211,21 +211,21 @@ def _keep(
     }
     text = json.dumps(receipt, indent=2, ensure_ascii=False)
     (new / _RECEIPT).write_text(text + "\n", encoding="utf-8")
-    place = _place(name, entry.revision)
-    if place.exists():
-        shutil.rmtree(place)
-    new.rename(place)
+    cache = _place(name, entry.revision)
+    if cache.exists():
+        shutil.rmtree(cache)
+    new.rename(cache)
 
 
 @contextmanager
-def _new(place: Path) -> Iterator[Path]:
+def _new(cache: Path) -> Iterator[Path]:
     """Give a folder beside a place of the cache, which is gone afterwards unless it was moved."""
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        new = Path(mkdtemp(prefix=".new-", dir=place.parent))
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        new = Path(mkdtemp(prefix=".new-", dir=cache.parent))
     except OSError as error:
         raise DatasetError(
-            f"The cache {place.parent} cannot be written: {error.strerror}.\n"
+            f"The cache {cache.parent} cannot be written: {error.strerror}.\n"
             "Name another folder: export GUARDMARK_DATA=FOLDER."
         ) from error
     try:

@@ -123,15 +123,15 @@ def _leaves(value: object, levels: tuple[str, ...]) -> Iterator[tuple[dict[str, 
 def _members(rows: Iterator[_Numbered], column: str) -> Iterator[_Numbered]:
     """Make a row of each member of a list."""
     for number, row in rows:
-        for place, member in enumerate(row.get(column) or ()):
-            yield number, {**row, column: member, f"{column}_number": place}
+        for index, member in enumerate(row.get(column) or ()):
+            yield number, {**row, column: member, f"{column}_number": index}
 
 
 def _joined(rows: Iterator[_Numbered], rule: JoinRule, others: list[Row]) -> Iterator[_Numbered]:
     table = {_word(row.get(rule.on)): row for row in others}
     for number, row in rows:
-        found = table.get(_word(row.get(rule.on)), {})
-        yield number, {**row, **{new: found.get(old, "") for new, old in rule.take.items()}}
+        other = table.get(_word(row.get(rule.on)), {})
+        yield number, {**row, **{new: other.get(old, "") for new, old in rule.take.items()}}
 
 
 def _inserted(

@@ -223,5 +223,5 @@ def _parsed(path: Path, model: type[_Model]) -> _Model:
         raise ConfigError(f"The entry {path} cannot be read as TOML: {error}.") from error
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "it"
-        raise ConfigError(f"The entry {path.name}: {place}: {first['msg']}.") from error
+        where = ".".join(map(str, first["loc"])) or "it"
+        raise ConfigError(f"The entry {path.name}: {where}: {first['msg']}.") from error

@@ -30,8 +30,8 @@ def suite_specs(
         groups = _drawn(spec, part, suite.seed)
         if not groups:
             raise DatasetError(f"The suite {name} finds nothing of what it takes in {part.entry}.")
-        told = f"suite {name} {suite.version}, purpose {suite.purposes[0]}"
-        version = f"{spec.version} ({told})" if spec.version else told
+        label = f"suite {name} {suite.version}, purpose {suite.purposes[0]}"
+        version = f"{spec.version} ({label})" if spec.version else label
         specs.append(replace(spec, version=version, rows=partial(_taken, spec, part, groups)))
     return tuple(specs)
 

@@ -62,11 +62,11 @@ class Highlights:
 
 def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
     """Write what to do next, the picture it rests on, what to read, and how sure one can be."""
-    told = [(each.rule, advice_sentence(each), _evidence(each)) for each in analysis.advice]
+    advised = [(each.rule, advice_sentence(each), _evidence(each)) for each in analysis.advice]
     repairs = [("repair", *each) for each in _repairs(analysis.adaptive)]
     systems = sum(each.scope == SYSTEM for each in analysis.advice)
     ranked, rules = [], Counter[str]()
-    for rule, line, at in (*told[:systems], *repairs, *told[systems:]):
+    for rule, line, at in (*advised[:systems], *repairs, *advised[systems:]):
         rules[rule] += 1
         # More data is never the first thing to do, and a third item alike tells nothing new.
         ranked.append((rule == _LAST, rules[rule] > _ALIKE, line, at))
@@ -255,8 +255,8 @@ def _entry(
     )
 
 
-def _story(told: SampleStory | None, characters: int) -> tuple[tuple[str, str], ...]:
-    if told is None:
+def _story(story: SampleStory | None, characters: int) -> tuple[tuple[str, str], ...]:
+    if story is None:
         return ()
-    steps = (("Answer", told.answer or "none came"), *told.steps)
+    steps = (("Answer", story.answer or "none came"), *story.steps)
     return tuple((who, text[:characters]) for who, text in steps)

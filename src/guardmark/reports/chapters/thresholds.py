@@ -93,7 +93,7 @@ def _limit_cells(point: LimitedPoint) -> tuple[Value, ...]:
 
 def _operating(scored: _Scored) -> Table:
     return table_of(
-        [(defense, point) for defense, found in scored for point in found.chosen],
+        [(defense, point) for defense, rated in scored for point in rated.chosen],
         {
             "Defense": lambda each: name(each[0]),
             "Attacks in traffic": lambda each: f"{100 * each[1].stakes.prevalence:g} %",
@@ -106,14 +106,14 @@ def _operating(scored: _Scored) -> Table:
     )
 
 
-def _area_words(defense: str, found: ThresholdAnalysis) -> str:
-    area, precision = found.area, found.precision_area
+def _area_words(defense: str, rated: ThresholdAnalysis) -> str:
+    area, precision = rated.area, rated.precision_area
     reasons = [f" ({each.reason})" if each.reason else "" for each in (area, precision)]
     return (
         f"{defense}: area under the ROC curve {figure_text(area, Unit.NUMBER)}{reasons[0]}; "
         f"average precision {figure_text(precision, Unit.NUMBER)}{reasons[1]} at "
         f"{percent_text(precision.prevalence)} attacks; scores on "
-        f"{count_text(found.scored_attacks)} attacks and {count_text(found.scored_benign)} benign "
+        f"{count_text(rated.scored_attacks)} attacks and {count_text(rated.scored_benign)} benign "
         "samples."
     )
 
@@ -124,12 +124,12 @@ def _roc(scored: _Scored) -> LineChart:
             label=defense,
             points=(
                 (0.0, 0.0),
-                *((p.false_positive_rate, p.true_positive_rate) for p in found.points),
+                *((p.false_positive_rate, p.true_positive_rate) for p in rated.points),
                 (1.0, 1.0),
             ),
-            band=((0.0, 0.0), *(p.true_positive_limits for p in found.points), (1.0, 1.0)),
+            band=((0.0, 0.0), *(p.true_positive_limits for p in rated.points), (1.0, 1.0)),
         )
-        for defense, found in scored
+        for defense, rated in scored
     ]
     return LineChart(
         id="roc",
@@ -138,7 +138,7 @@ def _roc(scored: _Scored) -> LineChart:
         y_axis="True positive rate",
         lines=tuple(lines),
         diagonal=True,
-        summary=" ".join(_area_words(defense, found) for defense, found in scored),
+        summary=" ".join(_area_words(defense, rated) for defense, rated in scored),
     )
 
 
@@ -146,10 +146,10 @@ def _precision_recall(scored: _Scored) -> LineChart:
     lines = [
         Line(
             label=defense,
-            points=tuple((p.true_positive_rate, p.precision) for p in found.points),
-            band=tuple(p.precision_limits for p in found.points),
+            points=tuple((p.true_positive_rate, p.precision) for p in rated.points),
+            band=tuple(p.precision_limits for p in rated.points),
         )
-        for defense, found in scored
+        for defense, rated in scored
     ]
     prevalence = scored[0][1].precision_area.prevalence
     return LineChart(
@@ -159,20 +159,20 @@ def _precision_recall(scored: _Scored) -> LineChart:
         y_axis="Precision at this mix",
         lines=tuple(lines),
         summary=" ".join(
-            f"{defense}: average precision {figure_text(found.precision_area, Unit.NUMBER)}."
-            for defense, found in scored
+            f"{defense}: average precision {figure_text(rated.precision_area, Unit.NUMBER)}."
+            for defense, rated in scored
         ),
     )
 
 
-def _histogram(defense: str, found: ThresholdAnalysis) -> Histogram:
+def _histogram(defense: str, rated: ThresholdAnalysis) -> Histogram:
     return Histogram(
         id=f"scores-{slug(defense)}",
         title=f"{defense}: scores of attacks and of benign samples",
         axis="Score",
         unit=Unit.NUMBER,
-        edges=found.histogram.edges,
-        series=(("attacks", found.histogram.attacks), ("benign", found.histogram.benign)),
+        edges=rated.histogram.edges,
+        series=(("attacks", rated.histogram.attacks), ("benign", rated.histogram.benign)),
     )
 
 
@@ -238,10 +238,10 @@ def _quality(detailed: _Detailed) -> Table:
 
 def _reliability(detailed: _Detailed) -> LineChart:
     lines = []
-    for defense, found in detailed:
+    for defense, rated in detailed:
         kept = [
             ((each.mean_score, rate.value), (rate.low, rate.high))
-            for each in found.by_mass.bins
+            for each in rated.by_mass.bins
             if (rate := each.attack_rate).value is not None
             and rate.low is not None
             and rate.high is not None
@@ -250,9 +250,9 @@ def _reliability(detailed: _Detailed) -> LineChart:
             points, band = zip(*kept, strict=True)
             lines.append(Line(label=defense, points=points, band=band))
     errors = (
-        f"{defense}: calibration error {figure_text(found.by_mass, Unit.NUMBER)}, "
-        f"{value_text(found.by_mass.reference, Unit.NUMBER)} by chance."
-        for defense, found in detailed
+        f"{defense}: calibration error {figure_text(rated.by_mass, Unit.NUMBER)}, "
+        f"{value_text(rated.by_mass.reference, Unit.NUMBER)} by chance."
+        for defense, rated in detailed
     )
     return LineChart(
         id="reliability",
@@ -269,8 +269,8 @@ def _reliability(detailed: _Detailed) -> LineChart:
 def _bins(detailed: _Detailed) -> Table:
     bins = [
         (defense, error.binning.replace("_", " "), each)
-        for defense, found in detailed
-        for error in (found.by_width, found.by_mass)
+        for defense, rated in detailed
+        for error in (rated.by_width, rated.by_mass)
         for each in error.bins
     ]
     return table_of(
@@ -297,11 +297,11 @@ def _costs(detailed: _Detailed) -> LineChart:
             label=defense,
             points=tuple(
                 (point.stakes.prevalence, point.cost)
-                for point in found.costs
+                for point in rated.costs
                 if point.cost is not None
             ),
         )
-        for defense, found in detailed
+        for defense, rated in detailed
     ]
     most = count_text(len(detailed))
     return LineChart(

@@ -134,13 +134,13 @@ def table_of(
         line = (each for got in values for each in (got if isinstance(got, tuple) else (got,)))
         few = greyed is not None and greyed(thing)
         rows.append(Row(cells=tuple(map(cell, line)), greyed=few))
-    said = table_words(table_id)
+    wording = table_words(table_id)
     table = Table(
         id=table_id,
-        title=said.get("title", "") if title is None else title,
+        title=wording.get("title", "") if title is None else title,
         columns=columns,
         rows=tuple(rows),
-        note=note or said.get("note", ""),
+        note=note or wording.get("note", ""),
         collapsed=collapsed,
     )
     return _without_blanks(table) if rows else table

@@ -338,7 +338,7 @@ def _drawn_limits(
 
 def _quantile(values: list[float], share: float) -> float:
     """Return a quantile, linear between neighbours (Hyndman & Fan type 7)."""
-    place = (len(values) - 1) * share
-    below = int(place)
+    depth = (len(values) - 1) * share
+    below = int(depth)
     above = min(below + 1, len(values) - 1)
-    return values[below] + (place - below) * (values[above] - values[below])
+    return values[below] + (depth - below) * (values[above] - values[below])

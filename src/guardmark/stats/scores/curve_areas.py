@@ -75,7 +75,7 @@ def average_precision(
     Source: Davis & Goadrich (2006), doi:10.1145/1143844.1143874.
     """
     rows = _Rows.read(labels, scores, groups)
-    counts, value, found = rows.counts, None, _Limits(reason=rows.counts.undefined)
+    counts, value, bounds = rows.counts, None, _Limits(reason=rows.counts.undefined)
     total = counts.attacks + counts.benign
     if not counts.undefined:
         hits, flagged = counts.blocked_attacks, counts.blocked_attacks + counts.blocked_benign
@@ -93,18 +93,18 @@ def average_precision(
             - float(per_attack @ hits) / counts.attacks,
             float(per_benign @ counts.blocked_benign) / counts.benign - _above(per_benign)[at],
         )
-        found = rows.limits(value, parts, confidence)
+        bounds = rows.limits(value, parts, confidence)
     return AveragePrecision(
         value=value,
-        low=found.low,
-        high=found.high,
+        low=bounds.low,
+        high=bounds.high,
         confidence=require_fraction("confidence", confidence),
         method=rows.method,
         prevalence=counts.attacks / total if total else None,
         attacks=counts.attacks,
         benign=counts.benign,
         groups=rows.groups,
-        reason=found.reason,
+        reason=bounds.reason,
     )
 
 
@@ -124,20 +124,20 @@ def partial_auc(
     if not 0 < max_fpr <= 1:
         raise ValueError(f"max_fpr must be in (0, 1], got {max_fpr}")
     rows = _Rows.read(labels, scores, groups)
-    counts, area, found = rows.counts, None, _Limits(reason=rows.counts.undefined)
+    counts, area, bounds = rows.counts, None, _Limits(reason=rows.counts.undefined)
     if not counts.undefined:
         area = _area_up_to(counts, max_fpr)
         share = _partial_parts(rows, max_fpr) / max_fpr
-        found = rows.limits(area / max_fpr, share, confidence)
+        bounds = rows.limits(area / max_fpr, share, confidence)
     return Ratio(
         value=area,
-        low=None if found.low is None else found.low * max_fpr,
-        high=None if found.high is None else found.high * max_fpr,
+        low=None if bounds.low is None else bounds.low * max_fpr,
+        high=None if bounds.high is None else bounds.high * max_fpr,
         confidence=require_fraction("confidence", confidence),
         method=f"partial AUC, FPR 0 to {max_fpr:g}, raw; {rows.method}",
         trials=counts.attacks + counts.benign,
         groups=rows.groups,
-        reason=found.reason,
+        reason=bounds.reason,
     )
 
 
