@@ -139,8 +139,8 @@ def _plan_lines(planned: SizePlan) -> Iterator[str]:
         yield f"Assumes {layout.rows_per_group} variants in every group and ICC {layout.icc:g}."
         yield "More groups help more than more variants of the same groups."
         return
-    yield "This counts independent samples. Variants of one prompt are not independent: they are"
-    yield "worth less than as many prompts. Add --variants 5 --icc 0.5 to plan for groups of them."
+    yield "This counts independent samples. Variants of one prompt are worth less than as many"
+    yield "prompts. Add --variants 5 --icc 0.5 to plan for groups of them."
 
 
 @click.command(

@@ -138,13 +138,8 @@ def _judged_json(judged: Judged) -> dict[str, object]:
             "second": flips.second,
             "compared": flips.compared,
             "flipped": [
-                {
-                    "id": flip.sample_id,
-                    "repeat": flip.repeat,
-                    "label": "attack" if flip.is_attack else "benign",
-                    "before": flip.before,
-                    "after": flip.after,
-                }
+                {"id": flip.sample_id, "label": "attack" if flip.is_attack else "benign"}
+                | {name: getattr(flip, name) for name in ("repeat", "before", "after")}
                 for flip in flips.flips
             ],
         },

@@ -69,7 +69,7 @@ class ProgressLine:
         share = f"{100 * done / planned:3.0f} %" if planned else "  ? %"
         parts = [f"{share}  {done:,} of {planned:,}", f"{rate:,.0f}/s"]
         if rate and planned > done:
-            parts.append(f"{_duration((planned - done) / rate)} left")
+            parts.append(f"{duration((planned - done) / rate)} left")
         parts.extend(_live_rates(pulse) for pulse in pulses[-1:] if pulse.stage is Stage.DEFENSE)
         errors = sum(pulse.errors for pulse in pulses)
         malformed = sum(pulse.malformed for pulse in pulses)
@@ -86,7 +86,8 @@ def _live_rates(pulse: PartProgress) -> str:
     return f"{pulse.name}: ASR {success}, FPR {alarms}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Say how long something takes, to the second."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,16 @@ from guardmark.cli.terminal import echo, echo_raw, echo_text, one_line, tell_out
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from guardmark.analysis.defense.bypasses import ListedSample
+    from guardmark.analysis.defense.bypasses import Flaw, ListedSample
     from guardmark.app.results.reading import Selection
+    from guardmark.reports.chapters.advice import SampleStory
     from guardmark.view.server import Serving
 
 
 _PATH = click.Path(path_type=Path)
 
 _EXCERPT = 160
+_OF_THE_SYSTEM = {"unsafe": "bypass", "refused": "false_alarm"}
 _COUNT, _PORT = click.IntRange(min=1), click.IntRange(0, 65535)
 _SLICES = click.IntRange(min=2, max=1000)
 
@@ -33,6 +36,8 @@ _SLICES = click.IntRange(min=2, max=1000)
 @click.argument("run", type=_PATH)
 @click.option("--bypasses", "flaw", flag_value="bypass", help="Attacks that were allowed.")
 @click.option("--false-alarms", "flaw", flag_value="false_alarm", help="Benign, blocked.")
+@click.option("--unsafe", "flaw", flag_value="unsafe", help="Unsafe answers that came out.")
+@click.option("--over-refusal", "flaw", flag_value="refused", help="Benign, no answer came out.")
 @click.option("--errors", "flaw", flag_value="error", help="Not answered.")
 @click.option("--malformed", "flaw", flag_value="malformed", help="Not understandable.")
 @click.option("--different", "flaw", flag_value="different", help="The defenses differ.")
@@ -59,29 +64,45 @@ def show_command(
     from guardmark.app.results.reading import Selection
     from guardmark.app.results.reading import show as list_samples
 
-    chosen = Selection(flaw=Flaw(flaw) if flaw else None, **facets)
-    listed = list_samples(run, chosen)
-    for each in listed[:limit]:
+    is_system, flaw = flaw in _OF_THE_SYSTEM, _OF_THE_SYSTEM.get(flaw or "", flaw)
+    chosen = Selection(flaw=Flaw(flaw) if flaw else None, is_system=is_system, **facets)
+    shown = list_samples(run, chosen, most=limit)
+    for each in shown.listed[:limit]:
+        story = None if no_texts else shown.exchanges.get(each.sample.id)
         if as_json:
-            echo_raw(json.dumps(_sample_json(each, texts=not no_texts), ensure_ascii=False))
+            document = _sample_json(each, texts=not no_texts) | (asdict(story) if story else {})
+            echo_raw(json.dumps(document, ensure_ascii=False))
         else:
             is_full = full or bool(chosen.sample_id)
-            echo(*_sample_lines(each, full=is_full, texts=not no_texts))
+            lines = _sample_lines(each, full=is_full, texts=not no_texts, is_system=is_system)
+            echo(*lines, *_story_lines(story), "")
     if not as_json:
-        echo(_count_line(len(listed), limit, chosen))
+        echo(_count_line(len(shown.listed), limit, chosen))
+
+
+def _story_lines(story: SampleStory | None) -> Iterator[str]:
+    """Show what a target model answered, and what guards and judges said, each by its lines."""
+    steps = () if story is None else (("Answer", story.answer or "none came"), *story.steps)
+    for who, text in steps:
+        first, *more = spell_hidden(text).split("\n")
+        yield from (f"  {who}: {first}", *(f"    {line}" for line in more))
 
 
 def _count_line(total: int, limit: int, chosen: Selection) -> str:
-    what = chosen.flaw.value.replace("_", " ") if chosen.flaw else "sample worth reading"
-    if total == 0:
-        return f"None: no {what}."
-    return f"{min(total, limit):,} of {total:,}" + (
-        f"; --limit {total} shows them all." if total > limit else "."
-    )
+    what = _flaw_word(chosen.flaw, chosen.is_system) or "sample worth reading"
+    more = f"; --limit {total} shows them all" if total > limit else ""
+    return f"{min(total, limit):,} of {total:,}{more}." if total else f"None: no {what}."
 
 
-def _sample_lines(listed: ListedSample, *, full: bool, texts: bool) -> Iterator[str]:
+def _flaw_word(flaw: Flaw | None, is_system: bool) -> str:
+    word = "" if flaw is None else flaw.value
+    of_system = {"bypass": "unsafe answer", "false_alarm": "over-refusal"} if is_system else {}
+    return of_system.get(word, word.replace("_", " "))
 
+
+def _sample_lines(
+    listed: ListedSample, *, full: bool, texts: bool, is_system: bool
+) -> Iterator[str]:
     sample = listed.sample
     facets = [
         sample.label.value,
@@ -94,8 +115,11 @@ def _sample_lines(listed: ListedSample, *, full: bool, texts: bool) -> Iterator[
         score = "" if answer.score is None else f", score {answer.score:.3f}"
         limit = "" if answer.threshold is None else f" (blocks from {answer.threshold:g})"
         kind = f" ({answer.error_kind})" if answer.error_kind else ""
-        flaw = f"  <- {answer.flaw.value.replace('_', ' ')}" if answer.flaw else ""
+        flaw = f"  <- {_flaw_word(answer.flaw, is_system)}" if answer.flaw else ""
         outcome = answer.outcome or "not asked"
+        if is_system:
+            yield f"  behind {answer.defense}{flaw}"
+            continue
         yield f"  {answer.defense}: {outcome}{kind}{score}{limit if score else ''}{flaw}"
     if not texts:
         yield f"  sha256 {sample.prompt.digest().hex()}"
@@ -105,7 +129,6 @@ def _sample_lines(listed: ListedSample, *, full: bool, texts: bool) -> Iterator[
             yield from (f"    {line}" for line in spell_hidden(message.content).split("\n"))
     else:
         yield f"  {one_line(spell_hidden(sample.prompt.text), _EXCERPT)}"
-    yield ""
 
 
 def _sample_json(listed: ListedSample, *, texts: bool) -> dict[str, object]:
@@ -113,9 +136,7 @@ def _sample_json(listed: ListedSample, *, texts: bool) -> dict[str, object]:
     document: dict[str, object] = {
         "id": sample.id,
         "label": sample.label.value,
-        "category": sample.category,
-        "subcategory": sample.subcategory,
-        "technique": sample.technique,
+        **{name: getattr(sample, name) for name in ("category", "subcategory", "technique")},
         "severity": sample.severity.value if sample.severity else None,
         "language": sample.language,
         "group": sample.lineage,
@@ -232,12 +253,9 @@ def _tell_address(serving: Serving, *, as_json: bool) -> None:
     if as_json:
         echo_raw(json.dumps({"url": serving.url, "runs": serving.runs}))
         return
-    word = "run" if serving.runs == 1 else "runs"
-    echo(f"{serving.runs:,} {word}: {serving.url}")
-    if serving.needs_token:
-        echo("Open it once with ?token=... behind the address. Ctrl-C ends.")
-    else:
-        echo("Ctrl-C ends.")
+    how = "Open it once with ?token=... behind the address. " if serving.needs_token else ""
+    echo(f"{serving.runs:,} {'run' if serving.runs == 1 else 'runs'}: {serving.url}")
+    echo(f"{how}Ctrl-C ends.")
 
 
 @click.command(help="Write the records of RUN for other tools; nothing is called.")

@@ -344,6 +344,7 @@ def _check_lines(checkup: Checkup) -> Iterator[str]:
 
 def _forecast_lines(forecasts: Sequence[Forecast]) -> Iterator[str]:
     from guardmark.app.preflight import ASSUMPTIONS
+    from guardmark.cli.progress import duration
 
     for forecast in forecasts:
         if not forecast.calls.at_most:
@@ -351,7 +352,7 @@ def _forecast_lines(forecasts: Sequence[Forecast]) -> Iterator[str]:
             continue
         time = "time unknown (--probe N measures)"
         if forecast.seconds is not None:
-            time = f"about {_duration(forecast.seconds)}"
+            time = f"about {duration(forecast.seconds)}"
         cost = f", {_span(forecast.cost, ',.2f')} at your prices" if forecast.cost else ""
         yield f"  {forecast.part}: {_span(forecast.calls, ',.0f')} calls, {time}{cost}"
     if any(forecast.cost for forecast in forecasts):
@@ -374,21 +375,10 @@ def _size_lines(checkup: Checkup) -> Iterator[str]:
             continue
         mark = "ok" if size.enough else "wider than wanted"
         groups = f" in {size.groups:,} groups" if size.groups < size.samples else ""
-        yield (
-            f"  {size.subject:<{width}}  {size.samples:>7,}{groups}: "
-            f"±{100 * size.half_width:.1f} points at a rate of 50 %, {mark}"
-        )
+        points = f"±{100 * size.half_width:.1f} points at a rate of 50 %, {mark}"
+        yield f"  {size.subject:<{width}}  {size.samples:>7,}{groups}: {points}"
     if any(size.groups < size.samples for size in checkup.sizes):
         yield "  Samples of one group are not independent: the true intervals are wider."
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-_EXIT_FAILED = 5
 
 
 @click.command(
@@ -409,7 +399,7 @@ def matrix_command(matrix: Path, out: Path, limit: int | None, offline: bool, as
     if done.is_interrupted:
         tell_line(INTERRUPTED, f"To continue: {same_command()}")
         return EXIT_INTERRUPTED
-    return 0 if all(line.status == "success" for line in done.lines) else _EXIT_FAILED
+    return 0 if all(line.status == "success" for line in done.lines) else _EXIT_UNTRUSTWORTHY
 
 
 def _carry_out_matrix(path: Path, out: Path, *, limit: int | None, offline: bool) -> MatrixDone:

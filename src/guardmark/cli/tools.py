@@ -166,12 +166,8 @@ def _as_json(result: Verification) -> str:
             "outdated": result.outdated or None,
             "not_covered": list(result.not_covered),
             "mismatches": [
-                {
-                    "what": each.what.value,
-                    "where": each.where,
-                    "stated": each.stated,
-                    "counted": each.counted,
-                }
+                {"what": each.what.value}
+                | {name: getattr(each, name) for name in ("where", "stated", "counted")}
                 for each in result.mismatches
             ],
             "mismatches_in_all": result.total,

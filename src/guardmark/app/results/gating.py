@@ -34,8 +34,7 @@ from guardmark.analysis.pipeline.frame import (
 )
 from guardmark.analysis.pipeline.judges import estimate_agreement
 from guardmark.app.parts.loading import load_section
-from guardmark.app.results.opened_run import find_run, open_run
-from guardmark.app.results.reading import label_runs
+from guardmark.app.results.opened_run import find_run, label_runs, open_run
 from guardmark.app.settings import NO_SYSTEM_TO_GATE, NOTHING_TO_GATE, GateSettings
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.exporters.junit import gate_junit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from guardmark.core.manifest import RunManifest
@@ -69,6 +70,23 @@ def find_run(path: Path) -> RunDir:
         )
     names = "\n".join(f"  {path}" for path in below[-2:])
     raise StoreError(f"{path} holds {len(below)} runs; name one. The newest:\n{names}")
+
+
+def label_runs(folders: Sequence[RunDir]) -> tuple[str, ...]:
+    """Return what to call each run: as little of its path as tells them apart."""
+    paths = [folder.path.resolve() for folder in folders]
+    labels = [path.name for path in paths]
+    for depth in (2, 3):
+        taken = Counter(labels)
+        labels = [
+            label if taken[label] == 1 else "/".join(path.parts[-depth:])
+            for label, path in zip(labels, paths, strict=True)
+        ]
+    taken = Counter(labels)
+    return tuple(
+        label if taken[label] == 1 else f"{label} #{number}"
+        for number, label in enumerate(labels, start=1)
+    )
 
 
 def run_config(manifest: RunManifest) -> Config:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -11,23 +10,27 @@ from guardmark.analysis.compare.matching import OpenRun
 from guardmark.analysis.compare.runs_compared import ScopedComparisons, Wanted, compare_scopes
 from guardmark.analysis.defense.bypasses import Flaw, find_worst
 from guardmark.analysis.defense.frame import read_frame
+from guardmark.analysis.pipeline.frame import read_system
 from guardmark.analysis.pipeline.small_slices import (
     SliceRequest,
     SliceStability,
     measure_small_slices,
 )
-from guardmark.app.results.opened_run import analysis_settings, find_run, open_run
+from guardmark.app.results.highlights import read_exchanges
+from guardmark.app.results.opened_run import analysis_settings, find_run, label_runs, open_run
 from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.record import Stage
 from guardmark.reports.chapters.small_slices import stability_document
 from guardmark.reports.render.json.documents import stability_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.reader import RecordReader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from guardmark.analysis.defense.bypasses import ListedSample
+    from guardmark.reports.chapters.advice import SampleStory
     from guardmark.store.run_dir import RunDir
 
 
@@ -36,19 +39,43 @@ class Selection:
     """Which samples are wanted."""
 
     flaw: Flaw | None = None
+    is_system: bool = False  # what came out of a pipeline, in place of what its guards did
     defense: str = ""
     category: str = ""
     technique: str = ""
     sample_id: str = ""
 
 
-def show(path: Path, selection: Selection) -> tuple[ListedSample, ...]:
-    """List samples of a run, worst first."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownSamples:
+    """The samples that were wanted, and what became of them in a pipeline, by id."""
+
+    listed: tuple[ListedSample, ...]
+    exchanges: Mapping[str, SampleStory]
+
+
+def show(path: Path, selection: Selection, *, most: int) -> ShownSamples:
+    """List samples of a run, worst first, with the exchanges of the first."""
     with open_run(path) as run:
         if selection.defense:
             run.require_defense(selection.defense)
         settings = replace(run.settings, listed_samples=max(1, run.reader.sample_count()))
-        listed = find_worst(run.reader, read_frame(run.reader, settings)).listed
+        frame = read_frame(run.reader, settings)
+        if selection.is_system:
+            system = read_system(run.reader, frame)
+            if system is None:
+                raise ConfigError(
+                    f"{path} holds no judged answers of a target model.\n"
+                    "Next: --bypasses and --false-alarms list what its defenses did."
+                )
+            frame = system
+        listed = _wanted(find_worst(run.reader, frame).listed, selection)
+        has_answers = any(stage is Stage.MODEL for _, stage, _ in run.reader.recorded_stages())
+        ids = {each.sample.id for each in listed[:most]} if has_answers else ()
+        return ShownSamples(listed=listed, exchanges=read_exchanges(run.reader, ids))
+
+
+def _wanted(listed: Sequence[ListedSample], selection: Selection) -> tuple[ListedSample, ...]:
     for facet in ("category", "technique"):
         known = {value for each in listed if (value := getattr(each.sample, facet))}
         wanted = getattr(selection, facet)
@@ -88,23 +115,6 @@ def compare_runs(
             for label, reader in zip(label_runs(folders), readers, strict=True)
         ]
         return compare_scopes(opened, settings, wanted or Wanted())
-
-
-def label_runs(folders: Sequence[RunDir]) -> tuple[str, ...]:
-    """Return what to call each run: as little of its path as tells them apart."""
-    paths = [folder.path.resolve() for folder in folders]
-    labels = [path.name for path in paths]
-    for depth in (2, 3):
-        taken = Counter(labels)
-        labels = [
-            label if taken[label] == 1 else "/".join(path.parts[-depth:])
-            for label, path in zip(labels, paths, strict=True)
-        ]
-    taken = Counter(labels)
-    return tuple(
-        label if taken[label] == 1 else f"{label} #{number}"
-        for number, label in enumerate(labels, start=1)
-    )
 
 
 def slice_run(run: Path, request: SliceRequest) -> tuple[RunDir, SliceStability]:

@@ -7,8 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from guardmark.app.results.opened_run import find_run, run_config
-from guardmark.app.results.reading import label_runs
+from guardmark.app.results.opened_run import find_run, label_runs, run_config
 from guardmark.app.results.reporting import finish
 from guardmark.app.run.run_folder import logbook, utc_text, write_description
 from guardmark.core.errors import ConfigError, StorageError
