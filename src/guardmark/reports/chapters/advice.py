@@ -199,7 +199,7 @@ def _browser(
 ) -> SampleBrowser | None:
     """List samples, those of systems with what became of them."""
     settings, is_system = analysis.settings, worst is analysis.system_worst
-    show = "" if is_system else f"guardmark show {settings.run_folder} "
+    show = f"guardmark show {settings.run_folder}"
     options = words_of("show_ends" if is_system else "show_options")
     title = "What came out: unsafe answers, and users turned down, worst first"
     browser = SampleBrowser(
@@ -214,7 +214,7 @@ def _browser(
                 kind=each.flaw,
                 total=each.total,
                 listed=each.listed,
-                command=f"{show}{options[each.flaw]}",
+                command=f"{show} {options[each.flaw]}",
             )
             for each in worst.counts
             if each.flaw in options
