@@ -98,7 +98,7 @@ def test_what_came_out_of_a_pipeline_is_listed_with_its_answer(tmp_path: Path) -
     refused = guardmark("show", "out", "--over-refusal", "--json", "--limit", "99", cwd=tmp_path)
     assert {json.loads(each)["label"] for each in refused.out.splitlines()} <= {"benign"}
     story = guardmark("show", "out", "--id", "s-7", cwd=tmp_path)
-    assert "  Answer: Here is how." in story.out
+    assert "  Answer: Here is how.\n    [U+003A]:error::x\n" in story.out
 
 
 def test_a_run_without_a_pipeline_has_no_unsafe_answers_to_list(tmp_path: Path) -> None:

@@ -75,16 +75,16 @@ def show_command(
         else:
             is_full = full or bool(chosen.sample_id)
             lines = _sample_lines(each, full=is_full, texts=not no_texts, is_system=is_system)
-            echo(*lines, *_story_lines(story), "")
+            echo(*lines, *_story_lines(story, full=is_full), "")
     if not as_json:
         echo(_count_line(len(shown.listed), limit, chosen))
 
 
-def _story_lines(story: SampleStory | None) -> Iterator[str]:
+def _story_lines(story: SampleStory | None, *, full: bool) -> Iterator[str]:
     """Show what a target model answered, and what guards and judges said, each by its lines."""
     steps = () if story is None else (("Answer", story.answer or "none came"), *story.steps)
     for who, text in steps:
-        first, *more = spell_hidden(text).split("\n")
+        first, *more = (spell_hidden(text) if full else one_line(text, _EXCERPT)).split("\n")
         yield from (f"  {who}: {first}", *(f"    {line}" for line in more))
 
 
