@@ -43,9 +43,10 @@ def _untimed(path: Path) -> object:
     if path.suffix == ".csv":
         return [{**row, "median_latency_ms": ""} for row in csv.DictReader(text.splitlines())]
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "(time)", text)
-    text = re.sub(r"\b\d[\d,.]* (µs|ms|s)\b", "(latency)", text)
+    limits = r"((<[^>]*>| )*\[[\d,. ]+\])?"
+    text = re.sub(r"\b\d[\d,.]* (µs|ms|s)\b" + limits, "(latency)", text)
     text = re.sub(r"(?m)^.*Head of the records.*$", "", text)
-    section = r"(?s)(## Latency\n|<section aria-labelledby=\"latency\").*?(\n## |</section>)"
+    section = r"(?s)(## Latency\n|<section[^>]* aria-labelledby=\"latency\").*?(\n## |</section>)"
     return re.sub(section, "", text)
 
 
