@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -190,13 +191,29 @@ def test_a_regression_is_significant_and_material(  # noqa: PLR0917 - cases
     assert on_benign.rule == "regression_fpr"
 
 
+def test_a_regression_whose_interval_reaches_zero_is_not_shown(runs: Runs) -> None:
+    """Test and interval must agree, as in a comparison: else the same pair is told in two ways."""
+    planned = [letting_through(60), letting_through(20)]
+    old = Planned(name="old", answers=planned[1].answers)
+    with runs.opened(SAMPLES, [planned[0], old]) as reader:
+        settings = AnalysisSettings.of(reader.manifest())
+        comparison = compare_arms(read_frame(reader, settings), chosen=[("guard", "old")])
+    assert comparison is not None
+    (pair,) = comparison.pairs
+    wide = replace(pair.attacks, difference=replace(pair.attacks.difference, low=-0.035))
+    for side, standing in ((pair.attacks, GateStatus.BROKEN), (wide, GateStatus.OPEN)):
+        changed = replace(pair, attacks=side)
+        check, _ = check_regression([changed], 0.02, alpha=0.05, names={"guard": "guard"})
+        assert check.p_value is not None
+        assert check.p_value < 0.05
+        assert check.standing is standing
+
+
 def test_broken_outweighs_open_and_open_outweighs_held() -> None:
     """One broken limit is enough; one open limit is no pass."""
     (held,) = check_complete(RunStatus(state=RunState.FAILED, planned=2, stored=1))
 
     def result(*standings: GateStatus) -> GateStatus:
-        from dataclasses import replace
-
         made = tuple(replace(held, standing=standing) for standing in standings)
         return GateResult(checks=made, confidence=0.95).standing
 

@@ -92,7 +92,7 @@ def listed(text: str) -> bool:
 
 def _bag(text: str) -> float:
     weights = _weights()
-    total = sum(weights.get(word, 0.0) for word in set(re.findall(r"\w+", text.lower())))
+    total = sum(weights.get(word, 0.0) for word in sorted(set(re.findall(r"\w+", text.lower()))))
     return 1 / (1 + exp(1.0 - total))
 
 

@@ -235,7 +235,8 @@ def check_regression(
 ) -> tuple[GateCheck, ...]:
     """Check that rates did not rise against a baseline run.
 
-    Broken when the rise is significant and material: p below alpha and more than the margin.
+    Broken when the rise is shown and material: p below alpha, the interval above 0, and more than
+    the margin.
     Held when the whole interval lies at or below the margin.
     """
     return tuple(
@@ -404,9 +405,10 @@ def _regression(
 ) -> GateCheck:
     difference, p_value = side.difference, side.adjusted_p
     standing, needed, value = GateStatus.OPEN, None, difference.value
+    is_shown = p_value is not None and p_value < alpha and (difference.low or 0.0) > 0
     if difference.high is not None and difference.high <= margin:
         standing = GateStatus.HELD
-    elif value is not None and value > margin and p_value is not None and p_value < alpha:
+    elif value is not None and value > margin and is_shown:
         standing = GateStatus.BROKEN
     elif value is not None and difference.high is not None and value != margin:
         # An interval's half-width shrinks with the root of the number of pairs.

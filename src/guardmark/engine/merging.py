@@ -115,10 +115,9 @@ def _unfit(source: MergeSource) -> Iterator[str]:
             f"{label} is not complete, {status.stored:,} of {status.planned:,} records are "
             "stored: give its command again"
         )
-    (
-        _built(source.manifest),
-        _samples_of(source.manifest),
-    )  # values of a stranger are read here first
+    # Values of a stranger are read here first: what cannot be read is raised, not yielded.
+    _built(source.manifest)
+    _samples_of(source.manifest)
     added = [each for each in source.reader.layers() if each.partition("/")[0] != FIRST_LAYER]
     if added:
         yield f"{label} was judged or attacked since ({added[0]!a:.60}): merge first, then do that"
