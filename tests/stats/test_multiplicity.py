@@ -42,7 +42,7 @@ def test_an_undefined_test_stays_undefined_and_costs_nothing(method: object) -> 
 def test_what_is_no_probability_is_refused_with_its_place(method: object, bad: float) -> None:
     """NaN would sort somewhere and spoil its neighbours."""
     assert callable(method)
-    with pytest.raises(ValueError, match="at place 2"):
+    with pytest.raises(ValueError, match="at position 2"):
         method([0.5, None, bad])
 
 
@@ -108,5 +108,5 @@ def test_past_z_letters_are_numbers() -> None:
 @pytest.mark.parametrize("pair", [(0, 0), (0, 3), (-1, 2)])
 def test_a_pair_of_places_that_are_not_there_is_refused(pair: tuple[int, int]) -> None:
     """A place that is not there is a wrong call."""
-    with pytest.raises(ValueError, match=r"two places in 0\.\.2"):
+    with pytest.raises(ValueError, match=r"two positions in 0\.\.2"):
         tier_letters(3, [pair])

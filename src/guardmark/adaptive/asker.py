@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from guardmark.store.tries import TryRecord, TrySubject
     from guardmark.store.under_way import CallKey
 
-Place = tuple[str, str, int, int]
+TryKey = tuple[str, str, int, int]
 """Name of the defense, layer, position of the sample, number of the try."""
 Q = TypeVar("Q", Query, Ask)
 A = TypeVar("A", Decision, Response, Verdict)
@@ -64,7 +64,7 @@ class AskContext:
     samples: Sequence[Sample]
     stop: StopSignal
     concurrency: int = 16
-    stored: Mapping[Place, TryRecord] = field(default_factory=dict)
+    stored: Mapping[TryKey, TryRecord] = field(default_factory=dict)
     is_replay: bool = False
     calls: Counter[tuple[str, Account]] = field(default_factory=Counter)
 
@@ -80,15 +80,15 @@ class AskContext:
         self.writer.flush_if_due(perf_counter_ns(), count=_FLUSH_AT)
         return True
 
-    def key(self, place: Place) -> CallKey:
+    def call_key(self, key: TryKey) -> CallKey:
         """Return under which numbers a row stands in the records."""
-        name, layer, sample, number = place
+        name, layer, sample, number = key
         batch = self.writer.tries(name, layer)
         return batch.defense, batch.layer, sample, number
 
     def add(
         self,
-        place: Place,
+        key: TryKey,
         subject: TrySubject,
         answer: Decision | Response | Verdict,
         *,
@@ -96,7 +96,7 @@ class AskContext:
         latency_ns: int | None = None,
     ) -> None:
         """Store one row."""
-        name, layer, sample, number = place
+        name, layer, sample, number = key
         batch = self.writer.tries(name, layer)
         batch.add((number, sample), subject, answer, is_free=is_free, latency_ns=latency_ns)
 
@@ -106,7 +106,7 @@ class Asked(Generic[Q, A]):
     """A question, where its row stands, and the answer once it is there."""
 
     question: Q
-    place: Place
+    key: TryKey
     subject: TrySubject
     answer: A = field(init=False)
     is_answered: bool = False
@@ -134,7 +134,7 @@ class Asker(Generic[Q, A]):
     calls: Counter[tuple[str, Account]] = field(default_factory=Counter)
     _next: Counter[tuple[str, int]] = field(default_factory=Counter)
 
-    def take_place(self, layer: str, sample: int, number: int | None = None) -> Place:
+    def take_key(self, layer: str, sample: int, number: int | None = None) -> TryKey:
         """Return where the next row about a sample stands."""
         if number is None:
             number = self._next[layer, sample]
@@ -147,7 +147,7 @@ class Asker(Generic[Q, A]):
         first: dict[tuple[str, tuple[int, str]], Asked[Q, A]] = {}
         for each in batch:
             layer, is_again = each.question.layer, each.question.is_again
-            stored = self.context.stored.get(each.place)
+            stored = self.context.stored.get(each.key)
             known = None if is_again else self.known[layer].get(each.source)
             if stored is not None:
                 self._recall(each, stored)
@@ -167,15 +167,15 @@ class Asker(Generic[Q, A]):
         return batch
 
     def _placed(self, question: Q) -> Asked[Q, A]:
-        place = self.take_place(question.layer, question.sample, question.number)
-        return Asked(question=question, place=place, subject=question.subject)
+        key = self.take_key(question.layer, question.sample, question.number)
+        return Asked(question=question, key=key, subject=question.subject)
 
     async def _call(self, fresh: Sequence[Asked[Q, A]]) -> None:
         if not fresh:
             return
         if self.context.is_replay:
             raise IncomparableRuns(
-                f"The trace holds no answer for {self._shown(fresh[0].place)}.\n"
+                f"The trace holds no answer for {self._shown(fresh[0].key)}.\n"
                 "Next: replay it with the data, budget and seed it was written with."
             )
         self.context.may_go_on()
@@ -201,7 +201,7 @@ class Asker(Generic[Q, A]):
             for number in numbers:
                 if context.stop.is_set:
                     return
-                key = context.key(fresh[number].place)
+                key = context.call_key(fresh[number].key)
                 under_way.leave(key)
                 began = perf_counter_ns()
                 answer = await self.respond(fresh[number].question)
@@ -215,7 +215,7 @@ class Asker(Generic[Q, A]):
     def _recall(self, asked: Asked[Q, A], stored: TryRecord) -> None:
         if stored.subject.digest != asked.subject.digest:
             raise IncomparableRuns(
-                f"What is stored for {self._shown(asked.place)} is about another text than these "
+                f"What is stored for {self._shown(asked.key)} is about another text than these "
                 "settings make.\n"
                 "Next: use the settings and version that wrote it, or a new run."
             )
@@ -225,7 +225,7 @@ class Asker(Generic[Q, A]):
             self._count(asked.question)
         if self.context.is_replay:
             answer = self.kept(asked.answer)
-            self.context.add(asked.place, asked.subject, answer, is_free=stored.is_free)
+            self.context.add(asked.key, asked.subject, answer, is_free=stored.is_free)
 
     def _store(
         self,
@@ -239,23 +239,23 @@ class Asker(Generic[Q, A]):
         if details := self.details(asked.question, answer):
             asked.subject = replace(asked.subject, details={**asked.subject.details, **details})
         answer = self.kept(answer)
-        self.context.add(asked.place, asked.subject, answer, is_free=is_free, latency_ns=latency_ns)
+        self.context.add(asked.key, asked.subject, answer, is_free=is_free, latency_ns=latency_ns)
 
     def _count(self, question: Q) -> None:
         for calls in (self.calls, self.context.calls):
             calls[question.layer, question.account] += 1
 
-    def _shown(self, place: Place) -> str:
-        _, layer, sample, number = place
+    def _shown(self, key: TryKey) -> str:
+        _, layer, sample, number = key
         return f"try {number} at sample {self.context.samples[sample].id!r} ({layer})"
 
 
-def stored_tries(reader: RecordReader) -> dict[Place, TryRecord]:
+def stored_tries(reader: RecordReader) -> dict[TryKey, TryRecord]:
     """Return everything that was asked before, and what was answered."""
-    return by_place(read_tries(reader))
+    return by_key(read_tries(reader))
 
 
-def by_place(tries: Iterable[TryRecord]) -> dict[Place, TryRecord]:
+def by_key(tries: Iterable[TryRecord]) -> dict[TryKey, TryRecord]:
     """Return tries by where they stand."""
     return {(t.defense, t.layer, t.sample, t.number): t for t in tries}
 
@@ -416,7 +416,7 @@ def _sound(decision: Decision) -> Decision:
 
 
 def _answer(asked: Asked[Query, Decision]) -> TryAnswer:
-    decision, number = asked.answer, asked.place[-1]
+    decision, number = asked.answer, asked.key[-1]
     if decision.outcome not in {Outcome.ALLOW, Outcome.BLOCK}:
         return TryAnswer(is_blocked=None, number=number)
     is_blocked = decision.outcome is Outcome.BLOCK

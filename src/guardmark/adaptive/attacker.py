@@ -77,7 +77,7 @@ class Draft:
     strategy: str
     text: str
     tier: str = ""
-    place: int = 0  # in its line, once the defense has answered
+    position: int = 0  # in its line, once the defense has answered
 
     def note(self, status: CandidateStatus) -> TrySubject:
         """Return what is stored of it."""
@@ -159,7 +159,7 @@ class AttackerThread:
         """Tell its line of thought what the defense said."""
         outcome = "came through" if is_through else _OUTCOMES[answer.is_blocked]
         line = self.past[draft.stream]
-        draft.place = len(line)
+        draft.position = len(line)
         if answer.is_blocked:
             self.blocked.append(draft)
         line.append(
@@ -347,7 +347,7 @@ class ModelRound:
         for (thread, draft), reply in zip(blocked, replies, strict=True):
             if reply.closeness is not None:
                 line = thread.past[draft.stream]
-                line[draft.place] = replace(line[draft.place], closeness=reply.closeness)
+                line[draft.position] = replace(line[draft.position], closeness=reply.closeness)
 
     def _ask_critic(self, thread: AttackerThread, draft: Draft) -> Ask:
         number, diagnosis = thread.criticised, self.diagnosis
@@ -363,18 +363,18 @@ class ModelRound:
                     request=thread.target.sample.prompt.text,
                     text=draft.text,
                     strategy=draft.strategy,
-                    reason=thread.past[draft.stream][draft.place].reason,
+                    reason=thread.past[draft.stream][draft.position].reason,
                     strategies=self.record_for(thread),
                 )
             )
 
-        place = {"stream": draft.stream, "depth": draft.depth, "candidate": number}
+        coordinates = {"stream": draft.stream, "depth": draft.depth, "candidate": number}
         return self._ask(
             thread,
             ("critic", number),
             account=Account.CRITIC,
             prompt=prompt,
-            details={**place, "repair": False},
+            details={**coordinates, "repair": False},
         )
 
     def drafts(self, reply: ModelReply, stream: int = 0, depth: int = 0) -> list[Draft]:

@@ -100,9 +100,9 @@ class Precedents:
         self, fold: int, record: BatteryRecord, folds: Mapping[int, int]
     ) -> tuple[_Kind, ...]:
         kinds: Counter[tuple[int, tuple[int, ...]]] = Counter()
-        for place, number in folds.items():
+        for position, number in folds.items():
             if number != fold:
-                answers = [record.outcomes[chain.key].get(place) for chain in self._listed]
+                answers = [record.outcomes[chain.key].get(position) for chain in self._listed]
                 passed = sum(1 << i for i, each in enumerate(answers) if each)
                 kinds[passed, tuple(i for i, each in enumerate(answers) if each is not None)] += 1
         return tuple(_Kind(*kind, count) for kind, count in kinds.items())

@@ -35,7 +35,7 @@ from guardmark.store.layers import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.adaptive.asker import Place
+    from guardmark.adaptive.asker import TryKey
     from guardmark.adaptive.model_asker import AttackerPlan
     from guardmark.adaptive.state import Account, Query, Target
     from guardmark.adaptive.target import ProtectedTarget
@@ -55,7 +55,7 @@ class AdaptivePlan:
     seed: int
     budget: int
     concurrency: int = 16
-    trace: Mapping[Place, TryRecord] | None = None
+    trace: Mapping[TryKey, TryRecord] | None = None
     target: ProtectedTarget | None = None
     attacker: AttackerPlan | None = None
     shares_memory: bool = True
@@ -139,7 +139,7 @@ async def run_adaptive(
     writer: RecordWriter,
     samples: Sequence[Sample],
     *,
-    earlier: Mapping[Place, TryRecord] | None = None,
+    earlier: Mapping[TryKey, TryRecord] | None = None,
     stop: StopSignal | None = None,
 ) -> AdaptiveSummary:
     """Attack each defense with everything there is, controls included.

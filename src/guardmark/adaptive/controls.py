@@ -84,8 +84,8 @@ def run_blind(state: SearchState) -> Steps[None]:
 def run_gradient(state: SearchState, attack: GradientAttack, access: GradientAccess) -> Steps[None]:
     """Let an attack propose variants of every blocked attack, each checked like any other."""
     live: dict[int, Iterator[Query]] = {
-        place: _variants(state.samples[place], attack, access, place=place, most=state.budget)
-        for place in state.blocked
+        at: _variants(state.samples[at], attack, access, at=at, most=state.budget)
+        for at in state.blocked
     }
     while live:
         batch = [query for each in live.values() if (query := next(each, None)) is not None]
@@ -101,7 +101,7 @@ def run_gradient(state: SearchState, attack: GradientAttack, access: GradientAcc
 
 
 def _variants(
-    sample: Sample, attack: GradientAttack, access: GradientAccess, *, place: int, most: int
+    sample: Sample, attack: GradientAttack, access: GradientAccess, *, at: int, most: int
 ) -> Iterator[Query]:
     """Yield what may be asked, at most as many as were proposed."""
     original, seen = sample.prompt.text, {sample.prompt.text}
@@ -109,7 +109,7 @@ def _variants(
         tier = tier_of(original, text, sample.must_keep)
         if tier is not None and text not in seen:
             seen.add(text)
-            yield Query(place, text, Account.SEARCH, "gradient", attack.name, tier.value, GRADIENT)
+            yield Query(at, text, Account.SEARCH, "gradient", attack.name, tier.value, GRADIENT)
         if number == most:
             return
 
@@ -120,9 +120,9 @@ _MOST_WINNERS: Final = 12
 
 def run_twin(state: SearchState, wins: Sequence[Query]) -> Steps[None]:
     """Do to benign texts what was done to attacks: same chains, parameters and seeds."""
-    places = _some(state, state.benign, "twin")
+    positions = _some(state, state.benign, "twin")
     for chain in tried_chains(wins, state.battery):
-        yield state.variants(places, chain, "twin", Account.TWIN)
+        yield state.variants(positions, chain, "twin", Account.TWIN)
 
 
 def run_transfer(state: SearchState, wins: Sequence[Query], *, source: str) -> Steps[None]:
@@ -135,8 +135,8 @@ def run_transfer(state: SearchState, wins: Sequence[Query], *, source: str) -> S
     ]
 
 
-def _some(state: SearchState, places: tuple[int, ...], purpose: str) -> list[int]:
-    return sorted(state.draw(purpose).sample(places, min(len(places), _MOST_ASKED)))
+def _some(state: SearchState, positions: tuple[int, ...], purpose: str) -> list[int]:
+    return sorted(state.draw(purpose).sample(positions, min(len(positions), _MOST_ASKED)))
 
 
 def tried_chains(wins: Iterable[Query], version: str) -> list[OperatorChain]:
@@ -221,9 +221,9 @@ def run_repair(
         return Repair()
     asked = [(win.sample, win.text, REPAIR) for win in some]
     asked += [
-        (place, state.samples[place].prompt.text, round_)
-        for round_, places in ((REPAIR, state.quiet), (HELD, state.blocked))
-        for place in _some(state, places, round_)
+        (position, state.samples[position].prompt.text, round_)
+        for round_, positions in ((REPAIR, state.quiet), (HELD, state.blocked))
+        for position in _some(state, positions, round_)
     ]
     net: dict[str, float] = {}
     refused: list[str] = []

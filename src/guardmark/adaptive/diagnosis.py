@@ -26,7 +26,7 @@ _SUBSAMPLE: Final = 60
 
 def measure_baseline(state: SearchState) -> Steps[list[str]]:
     """Ask about every text as it is, and about some of them again; return the flags."""
-    places = range(len(state.samples))
+    positions = range(len(state.samples))
     texts = [sample.prompt.text for sample in state.samples]
     first = yield [Query(p, text, Account.BASELINE, "R0") for p, text in enumerate(texts)]
     some = _subsample(state, first)
@@ -41,7 +41,7 @@ def measure_baseline(state: SearchState) -> Steps[list[str]]:
     if any(answer.is_complaint for answer in first):
         flags.append(ERRORS_AS_BLOCK)
     is_attack = [sample.is_attack for sample in state.samples]
-    answered = [index for index in places if first[index].is_blocked is not None]
+    answered = [index for index in positions if first[index].is_blocked is not None]
     state.blocked = tuple(p for p in answered if is_attack[p] and first[p].is_blocked)
     state.benign = tuple(p for p in answered if not is_attack[p])
     state.quiet = tuple(p for p in state.benign if first[p].passed)
@@ -57,8 +57,8 @@ def _subsample(state: SearchState, first: list[TryAnswer]) -> list[int]:
     draw = state.draw("baseline")
     taken: list[int] = []
     for wanted in (True, False):
-        places = [index for index, answer in enumerate(first) if answer.is_blocked is wanted]
-        taken += draw.sample(places, min(len(places), _SUBSAMPLE // 2))
+        positions = [index for index, answer in enumerate(first) if answer.is_blocked is wanted]
+        taken += draw.sample(positions, min(len(positions), _SUBSAMPLE // 2))
     return sorted(taken)
 
 
@@ -181,9 +181,9 @@ def _chosen(state: SearchState) -> list[int]:
     for index in state.blocked:
         by_category.setdefault(state.samples[index].category, []).append(index)
     draw = state.draw("diagnosis")
-    for places in by_category.values():
-        draw.shuffle(places)
-    rounds = zip_longest(*(places[::-1] for _, places in sorted(by_category.items())))
+    for positions in by_category.values():
+        draw.shuffle(positions)
+    rounds = zip_longest(*(positions[::-1] for _, positions in sorted(by_category.items())))
     taken = [index for ranked in rounds for index in ranked if index is not None]
     return sorted(taken[:count])
 

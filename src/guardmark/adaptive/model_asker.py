@@ -202,9 +202,9 @@ class ModelAsker:
 
     def note(self, layer: str, sample: int, subject: TrySubject) -> None:
         """Store what became of a candidate, unless it is stored already."""
-        place, context = self.asker.take_place(layer, sample), self.asker.context
-        if place not in context.stored:
-            context.add(place, subject, Response(text=""), is_free=True)
+        key, context = self.asker.take_key(layer, sample), self.asker.context
+        if key not in context.stored:
+            context.add(key, subject, Response(text=""), is_free=True)
 
     async def _respond(self, ask: Ask) -> Response:
         model: ChatModel | PairJudge | None = self.plan.judge

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.app.settings import StatsSettings
     from guardmark.config.settings import PriceSettings
-    from guardmark.config.source import Place
+    from guardmark.config.source import Keys
     from guardmark.core.manifest import DataManifest
     from guardmark.core.protocols import Defense
     from guardmark.core.sample import Prompt, Sample
@@ -145,7 +145,7 @@ def forecast_parts(
 def _forecast(
     loaded: LoadedConfig,
     name: str,
-    works: Sequence[Mapping[Place, _Work]],
+    works: Sequence[Mapping[Keys, _Work]],
     *,
     median_ms: float | None = None,
 ) -> Forecast:
@@ -168,14 +168,14 @@ def _forecast(
     return Forecast(part=name, calls=span, seconds=seconds, cost=cost)
 
 
-def _at_once(loaded: LoadedConfig, path: Place) -> int:
+def _at_once(loaded: LoadedConfig, path: Keys) -> int:
     address = service_address(loaded.parts[path])
     services = loaded.config.services.items()
     limits = (each.concurrency for base, each in services if is_below(address, base))
     return next(limits, None) or loaded.config.run.concurrency
 
 
-def _price(loaded: LoadedConfig, path: Place) -> PriceSettings | None:
+def _price(loaded: LoadedConfig, path: Keys) -> PriceSettings | None:
     """The price as the run will know it; a service without a model is priced by its name."""
     settings: Any = loaded.parts[path]
     prices = loaded.config.prices
@@ -192,13 +192,13 @@ class _Limit:
     views: Mapping[str, View]
     is_most: bool
 
-    def of_defense(self, path: Place) -> dict[Place, _Work]:
+    def of_defense(self, path: Keys) -> dict[Keys, _Work]:
         """Return the work of a defense, or that of the defenses it is made of."""
         settings: Any = self.loaded.parts[path]
         of = getattr(settings, "of", ())
         if not of:
             return {path: self._deciding(path[-1])}
-        work: dict[Place, _Work] = {}
+        work: dict[Keys, _Work] = {}
         stops_early = getattr(settings, "short_circuit", False) or (
             getattr(settings, "rule", "") == "first"
         )
@@ -239,7 +239,7 @@ class _Limit:
         shown = self.volume.conversations / max(1, self.volume.samples)
         return self._work(self._answers(), self._read(settings, shown), settings)
 
-    def of_judge(self, path: Place) -> _Work:
+    def of_judge(self, path: Keys) -> _Work:
         """A judge is shown every answer, and asked again when its own cannot be read."""
         settings: Any = self.loaded.parts[path]
         model, calls = self.loaded.parts[_MODEL], self._answers()

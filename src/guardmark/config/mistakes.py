@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-    from guardmark.config.source import Place, Source
+    from guardmark.config.source import Keys, Source
 
 _KINDS: Final = {
     "string_type": "text",
@@ -63,7 +63,7 @@ _PLANTED: Final = frozenset({"system_prompt"})
 def describe_mistakes(
     error: ValidationError,
     model: type[BaseModel],
-    above: Place,
+    above: Keys,
     source: Source,
     *,
     common: tuple[str, ...] = (),
@@ -72,7 +72,7 @@ def describe_mistakes(
 
     A setting that may be one of several things is wrong once, not once for each of them.
     """
-    groups: dict[Place, list[ErrorDetails]] = {}
+    groups: dict[Keys, list[ErrorDetails]] = {}
     for item in error.errors(include_url=False):
         groups.setdefault(_place(item, above, source), []).append(item)
     inside = {path[:length] for path in groups for length in range(len(path))}
@@ -86,7 +86,7 @@ def describe_mistakes(
             yield f"{here}: {_before(dotted)}{_wrong_kind(items)}"
 
 
-def _place(item: ErrorDetails, above: Place, source: Source) -> Place:
+def _place(item: ErrorDetails, above: Keys, source: Source) -> Keys:
     """Return where a mistake stands: the steps of pydantic, without those that name a type."""
     path, last = above, len(item["loc"]) - 1
     for index, step in enumerate(item["loc"]):
@@ -174,10 +174,10 @@ def require_no_literal_secret(document: object, source: Source) -> None:
     if places:
         raise ConfigError(
             "\n".join(
-                f"{source.where(place)}: {'.'.join(map(as_word, place))}: {what}, which never "
+                f"{source.where(path)}: {'.'.join(map(as_word, path))}: {what}, which never "
                 "stands in the file. Set an environment variable to it and name that: {env: NAME}, "
                 "as a value under headers or query, or as the whole url."
-                for place, what in places
+                for path, what in places
             )
         )
 
@@ -187,22 +187,22 @@ def names_secret(name: str) -> bool:
     return _WORDS.search(_CAMEL.sub("-", name).lower()) is not None
 
 
-def _literal_secrets(value: object, place: Place) -> Iterator[tuple[Place, str]]:
+def _literal_secrets(value: object, path: Keys) -> Iterator[tuple[Keys, str]]:
     if isinstance(value, dict):
         for key, inner in value.items():
-            below = (*place, str(key))
-            is_named = place[-1:] in _BY_NAME and isinstance(inner, str | int | float)
+            below = (*path, str(key))
+            is_named = path[-1:] in _BY_NAME and isinstance(inner, str | int | float)
             if _is_secret_text(str(key)):
-                yield place, "one of its names holds a key"
+                yield path, "one of its names holds a key"
             elif is_named and names_secret(below[-1]):
                 yield below, "this holds a secret"
             elif below[-1] not in _PLANTED:
                 yield from _literal_secrets(inner, below)
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from _literal_secrets(inner, (*place, str(index)))
+            yield from _literal_secrets(inner, (*path, str(index)))
     elif isinstance(value, str) and _is_secret_text(value):
-        yield place, "this holds what looks like a key or a password"
+        yield path, "this holds what looks like a key or a password"
 
 
 def _is_secret_text(text: str) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MOST_PLACES: Final = 200_000  # an alias of an alias of an alias comes to any number
-Place = tuple[str, ...]
+Keys = tuple[str, ...]
 """Keys and indices from the top of the file, as text."""
 
 
@@ -23,15 +23,15 @@ class Source:
     """Where each setting stands."""
 
     shown_as: str
-    places: Mapping[Place, tuple[int, int]] = field(default_factory=dict)
+    places: Mapping[Keys, tuple[int, int]] = field(default_factory=dict)
 
-    def nearest(self, path: Place) -> tuple[int, int]:
+    def nearest(self, path: Keys) -> tuple[int, int]:
         """Return line and column of a setting, or of the nearest around it that is in the file."""
         while path and path not in self.places:
             path = path[:-1]
         return self.places.get(path, (0, 0))
 
-    def where(self, path: Place) -> str:
+    def where(self, path: Keys) -> str:
         """Name the file, and line and column of a setting."""
         line, column = self.nearest(path)
         return f"{self.shown_as}:{line}:{column}" if line else self.shown_as
@@ -67,7 +67,7 @@ def read_text(path: Path, subject: str, *, next_step: str = "") -> str:
 
 def parse_yaml(text: str, shown_as: str) -> tuple[object, Source]:
     """Read YAML, and note where each setting stands."""
-    places: dict[Place, tuple[int, int]] = {(): (1, 1)}
+    places: dict[Keys, tuple[int, int]] = {(): (1, 1)}
     try:
         loader = _Loader(text)
     except yaml.reader.ReaderError as error:
@@ -94,7 +94,7 @@ def parse_yaml(text: str, shown_as: str) -> tuple[object, Source]:
     return document, Source(shown_as=shown_as, places=places)
 
 
-def _note_places(node: yaml.Node, path: Place, places: dict[Place, tuple[int, int]]) -> None:
+def _note_places(node: yaml.Node, path: Keys, places: dict[Keys, tuple[int, int]]) -> None:
     children: list[tuple[str, yaml.Node, yaml.Node]] = []
     if isinstance(node, yaml.MappingNode):
         children = [(str(key.value), key, value) for key, value in node.value]

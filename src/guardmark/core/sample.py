@@ -89,10 +89,10 @@ class Prompt:
         """Put another text in the place of the text under test."""
         if len(self.messages) == 1 and self.messages[0].role is Role.USER:
             return Prompt.of_text(text)
-        place = self.under_test % len(self.messages)
-        changed = Message(role=self.messages[place].role, content=text)
+        index = self.under_test % len(self.messages)
+        changed = Message(role=self.messages[index].role, content=text)
         return replace(
-            self, messages=(*self.messages[:place], changed, *self.messages[place + 1 :])
+            self, messages=(*self.messages[:index], changed, *self.messages[index + 1 :])
         )
 
     def shown(self, view: View) -> str | None:

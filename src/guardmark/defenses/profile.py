@@ -19,7 +19,7 @@ from guardmark.core.errors import ConfigError, UnknownName
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from guardmark.config.source import Place
+    from guardmark.config.source import Keys
 
 ProfileKind = Literal["guard-model", "service", "classifier"]
 
@@ -160,7 +160,7 @@ def with_profile(given: Any, defaults: dict[str, Any], *, merged: tuple[str, ...
     return {**defaults, **given, **tables}
 
 
-def _paths(value: object, path: Place) -> Iterator[Place]:
+def _paths(value: object, path: Keys) -> Iterator[Keys]:
     """The path of every value in a document."""
     yield path
     pairs: Iterable[tuple[object, object]] = ()

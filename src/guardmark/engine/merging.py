@@ -283,8 +283,8 @@ def merge_records(
             writer.record_batch(name, layer=layer)
     _copy_superseded(sources, positions, writer)
     offsets = Counter[str]()
-    for source, places in zip(sources, positions, strict=True):
-        _copy(source, _RECORDS, places, writer, offsets=offsets)
+    for source, own_positions in zip(sources, positions, strict=True):
+        _copy(source, _RECORDS, own_positions, writer, offsets=offsets)
     statuses = [source.reader.status() for source in sources]
     writer.plan(sum(status.planned for status in statuses))
     if billed := sum(status.possibly_billed for status in statuses):
@@ -298,14 +298,14 @@ def _in_order(
     """Yield the samples of all shards in the order of the whole data."""
     streams = [_numbered(number, source) for number, source in enumerate(sources)]
     is_whole, last, count = not _of_run(manifest).get("shard"), -1, 0
-    for place, number, sample in heapq.merge(*streams, key=itemgetter(0)):
-        if place <= last or (is_whole and place != last + 1):
+    for position, number, sample in heapq.merge(*streams, key=itemgetter(0)):
+        if position <= last or (is_whole and position != last + 1):
             raise StoreError(
-                f"The samples of these shards are not those of one run: after place {last:,} "
-                f"comes place {place:,}.\nNext: measure the shards again from the same data."
+                f"The samples of these shards are not those of one run: after position {last:,} "
+                f"comes position {position:,}.\nNext: measure the shards again from the same data."
             )
         positions[number].append(count)
-        last, count = place, count + 1
+        last, count = position, count + 1
         yield without_place(sample) if is_whole else sample
     if is_whole and count != _samples_of(manifest):
         raise StoreError(f"The shards hold {count:,} samples, and the data more or fewer.")
@@ -314,16 +314,16 @@ def _in_order(
 def _numbered(number: int, source: MergeSource) -> Iterator[tuple[int, int, Sample]]:
     shards = source.shards
     for sample in source.reader.samples():
-        place = sample.metadata.get(PLACE)
-        if type(place) is not int or shards is None or not shards.holds(sample):
+        position = sample.metadata.get(PLACE)
+        if type(position) is not int or shards is None or not shards.holds(sample):
             raise StoreError(f"{source.label} holds a sample of no shard of its own.")
-        yield place, number, sample
+        yield position, number, sample
 
 
 def _copy(
     source: MergeSource,
     query: str,
-    places: Sequence[int],
+    own_positions: Sequence[int],
     writer: RecordWriter,
     *,
     offsets: Counter[str],
@@ -339,8 +339,8 @@ def _copy(
                     last[key.defense] = max(last[key.defense], repeat + 1)
                     repeat += offsets[key.defense]
                 batch = writer.record_batch(key.defense, key.stage, layer=key.layer, repeat=repeat)
-                place, answer = places[key.sample], _answer(record)
-                batch.add(place, answer, latency_ns=record.latency_ns, flags=row[5])
+                position, answer = own_positions[key.sample], _answer(record)
+                batch.add(position, answer, latency_ns=record.latency_ns, flags=row[5])
             writer.flush()
     offsets.update(last)
 
@@ -360,10 +360,10 @@ def _copy_superseded(
         for number, row in attempt:
             with values_of(sources[number].reader.path):
                 record = record_of(row)
-                place = positions[number][record.key.sample]
+                position = positions[number][record.key.sample]
                 key = record.key
             batch = writer.record_batch(key.defense, key.stage, layer=key.layer, repeat=key.repeat)
-            batch.add(place, _answer(record), latency_ns=record.latency_ns, flags=row[5])
+            batch.add(position, _answer(record), latency_ns=record.latency_ns, flags=row[5])
         writer.flush()
         supersede_errors(writer)
 

@@ -77,9 +77,9 @@ class ShardSet:
 
     def take(self, samples: Iterable[Sample | PlainSample]) -> Iterator[Sample | PlainSample]:
         """Yield the samples of these shards, each with its place in the whole data."""
-        for place, sample in enumerate(samples):
+        for position, sample in enumerate(samples):
             if self.holds(sample):
-                yield _placed(sample, place)
+                yield _placed(sample, position)
 
 
 def in_ranges(numbers: Iterable[int]) -> str:
@@ -93,11 +93,11 @@ def in_ranges(numbers: Iterable[int]) -> str:
     return ",".join(f"{a}-{b}" if a < b else str(a) for a, b in ranges)
 
 
-def _placed(sample: Sample | PlainSample, place: int) -> Sample | PlainSample:
+def _placed(sample: Sample | PlainSample, position: int) -> Sample | PlainSample:
     if not isinstance(sample, PlainSample):
-        return replace(sample, metadata={**sample.metadata, PLACE: place})
+        return replace(sample, metadata={**sample.metadata, PLACE: position})
     rest = json.loads(sample.rest) if sample.rest else {}
-    rest["metadata"] = {**rest.get("metadata", {}), PLACE: place}
+    rest["metadata"] = {**rest.get("metadata", {}), PLACE: position}
     return sample._replace(rest=json.dumps(rest, separators=(",", ":")))
 
 

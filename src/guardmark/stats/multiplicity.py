@@ -51,17 +51,17 @@ def adjust_family(
     `adjust` turns the defined p values, shape (n,), into the adjusted ones in the same order; see
     `holm` for the rest.
     """
-    places = [place for place, value in enumerate(p_values) if value is not None]
+    positions = [position for position, value in enumerate(p_values) if value is not None]
     values = np.array([value for value in p_values if value is not None], dtype=float)
     bad = ~((values >= 0.0) & (values <= 1.0))
     if bad.any():
         first = int(bad.argmax())
         raise ValueError(
-            f"p_values must be in [0, 1], got {values[first]} at place {places[first]}"
+            f"p_values must be in [0, 1], got {values[first]} at position {positions[first]}"
         )
     spread: list[float | None] = [None] * len(p_values)
-    for place, value in zip(places, np.minimum(adjust(values), 1.0).tolist(), strict=True):
-        spread[place] = value
+    for position, value in zip(positions, np.minimum(adjust(values), 1.0).tolist(), strict=True):
+        spread[position] = value
     return spread
 
 
@@ -70,30 +70,30 @@ def tier_letters(count: int, different: Iterable[tuple[int, int]]) -> list[str]:
 
     Args:
         count: How many there are, best first; none gives an empty list.
-        different: Pairs of places in 0..count-1 that a test of their own told apart.
+        different: Pairs of positions in 0..count-1 that a test of their own told apart.
 
     Returns:
         The letters of each, "a" from the best on; past z they are numbers in brackets.
 
     Raises:
-        ValueError: If a pair names a place that there is not, or one twice.
+        ValueError: If a pair names a position that there is not, or one twice.
 
     Source: Piepho (2004), doi:10.1198/1061860043515 (compact letter display, insert and absorb).
     """
     groups = [frozenset(range(count))] if count else []
     for pair in different:
-        if len(set(pair)) < 2 or not all(0 <= place < count for place in pair):
-            raise ValueError(f"different must hold two places in 0..{count - 1}, got {pair}")
+        if len(set(pair)) < 2 or not all(0 <= position < count for position in pair):
+            raise ValueError(f"different must hold two positions in 0..{count - 1}, got {pair}")
         kept = [group for group in groups if not group.issuperset(pair)]
         halves = [group - {one} for group in groups if group.issuperset(pair) for one in pair]
         groups = kept + [half for half in halves if not any(half <= other for other in kept)]
-    places = sorted(map(sorted, groups))
+    tiers = sorted(map(sorted, groups))
     names = [
-        ascii_lowercase[n] if n < len(ascii_lowercase) else f"({n + 1})" for n in range(len(places))
+        ascii_lowercase[n] if n < len(ascii_lowercase) else f"({n + 1})" for n in range(len(tiers))
     ]
     return [
-        "".join(name for name, group in zip(names, places, strict=True) if place in group)
-        for place in range(count)
+        "".join(name for name, group in zip(names, tiers, strict=True) if position in group)
+        for position in range(count)
     ]
 
 

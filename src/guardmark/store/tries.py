@@ -95,7 +95,7 @@ class TryBatch:
 
     def add(
         self,
-        place: tuple[int, int],
+        key: tuple[int, int],
         subject: TrySubject,
         answer: Answer,
         *,
@@ -113,13 +113,11 @@ class TryBatch:
         details = None
         if subject.details:
             details = json.dumps(subject.details, ensure_ascii=False, separators=(",", ":"))
-        self.rows.append((*place, *head, int(is_free), *row, details, evidence))
+        self.rows.append((*key, *head, int(is_free), *row, details, evidence))
 
-    def confirm(
-        self, place: tuple[int, int], *, sent: int, passed: int, is_confirmed: bool
-    ) -> None:
+    def confirm(self, key: tuple[int, int], *, sent: int, passed: int, is_confirmed: bool) -> None:
         """Take what re-sends of a try came to."""
-        self.confirmations.append((*place, sent, passed, int(is_confirmed)))
+        self.confirmations.append((*key, sent, passed, int(is_confirmed)))
 
     def sort(self) -> None:
         """Bring what is taken into the order in which it is committed."""

@@ -46,7 +46,7 @@ class RunEntry:
 
     key: str
     folder: Path
-    place: str
+    path: str
     state: str
     name: str = ""
     created_utc: str = ""
@@ -65,7 +65,7 @@ class RunEntry:
         return tuple(each for each in self.defenses if not each.is_baseline) or self.defenses
 
 
-def read_entry(key: str, folder: Path, place: str) -> RunEntry:
+def read_entry(key: str, folder: Path, path: str) -> RunEntry:
     """Read what a list shows of one run."""
     run = RunDir(path=folder)
     try:
@@ -73,11 +73,11 @@ def read_entry(key: str, folder: Path, place: str) -> RunEntry:
             status, manifest = reader.status(), reader.manifest()
             arms = reader.defenses()
     except GuardmarkError as error:
-        return RunEntry(key=key, folder=folder, place=place, state="damaged", fault=str(error))
+        return RunEntry(key=key, folder=folder, path=path, state="damaged", fault=str(error))
     return RunEntry(
         key=key,
         folder=folder,
-        place=place,
+        path=path,
         state=status.state.value,
         name=manifest.name,
         created_utc=manifest.created_utc,
@@ -185,12 +185,12 @@ class RunIndex:
         with self._lock:
             known: dict[str, tuple[_Stamp, RunEntry]] = {}
             for folder in _runs_below(self._root, _DEPTH):
-                place = str(folder.relative_to(self._root))
-                key = sha256(os.fsencode(place)).hexdigest()[:_KEY]
-                known[key] = self._entry(key, folder, place)
+                path = str(folder.relative_to(self._root))
+                key = sha256(os.fsencode(path)).hexdigest()[:_KEY]
+                known[key] = self._entry(key, folder, path)
             self._known = known
         entries = [entry for _, entry in known.values()]
-        return tuple(sorted(entries, key=lambda each: (each.created_utc, each.place), reverse=True))
+        return tuple(sorted(entries, key=lambda each: (each.created_utc, each.path), reverse=True))
 
     def find(self, key: str) -> RunEntry | None:
         """Return one run, read anew if it changed."""
@@ -198,11 +198,11 @@ class RunIndex:
             before = self._known.get(key)
             if before is None:
                 return None
-            folder, place = before[1].folder, before[1].place
+            folder, path = before[1].folder, before[1].path
             if not (folder / _RECORDS).is_file():
                 del self._known[key]
                 return None
-            self._known[key] = self._entry(key, folder, place)
+            self._known[key] = self._entry(key, folder, path)
             return self._known[key][1]
 
     def stamp(self, key: str) -> _Stamp:
@@ -211,13 +211,13 @@ class RunIndex:
             before = self._known.get(key)
         return () if before is None else _stamp(before[1].folder)
 
-    def _entry(self, key: str, folder: Path, place: str) -> tuple[_Stamp, RunEntry]:
+    def _entry(self, key: str, folder: Path, path: str) -> tuple[_Stamp, RunEntry]:
         stamp = _stamp(folder)
         before = self._known.get(key)
         # A process that dies leaves no mark on its files, so a running one is always read.
         if before and before[0] == stamp and before[1].state != RunState.RUNNING.value:
             return before
-        return stamp, read_entry(key, folder, place)
+        return stamp, read_entry(key, folder, path)
 
 
 def _stamp(folder: Path) -> _Stamp:
@@ -310,5 +310,5 @@ def _passes(entry: RunEntry, wanted: RunFilter, words: list[str]) -> bool:
         return False
     if not words:
         return True
-    held = " ".join((entry.name, entry.place, *entry.data, *names)).casefold()
+    held = " ".join((entry.name, entry.path, *entry.data, *names)).casefold()
     return all(word in held for word in words)

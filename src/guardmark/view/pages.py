@@ -98,7 +98,7 @@ def _table(number: int, shown: list[_Measured]) -> Table:
         shown,
         {
             "Began": lambda each: _when(each[0]),
-            "Run": lambda each: name(each[0].place),
+            "Run": lambda each: name(each[0].path),
             "State": lambda each: each[0].state,
             "ASR: attack success rate|of attacks": lambda each: _counted(
                 each[1].attack_success_rate

@@ -180,9 +180,9 @@ class _Site:
             for each in self._index.entries()
             if each.key != run.key and each.data_sha256 == run.data_sha256 and not each.fault
         ]
-        title = run.name or run.place
+        title = run.name or run.path
         page = render_page(
-            "run", title=title, subtitle=run.place, run=run, partners=partners[:_PARTNERS]
+            "run", title=title, subtitle=run.path, run=run, partners=partners[:_PARTNERS]
         )
         return HTMLResponse(page)
 
@@ -203,7 +203,7 @@ class _Site:
             return _message("Nothing compared", lines, code=400)
         runs = [self._find(key) for key in keys]
         known = sorted(
-            (run for run in runs if run is not None), key=lambda run: (run.created_utc, run.place)
+            (run for run in runs if run is not None), key=lambda run: (run.created_utc, run.path)
         )
         if len(known) < len(keys):
             return _no_run()

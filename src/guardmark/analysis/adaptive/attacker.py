@@ -237,8 +237,8 @@ class _Exchanges:
         for record in records:
             details, kind = record.subject.details, str(record.subject.details["kind"])
             self.usage = self.usage.plus(record.usage, failed=kind == "error")
-            place = (details["depth"], details["stream"], details.get("candidate", 0))
-            question = (record.sample, *place)
+            key = (details["depth"], details["stream"], details.get("candidate", 0))
+            question = (record.sample, *key)
             if details["repair"]:
                 repaired.add(question)
                 # A failed repair leaves the answer what it was.
@@ -266,15 +266,15 @@ def read_attacker(
         return None
     rows = _ModelRows(reader, battle, (ATTACKER, EQUIVALENCE, CANDIDATES))
     tries = [
-        (place, each, story.holds(each, FULL | {"V4"}))
-        for place, story in battle.stories[ADAPTIVE].items()
+        (key, each, story.holds(each, FULL | {"V4"}))
+        for key, story in battle.stories[ADAPTIVE].items()
         for each in story.tries
         if each.round == ROUND
     ]
-    through = {place for place, _, hit in tries if hit}
-    fell = {place for place, each, hit in tries if hit and each.tier in FULL}
+    through = {key for key, _, hit in tries if hit}
+    fell = {key for key, each, hit in tries if hit and each.tier in FULL}
     worked = rows.exchanges.samples
-    sent = rows.sent({(place, each.text): hit for place, each, hit in tries})
+    sent = rows.sent({(key, each.text): hit for key, each, hit in tries})
     critic = read_critic(reader, battle, rates)
     return AttackerCard(
         model=str(stated.get("model", "")),
@@ -355,8 +355,8 @@ def read_rewording(
         return None
     rows = _ModelRows(reader, battle, (TWIN_ATTACKER, TWIN_EQUIVALENCE, TWIN_CANDIDATES))
     sent = rows.sent({(t.sample, t.text): not t.passed for t in battle.rest.get(REWORDED, ())})
-    places = [each.sample for each, _ in sent]
-    as_is = [not battle.baseline[index] for index in places]
+    positions = [each.sample for each, _ in sent]
+    as_is = [not battle.baseline[index] for index in positions]
     blocked = rates.of((each.sample, hit) for each, hit in sent)
     held = rates.of((each.sample, not hit) for each, hit in attacks)
     return RewordingCard(
@@ -367,11 +367,11 @@ def read_rewording(
         equivalent=rates.of(rows.same),
         unjudged=rows.count("unjudged"),
         blocked=blocked,
-        as_is=rates.of(dict(zip(places, as_is, strict=True)).items()),
+        as_is=rates.of(dict(zip(positions, as_is, strict=True)).items()),
         change=grouped_difference(
             [hit for _, hit in sent],
             as_is,
-            groups=rates.groups[places] if places else (),
+            groups=rates.groups[positions] if positions else (),
             confidence=rates.confidence,
         ),
         attacks_blocked=held,

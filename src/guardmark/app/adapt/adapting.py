@@ -59,7 +59,7 @@ from guardmark.store.under_way import unanswered_note
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    from guardmark.adaptive.asker import Place
+    from guardmark.adaptive.asker import TryKey
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.app.run.running import Session
     from guardmark.core.sample import Sample
@@ -316,7 +316,7 @@ def _replay(
     plan: AdaptivePlan,
     trace: Path,
     samples: Sequence[Sample],
-    earlier: Mapping[Place, TryRecord],
+    earlier: Mapping[TryKey, TryRecord],
 ) -> AdaptivePlan:
     if earlier:
         raise IncomparableRuns(

@@ -109,8 +109,8 @@ def attacker_config(loaded: LoadedConfig, path: Path | None) -> AttackerConfig:
             "prices": {**loaded.config.prices, **own.config.prices},
         }
     )
-    parts = {place: each for place, each in loaded.parts.items() if place[0] != _SECTION}
-    parts |= {place: each for place, each in own.parts.items() if place[0] == _SECTION}
+    parts = {path: each for path, each in loaded.parts.items() if path[0] != _SECTION}
+    parts |= {path: each for path, each in own.parts.items() if path[0] == _SECTION}
     return AttackerConfig(loaded=replace(loaded, config=config, parts=parts), source=own)
 
 

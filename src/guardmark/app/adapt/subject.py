@@ -77,13 +77,13 @@ class TrustList:
         return f"sha256:{sha256(chr(10).join(self.lines).encode()).hexdigest()}"
 
 
-def require_untouched(folder: RunDir, *places: Path) -> None:
+def require_untouched(folder: RunDir, *folders: Path) -> None:
     """Refuse a run whose records or data are not what was written, before anything is imported."""
     damage = list(integrity.check(folder.records))
     mismatches = Mismatches()
     if not damage:
         with RecordReader(folder.records) as reader:
-            check_data(reader, [*places, folder.path], mismatches, builtin=builtin_files())
+            check_data(reader, [*folders, folder.path], mismatches, builtin=builtin_files())
         damage = [
             f"{each.file} is not what the run read ({each.place})." for each in mismatches.listed
         ]
@@ -155,9 +155,9 @@ def _reach(folder: RunDir, document: dict[str, Any]) -> TrustList:
     """List every text in the settings of parts that are not inert; nothing is imported."""
     lines = [
         line
-        for kind, place, settings in part_settings(document)
+        for kind, path, settings in part_settings(document)
         if not _is_inert(kind, settings)
-        for line in _texts(".".join(place), settings)
+        for line in _texts(".".join(path), settings)
     ]
     if lines:
         lines += _texts("services", document["services"])
@@ -176,18 +176,18 @@ def _is_inert(kind: str, settings: Mapping[str, Any]) -> bool:
     )
 
 
-def _texts(place: str, value: object, *, key: str = "") -> Iterator[str]:
+def _texts(path: str, value: object, *, key: str = "") -> Iterator[str]:
     """Say each text of a setting with its place, in letters that every terminal shows."""
     if isinstance(value, dict):
         for name, below in value.items():
             shown = json.dumps(str(name))[1:-1].replace(" ", "\\u0020")
-            yield from _texts(f"{place}.{shown}", below, key=str(name))
+            yield from _texts(f"{path}.{shown}", below, key=str(name))
     elif isinstance(value, list):
         for index, below in enumerate(value):
-            yield from _texts(f"{place}.{index}", below, key=key)
+            yield from _texts(f"{path}.{index}", below, key=key)
     elif isinstance(value, str):
         remark = _REMARKS.get(key) or ("file that is read" if key.endswith("_file") else "")
-        yield f"{place} {json.dumps(value)}{f'  ({remark})' if remark else ''}"
+        yield f"{path} {json.dumps(value)}{f'  ({remark})' if remark else ''}"
 
 
 def require_same(parts: Parts, manifest: RunManifest, *, shown_as: str) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from guardmark.app.parts.loading import LoadedConfig
-    from guardmark.config.source import Place
+    from guardmark.config.source import Keys
     from guardmark.net.client import Services
 
 _GRADIENT = ("adaptive", "gradient")
@@ -106,7 +106,7 @@ def _build_defense(
     built[name] = BuiltPart(part=part, manifest=manifest)
 
 
-def _context(loaded: LoadedConfig, path: Place, services: Services | None) -> BuildContext:
+def _context(loaded: LoadedConfig, path: Keys, services: Services | None) -> BuildContext:
     return BuildContext(
         folder=loaded.folder,
         seed=loaded.config.run.seed,
@@ -118,7 +118,7 @@ def _context(loaded: LoadedConfig, path: Place, services: Services | None) -> Bu
 
 
 def build_one(
-    loaded: LoadedConfig, path: Place, kind: str, *, name: str, services: Services | None
+    loaded: LoadedConfig, path: Keys, kind: str, *, name: str, services: Services | None
 ) -> BuiltPart:
     """Build the model or a judge of a pipeline, or a model that helps an attacker."""
     system_prompt = _target_system_prompt(loaded) if path[0] == "pipeline" else ""
@@ -154,7 +154,7 @@ def _has_gradient(part: object) -> bool:
 
 
 def _members(
-    loaded: LoadedConfig, path: Place, name: str, context: BuildContext
+    loaded: LoadedConfig, path: Keys, name: str, context: BuildContext
 ) -> tuple[object, ...]:
     """Build the judges that a panel is made of."""
     members = []
@@ -167,7 +167,7 @@ def _members(
     return tuple(members)
 
 
-def _build_settings(loaded: LoadedConfig, path: Place, name: str, context: BuildContext) -> object:
+def _build_settings(loaded: LoadedConfig, path: Keys, name: str, context: BuildContext) -> object:
     try:
         with keep_working_directory():
             return build_part(loaded.parts[path], name, context)
@@ -188,7 +188,7 @@ def _target_system_prompt(loaded: LoadedConfig) -> str:
     return str(before(loaded.folder)) if before is not None else ""
 
 
-def _written_settings(loaded: LoadedConfig, path: Place) -> Mapping[str, Any]:
+def _written_settings(loaded: LoadedConfig, path: Keys) -> Mapping[str, Any]:
     settings: Any = loaded.config
     for step in path:
         is_field = not isinstance(settings, dict | list)
@@ -198,7 +198,7 @@ def _written_settings(loaded: LoadedConfig, path: Place) -> Mapping[str, Any]:
 
 
 def _manifest(
-    loaded: LoadedConfig, path: Place, part: object, *, name: str, kind: str, below: Sequence[str]
+    loaded: LoadedConfig, path: Keys, part: object, *, name: str, kind: str, below: Sequence[str]
 ) -> PartManifest:
     written, resolved = _written_settings(loaded, path), loaded.parts[path].model_dump(mode="json")
     view = getattr(part, "view", "")

@@ -28,7 +28,7 @@ from guardmark.defenses.profile import TYPES, kind_of_profile
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from guardmark.config.source import Place
+    from guardmark.config.source import Keys
     from guardmark.core.manifest import PartManifest
     from guardmark.datasets.formats.fields import DatasetSpec
 
@@ -47,7 +47,7 @@ class LoadedConfig:
     """A configuration and where it came from."""
 
     config: Config
-    parts: Mapping[Place, BaseModel] = field(default_factory=dict)
+    parts: Mapping[Keys, BaseModel] = field(default_factory=dict)
     folder: Path
     source: Source
 
@@ -77,7 +77,7 @@ def parse_config(text: str, *, folder: Path, shown_as: str) -> LoadedConfig:
 
 
 def config_around(
-    path: Path, document: dict[str, Any], *, moved: Mapping[Place, Place]
+    path: Path, document: dict[str, Any], *, moved: Mapping[Keys, Keys]
 ) -> LoadedConfig:
     """Check a configuration made from sections of a file, telling places of that file."""
     _, own = parse_yaml(path.read_text(encoding="utf-8-sig"), str(path))
@@ -112,7 +112,7 @@ def load_section(path: Path, model: type[_Section], *, key: str) -> _Section:
     text = read_text(path, f"The file {path}")
     document, source = parse_yaml(text, str(path))
     require_no_literal_secret(document, source)
-    above: Place = ()
+    above: Keys = ()
     if isinstance(document, dict) and key in document:
         document, above = document[key], (key,)
     if not isinstance(document, dict):
@@ -125,9 +125,9 @@ def load_section(path: Path, model: type[_Section], *, key: str) -> _Section:
 
 def _check_parts(
     document: dict[str, Any], source: Source, mistakes: list[str]
-) -> dict[Place, BaseModel]:
+) -> dict[Keys, BaseModel]:
     """Check the settings of every defense, model and judge against its own type."""
-    checked: dict[Place, BaseModel] = {}
+    checked: dict[Keys, BaseModel] = {}
     waiting = deque(part_settings(document))
     while waiting:
         kind, path, settings = waiting.popleft()
@@ -159,7 +159,7 @@ def _check_parts(
     return checked
 
 
-def part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Place, dict[str, Any]]]:
+def part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Keys, dict[str, Any]]]:
     """Yield kind, place and settings of each part that a document names; nothing is imported."""
     adaptive, pipeline = _section(document, "adaptive"), _section(document, "pipeline")
     judges = pipeline.get("judges")

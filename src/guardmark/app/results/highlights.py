@@ -32,18 +32,18 @@ def read_highlights(reader: RecordReader, analysis: RunAnalysis, config: Config)
 
 def read_exchanges(reader: RecordReader, ids: Collection[str]) -> Mapping[str, SampleStory]:
     """Read what became of samples in a pipeline; of several repeats the one judged worst."""
-    places = {reader.position_of(name): name for name in ids}
+    positions = {reader.position_of(name): name for name in ids}
     answers: dict[int, dict[int, Record]] = defaultdict(dict)
     for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL):
-        if record.key.sample in places:
+        if record.key.sample in positions:
             answers[record.key.sample][record.key.repeat] = record
     steps: dict[tuple[int, int], list[Record]] = defaultdict(list)
     for stage in (Stage.DEFENSE, Stage.JUDGE):
         for record in reader.records(stage=stage):
-            if record.key.sample in places:
+            if record.key.sample in positions:
                 steps[record.key.sample, record.key.repeat].append(record)
     exchanges = {}
-    for position, name in places.items():
+    for position, name in positions.items():
         if position is None:
             continue
         repeats = sorted({repeat for sample, repeat in steps if sample == position}) or [0]

@@ -6,7 +6,7 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.adaptive.asker import by_place, tells_of_failure
+from guardmark.adaptive.asker import by_key, tells_of_failure
 from guardmark.adaptive.state import MODEL_ROUND
 from guardmark.core.errors import IncomparableRuns, StoreError
 from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Outcome, ScoreKind
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from guardmark.adaptive.asker import Place
+    from guardmark.adaptive.asker import TryKey
     from guardmark.store.reader import RecordReader
 
 _KIND: Final = "guardmark adaptive trace"
@@ -120,7 +120,7 @@ def _line(value: Mapping[str, object]) -> str:
 
 def read_trace(
     path: Path, *, settings: Mapping[str, object], positions: Mapping[str, int]
-) -> dict[Place, TryRecord]:
+) -> dict[TryKey, TryRecord]:
     """Read what defenses answered by a trace; replies of models are not read."""
     lines = _parsed_lines(path)
     try:
@@ -141,12 +141,12 @@ def read_trace(
         rows = [row for row in lines[1:] if first_layer(row["arm"]) in ARMS]
         if any(row["defense"] not in names for row in rows):
             raise ValueError(names)
-        return by_place(_of_row(row, positions) for row in rows)
+        return by_key(_of_row(row, positions) for row in rows)
 
 
 def read_target_trace(
     path: Path, *, settings: Mapping[str, object], positions: Mapping[str, int]
-) -> dict[Place, TryRecord]:
+) -> dict[TryKey, TryRecord]:
     """Read what a trace holds of the target model."""
     lines = _parsed_lines(path)
     try:
@@ -159,7 +159,7 @@ def read_target_trace(
             "Next: replay it with the configuration it was written with."
         )
     with _errors_of_rows(path):
-        return by_place(_of_row(row, positions) for row in lines[1:])
+        return by_key(_of_row(row, positions) for row in lines[1:])
 
 
 @contextmanager

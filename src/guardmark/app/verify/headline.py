@@ -89,16 +89,16 @@ def check_headline(path: Path, connection: sqlite3.Connection, mismatches: Misma
         compared += _defense_figures(each, counts, confidence)
     compared += _pair_figures(stated, connection, confidence, thresholds)
     skipped = []
-    for place, figures, counted in compared:
+    for where, figures, counted in compared:
         # Limits of a defense that a rule ended early hold at any look.
         if "sequence" in str(figures.get("method")):
-            skipped.append(place)
+            skipped.append(where)
             continue
         for key, value in counted.items():
             mismatches.value(
                 MismatchKind.HEADLINE,
                 path.name,
-                f"{place}.{key}",
+                f"{where}.{key}",
                 stated=figures.get(key),
                 counted=value,
             )
@@ -150,12 +150,12 @@ def _defense_figures(
     stated: Json, counts: DefenseCounts, confidence: float
 ) -> Iterator[tuple[str, Json, Json]]:
     """Yield place, stated and counted figures of one defense."""
-    place = f"defenses[{stated['name']}]"
+    where = f"defenses[{stated['name']}]"
     for side, label in _SIDES:
         tally = counts.outcomes[label]
         counted: Json = {outcome: tally[outcome] for outcome in _OUTCOMES}
         counted |= {"answered": tally["allow"] + tally["block"], "total": tally.total()}
-        yield f"{place}.counts.{side}", _within(stated, "counts", side), counted
+        yield f"{where}.counts.{side}", _within(stated, "counts", side), counted
     for name, groups in (
         ("attack_success_rate", counts.rate(1, 0)),
         ("true_positive_rate", counts.rate(1, 1)),
@@ -168,7 +168,7 @@ def _defense_figures(
             "groups": groups.total(),
             **asdict(rate_interval(groups, confidence)),
         }
-        yield f"{place}.rates.{name}", _within(stated, "rates", name), counted
+        yield f"{where}.rates.{name}", _within(stated, "rates", name), counted
 
 
 def _pair_figures(
