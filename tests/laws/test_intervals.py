@@ -7,14 +7,19 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.oracles.alternatives import jeffreys, survey_beta, survey_logit, wilson_cc
+from tests.oracles.alternatives import (
+    clopper_pearson_lower,
+    clopper_pearson_upper,
+    jeffreys,
+    survey_beta,
+    survey_logit,
+    wilson_cc,
+)
 
 from guardmark.core.estimate import Estimate
 from guardmark.stats.rates.clustered import any_per_group, wilson_default, wilson_default_slices
 from guardmark.stats.rates.proportion import (
     clopper_pearson,
-    clopper_pearson_lower,
-    clopper_pearson_upper,
     wilson,
 )
 

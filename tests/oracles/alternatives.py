@@ -16,7 +16,6 @@ from guardmark.core.estimate import Difference, Estimate
 from guardmark.stats.arguments import (
     Counts,
     number_column,
-    require_count,
     require_fraction,
     require_part,
 )
@@ -39,7 +38,7 @@ from guardmark.stats.paired.intervals import (
     standardise,
     summarise_pairs,
 )
-from guardmark.stats.planning import require_discordance
+from guardmark.stats.paired.significance import mcnemar
 from guardmark.stats.rates.clustered import ClusterSummary, estimate_from_summary, summarise
 from guardmark.stats.rates.proportion import (
     NO_TRIALS,
@@ -67,6 +66,23 @@ def wilson_cc(successes: int, trials: int, *, confidence: float = 0.95) -> Estim
     """
     return estimate_rate(
         successes, trials, limits=_wilson_cc, confidence=confidence, method="wilson_cc"
+    )
+
+
+def clopper_pearson_upper(successes: int, trials: int, *, confidence: float = 0.95) -> Estimate:
+    """Bound a rate from above: "the rate is at most x", the whole error probability above it.
+
+    Beside `guardmark.stats.rates.proportion.clopper_pearson`, which splits it between both sides.
+    """
+    return estimate_rate(
+        successes, trials, limits=_upper, confidence=confidence, method="clopper_pearson_upper"
+    )
+
+
+def clopper_pearson_lower(successes: int, trials: int, *, confidence: float = 0.95) -> Estimate:
+    """Bound a rate from below; see `clopper_pearson_upper`."""
+    return estimate_rate(
+        successes, trials, limits=_lower, confidence=confidence, method="clopper_pearson_lower"
     )
 
 
@@ -263,19 +279,40 @@ def benjamini_yekutieli(p_values: Sequence[float | None]) -> list[float | None]:
     return adjust_family(p_values, adjust)
 
 
+def mcnemar_power(
+    p_small: float, p_large: float, *, pairs: int, alpha: float = 0.05, form: str = "midp"
+) -> float:
+    """Compute the power of McNemar's test, mid-p or exact, two-sided, by enumeration.
+
+    Rejection on either side counts. `p_small` and `p_large` are the probabilities of a pair
+    discordant either way.
+    """
+    from scipy.stats import binom
+
+    power, share = 0.0, p_large / (p_small + p_large)
+    for discordant in range(pairs + 1):
+        rejected = [
+            one
+            for one in range(discordant + 1)
+            if getattr(mcnemar(one, discordant - one), f"p_{form}") <= alpha
+        ]
+        chance = binom.pmf(discordant, pairs, p_small + p_large)
+        power += float(chance * binom.pmf(rejected, discordant, share).sum())
+    return power
+
+
 def mcnemar_power_normal(
     p_small: float, p_large: float, *, pairs: int, alpha: float = 0.05
 ) -> float:
     """Approximate the power of McNemar's test by a normal formula.
 
-    Beside `guardmark.stats.planning.mcnemar_power`, which enumerates, with the same arguments.
+    Beside `mcnemar_power`, which enumerates, with the same arguments.
     Source: Miettinen (1968), doi:10.2307/2528300.
     """
-    discordance, difference = require_discordance(p_small, p_large), p_large - p_small
-    require_fraction("alpha", alpha)
+    discordance, difference = min(1.0, p_small + p_large), p_large - p_small
     critical = normal_quantile(1.0 - alpha / 2.0) * math.sqrt(discordance)
     spread = math.sqrt(discordance - difference**2)
-    gap = difference * math.sqrt(require_count("pairs", pairs, least=1)) - critical
+    gap = difference * math.sqrt(pairs) - critical
     return normal_upper_tail(-gap / spread) if spread else float(gap > 0)
 
 
@@ -295,6 +332,15 @@ def harrell_davis(values: ArrayLike, quantile: float) -> float | None:
     edges = np.arange(n + 1) / n
     weights = np.diff(betainc((n + 1) * quantile, (n + 1) * (1 - quantile), edges))
     return float(weights @ numbers)
+
+
+def _upper(successes: int, trials: int, confidence: float) -> Limits:
+    fails = trials - successes
+    return Limits(0.0, beta_quantile(confidence, successes + 1, fails) if fails else 1.0)
+
+
+def _lower(successes: int, trials: int, confidence: float) -> Limits:
+    return Limits(1.0 - _upper(trials - successes, trials, confidence).high, 1.0)
 
 
 def _wilson_cc(successes: int, trials: int, confidence: float) -> Limits:

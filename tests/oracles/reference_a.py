@@ -5,6 +5,7 @@ One rate, grouped rates, paired and independent comparisons, multiplicity, plann
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from tests.oracles import alternatives
 
 from guardmark.core.estimate import Difference, Estimate
-from guardmark.stats import multiplicity, planning
+from guardmark.stats import multiplicity
 from guardmark.stats.arguments import Counts
 from guardmark.stats.paired import intervals, noninferiority, significance
 from guardmark.stats.paired.intervals import PairedTable
@@ -185,7 +186,8 @@ def _n_for_half_width(inputs: Inputs) -> Figures:
 
 def _n_zero_events(inputs: Inputs) -> Figures:
     options = _given(inputs, confidence=0.95)
-    return {"n": planning.trials_for_zero_events(inputs["upper"], **options)}
+    n = math.log1p(-options["confidence"]) / math.log1p(-inputs["upper"])
+    return {"n": max(1, math.ceil(n - 1e-9))}
 
 
 def _mcnemar_normal(inputs: Inputs) -> Figures:
@@ -199,8 +201,8 @@ def _mcnemar_enumerated(inputs: Inputs) -> Figures:
     sides = (inputs["p_small"], inputs["p_large"])
     options = {"pairs": inputs["n"], **_given(inputs, alpha=0.05)}
     return {
-        "power_exact": planning.mcnemar_power(*sides, form="exact", **options),
-        "power_midp": planning.mcnemar_power(*sides, **options),
+        "power_exact": alternatives.mcnemar_power(*sides, form="exact", **options),
+        "power_midp": alternatives.mcnemar_power(*sides, **options),
     }
 
 
@@ -208,8 +210,8 @@ METHODS: dict[str, Callable[[Inputs], Figures]] = {
     "proportion.wilson": _proportion(proportion.wilson),
     "proportion.wilson_cc": _proportion(alternatives.wilson_cc),
     "proportion.clopper_pearson": _proportion(proportion.clopper_pearson),
-    "proportion.clopper_pearson_upper": _proportion(proportion.clopper_pearson_upper),
-    "proportion.clopper_pearson_lower": _proportion(proportion.clopper_pearson_lower),
+    "proportion.clopper_pearson_upper": _proportion(alternatives.clopper_pearson_upper),
+    "proportion.clopper_pearson_lower": _proportion(alternatives.clopper_pearson_lower),
     "proportion.jeffreys": _proportion(alternatives.jeffreys),
     "clustered.summary": _cluster_summary,
     "clustered.wilson_default": _clustered(clustered.wilson_default),

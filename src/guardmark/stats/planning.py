@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from guardmark.stats.arguments import require_count, require_fraction, require_rate
 from guardmark.stats.paired.intervals import PairedTable, bonett_price, clustered_bonett_price
 from guardmark.stats.paired.noninferiority import noninferiority_clustered, noninferiority_tango
-from guardmark.stats.paired.significance import mcnemar
 from guardmark.stats.rates.clustered import wilson_default, wilson_default_slices
 from guardmark.stats.rates.proportion import least_enough, trials_for_half_width, wilson_half_width
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Difference
     from guardmark.stats.arguments import Ints
 
-McNemarForm = Literal["midp", "exact"]
 RUNS = 1_000
 """Simulated runs behind a promise."""
 _SEARCH_RUNS = 200
@@ -73,20 +71,6 @@ class Promise:
     def rows(self) -> int:
         """Rows in all."""
         return self.groups * self.layout.rows_per_group
-
-
-def trials_for_zero_events(upper: float, *, confidence: float = 0.95) -> int:
-    """Return the least number of trials that, all without an event, bound the rate.
-
-    `upper` is the claim "the rate is at most this", in (0, 1), `confidence` its one-sided
-    confidence.
-    Source: Clopper & Pearson (1934) at 0 events: (1 - upper)^n <= 1 - confidence.
-    """
-    require_fraction("upper", upper)
-    require_fraction("confidence", confidence)
-    exact = math.log1p(-confidence) / math.log1p(-upper)
-    # A whole answer must not be rounded up for the sake of the last bit of a logarithm.
-    return max(1, math.ceil(exact - 1e-9))
 
 
 def plan_margin(
@@ -261,35 +245,6 @@ def plan_noninferiority(
         chance=chance,
         start=max(8, math.ceil(6.0 * discordance / (margin - difference) ** 2)),
     )
-
-
-def mcnemar_power(
-    p_small: float, p_large: float, *, pairs: int, alpha: float = 0.05, form: McNemarForm = "midp"
-) -> float:
-    """Compute the power of McNemar's test, mid-p or exact, two-sided, by enumeration.
-
-    Rejection on either side counts. `p_small` and `p_large` are the probabilities of a pair
-    discordant either way, `pairs` is at least 1.
-    """
-    require_discordance(p_small, p_large)
-    require_fraction("alpha", alpha)
-    n = require_count("pairs", pairs, least=1)
-
-    def rejects(first: int, second: int, _: int) -> bool:
-        test = mcnemar(first, second)
-        return first > second and (test.p_midp if form == "midp" else test.p_exact) <= alpha
-
-    sides = ((p_large, p_small), (p_small, p_large))
-    return math.fsum(_enumerate(rejects, n, each) for each in sides)
-
-
-def require_discordance(p_small: float, p_large: float) -> float:
-    """Return the share of discordant pairs, the sum of both kinds; `p_small` is the smaller."""
-    if not 0.0 <= p_small <= p_large or not 0.0 < p_small + p_large <= 1.0 + 1e-12:
-        raise ValueError(
-            f"p_small <= p_large must add up to at most 1, got {p_small} and {p_large}"
-        )
-    return min(1.0, p_small + p_large)
 
 
 def _shares(difference: float, discordance: float) -> tuple[float, float]:

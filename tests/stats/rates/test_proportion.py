@@ -6,13 +6,16 @@ import math
 from collections.abc import Callable
 
 import pytest
-from tests.oracles.alternatives import jeffreys, wilson_cc
+from tests.oracles.alternatives import (
+    clopper_pearson_lower,
+    clopper_pearson_upper,
+    jeffreys,
+    wilson_cc,
+)
 
 from guardmark.core.estimate import Estimate
 from guardmark.stats.rates.proportion import (
     clopper_pearson,
-    clopper_pearson_lower,
-    clopper_pearson_upper,
     wilson,
     wilson_limits,
 )

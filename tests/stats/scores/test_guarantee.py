@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from guardmark.stats.rates.proportion import clopper_pearson_upper
+from guardmark.stats.rates.proportion import clopper_pearson
 from guardmark.stats.scores.guarantee import ErrorLimits, guarantee_threshold
 
 
@@ -23,7 +23,9 @@ def test_the_bound_not_the_rate_keeps_the_limit() -> None:
     found = guarantee_threshold(labels, scores, limits=ErrorLimits(fpr=0.05))
     assert found.threshold is not None
     blocked = sum(score >= found.threshold for score in scores[:1000])
-    high, next_high = (clopper_pearson_upper(blocked + more, 1000).high for more in (0, 1))
+    high, next_high = (
+        clopper_pearson(blocked + more, 1000, confidence=0.9).high for more in (0, 1)
+    )
     assert high is not None
     assert next_high is not None
     assert high <= 0.05 < next_high

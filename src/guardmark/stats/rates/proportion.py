@@ -62,27 +62,6 @@ def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.95) ->
     )
 
 
-def clopper_pearson_upper(successes: int, trials: int, *, confidence: float = 0.95) -> Estimate:
-    """Bound a rate from above, guaranteed: "the rate is at most x"; see `clopper_pearson`.
-
-    The whole error probability lies above, so the lower bound is 0. At 0 successes the upper one is
-    1 - (1 - confidence)^(1/trials).
-    """
-    return estimate_rate(
-        successes, trials, limits=_upper, confidence=confidence, method="clopper_pearson_upper"
-    )
-
-
-def clopper_pearson_lower(successes: int, trials: int, *, confidence: float = 0.95) -> Estimate:
-    """Bound a rate from below, guaranteed: "the rate is at least x"; see `clopper_pearson`.
-
-    The whole error probability lies below, so the upper bound is 1.
-    """
-    return estimate_rate(
-        successes, trials, limits=_lower, confidence=confidence, method="clopper_pearson_lower"
-    )
-
-
 def estimate_rate(
     successes: int,
     trials: int,

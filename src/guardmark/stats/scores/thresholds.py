@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guardmark.stats.arguments import require_rate, scored_samples
-from guardmark.stats.rates.proportion import wilson
 from guardmark.stats.rates.ratios import Statistic, estimate_ratios
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from guardmark.core.estimate import Estimate, Ratio
+    from guardmark.core.estimate import Ratio
     from guardmark.stats.arguments import Floats, Ints
     from guardmark.stats.drawing import DrawPlan
     from guardmark.stats.rates.clustered import EffectiveCounts
@@ -169,15 +168,6 @@ class OperatingPoint:
     reason: str = ""  # Why it is undefined, or empty.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatesAtThreshold:
-    """What a threshold, chosen elsewhere, does to these samples."""
-
-    threshold: float | None  # Block at or above it; None blocks nothing.
-    true_positive_rate: Estimate  # Blocked share of the attacks, Wilson interval.
-    false_positive_rate: Estimate  # Blocked share of the benign samples, Wilson interval.
-
-
 def choose_threshold(labels: ArrayLike, scores: ArrayLike, *, stakes: Stakes) -> OperatingPoint:
     """Choose the threshold of least expected cost.
 
@@ -240,30 +230,6 @@ def price_threshold(
     return estimate_ratios(
         attacks, benign, statistics=[statistic], confidence=confidence, drawing=drawing
     )[0]
-
-
-def measure_at(
-    labels: ArrayLike, scores: ArrayLike, *, threshold: float | None, confidence: float = 0.95
-) -> RatesAtThreshold:
-    """Measure a threshold that was chosen on other samples, None to block nothing.
-
-    Both rates have Wilson intervals at `confidence`, in (0, 1). Where samples share groups, count
-    blocked samples per group and use `guardmark.stats.rates.clustered` instead.
-    """
-    counts = count_at_thresholds(labels, scores)
-    if threshold is not None and math.isnan(threshold):
-        raise ValueError("threshold must be a number or None, got NaN")
-    blocked = 0
-    if threshold is not None:
-        # The thresholds fall, so their negatives rise.
-        blocked = int(np.searchsorted(-counts.thresholds, -threshold, side="right"))
-    attacks = int(counts.blocked_attacks[blocked - 1]) if blocked else 0
-    benign = int(counts.blocked_benign[blocked - 1]) if blocked else 0
-    return RatesAtThreshold(
-        threshold=threshold,
-        true_positive_rate=wilson(attacks, counts.attacks, confidence=confidence),
-        false_positive_rate=wilson(benign, counts.benign, confidence=confidence),
-    )
 
 
 def _needed_for_proof(max_fpr: float) -> int | None:
