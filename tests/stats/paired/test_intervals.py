@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from tests.oracles.alternatives import crosscheck_pairs, newcombe10
@@ -15,6 +16,7 @@ from guardmark.stats.paired.intervals import (
     summarise_pairs,
     tango,
 )
+from guardmark.stats.paired.noninferiority import noninferiority_clustered
 
 INTERVALS = [bonett_price, tango, newcombe10]
 every_interval = pytest.mark.parametrize("interval", INTERVALS, ids=lambda f: f.__name__)
@@ -90,6 +92,23 @@ def test_the_same_pairs_in_groups_say_less() -> None:
     assert rows.p_value is not None
     assert grouped.p_value > 0.05 > rows.p_value
     assert grouped.test == "sign_flip_midp"
+
+
+def test_one_group_with_half_of_all_pairs_widens_the_interval() -> None:
+    """What is known of how groups differ hangs on it: fewer degrees of freedom than groups."""
+    first, second = [0, *[2] * 10, *[0] * 10], [0, *[0] * 15, *[2] * 5]
+    alike = summarise_pairs(first, second, sizes=[4] * 21)
+    giant = summarise_pairs(first, second, sizes=[80, *[4] * 20])
+    assert alike.degrees_of_freedom == 20
+    assert giant.degrees_of_freedom == pytest.approx(160**2 / (80**2 + 20 * 4**2) - 1)
+    wide, narrow = (
+        grouped_limits(replace(giant, degrees_of_freedom=free), confidence=0.95)
+        for free in (giant.degrees_of_freedom, 20)
+    )
+    assert wide.low < narrow.low < narrow.high < wide.high
+    assert not noninferiority_clustered(
+        second, first, sizes=[80, *[4] * 20], margin=0.02
+    ).is_noninferior
 
 
 def test_a_single_group_has_no_interval_and_no_test() -> None:

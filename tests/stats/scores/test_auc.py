@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from guardmark.stats.distributions import two_sided_t
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.scores.auc import auc, clustered_auc, compare_auc, compare_clustered_auc
 from guardmark.stats.scores.thresholds import tpr_at_fpr
@@ -197,6 +198,23 @@ def test_copies_in_a_group_do_not_narrow_the_interval() -> None:
     assert rowwise.standard_error is not None
     assert grouped.standard_error is not None
     assert grouped.standard_error > 2.5 * rowwise.standard_error
+
+
+def test_one_group_with_half_of_the_attacks_widens_the_interval() -> None:
+    """Forty groups of which one holds half are worth three, as rates have it."""
+    labels, scores, groups = _grouped(3, 80, 1)
+    giant = np.where((np.arange(80) < 40) & (labels > 0), 0, groups)
+    found = clustered_auc(labels, scores, groups=giant, drawing=FEW)
+    held = found.ratio
+    assert held.value is not None
+    assert held.low is not None
+    assert found.standard_error is not None
+    half = math.log(held.value / (1 - held.value)) - math.log(held.low / (1 - held.low))
+    attacks = np.bincount(giant[labels > 0])
+    kish = attacks.sum() ** 2 / (attacks**2).sum()
+    assert kish < 5
+    t = half * held.value * (1 - held.value) / found.standard_error
+    assert t == pytest.approx(two_sided_t(0.95, kish - 1))
 
 
 def test_the_same_seed_draws_the_same_limits() -> None:

@@ -41,44 +41,43 @@ def rate_interval(groups: RateGroups, confidence: float) -> Interval:
     elif k == 1:
         return Interval(value=p, low=None, high=None)
     else:
-        effective = n / _design_effect(groups, n=n, p=p)
-        low, high = _wilson(p, effective, _student((1 + confidence) / 2, _freedom(groups, n, k)))
+        t = _student((1 + confidence) / 2, _freedom(groups))
+        low, high = _wilson(p, n / _design_effect(groups, n=n, p=p), t)
     return Interval(value=p, low=low, high=high)
 
 
 def difference_interval(groups: PairGroups, confidence: float) -> Interval:
     """Return a paired difference: Bonett & Price (2012), in groups no narrower than its sides."""
-    n = sum(count * m for (m, _, _), count in groups.items())
-    b = sum(count * one for (_, one, _), count in groups.items())
-    c = sum(count * two for (_, _, two), count in groups.items())
-    k = groups.total()
+    sides: tuple[RateGroups, RateGroups] = Counter(), Counter()
+    for (m, *marks), count in groups.items():
+        for side, hits in zip(sides, marks, strict=True):
+            side[m, hits] += count
+    b, c = (_sum(side, lambda _, h: h) for side in sides)
+    n, k = _sum(sides[0], lambda m, _: m), groups.total()
     if not n:
         return _UNDEFINED
-    value = (b - c) / n
+    value, effect, z = (b - c) / n, 1.0, NormalDist().inv_cdf((1 + confidence) / 2)
     if n > k == 1:
         return Interval(value=value, low=None, high=None)
-    effect = 1.0 if n == k else _paired_effect(groups, n=n, b=b, c=c)
-    level = (1 + confidence) / 2
-    z = NormalDist().inv_cdf(level) if n == k else _student(level, k - 1)
+    if n > k:
+        effect = _paired_effect(groups, n=n, b=b, c=c)
+        z = _student((1 + confidence) / 2, _freedom(sides[0]))
     total = n / effect + 2
     one, two = (b / effect + 1) / total, (c / effect + 1) / total
     half = z * math.sqrt((one + two - (one - two) ** 2) / total)
     low, high = one - two - half, one - two + half
     if n > k:
-        first, second = (_side(groups, at, confidence) for at in (1, 2))
+        first, second = (_side(each, confidence) for each in sides)
         low = min(low, value - math.hypot(first[0], second[1]))
         high = max(high, value + math.hypot(first[1], second[0]))
     return Interval(value=value, low=max(-1.0, min(low, value)), high=min(1.0, max(high, value)))
 
 
-def _side(groups: PairGroups, at: int, confidence: float) -> tuple[float, float]:
+def _side(groups: RateGroups, confidence: float) -> tuple[float, float]:
     """Return how far the limits of one side's share lie below and above it (Zou & Donner 2008)."""
-    shapes: RateGroups = Counter()
-    for shape, count in groups.items():
-        shapes[shape[0], shape[at]] += count
-    share = rate_interval(shapes, confidence)
-    value = share.value or 0.0
-    return value - (share.low or 0.0), (1.0 if share.high is None else share.high) - value
+    share = rate_interval(groups, confidence)
+    value, high = share.value or 0.0, 1.0 if share.high is None else share.high
+    return value - (share.low or 0.0), high - value
 
 
 def _sum(groups: RateGroups, term: Callable[[int, int], float]) -> float:
@@ -99,10 +98,10 @@ def _design_effect(groups: RateGroups, *, n: float, p: float) -> float:
     return _drawn_to(limit, seen, min(with_hit, with_miss))
 
 
-def _freedom(groups: RateGroups, n: float, k: int) -> float:
+def _freedom(groups: RateGroups) -> float:
     """Return K - 1; where one group dominates, Kish's number of equal groups less one."""
-    largest = max(m for m, _ in groups) / n
-    if largest <= max(0.2, 2 / k):
+    n, k = _sum(groups, lambda m, _: m), groups.total()
+    if max(m for m, _ in groups) / n <= max(0.2, 2 / k):
         return k - 1
     return max(1.0, n * n / _sum(groups, lambda m, _: m * m) - 1)
 
@@ -118,7 +117,7 @@ def _correlation(groups: RateGroups, *, n: float, p: float) -> float:
     return min(max((between - within) / total, 0.0), 1.0) if total > 0 else 1.0
 
 
-def _paired_effect(groups: PairGroups, *, n: int, b: int, c: int) -> float:
+def _paired_effect(groups: PairGroups, *, n: float, b: float, c: float) -> float:
     k, gap = groups.total(), (b - c) / n
     limit = sum(count * m * m for (m, _, _), count in groups.items()) / n
     residual = math.fsum(

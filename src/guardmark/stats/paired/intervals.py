@@ -25,7 +25,7 @@ from guardmark.stats.arguments import (
 )
 from guardmark.stats.distributions import two_sided_t, two_sided_z
 from guardmark.stats.paired.significance import mcnemar, sign_flip
-from guardmark.stats.rates.clustered import wilson_default
+from guardmark.stats.rates.clustered import group_freedom, wilson_default
 from guardmark.stats.rates.proportion import ONE_GROUP, Limits, mover
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ class GroupedPairs:
     # What a pair is discounted by, at least 1; None without pairs or when a single group leaves it
     # unknown.
     design_effect: float | None
+    # Of Student's t, see `group_freedom`; None with fewer than two groups.
+    degrees_of_freedom: float | None
     singletons: bool  # Whether every group has one pair.
 
     @property
@@ -99,10 +101,10 @@ def clustered_bonett_price(
 ) -> Difference:
     """Estimate the difference of two paired rates: the default for grouped samples.
 
-    Bonett-Price on counts divided by a design effect, with Student's t at K - 1 degrees of freedom
-    for K groups, never inside the limits of both one-sided shares put together (`mover`); the test
-    is the sign-flip mid-p. With one sample a group it is `bonett_price`, and its test McNemar's. No
-    bounds and no test with a single group of several pairs.
+    Bonett-Price on counts divided by a design effect, with Student's t (degrees of freedom:
+    `group_freedom`), never inside the limits of both one-sided shares put together (`mover`); the
+    test is the sign-flip mid-p. With one sample a group it is `bonett_price`, and its test
+    McNemar's. No bounds and no test with a single group of several pairs.
     Source: This project's construction, docs/explanation/statistics.md.
     """
     require_fraction("confidence", confidence)
@@ -167,7 +169,7 @@ def summarise_pairs(
     first, second, rows = first[used], second[used], rows[used]
     pairs, groups = int(rows.sum()), len(rows)
     b, c = int(first.sum()), int(second.sum())
-    singletons, se_cr1, effect = pairs == groups, None, None
+    singletons, se_cr1, effect, freedom = pairs == groups, None, None, None
     if groups > 1:
         residual = (first - second) - (b - c) / pairs * rows
         scale = groups / (groups - 1)
@@ -176,6 +178,7 @@ def summarise_pairs(
         limit = float((rows.astype(float) ** 2).sum()) / pairs
         binomial = ((b + c) / pairs - ((b - c) / pairs) ** 2) / pairs
         effect = _design_effect(se_cr1**2, binomial, limit=limit, telling=telling)
+        freedom = group_freedom(rows)
     return GroupedPairs(
         first_only=b,
         second_only=c,
@@ -183,6 +186,7 @@ def summarise_pairs(
         groups=groups,
         se_cr1=se_cr1,
         design_effect=1.0 if singletons and pairs else effect,
+        degrees_of_freedom=freedom,
         singletons=singletons,
     )
 
@@ -209,9 +213,9 @@ def grouped_limits(counts: GroupedPairs, *, confidence: float) -> Limits:
     effect = counts.design_effect
     if effect is None:
         raise ValueError("limits need a defined design effect: two groups, or one pair a group")
-    quantile = (
-        two_sided_z(confidence) if counts.singletons else two_sided_t(confidence, counts.groups - 1)
-    )
+    quantile = two_sided_z(confidence)
+    if counts.degrees_of_freedom is not None and not counts.singletons:
+        quantile = two_sided_t(confidence, counts.degrees_of_freedom)
     return _bonett_price(
         counts.first_only / effect, counts.second_only / effect, counts.pairs / effect, quantile
     )

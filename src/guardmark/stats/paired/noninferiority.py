@@ -138,7 +138,7 @@ def _grouped_tail(counts: GroupedPairs, effect: float, margin: float) -> float:
     p2 = (counts.second_only / effect + 1.0) / total
     centre = p1 - p2
     statistic = (centre - margin) / math.sqrt((p1 + p2 - centre**2) / total)
-    return t_upper_tail(-statistic, counts.groups - 1)
+    return t_upper_tail(-statistic, counts.degrees_of_freedom or 1.0)
 
 
 def _check(margin: float, alpha: float) -> None:

@@ -341,8 +341,9 @@ def _variance(table: Floats, codes: Ints, centre: float) -> _Variance:
     between = max(0.0, of_seeds - of_rest)
     value = of_groups + between
     # Satterthwaite's sum, cautious: what of the seeds' part is doubtful still weighs in it.
-    parts = of_groups**2 / (groups - 1) + between * of_seeds / (seeds - 1)
-    return _Variance(value, value**2 / parts if parts else groups - 1)
+    of_sizes = group_freedom(sizes)
+    parts = of_groups**2 / of_sizes + between * of_seeds / (seeds - 1)
+    return _Variance(value, value**2 / parts if parts else of_sizes)
 
 
 def _around(
@@ -361,7 +362,7 @@ def _wilson_over_seeds(table: Floats, codes: Ints, confidence: float) -> Limits:
     rows, seeds = table.shape
     mean, sizes = float(table.mean()), np.bincount(codes)
     most = float(sizes @ sizes) / rows
-    quantile = two_sided_t(confidence, len(sizes) - 1)
+    quantile = two_sided_t(confidence, group_freedom(sizes))
     effect = most
     if 0.0 < mean < 1.0:
         variance = _variance(table, codes, mean)

@@ -25,6 +25,7 @@ from guardmark.stats.distributions import (
     two_sided_z,
 )
 from guardmark.stats.drawing import DrawPlan, draw_weights
+from guardmark.stats.rates.clustered import group_freedom
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -181,7 +182,8 @@ def clustered_auc(
 
     Returns the area with the standard error of a bootstrap of whole groups, drawn apart for groups
     of attacks, of benign samples and of both, and an interval on the logit scale with Student's t
-    (degrees of freedom: groups of the scarcer class less one). `drawing` None: seed 0, 2,000 draws.
+    (degrees of freedom: the lower `group_freedom` of both classes). `drawing` None: seed 0, 2,000
+    draws.
     Source: Obuchowski (1997), Biometrics 53:567, for the problem; Rutter (2000), Academic Radiology
     7:413, for the bootstrap of whole groups.
     """
@@ -316,18 +318,21 @@ class _Groups:
     codes: Ints
     strata: list[Ints]
     count: int
-    degrees_of_freedom: int
+    degrees_of_freedom: float
 
 
 def _read_groups(groups: ArrayLike, attack: Flags) -> _Groups:
     codes = group_column(groups, len(attack))
-    with_attacks, with_benign = np.unique(codes[attack]), np.unique(codes[~attack])
+    attacks, benign = (np.bincount(codes[side], minlength=1) for side in (attack, ~attack))
+    with_attacks, with_benign = np.flatnonzero(attacks), np.flatnonzero(benign)
     both = np.intersect1d(with_attacks, with_benign)
     return _Groups(
         codes=codes,
         strata=[np.setdiff1d(with_attacks, both), np.setdiff1d(with_benign, both), both],
         count=len(with_attacks) + len(with_benign) - len(both),
-        degrees_of_freedom=min(len(with_attacks), len(with_benign)) - 1,
+        degrees_of_freedom=min(
+            group_freedom(side[side > 0]) if side.any() else 0.0 for side in (attacks, benign)
+        ),
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.oracles.slow.adaptive.curves import area_of
 from tests.oracles.slow.adaptive.rows import ARMS, FULL, ROUNDS, STRICT, Fight, seed_layer
+from tests.oracles.slow.formulas.rates import freedom as group_freedom
 from tests.oracles.slow.formulas.rates import student, wilson
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def _mean(fight: Fight, columns: list[Row], *, is_share: bool, least: float = 0.
         weight = min(some, rest) / (min(some, rest) + 2)
         effect = weight * effect + (1 - weight) * max(limit, effect)
     else:
-        freedom = len(sizes) - 1
+        freedom = group_freedom(_as_shapes(sizes))
     quantile = student((1 + fight.confidence) / 2, freedom)
     if m in {0.0, 1.0} and len(sizes) == n:
         quantile = NormalDist().inv_cdf((1 + fight.confidence) / 2)
@@ -175,8 +176,13 @@ def _two_way(
     of_rest = left * k * seeds / free / scale
     between = max(0.0, of_seeds - of_rest)
     value = of_groups + between
-    parts = of_groups**2 / (k - 1) + between * of_seeds / (seeds - 1)
-    return value, value**2 / parts if parts else k - 1
+    freedom = group_freedom(_as_shapes(sizes))
+    parts = of_groups**2 / freedom + between * of_seeds / (seeds - 1)
+    return value, value**2 / parts if parts else freedom
+
+
+def _as_shapes(sizes: dict[str, int]) -> Counter[tuple[int, int]]:
+    return Counter((m, 0) for m in sizes.values())
 
 
 def _chen(fight: Fight, told: list[Fight], ks: Sequence[int]) -> list[Json]:

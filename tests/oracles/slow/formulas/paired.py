@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.oracles.slow.formulas.rates import rate_of, student, student_tail
+from tests.oracles.slow.formulas.rates import freedom, rate_of, student, student_tail
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -54,6 +54,11 @@ class Pairs:
         return self.n == self.k
 
     @property
+    def freedom(self) -> float:
+        """Degrees of freedom of Student's t over the groups."""
+        return freedom(Counter((m, 0) for m in self.rows.values()))
+
+    @property
     def effect(self) -> float | None:
         """What a pair is discounted by; None without pairs and with one group of several."""
         if self.is_alone:
@@ -75,7 +80,7 @@ class Pairs:
     def limits(self, effect: float, confidence: float) -> tuple[float, float]:
         """Return the limits of Bonett & Price (2012), no narrower than both sides' shares allow."""
         z = NormalDist().inv_cdf((1 + confidence) / 2)
-        t = z if self.is_alone else student((1 + confidence) / 2, self.k - 1)
+        t = z if self.is_alone else student((1 + confidence) / 2, self.freedom)
         centre, error = self.shrunk(effect)
         value = (self.b - self.c) / self.n
         low, high = min(centre - t * error, value), max(centre + t * error, value)
@@ -204,7 +209,7 @@ def is_not_worse(pairs: Pairs, *, margin: float, alpha: float, is_swapped: bool)
         return False
     centre, error = pairs.shrunk(effect)
     t = (margin - (-centre if is_swapped else centre)) / error
-    tail = student_tail(abs(t), pairs.k - 1)
+    tail = student_tail(abs(t), pairs.freedom)
     return (tail if t > 0 else 1 - tail) < alpha
 
 
