@@ -237,6 +237,19 @@ def test_few_groups_are_warned_of(runs: Runs) -> None:
     assert any("few groups" in note for note in document.verdicts[0].notes)
 
 
+def test_a_group_that_dominates_a_rate_is_named(runs: Runs) -> None:
+    """Half of the attacks are rewritings of one: beside the verdict, and where it is sliced."""
+    attacks = [attack(n, group="story" if n < 20 else f"g{n // 2}") for n in range(40)]
+    samples = [*attacks, *(benign(n) for n in range(20))]
+    analysis = bare_analysis(runs, lambda p, _s: block() if p % 3 else allow(), samples=samples)
+    notes = build_document(analysis).verdicts[0].notes
+    assert [note for note in notes if "dominates" in note] == [
+        "one group dominates: 'story' holds 50.0 % of the attacks"
+    ]
+    assert "One group dominates:" in told(analysis, "categories")
+    assert "('story')" in told(analysis, "categories")
+
+
 def test_a_threshold_chosen_afterwards_is_said_to_be_one(runs: Runs) -> None:
     """Nobody takes it for the run's own decisions."""
     samples = [*(attack(n) for n in range(20)), *(benign(n) for n in range(20))]

@@ -279,14 +279,8 @@ def needed_trials(
 
 
 def _rates(frame: Frame, arm: DefenseColumn, policy: GatePolicy) -> Iterator[GateCheck]:
-    stops = frame.watched(arm)
-    if stops is not None:
-        # Where looking could decide when to stop, only an interval for every look covers.
-        attacks = stops.estimate(arm.name, is_attack=True)
-        benign = stops.estimate(arm.name, is_attack=False)
-    else:
-        errors = estimate_rates(frame, arm)
-        attacks, benign = errors.attack_success_rate, errors.false_positive_rate
+    errors = estimate_rates(frame, arm)
+    attacks, benign = errors.attack_success_rate, errors.false_positive_rate
     if policy.asr_upper is not None:
         yield _of_rate(attacks, ("asr_upper", arm.name, "attacks"), policy.asr_upper)
     if policy.fpr_upper is not None:

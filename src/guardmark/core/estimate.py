@@ -24,12 +24,12 @@ class Estimate:
         group_mean: Mean of the groups' own rates (each group weighs the same), or None.
         degrees_of_freedom: Of the interval's Student t; None where it is the normal quantile.
         largest_group: Share of the trials in the largest group, or None when undefined.
+        dominant_group: Name of the largest group where it dominates, or empty.
         few_groups: Whether fewer than 10 groups carry the interval: shown greyed.
         reason: Why something is undefined, or empty.
     """
 
     DERIVED: ClassVar = ("value",)
-
     successes: int
     trials: int
     low: float | None
@@ -43,6 +43,7 @@ class Estimate:
     group_mean: float | None = None
     degrees_of_freedom: float | None = field(default=None, metadata={"json": False})
     largest_group: float | None = field(default=None, metadata={"json": False})
+    dominant_group: str = field(default="", metadata={"json": False})
     few_groups: bool = False
     reason: str = ""
 

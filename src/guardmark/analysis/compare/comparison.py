@@ -279,27 +279,16 @@ class PairMarks(NamedTuple):
     paired: Marks
     first_erred: Marks
     second_erred: Marks
-
-    @property
-    def first_only(self) -> Marks:
-        """Pairs on which only the first erred."""
-        return self.first_erred & ~self.second_erred
-
-    @property
-    def second_only(self) -> Marks:
-        """Pairs on which only the second erred."""
-        return self.second_erred & ~self.first_erred
+    first_only: Marks  # Only the first erred.
+    second_only: Marks  # Only the second erred.
 
 
 def mark_pair(frame: Frame, first: NDArray[np.int8], second: NDArray[np.int8]) -> PairMarks:
     """Mark where two defenses were asked, both decided, and either erred."""
     paired = is_decision(first) & is_decision(second)
-    return PairMarks(
-        asked=(first != MISSING) | (second != MISSING),
-        paired=paired,
-        first_erred=paired & ((first == BLOCK) != frame.is_attack),
-        second_erred=paired & ((second == BLOCK) != frame.is_attack),
-    )
+    one, two = (paired & ((each == BLOCK) != frame.is_attack) for each in (first, second))
+    asked = (first != MISSING) | (second != MISSING)
+    return PairMarks(asked, paired, one, two, first_only=one & ~two, second_only=two & ~one)
 
 
 def compare_where(frame: Frame, marks: PairMarks, where: Marks) -> PairedSide:

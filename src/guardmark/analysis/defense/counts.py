@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
 from guardmark.stats.rates.clustered import (
+    is_dominated,
     wilson_default,
     wilson_default_rows,
     wilson_default_slices,
@@ -15,7 +16,7 @@ from guardmark.stats.rates.clustered import (
 from guardmark.store.schema import ERROR_KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -83,7 +84,9 @@ class Cells:
     of_sample: NDArray[np.unsignedinteger]
     slices: NDArray[np.int64]  # slice of each cell, shape (cells,)
     slice_count: int  # how many slices there are; some may be empty
-    is_grouped: bool  # whether the records of a cell are one group; else each is its own group
+    # Name of each group, and group of each cell, where the records of a cell are one group; else
+    # each is its own group.
+    groups: tuple[Sequence[str], NDArray[np.int64]] | None = None
 
 
 def sort_into_cells(
@@ -93,13 +96,14 @@ def sort_into_cells(
     count = 2 * slice_count
     slices = slice_codes(frame, codes, slice_count)
     if not frame.is_grouped:
-        return Cells(of_sample=slices, slices=np.arange(count), slice_count=count, is_grouped=False)
+        return Cells(of_sample=slices, slices=np.arange(count), slice_count=count)
     groups = len(frame.samples.group.names)
     keys, cells = _distinct(
         slices.astype(np.int64) * groups + frame.samples.group.codes, span=count * groups
     )
     narrow = cells.astype(np.min_scalar_type(4 * len(keys)))
-    return Cells(of_sample=narrow, slices=keys // groups, slice_count=count, is_grouped=True)
+    named = frame.samples.group.names, keys % groups
+    return Cells(of_sample=narrow, slices=keys // groups, slice_count=count, groups=named)
 
 
 def _distinct(
@@ -150,9 +154,13 @@ def count_outcomes(frame: Frame, arm: DefenseColumn) -> Confusion:
     table = np.bincount(attack * 4 + arm.records.outcome, minlength=8).tolist()
     kinds = np.bincount(arm.records.error_kind + 1, minlength=len(ERROR_KINDS) + 1)[1:].tolist()
     named = [(kind.value, n) for kind, n in zip(ERROR_KINDS, kinds, strict=True) if n]
+    benign, attacks = (
+        OutcomeCounts(allow=allow, block=block, malformed=malformed, error=error)
+        for allow, block, malformed, error in (table[:4], table[4:])
+    )
     return Confusion(
-        attacks=_outcomes(*table[4:8]),
-        benign=_outcomes(*table[:4]),
+        attacks=attacks,
+        benign=benign,
         error_kinds=tuple(sorted(named, key=lambda pair: (-pair[1], pair[0]))),
     )
 
@@ -164,13 +172,18 @@ def estimate_slices(
     successes, sizes = tally(
         cells.of_sample, arm, count=len(cells.slices), hits=hits, trials=trials
     )
-    if not cells.is_grouped:
+    if cells.groups is None:
         counts = zip(successes.tolist(), sizes.tolist(), strict=True)
         return [wilson_default_rows(*each, confidence=confidence) for each in counts]
     slices, count = cells.slices, cells.slice_count
-    return wilson_default_slices(
+    rates = wilson_default_slices(
         successes, sizes, slices=slices, slice_count=count, confidence=confidence
     )
+    for at, rate in enumerate(rates):
+        if is_dominated(rate.largest_group or 0.0, rate.groups or 1):
+            largest = cells.groups[1][np.where(slices == at, sizes, -1).argmax()]
+            rates[at] = replace(rate, dominant_group=cells.groups[0][largest])
+    return rates
 
 
 def estimate_share(frame: Frame, arm: DefenseColumn, hits: Marks) -> Estimate:
@@ -182,17 +195,17 @@ def estimate_share(frame: Frame, arm: DefenseColumn, hits: Marks) -> Estimate:
     return grouped_rate(hits, groups, confidence=confidence)
 
 
-def _outcomes(allow: int, block: int, malformed: int, error: int) -> OutcomeCounts:
-    return OutcomeCounts(allow=allow, block=block, malformed=malformed, error=error)
-
-
-def grouped_rate(hits: ArrayLike, groups: ArrayLike, *, confidence: float) -> Estimate:
+def grouped_rate(
+    hits: ArrayLike, groups: ArrayLike, *, confidence: float, names: Sequence[str] = ()
+) -> Estimate:
     """Estimate a rate of marks with the project's default interval, by group."""
     marks, codes = np.asarray(hits, dtype=bool), np.asarray(groups, dtype=np.int64)
     sizes = np.bincount(codes)
-    return wilson_default(
-        np.bincount(codes[marks], minlength=len(sizes)), sizes, confidence=confidence
-    )
+    caught = np.bincount(codes[marks], minlength=len(sizes))
+    rate = wilson_default(caught, sizes, confidence=confidence)
+    if names and is_dominated(rate.largest_group or 0.0, rate.groups or 1):
+        return replace(rate, dominant_group=names[int(sizes.argmax())])
+    return rate
 
 
 class SampleRates:

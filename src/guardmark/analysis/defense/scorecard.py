@@ -212,7 +212,7 @@ def _under_policy(arm: DefenseColumn, manifest: RunManifest) -> tuple[Marks, Mar
 
 def _any_bypass(cells: Cells, arm: DefenseColumn, settings: AnalysisSettings) -> Estimate | None:
     """Estimate in how many groups of attacks at least one variant got through."""
-    if not cells.is_grouped:
+    if cells.groups is None:
         return None
     count = len(cells.slices)
     blocked, answered = tally(

@@ -236,11 +236,12 @@ class PlaceRates:
         self.settings, self.confidence = settings, settings.confidence
         self.repeats = frame.manifest.repeats
         self.group, self.is_attack = frame.groups, frame.is_attack
-        self._groups = len(frame.samples.group.names)
+        self._names = frame.samples.group.names
 
     def of(self, hits: Marks, trials: Marks) -> Estimate:
         """Estimate the share of places with a property."""
-        return grouped_rate(hits[trials], self.group[trials], confidence=self.confidence)
+        groups, told = self.group[trials], self._names
+        return grouped_rate(hits[trials], groups, confidence=self.confidence, names=told)
 
     def pair(self, harm: Marks, refused: Marks, trials: Marks) -> EndPair:
         """Estimate both error rates."""
@@ -259,7 +260,7 @@ class PlaceRates:
         """Estimate the mean of the error rates on attacks and on benign samples."""
         column = np.where(self.is_attack, is_wrong, 3 - is_wrong.astype(np.int64))[trials]
         where = self.group[trials].astype(np.int64) * 4 + column
-        table = np.bincount(where, minlength=self._groups * 4).reshape(self._groups, 4)
+        table = np.bincount(where, minlength=len(self._names) * 4).reshape(-1, 4)
         of_attacks, of_benign = (
             effective_counts(summarise(table[:, at], table[:, at : at + 2].sum(axis=1)))
             for at in (0, 2)

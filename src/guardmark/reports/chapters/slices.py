@@ -99,10 +99,7 @@ def _facet(
 
 
 def _shown(table: SliceTable) -> tuple[SliceRate, ...]:
-    """Keep the slices with the most samples, in order.
-
-    A slice of three samples easily heads a list of the worst, and says nothing.
-    """
+    """Keep the slices with the most samples, in order: one of three easily heads a list."""
     rates = by_severity(table) if table.facet == "severity" else table.rates
     ranked = sorted(range(len(rates)), key=lambda at: (-rates[at].asked, at))
     return tuple(rates[at] for at in sorted(ranked[:_MOST_ROWS]))
@@ -135,7 +132,9 @@ def _table(defense: DefenseAnalysis, facet: str, *, is_attack: bool) -> Table:
     is_category = facet == "category"
     title = "topic" if is_category and not is_attack else facet
     order = "from low to critical" if facet == "severity" else "highest first"
-    more = f"{count_text(left)} smaller ones stand in {_FILES[facet == 'variant']}."
+    notes = [f"{count_text(left)} smaller ones stand in {_FILES[facet == 'variant']}."] * (left > 0)
+    held = [f"{e.name} ({e.rate.dominant_group!r})" for e in shown if e.rate.dominant_group]
+    notes += [f"One group dominates: {', '.join(held)}."] * bool(held)
     return table_of(
         shown,
         {
@@ -146,7 +145,7 @@ def _table(defense: DefenseAnalysis, facet: str, *, is_attack: bool) -> Table:
         },
         table_id=f"by-{facet}-{rate.lower()}-{slug(defense.name)}",
         title=f"{defense.name}: {what} by {title}, {order}",
-        note=more if left else "",
+        note=" ".join(notes),
         greyed=lambda each: each.is_greyed,
         collapsed=not (is_category and is_attack),
     )

@@ -182,6 +182,9 @@ def _notes(defense: DefenseAnalysis) -> Iterator[str]:
     for what, estimate in sides.items():
         if estimate.trials and (estimate.few_groups or estimate.low is None):
             yield f"few groups: the {what} fall into {estimate.groups} groups only"
+        if estimate.dominant_group:
+            part = percent_text(estimate.largest_group)
+            yield f"one group dominates: {estimate.dominant_group!r} holds {part} of the {what}"
     if defense.stopped:
         yield f"stopped early: {'; '.join(each.sentence for each in defense.stopped)}"
     if defense.is_redecided:
