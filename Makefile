@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Hundreds of tests start the command line: byte code is compiled once, not by each of them.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test slow check lint types floors sizes fix bench field-study soak lock clean hf inspect docs gallery dist sbom
+.PHONY: help demo test slow check lint types floors sizes fix bench field-study soak lock clean hf inspect docs gallery dist sbom installed
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -50,6 +50,19 @@ $(VENV)-inspect/.ready:
 inspect: $(VENV)/.ready-dev $(VENV)-inspect/.ready   ## read our Inspect logs with Inspect itself
 	GUARDMARK_INSPECT_PYTHON=$(abspath $(VENV)-inspect/bin/python) $(BIN)/python -m pytest tests/journeys/test_export.py --no-header
 
+# The wheel where there is no checkout, with the lowest versions promised and the newest there are.
+NEWCOMER = $(BIN)/python -m pytest -m slow tests/journeys/test_newcomer.py --no-header
+installed: $(VENV)/.ready-dev   ## follow README and tutorial with the wheel, lowest and newest dependencies
+	rm -rf build/wheel $(VENV)-lowest $(VENV)-newest
+	$(BIN)/python -m hatchling build -t wheel -d build/wheel
+	$(PYTHON) -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/lowest.lock
+	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps build/wheel/*.whl
+	GUARDMARK_INSTALLED=$(abspath $(VENV))-lowest/bin/python $(NEWCOMER)
+	$(PYTHON) -m venv $(VENV)-newest
+	$(VENV)-newest/bin/python -m pip install --quiet --disable-pip-version-check build/wheel/*.whl
+	GUARDMARK_INSTALLED=$(abspath $(VENV))-newest/bin/python $(NEWCOMER)
+
 $(VENV)-docs/.ready: requirements/docs.lock
 	$(PYTHON) -m venv $(VENV)-docs
 	$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.lock
@@ -88,7 +101,7 @@ floors: $(VENV)/.ready-dev
 sizes: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest tests/house -q
 
-check: lint types floors test slow hf inspect docs    ## all of CI: lint, types, floors, every test
+check: lint types floors test slow hf inspect installed docs    ## all of CI: lint, types, floors, every test
 
 fix: $(VENV)/.ready-dev       ## format and fix what can be fixed
 	$(BIN)/ruff check --fix-only .
@@ -109,6 +122,7 @@ lock: $(VENV)/.ready-dev      ## pin every dependency anew
 	$(PIP) uv
 	$(BIN)/uv pip compile pyproject.toml --group build --universal --no-emit-index-url --generate-hashes --quiet -o requirements/run.lock
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --no-emit-index-url --generate-hashes --quiet -c requirements/run.lock -o requirements/dev.lock
+	$(BIN)/uv pip compile pyproject.toml --resolution lowest-direct --universal --no-emit-index-url --generate-hashes --quiet -o requirements/lowest.lock
 	$(BIN)/uv pip compile --group docs --universal --no-emit-index-url --generate-hashes --quiet -o requirements/docs.lock
 
 clean:

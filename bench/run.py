@@ -148,6 +148,24 @@ def t7(bench: Bench) -> list[Line]:
     return lines
 
 
+def first_run(bench: Bench) -> list[Line]:
+    """From the wheel to a finished report in an environment that knows nothing: wall time."""
+    wheel = bench.fresh("wheel")
+    spend([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheel)])
+    folder = bench.fresh("newcomer")
+    python = folder / "env" / "bin" / "python"
+    try:
+        made = spend([sys.executable, "-m", "venv", str(folder / "env")])
+        install = [*map(str, (python, "-m", "pip", "install", "-q", *wheel.iterdir()))]
+        put_in = spend([*install, "--disable-pip-version-check"])
+    except SystemExit:
+        print("T13 skipped: the package registry cannot be reached")
+        return []
+    shown = spend([str(python.parent / "guardmark"), "demo", "-o", str(folder / "run")])
+    seconds = made.wall_s + put_in.wall_s + shown.wall_s
+    return [absolute("T13", "pip install, then demo", seconds, "s", 60)]
+
+
 def million(bench: Bench) -> list[Line]:
     """T5: a million in-process samples, streamed."""
     cost = spend(subject("in_process", bench.data(bench.size(1_000_000)), bench.fresh("million")))
@@ -222,6 +240,7 @@ PARTS = {
     "W5": pipeline,
     "MILLION": million,
     "T12": attacks,
+    "T13": first_run,
 }
 
 
