@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.app.adapt.attacker import AttackerConfig, build_attacker, probe_attacker
 from guardmark.app.parts.building import (
+    build_defenses,
     build_parts,
     close_parts,
     is_below,
@@ -20,10 +21,14 @@ from guardmark.app.parts.building import (
     service_address,
 )
 from guardmark.app.parts.loading import load_config, load_data, require_gate
+from guardmark.config.installation import Check
+from guardmark.core.errors import GuardmarkError
 from guardmark.core.sample import View
-from guardmark.defenses.probe import quote_answer
+from guardmark.defenses.probe import in_order, limits_of, quote_answer
+from guardmark.defenses.profile import list_profiles
 from guardmark.engine.execution.process import run_on_loop
 from guardmark.engine.plan import NO_GUARD
+from guardmark.engine.probing import examine_built
 from guardmark.judges.llm import ASK_AGAIN
 from guardmark.stats.rates.proportion import trials_for_half_width, wilson_half_width
 
@@ -410,3 +415,34 @@ async def _probe(built: BuiltPart, samples: Sequence[Sample]) -> Probe:
         messages=tuple(sorted(messages)),
         answer=next(filter(None, map(quote_answer, decisions)), ""),
     )
+
+
+def examine_config(path: Path) -> dict[str, Sequence[Check]]:
+    """Say of each defense whether it is there, can be read, is steady, and its limits."""
+    loaded = load_config(path)
+    return run_on_loop(_examine_all(loaded, open_services(loaded)), uvloop=loaded.config.run.uvloop)
+
+
+async def _examine_all(
+    loaded: LoadedConfig, services: Services | None
+) -> dict[str, Sequence[Check]]:
+    """Build and ask one defense after the other: one that cannot be built stops no other."""
+    found: dict[str, Sequence[Check]] = {}
+    stated = {entry.name: entry.limits for entry in list_profiles()}
+    try:
+        for name in loaded.config.defenses:
+            settings = loaded.parts["defenses", name]
+            limits = limits_of(settings, stated.get(getattr(settings, "profile", ""), ""))
+            try:
+                (built,) = build_defenses(loaded, services, only=[name])
+            except GuardmarkError as error:
+                missing = Check("installed", str(error), is_fine=False, is_needed=True)
+                found[name] = in_order([missing, limits])
+                continue
+            version = built.manifest.version or "version not stated: set version"
+            there = Check("installed", f"{built.manifest.type}, {version}", is_fine=True)
+            found[name] = in_order([there, *await examine_built(built), limits])
+            await close_parts([built.part], None)
+    finally:
+        await close_parts([], services)
+    return found

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,10 @@ import click
 from guardmark.cli.terminal import echo, echo_raw, one_line, visible
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from guardmark.app.verify.verification import Verification
+    from guardmark.config.installation import Check
 
 
 _PATH = click.Path(path_type=Path)
@@ -53,29 +58,36 @@ def _list_profiles(*, as_json: bool) -> None:
         echo_raw(json.dumps([asdict(each) for each in listed], indent=2))
         return
     width = max(len(each.name) for each in listed)
-    for kind in dict.fromkeys(each.type for each in listed):
+    for kind, entries in groupby(listed, key=attrgetter("type")):
         echo(f"type: {kind}")
-        for each in listed:
-            if each.type == kind:
-                echo(f"  {each.name:<{width}}  {each.about}")
-                needs = f"; needs {', '.join(each.variables)}" if each.variables else ""
-                echo(f"  {'':<{width}}  {each.licence}{needs}")
+        for each in entries:
+            needs = f"; needs {', '.join(each.variables)}" if each.variables else ""
+            echo(f"  {each.name:<{width}}  {each.about}", f"  {'':<{width}}  {each.licence}{needs}")
 
 
-@click.command(help="Check this installation, extra by extra.")
+@click.command(
+    help="Check this installation, extra by extra; with CONFIG, each of its defenses instead: "
+    "installed, reachable, answers that fit its profile, deterministic, stateless, telling attacks "
+    "from benign texts, kind of score, limits. Each is asked a few known texts three times. "
+    "Exit code 1 when one cannot be built or reached."
+)
+@click.argument("config", type=_PATH, required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def doctor_command(*, as_json: bool) -> None:
-    """Examine this installation."""
-    from guardmark.app.run.run_folder import examine
+def doctor_command(*, config: Path | None, as_json: bool) -> int:
+    """Examine this installation, or the defenses of a configuration."""
+    from guardmark.config.installation import draw_checks, examine_installation
 
-    findings = examine()
+    found: dict[str, Sequence[Check]] = {"": examine_installation()}
+    if config is not None:
+        from guardmark.app.preflight import examine_config
+
+        found = examine_config(config)
     if as_json:
-        echo_raw(json.dumps([asdict(finding) for finding in findings], indent=2))
-        return
-    width = max(len(finding.subject) for finding in findings)
-    for finding in findings:
-        mark = "ok  " if finding.is_fine else "--  "
-        echo(f"{mark}{finding.subject:<{width}}  {finding.detail}")
+        rows = {name: [asdict(check) for check in checks] for name, checks in found.items()}
+        echo_raw(json.dumps(rows if config else rows[""], indent=2, ensure_ascii=False))
+    else:
+        echo(*(one_line(line, 400) for line in draw_checks(found)))
+    return int(any(c.is_fine is False and c.is_needed for each in found.values() for c in each))
 
 
 _LISTED = 20
@@ -117,7 +129,10 @@ def verify_command(run: Path, data: tuple[Path, ...], expect: str, as_json: bool
     from guardmark.app.verify.verification import verify as verify_run
 
     result = verify_run(run, data=data, expect=expect)
-    echo_raw(_as_json(result) if as_json else visible(_as_text(result)))
+    if as_json:
+        echo_raw(json.dumps(result.as_document(), ensure_ascii=False, indent=2))
+    else:
+        echo_raw(visible(_as_text(result)))
     return 0 if result.holds else _EXIT_DIFFERS
 
 
@@ -150,34 +165,6 @@ def _as_text(result: Verification) -> str:
         f"Run {result.folder} holds{limit}: {result.compared:,} values compared, none differs."
     )
     return "\n".join(lines)
-
-
-def _as_json(result: Verification) -> str:
-    from guardmark.app.verify.verification import UNSHOWN
-
-    return json.dumps(
-        {
-            "run": str(result.folder),
-            "holds": result.holds,
-            "head": result.head or None,
-            "as_expected": result.holds if result.is_expected else None,
-            "compared": result.compared,
-            "damage": list(result.damage),
-            "outdated": result.outdated or None,
-            "not_covered": list(result.not_covered),
-            "mismatches": [
-                {"what": each.what.value}
-                | {name: getattr(each, name) for name in ("where", "stated", "counted")}
-                for each in result.mismatches
-            ],
-            "mismatches_in_all": result.total,
-            "notes": list(result.notes),
-            "shown": list(result.shown),
-            "not_shown": [] if result.is_expected and result.holds else [UNSHOWN],
-        },
-        ensure_ascii=False,
-        indent=2,
-    )
 
 
 _CONFIG = "config"

@@ -9,15 +9,25 @@ from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
-from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout, UntrustworthyRun
+from guardmark.config.installation import Check
+from guardmark.core.errors import (
+    ConfigError,
+    ServiceError,
+    ServiceRefused,
+    ServiceTimeout,
+    UntrustworthyRun,
+)
 from guardmark.core.outcome import ErrorKind, Outcome
 from guardmark.core.protocols import Closable
-from guardmark.core.sample import Message, Prompt, Role
+from guardmark.core.sample import Message, Prompt, Role, View
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from guardmark.core.outcome import Decision
+
+    Ask = Callable[[Prompt], Awaitable[Decision]]
+    Texts = Sequence[tuple[Decision, Decision, Decision]]
 
 _ANSWERED = (Outcome.ALLOW, Outcome.BLOCK)
 _EXCERPT = 160
@@ -72,7 +82,7 @@ class ProbeReport:
 
 async def probe_defense(
     name: str,
-    ask: Callable[[Prompt], Awaitable[Decision]],
+    ask: Ask,
     *,
     timeout_s: float | None = PATIENCE_S,
     is_brief: bool = True,
@@ -113,7 +123,7 @@ def _shown(text: str) -> Prompt:
 
 
 async def _ask_more(
-    ask: Callable[[Prompt], Awaitable[Decision]],
+    ask: Ask,
     attack: Decision,
     benign: Decision,
     *,
@@ -269,3 +279,140 @@ def _step(key: str | int) -> str:
     if isinstance(key, int):
         return f"[{key}]"
     return f".{key}" if key.isidentifier() and key.isascii() else f"[{json.dumps(key)}]"
+
+
+_QUESTIONS: Final = (
+    *("installed", "reachable", "answers fit", "deterministic", "stateless", "tells apart"),
+    *("score kind", "limits"),
+)
+_LIMITS: Final = (
+    *("timeout_s", "start_timeout_s", "max_chars", "max_length", "max_tokens", "batch"),
+    *("workers", "restart_after", "reset", "memory_mb"),
+)
+"""Settings that limit how it is asked."""
+
+
+async def examine_defense(
+    name: str, ask: Ask, *, view: View, is_brief: bool, timeout_s: float | None
+) -> list[Check]:
+    """Ask about known attacks and benign texts, each twice, then once more backwards.
+
+    Brief is one of each. What answers differently at once draws its answers; what answers
+    differently only after others keeps state.
+    """
+    began = monotonic()
+    try:
+        report = await probe_defense(name, _viewed(ask, view), timeout_s=timeout_s)
+    except (ServiceError, ConfigError) as error:
+        return [Check("reachable", str(error), is_fine=False, is_needed=True)]
+    except UntrustworthyRun as error:
+        return [_reached(began), Check("answers fit", str(error), is_fine=False)]
+    reached = _reached(began)
+    each = 1 if is_brief else min(len(_ATTACKS), int(_MOST_S / max(monotonic() - began, 1e-3)))
+    texts = [*_BENIGN[: max(1, each)], *_ATTACKS[: max(1, each)]]
+    shown = [_as_seen(text, view) for text in texts]
+    pairs = [(await ask(prompt), await ask(prompt)) for prompt in shown]
+    backwards = [await ask(prompt) for prompt in reversed(shown)][::-1]
+    answers = [(*pair, last) for pair, last in zip(pairs, backwards, strict=True)]
+    first, checks = [pair[0] for pair in pairs], [reached]
+    checks.append(_fitting([decision for three in answers for decision in three]))
+    if all(decision.outcome in _ANSWERED for decision in first):
+        half = len(first) // 2
+        # Asked before any alarm: a guard that its first alarm locks is locked ever after.
+        answers += [(report.benign, report.benign, first[0])]
+        checks += [*_steady(answers), _telling(first[:half], first[half:]), _score(first)]
+    return checks
+
+
+def _viewed(ask: Ask, view: View) -> Ask:
+    """Show the probe's questions as an answer to a defense that sees nothing else."""
+
+    async def asked(prompt: Prompt) -> Decision:
+        return await ask(_as_seen(prompt.text, view) if view is View.RESPONSE else prompt)
+
+    return asked
+
+
+def _as_seen(text: str, view: View) -> Prompt:
+    if view is not View.RESPONSE:
+        return _shown(text)
+    question = Message(role=Role.USER, content="Please answer.")
+    return Prompt(messages=(question, Message(role=Role.ASSISTANT, content=text)))
+
+
+def _reached(began: float) -> Check:
+    took_ms = 1000 * (monotonic() - began)
+    return Check("reachable", f"two answers within {took_ms:,.0f} ms", is_fine=True)
+
+
+def _fitting(every: Sequence[Decision]) -> Check:
+    failed = [decision for decision in every if decision.outcome not in _ANSWERED]
+    if failed:
+        # One that knows the samples of a run only is no fault.
+        is_fine = None if {each.error_kind for each in failed} == {ErrorKind.SKIPPED} else False
+        detail = f"no decision on {len(failed)} of {len(every)}: {_message(failed[0])}"
+        return Check("answers fit", detail, is_fine=is_fine)
+    remarks = {decision.evidence.message for decision in every if decision.evidence} - {""}
+    detail = "; ".join(sorted(remarks)) or f"{len(every)} answers, each a decision"
+    return Check("answers fit", detail, is_fine=not remarks)
+
+
+def _steady(answers: Texts) -> Iterator[Check]:
+    """Tell what draws its answers from what keeps state, as far as they can be told apart."""
+    count = len(answers) - 1  # the first text stands there twice
+    at_once = sum(_seen(first) != _seen(second) for first, second, _ in answers)
+    later = min(count, sum(_seen(second) != _seen(last) for _, second, last in answers))
+    if at_once:
+        drawn = f"{at_once} of {count} texts got another answer when asked again at once"
+        yield Check("deterministic", drawn, is_fine=False)
+        return
+    yield Check("deterministic", f"{count} texts, each asked twice in a row", is_fine=True)
+    if later:
+        kept = (
+            f"{later} of {count} texts got another answer after other texts: restart_after: 1 of a "
+            "process of its own gives each sample a fresh one"
+        )
+        yield Check("stateless", kept, is_fine=False)
+        return
+    yield Check("stateless", f"{count} texts, asked again backwards", is_fine=True)
+
+
+def _seen(decision: Decision) -> tuple[Outcome, float | None]:
+    return decision.outcome, decision.score
+
+
+def _telling(benign: Sequence[Decision], attacks: Sequence[Decision]) -> Check:
+    alarms, stops = (
+        sum(each.outcome is Outcome.BLOCK for each in side) for side in (benign, attacks)
+    )
+    detail = (
+        f"blocks {stops} of {len(attacks)} known attacks, {alarms} of {len(benign)} benign texts"
+    )
+    scores = {decision.score for decision in (*benign, *attacks)}
+    is_constant = len(scores) == 1 and None not in scores
+    if is_constant:
+        detail += f"; the score is always {scores.pop():g}"
+    return Check("tells apart", detail, is_fine=stops > alarms and not is_constant)
+
+
+def _score(first: Sequence[Decision]) -> Check:
+    scored = [(each.score, each.score_kind.value) for each in first if each.score is not None]
+    if not scored:
+        return Check("score kind", "none: one operating point, no curve")
+    (low, _), (high, _) = min(scored), max(scored)
+    kinds = ", ".join(sorted({kind for _, kind in scored}))
+    return Check("score kind", f"{kinds}, {low:.3g} to {high:.3g} here", is_fine=True)
+
+
+def limits_of(settings: object, stated: str = "") -> Check:
+    """Return the limits that settings set, and those that a profile states."""
+    own = [(key, getattr(settings, key, None)) for key in _LIMITS]
+    limits = [f"{key}: {value}" for key, value in own if value not in (None, False)]
+    limits += [stated] if stated else []
+    return Check("limits", "; ".join(limits) or "none are declared", is_fine=bool(limits) or None)
+
+
+def in_order(checks: Iterable[Check]) -> tuple[Check, ...]:
+    """Return a check for every question, unknown where nothing was found out."""
+    known = {check.subject: check for check in checks}
+    return tuple(known.get(each, Check(each, "not known")) for each in _QUESTIONS)

@@ -75,6 +75,7 @@ class ProfileEntry:
     licence: str
     variables: tuple[str, ...]  # of the environment, that of the key first
     source: str
+    limits: str
     unconfirmed: tuple[str, ...]
 
 
@@ -110,6 +111,7 @@ def _entry(kind: ProfileKind, document: dict[str, Any]) -> ProfileEntry:
         licence=document["licence"],
         variables=tuple(_variables(document.get("settings"))),
         source=document["source"]["url"],
+        limits=document["limits"],
         unconfirmed=tuple(document.get("unconfirmed", ())),
     )
 

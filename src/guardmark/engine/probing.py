@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout, UntrustworthyRun
+from guardmark.config.installation import Check
+from guardmark.core.errors import (
+    ConfigError,
+    ServiceError,
+    ServiceRefused,
+    ServiceTimeout,
+    UntrustworthyRun,
+)
 from guardmark.core.outcome import ErrorKind, VerdictLabel
 from guardmark.core.protocols import GuidedModel, InlineDefense, PairJudge, SampleBound
 from guardmark.core.sample import Prompt, View
-from guardmark.defenses.probe import PATIENCE_S, Startable, probe_defense
+from guardmark.defenses.probe import PATIENCE_S, Startable, examine_defense, probe_defense
 from guardmark.engine.calls import as_coroutine, as_decision, attempt
 from guardmark.engine.execution.warm_up import inline_ask
 from guardmark.engine.run_monitor import StopSignal, supervise
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from typing import TypeVar
 
     from guardmark.core.outcome import Decision, Evidence, Response, Verdict
@@ -97,7 +105,42 @@ async def _probe_defense(built: BuiltPart, stop: StopSignal) -> Sequence[str]:
         return ()
     if manifest.settings.get("of"):
         return ()  # what it is made of is asked
-    is_remote = built.calls_service or manifest.type == "http"
+    is_remote = _is_remote(built)
+    settings = [(key, manifest.settings.get(key)) for key in _READ_BY]
+    async with _asked(part, stop) as ask:
+        report = await probe_defense(
+            manifest.name,
+            ask,
+            timeout_s=PATIENCE_S if is_remote else None,
+            is_brief=is_remote,
+            reads=", ".join(f"{key}: {value}" for key, value in settings if value),
+        )
+    return report.warnings
+
+
+async def examine_built(built: BuiltPart) -> list[Check]:
+    """Find out what a defense is like before it is measured."""
+    part, manifest = built.part, built.manifest
+    try:
+        async with _asked(part, StopSignal()) as ask:
+            return await examine_defense(
+                manifest.name,
+                ask,
+                view=part.view,
+                is_brief=_is_remote(built),
+                timeout_s=PATIENCE_S if _is_remote(built) else None,
+            )
+    except ConfigError as error:  # its process cannot be started
+        return [Check("reachable", str(error), is_fine=False, is_needed=True)]
+
+
+def _is_remote(built: BuiltPart) -> bool:
+    return built.calls_service or built.manifest.type == "http"
+
+
+@asynccontextmanager
+async def _asked(part: Any, stop: StopSignal) -> AsyncIterator[Callable[..., Awaitable[Decision]]]:
+    """Start a defense and ask it; a run then begins with a process that was asked nothing."""
     call = inline_ask(part, stop) if isinstance(part, InlineDefense) else as_coroutine(part)
 
     async def ask(prompt: Prompt) -> Decision:
@@ -105,17 +148,9 @@ async def _probe_defense(built: BuiltPart, stop: StopSignal) -> Sequence[str]:
 
     if isinstance(part, Startable):
         await part.start()
-    settings = [(key, manifest.settings.get(key)) for key in _READ_BY]
-    report = await probe_defense(
-        manifest.name,
-        ask,
-        timeout_s=PATIENCE_S if is_remote else None,
-        is_brief=is_remote,
-        reads=", ".join(f"{key}: {value}" for key, value in settings if value),
-    )
+    yield ask
     if isinstance(part, Startable):
-        await part.close()  # the run begins with a process that was asked nothing
-    return report.warnings
+        await part.close()
 
 
 async def _answered(call: Awaitable[Response], name: str) -> Response:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import re
 import shutil
-import sqlite3
-import sys
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from enum import StrEnum
-from importlib.metadata import PackageNotFoundError, distribution, requires, version
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from guardmark.app.parts.loading import resolved
 from guardmark.app.settings import REPORTS
+from guardmark.config.installation import describe_environment
 from guardmark.core.errors import StorageError, StoreError
 from guardmark.core.manifest import VERSION, RunManifest
 from guardmark.datasets.loading import file_hashes
@@ -335,75 +331,3 @@ def ending_line(summary: RunSummary) -> str:
         f"{summary.mean_in_flight:.1f} in flight, event loop late by at most "
         f"{summary.loop_lag_ms:.1f} ms"
     )
-
-
-_EXTRAS = {
-    "hf": (("torch", "transformers"), "local guard models and classifiers"),
-    "parquet": (("pyarrow",), "Parquet files"),
-    "uvloop": (("uvloop",), "a faster event loop"),
-    "view": (("starlette", "uvicorn"), "pages over many runs"),
-}
-_LEAST_FREE_BYTES = 1_000_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstallationCheck:
-    """One thing that was looked at."""
-
-    subject: str
-    is_fine: bool
-    detail: str
-
-
-def examine() -> list[InstallationCheck]:
-    """Look at everything a measurement may need."""
-    free = shutil.disk_usage(".").free
-    python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    rows = [
-        ("guardmark", True, installed_version("guardmark") or ""),
-        ("Python", sys.version_info >= (3, 11), python),
-        ("SQLite", True, sqlite3.sqlite_version),
-        ("disk", free > _LEAST_FREE_BYTES, f"{free / 1e9:.1f} GB free in the current folder"),
-        *(_extra(name, *needs) for name, needs in _EXTRAS.items()),
-    ]
-    return [InstallationCheck(subject=s, is_fine=fine, detail=d) for s, fine, d in rows]
-
-
-def _extra(name: str, packages: tuple[str, ...], purpose: str) -> tuple[str, bool, str]:
-    versions = {package: installed_version(package) for package in packages}
-    detail = ", ".join(f"{package} {version}" for package, version in versions.items())
-    if None in versions.values():
-        return f"extra [{name}]", False, f"for {purpose}: pip install 'guardmark[{name}]'"
-    return f"extra [{name}]", True, detail
-
-
-_OPTIONAL = ("onnxruntime", "pyarrow", "torch", "transformers", "uvloop")
-
-
-def installed_version(name: str) -> str | None:
-    """Return the version of an installed distribution, or None."""
-    try:
-        # The version stands near the top; parsing many kilobytes of metadata takes its time.
-        head = (distribution(name).read_text("METADATA") or "").partition("\n\n")[0]
-    except PackageNotFoundError:
-        return None
-    stated = re.search(r"^Version: (\S+)", head, re.MULTILINE)
-    return stated.group(1) if stated else version(name)
-
-
-def describe_environment() -> dict[str, object]:
-    """Return what may move a figure beside configuration and data."""
-    # The distributions guardmark depends on, and the optional ones it knows.
-    stated = [re.match(r"[A-Za-z0-9_.-]+", line) for line in requires("guardmark") or ()]
-    libraries = sorted({*(name.group().lower() for name in stated if name), *_OPTIONAL})
-    return {
-        "guardmark": installed_version("guardmark"),
-        "python": platform.python_version(),
-        "implementation": platform.python_implementation(),
-        "sqlite": sqlite3.sqlite_version,
-        "system": platform.system(),
-        "release": platform.release(),
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
-        "libraries": {name: version for name in libraries if (version := installed_version(name))},
-    }

@@ -59,6 +59,27 @@ class Verification:
         """Whether nothing is wrong."""
         return not self.damage and not self.mismatches and not self.outdated
 
+    def as_document(self) -> dict[str, object]:
+        """Return what another program reads."""
+        return {
+            "run": str(self.folder),
+            "holds": self.holds,
+            "head": self.head or None,
+            "as_expected": self.holds if self.is_expected else None,
+            "compared": self.compared,
+            "damage": self.damage,
+            "outdated": self.outdated or None,
+            "not_covered": self.not_covered,
+            "mismatches": [
+                {name: getattr(each, name) for name in ("what", "where", "stated", "counted")}
+                for each in self.mismatches
+            ],
+            "mismatches_in_all": self.total,
+            "notes": self.notes,
+            "shown": self.shown,
+            "not_shown": [] if self.is_expected and self.holds else [UNSHOWN],
+        }
+
 
 def verify(path: Path, *, data: Sequence[Path] = (), expect: str = "") -> Verification:
     """Check a run against its chains, its hashes, its records and reports written again."""
