@@ -86,7 +86,7 @@ def doctor_command(*, config: Path | None, as_json: bool) -> int:
         rows = {name: [asdict(check) for check in checks] for name, checks in found.items()}
         echo_raw(json.dumps(rows if config else rows[""], indent=2, ensure_ascii=False))
     else:
-        echo(*(one_line(line, 400) for line in draw_checks(found)))
+        echo(*draw_checks(found))
     return int(any(c.is_fine is False and c.is_needed for each in found.values() for c in each))
 
 

@@ -45,7 +45,8 @@ def draw_checks(found: Mapping[str, Sequence[Check]]) -> Iterator[str]:
         width = max(len(check.subject) for check in checks)
         for check in checks:
             mark = {True: "ok", False: "--", None: "?"}[check.is_fine]
-            yield f"{mark:<2}  {check.subject:<{width}}  {check.detail}"
+            detail = " ".join(check.detail.split())[:400]
+            yield f"{mark:<2}  {check.subject:<{width}}  {detail}"
 
 
 def examine_installation() -> list[Check]:
