@@ -22,7 +22,7 @@ def seal_text(builtin: BuiltinSet) -> str:
     Args:
         builtin: The set.
     """
-    manifests = open_data([f"builtin:{builtin.name}"], FileOptions()).loaded.manifests
+    manifests = open_data([f"builtin:{builtin.target}"], FileOptions()).loaded.manifests
     files = {
         name.rpartition("/")[2]: {
             "attacks": manifest.attacks,

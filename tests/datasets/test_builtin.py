@@ -22,7 +22,11 @@ from guardmark.datasets.settings import data_sha256
 if TYPE_CHECKING:
     from guardmark.core.sample import Sample
 
-NAMES = tuple(builtin.name for builtin in BUILTIN_SETS)
+NAMES = tuple(builtin.target for builtin in BUILTIN_SETS)
+STEPS = (
+    *("core: known form", "core: common paraphrase", "core: new wording"),
+    *("core: plain", "core: topical", "core: trigger words"),
+)
 HOST = re.compile(r"(?:https?://|(?<!\w)www\.|(?<=\w)@)((?:[\w-]+\.)+[a-z]{2,})", re.IGNORECASE)
 RESERVED = re.compile(r"(^|\.)(example\.(com|org|net)|example|invalid|test|localhost)$")
 NAMESPACES = {"www.w3.org", "w3.org"}
@@ -64,7 +68,7 @@ def test_a_set_is_the_one_its_manifest_and_card_name(name: str) -> None:
     sealed = json.loads((builtin.folder / "manifest.json").read_text(encoding="utf-8"))
     manifests = open_data([f"builtin:{name}"], FileOptions()).loaded.manifests
     digest = data_sha256(manifests)
-    assert (sealed["name"], sealed["version"]) == (name, builtin.version)
+    assert (sealed["name"], sealed["version"]) == (name.partition("@")[0], builtin.version)
     assert sealed["sha256"] == digest
     assert {
         file.rpartition("/")[2]: (m.sha256, file_hash, m.attacks, m.benign)
@@ -76,7 +80,7 @@ def test_a_set_is_the_one_its_manifest_and_card_name(name: str) -> None:
     }
     card = builtin.card.read_text(encoding="utf-8")
     assert digest in card
-    assert f"{name} {builtin.version} |" in card
+    assert f"{builtin.name} {builtin.version} |" in card
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -97,6 +101,12 @@ def test_a_card_tells_the_true_counts(name: str, sets: dict[str, list[Sample]]) 
         assert f"{subcategory} {count}" in card
     severities = Counter(s.severity for s in bad)
     assert f"| samples | {' | '.join(str(severities[s]) for s in Severity)} |" in card
+    if name == "core@2":
+        for step in STEPS:
+            here = [s for s in (*bad, *good) if s.source == step]
+            row = f"| {step} | {len(here)} | {len({s.lineage for s in here})} |"
+            assert row in card
+        return
     hard = sum(bool(s.metadata.get("hard_negative")) for s in good)
     english = [sum(s.language == "en" for s in side) for side in (bad, good)]
     flat = " ".join(card.split())
@@ -131,7 +141,7 @@ def test_core_train_is_large_enough_to_fit_on(train: list[Sample]) -> None:
     assert min(len(attacks(train)), len(benign(train))) >= 300
 
 
-@pytest.mark.parametrize("name", ["core", "core-train"])
+@pytest.mark.parametrize("name", ["core", "core@2", "core-train"])
 def test_a_tenth_is_in_five_other_languages(name: str, sets: dict[str, list[Sample]]) -> None:
     """Of attacks and of benign samples, each with its language stated."""
     for side in (attacks(sets[name]), benign(sets[name])):
@@ -141,7 +151,7 @@ def test_a_tenth_is_in_five_other_languages(name: str, sets: dict[str, list[Samp
         assert len(set(others)) >= 5
 
 
-@pytest.mark.parametrize("name", ["core", "core-train"])
+@pytest.mark.parametrize("name", ["core", "core@2", "core-train"])
 def test_a_group_has_at_most_three_samples_of_one_kind(
     name: str, sets: dict[str, list[Sample]]
 ) -> None:
@@ -158,7 +168,9 @@ def test_a_group_has_at_most_three_samples_of_one_kind(
 
 def test_no_two_groups_say_nearly_the_same(sets: dict[str, list[Sample]]) -> None:
     """Not within a set, and not between the one for fitting and the one for measuring."""
-    everything = [sample for samples in sets.values() for sample in samples]
+    # Version 2 takes its new wording and half of its benign texts from version 1.
+    latest = [samples for name, samples in sets.items() if name != "core"]
+    everything = [sample for samples in latest for sample in samples]
     texts = [sample.prompt.text for sample in everything]
     shared = [
         (everything[match.first].id, everything[match.second].id)
@@ -168,17 +180,45 @@ def test_no_two_groups_say_nearly_the_same(sets: dict[str, list[Sample]]) -> Non
     assert shared == []
 
 
+@pytest.mark.parametrize("name", ["core", "core@2"])
 def test_core_and_core_train_have_no_group_and_no_id_in_common(
-    core: list[Sample], train: list[Sample]
+    name: str, sets: dict[str, list[Sample]], train: list[Sample]
 ) -> None:
     """Otherwise a fitted classifier would be measured on what it has seen."""
-    assert not {s.lineage for s in core} & {s.lineage for s in train}
-    assert not {s.id for s in core} & {s.id for s in train}
+    assert not {s.lineage for s in sets[name]} & {s.lineage for s in train}
+    assert not {s.id for s in sets[name]} & {s.id for s in train}
 
 
-def test_indirect_and_multi_turn_attacks_are_real_conversations(core: list[Sample]) -> None:
+def test_version_2_has_steps_of_difficulty(sets: dict[str, list[Sample]]) -> None:
+    """Each a source of its own, so that every report slices by it, over all five categories."""
+    samples = sets["core@2"]
+    assert min(len(attacks(samples)), len(benign(samples))) >= 1_200
+    for step in STEPS:
+        assert sum(s.source == step for s in samples) >= 200
+        assert len({s.is_attack for s in samples if s.source == step}) == 1
+    for category in DEFAULT_TAXONOMY.categories:
+        for step in STEPS[:3]:
+            here = [s for s in samples if (s.category, s.source) == (category.name, step)]
+            assert len(here) >= 75
+            assert {s.subcategory for s in here} == set(category.subcategories)
+    assert {s.source for s in samples} == set(STEPS)
+
+
+def test_the_new_wording_of_version_2_is_that_of_version_1(sets: dict[str, list[Sample]]) -> None:
+    """So a run over one is compared with a run over the other on the texts both hold."""
+    old = {s.id: (s.prompt, s.label) for s in sets["core"]}
+    common = [s for s in sets["core@2"] if s.id in old]
+    assert len(common) >= 1_000
+    assert all(old[s.id] == (s.prompt, s.label) for s in common)
+    assert {s.id for s in sets["core@2"] if s.source == STEPS[2]} <= {s.id for s in common}
+
+
+@pytest.mark.parametrize("name", ["core", "core@2"])
+def test_indirect_and_multi_turn_attacks_are_real_conversations(
+    name: str, sets: dict[str, list[Sample]]
+) -> None:
     """With the document or tool result that carries the attack, or the turns before it."""
-    for sample in attacks(core):
+    for sample in attacks(sets[name]):
         prompt = sample.prompt
         if sample.category == "indirect_injection":
             assert prompt.messages[prompt.under_test].role in {Role.DOCUMENT, Role.TOOL}
@@ -192,9 +232,9 @@ def test_payloads_are_named_so_that_rewritings_keep_them(core: list[Sample]) -> 
     assert sum(bool(s.must_keep) for s in attacks(core)) >= len(attacks(core)) / 3
 
 
-def test_expected_behaviour_follows_the_label(core: list[Sample], train: list[Sample]) -> None:
+def test_expected_behaviour_follows_the_label(sets: dict[str, list[Sample]]) -> None:
     """Block an attack, allow the rest."""
-    for sample in (*core, *train):
+    for sample in (*sets["core"], *sets["core@2"], *sets["core-train"]):
         assert sample.expected == ("block" if sample.is_attack else "allow")
 
 
@@ -219,9 +259,10 @@ def test_tutor_has_four_variants_of_each_message(sets: dict[str, list[Sample]]) 
     assert len(attacks(sets["tutor"])) == len(benign(sets["tutor"]))
 
 
-def test_the_check_finds_nothing_wrong_with_core() -> None:
+@pytest.mark.parametrize("name", ["core", "core@2"])
+def test_the_check_finds_nothing_wrong_with_core(name: str) -> None:
     """But for one text in a wrong encoding, which is the point of that sample."""
-    check = check_data(open_data(["builtin:core"], FileOptions()))
+    check = check_data(open_data([f"builtin:{name}"], FileOptions()))
     states = {finding.aspect: finding.status for finding in check.findings}
     assert states.pop("representative") is Status.NOT_ASSESSED
     assert states.pop("readable") is Status.WARNING
@@ -233,3 +274,12 @@ def test_an_unknown_set_is_met_with_the_nearest() -> None:
     """Names get misspelt."""
     with pytest.raises(UnknownName, match="Did you mean 'core'"):
         builtin_set("cor")
+    with pytest.raises(UnknownName, match="Did you mean 'core@2'"):
+        builtin_set("core@3")
+
+
+def test_a_name_without_a_version_means_version_1() -> None:
+    """What older configurations name stays what it was."""
+    assert builtin_set("core") == builtin_set("core@1")
+    assert builtin_set("core").version == "1"
+    assert builtin_set("core@2").version == "2"

@@ -34,7 +34,7 @@ def test_a_run_names_a_built_in_set_by_the_hash_on_its_card(tmp_path: Path) -> N
     set_up(tmp_path, CONFIG.format(data="{builtin: core}"))
     assert guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path).code == 0
     (used,) = json.loads((tmp_path / "out/data_manifest.json").read_text("utf-8"))
-    (core,) = (each for each in BUILTIN_SETS if each.name == "core")
+    (core,) = (each for each in BUILTIN_SETS if each.target == "core")
     sealed = json.loads((core.folder / "manifest.json").read_text("utf-8"))
     assert used["sha256"] == sealed["sha256"]
     assert used["sha256"] in (core.folder / "CARD.md").read_text("utf-8")

@@ -87,10 +87,10 @@ class Deduplicated:
 
 def list_builtin() -> tuple[BuiltinEntry, ...]:
     """Return the data sets that ship with guardmark."""
-    every = {each: load(builtin_specs(each.name), DEFAULT_TAXONOMY) for each in BUILTIN_SETS}
+    every = {each: load(builtin_specs(each.target), DEFAULT_TAXONOMY) for each in BUILTIN_SETS}
     return tuple(
         BuiltinEntry(
-            name=builtin.name,
+            name=builtin.target,
             version=builtin.version,
             purpose=builtin.purpose,
             attacks=sum(manifest.attacks for manifest in loaded.manifests),

@@ -271,7 +271,7 @@ def report(path: str | Path) -> Path:
 
 
 def _origin(source: str | Path) -> dict[str, str]:
-    builtin = {one.name for one in BUILTIN_SETS}
+    builtin = {one.target for one in BUILTIN_SETS}
     return {"builtin": str(source)} if str(source) in builtin else {"path": str(source)}
 
 

@@ -21,6 +21,11 @@ class BuiltinSet:
     purpose: str
 
     @property
+    def target(self) -> str:
+        """What a person writes for it: the name alone means version 1."""
+        return self.name if self.version == "1" else f"{self.name}@{self.version}"
+
+    @property
     def folder(self) -> Path:
         """Where its files lie."""
         return _FOLDER / f"{self.name}-{self.version}"
@@ -38,6 +43,11 @@ BUILTIN_SETS = (
         purpose="Attacks of all five categories, benign inputs and hard negatives.",
     ),
     BuiltinSet(
+        name="core",
+        version="2",
+        purpose="Attacks and benign inputs in three steps of difficulty each, to rank defenses.",
+    ),
+    BuiltinSet(
         name="core-train",
         version="1",
         purpose="For fitting the built-in classifier; nothing in common with core.",
@@ -50,23 +60,23 @@ BUILTIN_SETS = (
 )
 
 
-def builtin_set(name: str) -> BuiltinSet:
-    """Return a built-in data set by name."""
-    for builtin in BUILTIN_SETS:
-        if builtin.name == name:
-            return builtin
-    raise UnknownName("built-in data set", name, [builtin.name for builtin in BUILTIN_SETS])
+def builtin_set(target: str) -> BuiltinSet:
+    """Return a built-in data set by name, `NAME` or `NAME@VERSION`."""
+    known = {builtin.target: builtin for builtin in BUILTIN_SETS}
+    if target.removesuffix("@1") not in known:
+        raise UnknownName("built-in data set", target, known)
+    return known[target.removesuffix("@1")]
 
 
-def builtin_specs(name: str) -> tuple[DatasetSpec, ...]:
+def builtin_specs(target: str) -> tuple[DatasetSpec, ...]:
     """Return the files of a built-in data set as data sets to read."""
-    builtin = builtin_set(name)
+    builtin = builtin_set(target)
     paths = sorted([*builtin.folder.glob("*.jsonl"), *builtin.folder.glob("pack.json")])
     return tuple(
         DatasetSpec(
             name=builtin.name,
             path=path,
-            shown_as=f"{builtin.name}/{path.name}",
+            shown_as=f"{builtin.target}/{path.name}",
             version=builtin.version,
             open_categories=path.name == "pack.json",
         )

@@ -144,13 +144,9 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
         for field, value in entry.filter.items()
     }
     include, exclude = frozenset(entry.include_variants), frozenset(entry.exclude_variants)
-    if entry.builtin is not None:
-        return tuple(
-            replace(spec, filter=wanted, include_variants=include, exclude_variants=exclude)
-            for spec in builtin_specs(entry.builtin)
-        )
-    if entry.catalogue is not None or entry.suite is not None:
-        specs = public_specs(entry, folder)
+    if entry.origin in SAID_OF:
+        name = entry.builtin
+        specs = public_specs(entry, folder) if name is None else builtin_specs(name)
         return tuple(
             replace(spec, filter=wanted, include_variants=include, exclude_variants=exclude)
             for spec in specs

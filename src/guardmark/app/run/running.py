@@ -202,7 +202,7 @@ class _Invocation:
         samples = ShardSet.parse(shard).take(data.plain()) if shard else data.plain()
         # The manifest with the samples: without it they could not be told from other data.
         writer.load_samples(samples, manifest=lambda: self._manifest(data))
-        builtin = {entry.builtin for entry in self.loaded.config.data if entry.builtin}
+        builtin = {(each.builtin or "").partition("@")[0] for each in self.loaded.config.data}
         for line in describe_data(data.manifests, builtin):
             self.session.announce(line)
         # Before the first look at a service, which the calls then follow at once.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def builtin_files() -> dict[str, Path]:
     """Return where the files of the built-in data lie, by the names that a run notes."""
-    specs = (spec for each in BUILTIN_SETS for spec in builtin_specs(each.name))
+    specs = (spec for each in BUILTIN_SETS for spec in builtin_specs(each.target))
     return {spec.shown_as: spec.path for spec in specs}
 
 

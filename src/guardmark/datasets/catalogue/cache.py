@@ -166,14 +166,8 @@ def fetch(name: str, entry: CatalogueEntry, check: Check, announce: Callable[[st
             paths[path] = came = file_sha256(new / path)
             if file.sha256 and came != file.sha256:
                 raise _wrong_checksum(name, file, came)
-        _keep(
-            new,
-            name,
-            entry.model_copy(update={"licence": licence}),
-            paths,
-            check=check,
-            commit=commit,
-        )
+        known = entry.model_copy(update={"licence": licence})
+        _keep(new, name, known, paths, check=check, commit=commit)
 
 
 def _chosen(name: str, entry: CatalogueEntry, there: list[str]) -> list[tuple[SourceFile, str]]:
