@@ -25,14 +25,15 @@ SHELVES = {
     "decisions": "Decisions",
 }
 """Folder of pages to its name in the navigation, in the order shown."""
-CARD = "src/guardmark/datasets/builtin/core-1/CARD.md"
+CARDS = "src/guardmark/datasets/builtin/core-{}/CARD.md"
 # Page of the site to the file it is made from, for pages that lie outside of docs/.
 OUTSIDE = {
     "index.md": "README.md",
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
     "security-policy.md": "SECURITY.md",
-    "data-card.md": CARD,
+    "data-card.md": CARDS.format(1),
+    "data-card-2.md": CARDS.format(2),
 }
 LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)")
 SETTINGS = """\
@@ -157,7 +158,8 @@ def navigation(pages: Path) -> str:
         inner += [entry(title(page), f"{folder}/{page.name}") for page in shelf]
         items.append(f"{{{json.dumps(name)} = [{', '.join(inner)}]}}")
     rest = {"Field study": "field-study/README.md", "Glossary": "glossary.md"}
-    rest |= {"Data card": "data-card.md", "Changelog": "changelog.md"}
+    rest |= {"Data card": "data-card.md", "Data card, version 2": "data-card-2.md"}
+    rest |= {"Changelog": "changelog.md"}
     rest |= {"Contributing": "contributing.md", "Security": "security-policy.md"}
     if (pages / "gallery").exists():
         rest = {"Gallery": "gallery/index.md", **rest}

@@ -67,8 +67,8 @@ def test_list_names_every_built_in_set(run: Callable[..., Typed]) -> None:
     """With counts, hash and card."""
     listed = run("list")
     assert "builtin:core " in listed.out
-    entries = run("list", "--json").json[:3]
-    assert [entry["name"] for entry in entries] == ["core", "core-train", "tutor"]
+    entries = run("list", "--json").json[:4]
+    assert [entry["name"] for entry in entries] == ["core", "core@2", "core-train", "tutor"]
     assert all(entry["attacks"] and entry["benign"] for entry in entries)
 
 
