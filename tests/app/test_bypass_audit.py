@@ -309,7 +309,7 @@ async def test_the_second_path_counts_an_audit_alike(run: Path, tmp_path: Path) 
         ("audit_id,human_label\nx,yes\n", "audit_id and same_request"),
         ("audit_id,same_request\n{s1},\n", "holds no answer"),
         ("audit_id,same_request\nffff,yes\n", ":2: the run has no bypass 'ffff'.*another run"),
-        ("audit_id,same_request\n{s1},yes\n{s1},no\n", ":3: .* stands in row 2 already"),
+        ("audit_id,same_request\n{s1},yes\n{s1},no\n", ":3: .* is already in row 2"),
         ("audit_id,same_request\n{s1},perhaps\n", ":2: same_request must be yes, no, unsure"),
     ],
 )

@@ -154,7 +154,7 @@ def test_a_version_that_yaml_reads_as_a_number_is_a_mistake() -> None:
     [
         ("lang: {en: 0.9}", "no facet is called 'lang'. Did you mean 'language'?"),
         ("language: {en: 0.9, de: 0.4}", "the shares of language add to 1.3, more than 1"),
-        ("length: {short: 0.9}", "'short' is no band of characters"),
+        ("length: {short: 0.9}", "'short' is not a band of characters"),
     ],
 )
 def test_a_mix_that_cannot_be_used_is_found_before_the_run(mix: str, said: str) -> None:
@@ -168,7 +168,7 @@ def test_a_builtin_set_refuses_what_would_be_passed_over() -> None:
     """A label or a hash stated for a built-in set would have no effect, so it is an error."""
     (line,) = mistakes_in(GOOD.replace("builtin: core", "builtin: core, label: attack"))
     assert line.startswith("bench.yaml:3:")
-    assert "label would be passed over" in line
+    assert "label would be ignored" in line
 
 
 def test_a_variant_cannot_be_both_included_and_excluded() -> None:

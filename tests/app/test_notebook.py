@@ -143,7 +143,7 @@ def test_a_run_that_cannot_be_trusted_warns() -> None:
             raise ValueError(text)
         return False
 
-    with pytest.warns(UserWarning, match="Not to be trusted: fragile gave 24 errors"):
+    with pytest.warns(UserWarning, match="Do not rely on this result: fragile gave 24 errors"):
         guardmark.run(fragile, ROWS)
 
 

@@ -246,7 +246,7 @@ def test_trust_lists_everything_and_asks_first(
     mark = wipe(tmp_path)
     asked: list[TrustList] = []
     refuse = AdaptOptions(budget=4, trust=lambda listed: bool(asked.append(listed)))
-    with pytest.raises(ConfigError, match="not agreed"):
+    with pytest.raises(ConfigError, match="did not agree"):
         adapt(out, session(), refuse)
     assert not mark.exists()
     text = "\n".join(asked[0].lines)

@@ -43,7 +43,7 @@ def test_allowed_chains_keep_every_rule(chosen: list[OperatorConfig]) -> None:
         ("base64 + leet", "stands after"),
         ("base64 + hex", "two encodings"),
         ("tag_characters + padding", "hides the text"),
-        ("leet + leet(p=1.0)", "stands twice"),
+        ("leet + leet(p=1.0)", "appears twice"),
         ("leet + accent + rlo_wrap + padding", "4 operators"),
         ("homoglyph + synonym", "stands after"),
         ("reversal + rot13", "two encodings"),

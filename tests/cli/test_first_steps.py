@@ -97,7 +97,7 @@ async def test_a_service_is_measured_by_options_alone(
         ("--url http://127.0.0.1:9/ --blocked $.a --body {", "--body"),
         ("--url http://127.0.0.1:9/ --blocked $.a --header X-Key", "NAME=VARIABLE"),
         ("--url http://127.0.0.1:9/ --blocked $.a --header X-Key=NO_SUCH_KEY", "NO_SUCH_KEY"),
-        ("--url nowhere --blocked $.a", "no address"),
+        ("--url nowhere --blocked $.a", "not an address"),
         ("--url http://127.0.0.1:9/", "blocked"),
     ],
 )

@@ -40,7 +40,7 @@ def test_a_category_has_its_own_subcategories_only() -> None:
 
 @given(additions)
 def test_additions_never_take_anything_away(more: dict[str, list[str]]) -> None:
-    """And nothing stands twice; adding again changes nothing."""
+    """And nothing appears twice; adding again changes nothing."""
     grown = DEFAULT_TAXONOMY.extended(more)
     assert grown.names[:5] == DEFAULT_TAXONOMY.names
     for category in DEFAULT_TAXONOMY.categories:

@@ -158,7 +158,7 @@ def test_dedup_says_what_it_left_out(run: Callable[..., Typed], file: Path, tmp_
     out = tmp_path / "less.jsonl"
     typed = run("dedup", str(file), "-o", str(out))
     assert "1 sample left out (5-word shingles" in typed.out
-    assert "a2 says what a1 says" in typed.out
+    assert "a2 repeats a1" in typed.out
     assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["a1", "b1"]
     dropped = run("dedup", str(file), "-o", str(out), "--force", "--json").json["dropped"]
     assert [each["id"] for each in dropped] == ["a2"]
@@ -235,7 +235,7 @@ def test_what_a_file_says_cannot_steer_the_terminal(
         (["check", "builtin:core", "--threshold", "2"], 2, "above 0 and at most 1"),
         (["check", "x.jsonl", "--map", "txt=a"], 2, "Did you mean 'text'"),
         (["check", "x.jsonl", "--map", "text"], 2, "expected NAME=VALUE, got 'text'"),
-        (["split", "builtin:core", "--into", "a=x", "-o", "p"], 2, "'x' is no share"),
+        (["split", "builtin:core", "--into", "a=x", "-o", "p"], 2, "'x' is not a share"),
         (["split", "builtin:core", "--into", "../a=1", "-o", "p"], 2, "is to name a file"),
         (["split", "builtin:core", "--into", "a=0.5", "-o", "p"], 2, "add to 1"),
         (["convert", "builtin:core", "-o", "x.xlsx"], 2, "does not tell a format to write"),

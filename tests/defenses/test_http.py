@@ -497,7 +497,7 @@ def test_settings_that_cannot_work_are_refused(settings: str, told: str) -> None
         ("{blocked: $.b, body: {text: x}}", "inserts nothing"),
         ("{blocked: $.b, api_key: {env: GUARD_TEST_UNSET}}", "GUARD_TEST_UNSET"),
         ("{blocked: $.b, headers: {X: {env: GUARD_TEST_UNSET}}}", r"headers\.X"),
-        ("{blocked: $.b, url: 'localhost:8900'}", "is no address"),
+        ("{blocked: $.b, url: 'localhost:8900'}", "is not an address"),
         ("{blocked: $.b, view: text, body: {m: {$input: messages}}}", "conversation"),
     ],
 )

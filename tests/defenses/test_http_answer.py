@@ -119,7 +119,7 @@ def test_a_key_that_stands_twice_is_malformed() -> None:
     decision = read_answer(RULES[0], _exchange('{"flagged": true, "flagged": false, "score": 0}'))
     assert decision.outcome is Outcome.MALFORMED
     assert decision.evidence is not None
-    assert "'flagged' stands twice" in decision.evidence.message
+    assert "'flagged' appears twice" in decision.evidence.message
     assert read_answer(RULES[0], _exchange('{"flagged": true, "flagged": true}')).outcome is (
         Outcome.BLOCK
     )

@@ -109,7 +109,7 @@ async def test_what_is_set_aside_is_covered_by_the_hash_chain(open_writer: OpenW
         connection.commit()
     found = " ".join(check(writer.path))
     assert "was changed, exchanged, added or taken away" in found
-    assert "1 records were set aside for a second attempt and are no errors" in found
+    assert "1 records were set aside for a second attempt and are not errors" in found
 
 
 async def test_a_run_stopped_between_the_attempts_goes_on(open_writer: OpenWriter) -> None:

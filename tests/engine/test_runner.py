@@ -348,7 +348,7 @@ async def test_tokens_and_money_stop_a_run(open_writer: OpenWriter) -> None:
 
 async def test_time_stops_a_run(open_writer: OpenWriter) -> None:
     """A run that must fit a window leaves what it has."""
-    with pytest.raises(BudgetReached, match="seconds are over"):
+    with pytest.raises(BudgetReached, match="seconds are up"):
         await run(
             Plan(defenses=(Remote(delay_s=3600),), budget=Budget(seconds=0.05)), open_writer()
         )

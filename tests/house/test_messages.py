@@ -93,3 +93,34 @@ def test_a_message_names_no_internal_thing() -> None:
     inside = re.compile(r"\b(NoneType|tuple|kwargs|isinstance|frozenset)\b")
     told = [(path, line, re.sub(r"\{[^}]*\}", "", text)) for path, line, text in MESSAGES]
     assert [each for each in told if inside.search(each[2])] == []
+
+
+RIDDLES = re.compile(
+    r"what follows|matter of price|stays closed|beware|to lean on|undefined share"
+    r"|\b0 without a known end|scores claim|\bfell, fallen|refuses us|how sure one"
+    r"|this installation can|\bmends?\b|\bmended\b|mumbles?|what is so\b|nobody could read"
+    r"|stands twice|is there already|are spent\b|worse than useless",
+    re.IGNORECASE,
+)
+"""Words that a reader had to read twice, and nobody says."""
+
+
+def _sentences() -> Iterator[tuple[str, int, str]]:
+    """Yield what people read: strings of the sources, words of reports and help, pages."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield path.relative_to(ROOT).as_posix(), node.lineno, node.value
+    pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md"), ROOT / "README.md"]
+    told = [*PACKAGE.glob("cli/*.toml"), *PACKAGE.glob("reports/document/*.toml")]
+    for path in sorted((*pages, *told)):
+        if "decisions" not in path.parts:  # an ADR is never edited
+            for at, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+                yield path.relative_to(ROOT).as_posix(), at, line
+
+
+def test_no_page_and_no_sentence_is_a_riddle() -> None:
+    """Terminal, report, help and docs say what a colleague would say."""
+    sentences = list(_sentences())
+    assert len(sentences) > 10_000
+    assert [each for each in sentences if RIDDLES.search(each[2])] == []

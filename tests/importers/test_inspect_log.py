@@ -287,7 +287,7 @@ def test_long_texts_are_found_among_the_attachments(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", [1, 3, None])
 def test_versions_nobody_knows_are_refused(tmp_path: Path, version: object) -> None:
     """A layout is never guessed."""
-    with pytest.raises(DatasetError, match="is no log of Inspect of version 2"):
+    with pytest.raises(DatasetError, match="is not a log of Inspect of version 2"):
         read(write(tmp_path, log(sample(1), version=version)))
 
 

@@ -183,7 +183,7 @@ def test_what_is_no_file_of_results_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_the_files_say_themselves_is_not_asked(tmp_path: Path) -> None:
-    """An option that would be passed over is an error."""
+    """An option that would be ignored is an error."""
     with pytest.raises(ConfigError, match="--unsafe does not apply to files of promptfoo"):
         import_run(
             "promptfoo", write(tmp_path, result(1)), now=NOW, statements=Statements(unsafe="a=b")

@@ -143,7 +143,7 @@ async def test_a_cosine_from_tau_on_proves_the_same_request(
     models, _ = pair
     assert {body["model"] for body in models.embedded} == {"small"}
     assert all(len(body["input"]) == 2 for body in models.embedded)
-    assert "holds" in await printed("verify", "out", cwd=tmp_path)
+    assert "is intact" in await printed("verify", "out", cwd=tmp_path)
 
 
 async def test_it_is_repeated_without_the_models(

@@ -93,7 +93,7 @@ async def test_an_audit_from_the_sheet_to_the_report(run: Path) -> None:
     page = (run / "out" / "report.html").read_text(encoding="utf-8")
     assert "people call 80.0" in page
     assert "<script>alert(1)" not in page
-    assert "holds" in await printed("verify", "out", cwd=run)
+    assert "is intact" in await printed("verify", "out", cwd=run)
     changed = json.dumps(summary).replace('"drawn": 5', '"drawn": 6')
     (run / "out" / "summary.json").write_text(changed, encoding="utf-8")
     assert "audit.drawn" in await printed("verify", "out", code=1, cwd=run)

@@ -62,7 +62,7 @@ def told(done: Done, code: int) -> str:
         (
             ("type: pattern, patterns: ['ignore'], flags: [I]", "type: ngram, weights: data.jsonl"),
             2,
-            "it is no file of weights",
+            "it is not a file of weights",
         ),
         (("data.jsonl}", "data.jsonl, label: attak}"), 2, "bench.yaml:3"),
     ],

@@ -69,7 +69,7 @@ def test_a_rule_nobody_can_follow_stops_nothing(tmp_path: Path, rule: str, said:
 
 @pytest.mark.parametrize("more", ["run: {repeats: 2, stop_when: [asr<0.1]}"])
 def test_repeats_and_rules_do_not_go_together(tmp_path: Path, more: str) -> None:
-    """Answers of one sample are no new evidence."""
+    """More answers to one sample are not new evidence."""
     (tmp_path / "c.yaml").write_text(
         "version: 1\ndata: [{builtin: core}]\ndefenses: {a: {type: allow-all}}\n" + more + "\n"
     )

@@ -166,7 +166,7 @@ def test_a_shard_by_itself_says_which_part_it_is(home: Path) -> None:
 
 @pytest.mark.slow
 def test_a_shard_is_continued_and_no_other(home: Path, tmp_path: Path) -> None:
-    """The same command goes on with its shard; another one does not end up in its folder."""
+    """The same command continues with its shard; another one does not end up in its folder."""
     shutil.copytree(home / "s1", tmp_path / "s1")
     again = measured(home / "bench.yaml", tmp_path / "s1", limit=120, shard="1/4")
     with (
@@ -187,7 +187,7 @@ def test_missing_doubled_and_foreign_shards_are_named(home: Path, tmp_path: Path
     shutil.copytree(two, tmp_path / "copy")
     assert "shard 2 is in s2 and in copy" in refused(one, two, tmp_path / "copy", out=out)
     assert "named twice" in refused(one, two, one, out=out)
-    assert "whole is no shard" in refused(one, home / "whole", out=out)
+    assert "whole is not a shard" in refused(one, home / "whole", out=out)
     halves = measured(home / "bench.yaml", tmp_path / "half", limit=120, shard="1/2")
     assert "half is one of 2 shards" in refused(one, two, three, four, halves, out=out)
     other = home / "other.yaml"
@@ -300,7 +300,7 @@ def test_a_journey_through_the_command_line(tmp_path: Path) -> None:
     assert guardmark("verify", "merged", cwd=tmp_path).code == 0
     again = guardmark("merge", *parts, "-o", "merged", cwd=tmp_path)
     assert again.code == 7
-    assert "is there already" in again.err
+    assert "already exists" in again.err
     slip = guardmark("run", "--shard", "3/2", cwd=tmp_path)
     assert slip.code == 2
     assert "numbered from 1 to 2" in slip.err

@@ -84,7 +84,7 @@ async def test_a_pipeline_whose_model_or_judge_mostly_fails_is_not_to_be_trusted
     done = await run(tmp_path)
     assert done.code == 5
     who = "the target model" if broken == "tutor" else "the judge"
-    assert f"Not to be trusted: {who}" in done.err
+    assert f"Do not rely on this result: {who}" in done.err
     assert "worn out" in done.err
 
 

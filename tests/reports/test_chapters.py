@@ -341,5 +341,5 @@ def test_small_slices_give_way_to_large_ones_in_long_tables(runs: Runs) -> None:
     tables = [each for part in document.sections for each in part.blocks if isinstance(each, Table)]
     table = next(each for each in tables if each.id.startswith("by-technique"))
     assert len(table.rows) == 25
-    assert "15 smaller ones stand in categories.csv." in table.note
+    assert "15 smaller ones are in categories.csv." in table.note
     assert any(cell_text(row.cells[0]) == "t0" for row in table.rows)

@@ -14,7 +14,7 @@ PARTIAL_MAX_FPR: Final = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysisSettings:
-    """How sure one wants to be, and of what."""
+    """How sure you want to be, and of what."""
 
     confidence: float = 0.95  # Nominal coverage of every interval, in (0, 1).
     min_per_category: int = 100  # Slices of fewer answered samples are greyed.

@@ -158,7 +158,7 @@ def convert_data(opened: OpenedData, out: Path, *, force: bool = False) -> Writt
 def deduplicate_data(
     opened: OpenedData, out: Path, *, within_groups: bool = False, force: bool = False
 ) -> Deduplicated:
-    """Write data without samples that say what an earlier one says."""
+    """Write data without samples that repeat an earlier one."""
     _check_free(out, force=force)
     samples = list(opened.loaded.samples())
     dropped = deduplicate(samples, threshold=opened.criteria.threshold, within_groups=within_groups)
@@ -205,7 +205,7 @@ def _write(opened: OpenedData, positions: frozenset[int], out: Path, *, force: b
 def _check_free(out: Path, *, force: bool) -> None:
     written_format(out)
     if out.exists() and not force:
-        raise ConfigError(f"{out} exists already.\nReplace it with --force, or name another file.")
+        raise ConfigError(f"{out} already exists.\nReplace it with --force, or name another file.")
 
 
 _CONFIG_SUFFIXES = (".yaml", ".yml")
@@ -251,7 +251,7 @@ def open_data(
 
 
 def _check_options(targets: Sequence[str], options: FileOptions) -> None:
-    """Refuse options that would be passed over in silence."""
+    """Refuse options that would be ignored in silence."""
     fixed = [
         target
         for target in targets
@@ -259,7 +259,7 @@ def _check_options(targets: Sequence[str], options: FileOptions) -> None:
     ]
     if fixed and options != FileOptions():
         raise ConfigError(
-            f"{fixed[0]} says itself how its rows are read; the options for files do not apply.\n"
+            f"{fixed[0]} already says how its rows are read; the options for files do not apply.\n"
             "Leave out --format, --label, --label-field, --map, --filter, --set-version and "
             "--open-categories."
         )

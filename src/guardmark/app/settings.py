@@ -93,7 +93,7 @@ class LatencySettings(Settings):
 
 
 class StatsSettings(Settings):
-    """How sure one wants to be, and of what."""
+    """How sure you want to be, and of what."""
 
     confidence: float = Field(0.95, gt=0.5, lt=1)
     min_per_category: int = Field(100, ge=1)

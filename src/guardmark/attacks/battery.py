@@ -130,7 +130,7 @@ def lock_differences(text: str, lock: Lock = _USUAL) -> tuple[str, ...]:
     except ValueError:
         theirs = None
     if not isinstance(theirs, dict):
-        return ("it is no battery lock",)
+        return ("it is not a battery lock",)
     if bool(theirs.get("attacker")) is not bool(lock.attacker):
         return ("an attacker model on one side only",)
     ours = _leaves(json.loads(lock_text(lock)))

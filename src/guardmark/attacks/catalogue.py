@@ -98,7 +98,7 @@ def parse_arm(key: str, extra: tuple[Operator, ...] = ()) -> OperatorConfig:
     """Read an arm as it is written in records and on the command line."""
     parts = _KEY.fullmatch(key.strip())
     if parts is None:
-        raise ConfigError(f"{key!r} is no operator. Write it as name or name(parameter=value).")
+        raise ConfigError(f"{key!r} is not an operator. Write it as name or name(parameter=value).")
     known = {one.name: one for one in extra}.get(parts["name"]) or operator(parts["name"])
     if parts["version"] is not None and int(parts["version"]) != known.version:
         raise ConfigError(
@@ -109,7 +109,7 @@ def parse_arm(key: str, extra: tuple[Operator, ...] = ()) -> OperatorConfig:
     for part in filter(None, (parts["settings"] or "").split(",")):
         name, equals, value = part.partition("=")
         if not equals:
-            raise ConfigError(f"{part.strip()!r} in {key!r} is no parameter=value.")
+            raise ConfigError(f"{part.strip()!r} in {key!r} is not of the form parameter=value.")
         settings[name.strip()] = _value(known, name.strip(), value.strip())
     return arm_of(known, **settings)
 
@@ -122,7 +122,7 @@ def _value(known: Operator, name: str, written: str) -> Value:
         try:
             return type(parameter.values[0])(written)
         except ValueError:
-            raise ConfigError(f"{known.name}: {name}={written!r} is no number.") from None
+            raise ConfigError(f"{known.name}: {name}={written!r} is not a number.") from None
     return written
 
 

@@ -305,7 +305,7 @@ def fault_of(arms: Sequence[OperatorConfig]) -> str:
         return f"it has {len(arms)} operators, and 1 to {LONGEST} are possible"
     names = [arm.operator.name for arm in arms]
     if len(set(names)) < len(names):
-        return "an operator stands twice"
+        return "an operator appears twice"
     if sum(arm.operator.slot is Slot.ENCODING for arm in arms) > 1:
         return "there are two encodings"
     for before, after in pairwise(arms):

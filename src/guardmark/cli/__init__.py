@@ -120,7 +120,7 @@ def _usage_or_fault(error: Exception, *, debug: bool) -> int:
         message = _words(error)
         for word, plain in _PLAIN_WORDS:
             message = message.replace(word, plain)
-        tell(f"{visible(message)}\nTo see what is possible: {path} --help\n")
+        tell(f"{visible(message)}\nFor help: {path} --help\n")
         return 2
     return _tell_fault(error, debug=debug)
 

@@ -32,61 +32,21 @@ _Files = tuple[tuple[str, Path], ...]
 _PATH = click.Path(path_type=Path)
 _NARROWEST = 60
 _WHOLE = 10_000  # a file or another program gets whole lines
-_SEEDS = (
-    "Carry the search out N times, each with a seed and a memory of its own (default: "
-    "adaptive.seeds of the configuration, else 1). 5 is what figures for others need."
-)
-_CONFIG = (
-    "The configuration of RUN, whose parts are built; or a file that names an attacker model only, "
-    "section adaptive."
-)
-_TRUST = (
-    "Build the parts as the folder of RUN names them: every import, address, file and variable is "
-    "listed first, and you are asked. For folders of your own."
-)
-_TRUST_LIST = "Agree to the list that has this hash, without a question."
 
 
-@click.command(
-    help="Attack the defenses of a finished RUN, or of a CONFIG (which is run first), by "
-    "rewriting its attacks and watching the answers. Nothing named: the built-in run. "
-    "Only attack a defense that is yours or that you may test. "
-    "Given again on the same RUN, it goes on."
-)
+@click.command()
 @click.argument("subject", required=False, type=_PATH, metavar="[RUN|CONFIG]")
-@click.option(
-    "--budget",
-    default="standard",
-    show_default=True,
-    help="Search calls for each attack: quick (16), standard (64), thorough (512), or N.",
-)
-@click.option("-o", "--out", type=_PATH, help="Folder of the run that is made first.")
-@click.option("--config", type=_PATH, help=_CONFIG)
-@click.option("--trust", is_flag=True, help=_TRUST)
-@click.option("--trust-list", metavar="sha256:...", help=_TRUST_LIST)
-@click.option("--record", type=_PATH, help="Write all exchanges with services to this file.")
-@click.option(
-    "--replay",
-    "replays",
-    type=_PATH,
-    multiple=True,
-    help="Answer from this file: a trace.jsonl, or what --record wrote. May be given twice.",
-)
-@click.option(
-    "--canaries",
-    type=click.IntRange(0, 20),
-    default=20,
-    show_default=True,
-    help="Harmless sentences a target model reads through each operator; 0 for none.",
-)
-@click.option(
-    "--no-shared-memory",
-    "alone",
-    is_flag=True,
-    help="Let each attack learn from its own answers only, so that attacks stay independent.",
-)
-@click.option("--seeds", type=click.IntRange(1, 100), help=_SEEDS)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--budget", default="standard", show_default=True)
+@click.option("-o", "--out", type=_PATH)
+@click.option("--config", type=_PATH)
+@click.option("--trust", is_flag=True)
+@click.option("--trust-list", metavar="sha256:...")
+@click.option("--record", type=_PATH)
+@click.option("--replay", "replays", type=_PATH, multiple=True)
+@click.option("--canaries", type=click.IntRange(0, 20), default=20, show_default=True)
+@click.option("--no-shared-memory", "alone", is_flag=True)
+@click.option("--seeds", type=click.IntRange(1, 100))
+@click.option("--json", "as_json", is_flag=True)
 def adapt_command(subject: Path | None, *, as_json: bool, **options: Any) -> int:
     """Attack the defenses of a run."""
     analysis, files = _carry_out(subject, _Typed(**options))
@@ -182,7 +142,7 @@ def _agree(known: str | None, listed: TrustList) -> bool:
     if known == listed.digest:
         return True
     if known is not None:
-        raise ConfigError(f"This list is another one; its hash is {listed.digest}.")
+        raise ConfigError(f"This is a different list; its hash is {listed.digest}.")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ConfigError(
             "--trust asks at a terminal, and there is none.\n"

@@ -23,7 +23,7 @@ _COMMANDS: dict[str, str] = {
     )
     for name in names
 }
-"""Command to its file, with NAME_command in it; `commands.toml` holds what help says of it."""
+"""Command to its file, with NAME_command in it; `commands.toml` says how it is listed."""
 
 _HELP = "Measure whether an AI defense works, and how sure you can be of it."
 
@@ -43,6 +43,8 @@ class _Lazy(click.Group):
         command: click.Command = getattr(module, f"{cmd_name}_command")
         command.name = cmd_name
         command.format_epilog = partial(_format_examples, cmd_name)  # type: ignore[method-assign]
+        words = _read("options.toml")
+        _describe(command, words.get(cmd_name, {}), words["every"])
         return command
 
     def resolve_command(
@@ -64,7 +66,22 @@ class _Lazy(click.Group):
 
 
 def _texts() -> dict[str, dict[str, Any]]:
-    return tomllib.loads((files("guardmark.cli") / "commands.toml").read_text(encoding="utf-8"))
+    return _read("commands.toml")
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((files("guardmark.cli") / name).read_text(encoding="utf-8"))
+
+
+def _describe(command: click.Command, words: dict[str, Any], every: dict[str, str]) -> None:
+    """Give a command, its options and its own commands the words that help shows."""
+    command.help = words.get("about", command.help)
+    for option in command.params:
+        if isinstance(option, click.Option):
+            name = max(option.opts, key=len).lstrip("-")
+            option.help = words.get(name) or option.help or every.get(name)
+    for name, each in getattr(command, "commands", {}).items():
+        _describe(each, words.get(name, {}), every)
 
 
 def _format_examples(name: str, _ctx: click.Context, formatter: click.HelpFormatter) -> None:

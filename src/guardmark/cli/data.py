@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 _FOUND_PROBLEMS = 3
 _TRUTH: dict[str, object] = {"true": True, "false": False, "null": None}
-_TARGETS = (
-    "DATA names files, `builtin:`, `catalogue:` or `suite:NAME`, or one configuration (.yaml)."
-)
 
 _READING = (
     click.argument("data", nargs=-1, required=True),
@@ -35,27 +32,22 @@ _READING = (
         "--format",
         "kind",
         type=click.Choice(["jsonl", "json", "csv", "tsv", "parquet", "prompt_pack"]),
-        help="Format of the files; their names tell it otherwise.",
     ),
-    click.option(
-        "--label", type=click.Choice(["attack", "benign"]), help="Label of every row of the files."
-    ),
-    click.option("--label-field", default="", help="Dotted path of the label."),
-    click.option("--map", "maps", multiple=True, metavar="FIELD=PATH", help="Where a field is."),
-    click.option("--filter", "filters", multiple=True, metavar="PATH=A,B", help="Rows to take."),
-    click.option("--set-version", default="", help="The version of the data set itself."),
-    click.option(
-        "--open-categories", is_flag=True, help="Take categories that are declared nowhere."
-    ),
-    click.option("--threshold", default=0.5, show_default=True, help="Of near-duplicates, (0, 1]."),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+    click.option("--label", type=click.Choice(["attack", "benign"])),
+    click.option("--label-field", default=""),
+    click.option("--map", "maps", multiple=True, metavar="FIELD=PATH"),
+    click.option("--filter", "filters", multiple=True, metavar="PATH=A,B"),
+    click.option("--set-version", default=""),
+    click.option("--open-categories", is_flag=True),
+    click.option("--threshold", default=0.5, show_default=True),
+    click.option("--json", "as_json", is_flag=True),
 )
 """The argument and the options of every command that reads data."""
 
-_FORCE = click.option("--force", is_flag=True, help="Replace files that exist.")
+_FORCE = click.option("--force", is_flag=True)
 
 
-@click.group(help="List, check, describe, split, deduplicate, convert and hash data sets.")
+@click.group()
 def data_command() -> None:
     """Hold the commands."""
 
@@ -67,9 +59,9 @@ def _reads_data(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@data_command.command("list", help="List built-in data, suites and the catalogue of public sets.")
-@click.option("--purpose", default="", help="Only public sets for detectors of this purpose.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@data_command.command("list")
+@click.option("--purpose", default="")
+@click.option("--json", "as_json", is_flag=True)
 def _list(*, purpose: str, as_json: bool) -> None:
     from guardmark.app.data import list_builtin, list_public
 
@@ -81,9 +73,9 @@ def _list(*, purpose: str, as_json: bool) -> None:
     _say([*builtin_lines(entries), *public_lines(public)], document, as_json=as_json)
 
 
-@data_command.command("show", help="Show what is known of a public set or of suite:NAME.")
+@data_command.command("show")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--json", "as_json", is_flag=True)
 def _show(*, name: str, as_json: bool) -> None:
     from guardmark.datasets.catalogue.settings import find_entry, find_suite
 
@@ -92,21 +84,15 @@ def _show(*, name: str, as_json: bool) -> None:
     _say(entry_lines(name, known), known, as_json=as_json)
 
 
-@data_command.command(
-    "get", help="Fetch public data into the cache: NAME, suite:NAME or hub:OWNER/NAME."
-)
+@data_command.command("get")
 @click.argument("name")
-@click.option("--from", "from_", default="", help="Folder or file of a local copy to read instead.")
-@click.option("--revision", default="", help="Another revision than the entry names.")
-@click.option("--subset", default="", help="Of a hub: the subset.")
-@click.option("--split", default="", help="Of a hub: the split.")
-@click.option("--path", default="", help="Of a hub: a pattern of the files.")
-@click.option(
-    "--use",
-    type=click.Choice(["commercial", "redistribution", "training"]),
-    help="What for; refused where the licence forbids it.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--from", "from_", default="")
+@click.option("--revision", default="")
+@click.option("--subset", default="")
+@click.option("--split", default="")
+@click.option("--path", default="")
+@click.option("--use", type=click.Choice(["commercial", "redistribution", "training"]))
+@click.option("--json", "as_json", is_flag=True)
 def _get(*, name: str, from_: str, as_json: bool, **stated: str | None) -> None:
     from guardmark.app.data import get_public
     from guardmark.datasets.settings import data_sha256
@@ -120,7 +106,6 @@ def _get(*, name: str, from_: str, as_json: bool, **stated: str | None) -> None:
 
 @data_command.command(
     "check",
-    help="Say whether data can carry the conclusions drawn from them. " + _TARGETS,
     epilog="Exit code 3 when a finding is a problem; warnings leave it 0.",
 )
 @_reads_data
@@ -135,12 +120,10 @@ def _check(*, as_json: bool, **reading: Any) -> int:
     return _FOUND_PROBLEMS if check.has_problems else 0
 
 
-@data_command.command(
-    "diff", help="Say what version B of data has that A has not. A and B are named as DATA is."
-)
+@data_command.command("diff")
 @click.argument("a")
 @click.argument("b")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--json", "as_json", is_flag=True)
 def _diff(*, a: str, b: str, as_json: bool) -> None:
     from guardmark.app.data import FileOptions, diff_data, open_data
 
@@ -148,7 +131,7 @@ def _diff(*, a: str, b: str, as_json: bool) -> None:
     _say(entry_lines(f"{a} against {b}", changes), changes, as_json=as_json)
 
 
-@data_command.command("stats", help="Count what data consist of, facet by facet. " + _TARGETS)
+@data_command.command("stats")
 @_reads_data
 def _stats(*, as_json: bool, **reading: Any) -> None:
     from guardmark.datasets.checks.census import take_census
@@ -160,31 +143,19 @@ def _stats(*, as_json: bool, **reading: Any) -> None:
     _say(_drawn(document), asdict(census), as_json=as_json)
 
 
-@data_command.command(
-    "split",
-    help="Part data so that no group and no near-duplicate stands on both sides. " + _TARGETS,
-)
+@data_command.command("split")
 @_reads_data
-@click.option(
-    "--into",
-    multiple=True,
-    required=True,
-    metavar="NAME=SHARE",
-    help="A part and its share; give one for each part, adding to 1.",
-)
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder to write to."
-)
+@click.option("--into", multiple=True, required=True, metavar="NAME=SHARE")
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True)
 @click.option(
     "--to",
     "target",
     type=click.Choice(["jsonl", "json", "csv", "tsv", "parquet"]),
     default="jsonl",
     show_default=True,
-    help="Format to write.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the choice.")
-@click.option("--groups-only", is_flag=True, help="Part by stated groups, near-duplicates or not.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--groups-only", is_flag=True)
 @_FORCE
 def _split(
     *,
@@ -211,12 +182,10 @@ def _split(
     _say(written_lines(written), [asdict(each) for each in written], as_json=as_json)
 
 
-@data_command.command(
-    "dedup", help="Write data without samples that say what an earlier one says. " + _TARGETS
-)
+@data_command.command("dedup")
 @_reads_data
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="File to write.")
-@click.option("--within-groups", is_flag=True, help="Drop near-duplicates within a group as well.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True)
+@click.option("--within-groups", is_flag=True)
 @_FORCE
 def _dedup(*, out: Path, within_groups: bool, force: bool, as_json: bool, **reading: Any) -> None:
     from guardmark.app.data import deduplicate_data
@@ -228,11 +197,9 @@ def _dedup(*, out: Path, within_groups: bool, force: bool, as_json: bool, **read
     _say(deduplicated_lines(done, method), {**asdict(done), "method": method}, as_json=as_json)
 
 
-@data_command.command(
-    "convert", help="Write data in the form of guardmark, OUT telling the format."
-)
+@data_command.command("convert")
 @_reads_data
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="File to write.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True)
 @_FORCE
 def _convert(*, out: Path, force: bool, as_json: bool, **reading: Any) -> None:
     from guardmark.app.data import convert_data
@@ -241,7 +208,7 @@ def _convert(*, out: Path, force: bool, as_json: bool, **reading: Any) -> None:
     _say(written_lines([written]), asdict(written), as_json=as_json)
 
 
-@data_command.command("hash", help="Print the hashes by which a run names data. " + _TARGETS)
+@data_command.command("hash")
 @_reads_data
 def _hash(*, as_json: bool, **reading: Any) -> None:
     from guardmark.datasets.settings import data_sha256
@@ -306,7 +273,7 @@ def _shares(into: tuple[str, ...]) -> dict[str, float]:
         try:
             shares[name] = float(share)
         except ValueError:
-            raise ConfigError(f"--into: {share!r} is no share; write {name}=0.7.") from None
+            raise ConfigError(f"--into: {share!r} is not a share; write {name}=0.7.") from None
         if not name.replace("-", "").replace("_", "").isalnum():
             raise ConfigError(f"--into: {name!r} is to name a file: letters, digits, - and _.")
     return shares
@@ -400,7 +367,7 @@ def deduplicated_lines(done: Deduplicated, method: str) -> Iterator[str]:
     left_out = len(done.dropped)
     yield f"{left_out:,} {'sample' if left_out == 1 else 'samples'} left out ({method})."
     for each in done.dropped[:_ROWS]:
-        names = f"{one_line(each.id, 60)} says what {one_line(each.kept, 60)} says"
+        names = f"{one_line(each.id, 60)} repeats {one_line(each.kept, 60)}"
         yield f"  {names} ({each.similarity:.2f})"
     if len(done.dropped) > _ROWS:
         yield f"  and {len(done.dropped) - _ROWS:,} more (--json lists all)"

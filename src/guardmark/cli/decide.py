@@ -21,28 +21,15 @@ if TYPE_CHECKING:
 _PATH = click.Path(path_type=Path)
 
 
-@click.command(
-    help="Compare the defenses of RUN pair by pair; with several RUNs, the later ones with "
-    "the first, over the samples that all of them have. Nothing is called."
-)
+@click.command()
 @click.argument("runs", nargs=-1, required=True, type=_PATH)
-@click.option("--only", default="", metavar="A,B", help="Only these defenses.")
-@click.option("--against", default="", metavar="NAME", help="Compare all others with this one.")
-@click.option(
-    "--margin",
-    type=click.FloatRange(min=0, max=1, min_open=True, max_open=True),
-    help="A false positive rate higher by no more than this counts as not worse.",
-)
-@click.option(
-    "--samples",
-    type=click.IntRange(min=0),
-    default=3,
-    show_default=True,
-    help="Samples to read on which a pair differs, for each side.",
-)
-@click.option("--no-texts", is_flag=True, help="Leave prompt texts out: hashes only.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--markdown", is_flag=True, help="Print Markdown, for a pull request.")
+@click.option("--only", default="", metavar="A,B")
+@click.option("--against", default="", metavar="NAME")
+@click.option("--margin", type=click.FloatRange(min=0, max=1, min_open=True, max_open=True))
+@click.option("--samples", type=click.IntRange(min=0), default=3, show_default=True)
+@click.option("--no-texts", is_flag=True)
+@click.option("--json", "as_json", is_flag=True)
+@click.option("--markdown", is_flag=True)
 def compare_command(
     runs: tuple[Path, ...],
     only: str,
@@ -84,31 +71,19 @@ _COUNT = click.IntRange(min=1)
 _SHARE = click.FloatRange(min=0, max=1, min_open=True, max_open=True)
 
 
-@click.command(
-    help="Say how many samples a claim needs, and in which share of runs it then comes out. Choose "
-    "one claim: --margin, --zero-events, --difference or --non-inferiority. With --variants, runs "
-    "in groups are simulated and analysed as a run is."
-)
-@click.option("--margin", type=_SHARE, help="Half-width of the interval of one rate.")
-@click.option("--rate", type=_SHARE, help="True rate assumed; for --margin the worst case, 0.5.")
-@click.option("--zero-events", type=_SHARE, help="Claim a rate below this from zero events.")
-@click.option("--difference", type=_SHARE, help="Difference of two paired rates to be found.")
-@click.option("--non-inferiority", type=_SHARE, help="Margin of not being worse.")
-@click.option("--discordance", type=_SHARE, help="Share of samples two defenses differ on.")
-@click.option(
-    "--power",
-    type=_SHARE,
-    help="Wanted chance that it comes out; 0.95 for --margin and 0.8 for pairs, if not given.",
-)
-@click.option("--confidence", type=_SHARE, default=0.95, show_default=True, help="Of the claim.")
-@click.option(
-    "--tests", type=_COUNT, default=2, show_default=True, help="Of --difference: 6 for 3 defenses."
-)
-@click.option("--variants", type=_COUNT, help="Variants in each group.")
-@click.option(
-    "--icc", type=click.FloatRange(0, 1), default=0.5, show_default=True, help="Of one group."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.command()
+@click.option("--margin", type=_SHARE)
+@click.option("--rate", type=_SHARE)
+@click.option("--zero-events", type=_SHARE)
+@click.option("--difference", type=_SHARE)
+@click.option("--non-inferiority", type=_SHARE)
+@click.option("--discordance", type=_SHARE)
+@click.option("--power", type=_SHARE)
+@click.option("--confidence", type=_SHARE, default=0.95, show_default=True)
+@click.option("--tests", type=_COUNT, default=2, show_default=True)
+@click.option("--variants", type=_COUNT)
+@click.option("--icc", type=click.FloatRange(0, 1), default=0.5, show_default=True)
+@click.option("--json", "as_json", is_flag=True)
 def plan_command(*, variants: int | None, icc: float, as_json: bool, **claim: Any) -> None:
     """Plan a size."""
     from guardmark.app.results.planning import Claim, plan_size
@@ -133,7 +108,7 @@ def _plan_lines(planned: SizePlan) -> Iterator[str]:
         how = "enumerated"
         if promise.runs:
             how = f"± {100 * promise.error:.1f}, {promise.runs:,} runs simulated and analysed"
-        yield f"This comes out in {100 * promise.chance:.1f} % of such runs ({how})."
+        yield f"{100 * promise.chance:.1f} % of such runs show it ({how})."
     yield planned.assumption
     if layout.rows_per_group > 1:
         yield f"Assumes {layout.rows_per_group} variants in every group and ICC {layout.icc:g}."
@@ -143,16 +118,13 @@ def _plan_lines(planned: SizePlan) -> Iterator[str]:
     yield "prompts. Add --variants 5 --icc 0.5 to plan for groups of them."
 
 
-@click.command(
-    help="Check RUN against limits. Exit code 0: every limit is held by its whole interval; "
-    "1: a limit is broken; 5: the data cannot decide, and about how many samples would."
-)
+@click.command()
 @click.argument("run", type=_PATH)
-@click.option("--policy", type=_PATH, help="YAML with the limits; default: those of the run.")
-@click.option("--baseline", type=_PATH, help="Rates must not rise by more than regression_margin.")
-@click.option("--junit", type=_PATH, help="Write the checks as JUnit XML.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--markdown", is_flag=True, help="Print Markdown, for a job summary.")
+@click.option("--policy", type=_PATH)
+@click.option("--baseline", type=_PATH)
+@click.option("--junit", type=_PATH)
+@click.option("--json", "as_json", is_flag=True)
+@click.option("--markdown", is_flag=True)
 def gate_command(
     run: Path,
     policy: Path | None,

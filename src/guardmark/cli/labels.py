@@ -33,18 +33,14 @@ if TYPE_CHECKING:
 _PATH, _NUMBER = click.Path(path_type=Path), click.IntRange(min=0)
 
 
-@click.command(
-    help="Judge the stored answers of RUN again. Only the judge is called; its verdicts "
-    "become a layer beside the earlier ones. Labels of people are stored the same way and "
-    "correct the rates of the report."
-)
+@click.command()
 @click.argument("run", type=_PATH)
-@click.option("--config", type=_PATH, help="Judges: a configuration, or a file of judges.")
-@click.option("--layer", default="", help="Name of the judging; default: the judge's name.")
-@click.option("--human-labels", type=_PATH, help="What guardmark audit wrote, labelled.")
-@click.option("--quality", is_flag=True, help="Only look for signs of an unsound judge.")
-@click.option("--limit", type=_NUMBER, default=20, show_default=True, help="Most flips to list.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--config", type=_PATH)
+@click.option("--layer", default="")
+@click.option("--human-labels", type=_PATH)
+@click.option("--quality", is_flag=True)
+@click.option("--limit", type=_NUMBER, default=20, show_default=True)
+@click.option("--json", "as_json", is_flag=True)
 def judge_command(
     run: Path,
     config: Path | None,
@@ -163,39 +159,17 @@ _ASKED = {
 """What is drawn, to the question, its keys, and the columns shown."""
 
 
-@click.command(
-    help="Draw answers of RUN at random into a CSV file for people to label; with --label, "
-    "label them here. With --what bypasses: attacks that got through an adaptive measurement "
-    "on the word of a judge or a table, with the question whether each still asks for the "
-    "same. Afterwards: guardmark judge RUN --human-labels FILE."
-)
+@click.command()
 @click.argument("run", type=_PATH)
 @click.option(
-    "--what",
-    type=click.Choice(["answers", _BYPASSES]),
-    default="answers",
-    show_default=True,
-    help="What people are to label.",
+    "--what", type=click.Choice(["answers", _BYPASSES]), default="answers", show_default=True
 )
-@click.option("--defense", default="", help="Only bypasses of this defense.")
-@click.option(
-    "-o",
-    "--out",
-    type=_PATH,
-    help="File to write, .csv or .jsonl.  [default: audit.csv or bypasses.csv]",
-)
-@click.option(
-    "--count",
-    type=click.IntRange(min=1),
-    help="How many; of bypasses, of each defense.  [default: 200 answers or 50 bypasses]",
-)
-@click.option("--seed", type=_NUMBER, default=7, show_default=True, help="Which ones are drawn.")
-@click.option(
-    "--with-verdicts",
-    is_flag=True,
-    help="Show what the judge said; of bypasses, what made them and by which proof.",
-)
-@click.option("--label", is_flag=True, help="Label in the terminal; goes on where it stopped.")
+@click.option("--defense", default="")
+@click.option("-o", "--out", type=_PATH)
+@click.option("--count", type=click.IntRange(min=1))
+@click.option("--seed", type=_NUMBER, default=7, show_default=True)
+@click.option("--with-verdicts", is_flag=True)
+@click.option("--label", is_flag=True)
 def audit_command(run: Path, **options: Any) -> None:
     """Draw what people are to label."""
     typed = _Typed(**options)
@@ -264,7 +238,7 @@ def _drawn_lines(audit: BypassAudit) -> Iterator[str]:
         counts = f"{each.drawn:,} of {each.resting:,}"
         line = f"  {each.defense}: {counts} bypasses that rest on a judgement"
         if each.untold:
-            line += f"; the texts of {each.untold:,} cannot be made again, others stand for them"
+            line += f"; the texts of {each.untold:,} cannot be rebuilt, so others were drawn"
         yield line
 
 
@@ -290,33 +264,20 @@ def _label(drawn: AuditFile) -> AuditFile:
     return drawn
 
 
-@click.command(
-    "calibrate",
-    help="Embed the labelled PAIRS (JSONL: a, b, same, group) with adaptive.equivalence of "
-    "the configuration, and choose the smallest tau that can be shown to call few different "
-    "pairs the same. Chosen on one half of the groups, counted on the other.",
-)
+@click.command("calibrate")
 @click.argument("pairs", type=_PATH)
-@click.option("--config", type=_PATH, required=True, help="File that names them.")
-@click.option(
-    "-o",
-    "--out",
-    type=_PATH,
-    default=Path("equivalence.yaml"),
-    show_default=True,
-    help="File to write: a fragment of a configuration.",
-)
+@click.option("--config", type=_PATH, required=True)
+@click.option("-o", "--out", type=_PATH, default=Path("equivalence.yaml"), show_default=True)
 @click.option(
     "--bound",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
-    help="Upper limit of the share of different pairs called the same.",
 )
-@click.option("--seed", type=_NUMBER, default=7, show_default=True, help="Which half is whose.")
-@click.option("--record", type=_PATH, help="Write all exchanges with the service to this file.")
-@click.option("--replay", type=_PATH, help="Answer from this file, which --record wrote.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--seed", type=_NUMBER, default=7, show_default=True)
+@click.option("--record", type=_PATH)
+@click.option("--replay", type=_PATH)
+@click.option("--json", "as_json", is_flag=True)
 def calibrate_command(pairs: Path, *, as_json: bool, **options: Any) -> None:
     """Calibrate embeddings."""
     from guardmark.app.adapt.calibrating import CalibrationOptions

@@ -29,26 +29,23 @@ _COUNT, _PORT = click.IntRange(min=1), click.IntRange(0, 65535)
 _SLICES = click.IntRange(min=2, max=1000)
 
 
-@click.command(
-    help="List the samples of RUN that are worth reading, worst first: bypasses, false "
-    "alarms, errors, malformed answers, or samples on which the defenses differ."
-)
+@click.command()
 @click.argument("run", type=_PATH)
-@click.option("--bypasses", "flaw", flag_value="bypass", help="Attacks that were allowed.")
-@click.option("--false-alarms", "flaw", flag_value="false_alarm", help="Benign, blocked.")
-@click.option("--unsafe", "flaw", flag_value="unsafe", help="Unsafe answers that came out.")
-@click.option("--over-refusal", "flaw", flag_value="refused", help="Benign, no answer came out.")
-@click.option("--errors", "flaw", flag_value="error", help="Not answered.")
-@click.option("--malformed", "flaw", flag_value="malformed", help="Not understandable.")
-@click.option("--different", "flaw", flag_value="different", help="The defenses differ.")
-@click.option("--defense", default="", help="Only what this defense got wrong.")
-@click.option("--category", default="", help="Only this category.")
-@click.option("--technique", default="", help="Only this technique.")
-@click.option("--id", "sample_id", default="", help="One sample, in full.")
-@click.option("--limit", type=_COUNT, default=20, show_default=True, help="Most to list.")
-@click.option("--full", is_flag=True, help="Whole texts instead of one line.")
-@click.option("--no-texts", is_flag=True, help="Hashes instead of texts.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
+@click.option("--bypasses", "flaw", flag_value="bypass")
+@click.option("--false-alarms", "flaw", flag_value="false_alarm")
+@click.option("--unsafe", "flaw", flag_value="unsafe")
+@click.option("--over-refusal", "flaw", flag_value="refused")
+@click.option("--errors", "flaw", flag_value="error")
+@click.option("--malformed", "flaw", flag_value="malformed")
+@click.option("--different", "flaw", flag_value="different")
+@click.option("--defense", default="")
+@click.option("--category", default="")
+@click.option("--technique", default="")
+@click.option("--id", "sample_id", default="")
+@click.option("--limit", type=_COUNT, default=20, show_default=True)
+@click.option("--full", is_flag=True)
+@click.option("--no-texts", is_flag=True)
+@click.option("--json", "as_json", is_flag=True)
 def show_command(
     run: Path,
     *,
@@ -164,29 +161,14 @@ def _sample_json(listed: ListedSample, *, texts: bool) -> dict[str, object]:
 _FORMATS = ("html", "md", "json", "csv", "junit", "sarif")
 
 
-@click.command(
-    help="Write the reports of RUNs again from their records. Nothing is called; a new "
-    "--threshold decides anew from stored scores."
-)
+@click.command()
 @click.argument("runs", nargs=-1, required=True, type=_PATH)
-@click.option("-f", "--format", "formats", help=f"With commas: {', '.join(_FORMATS)}.")
-@click.option("--threshold", multiple=True, metavar="NAME=X", help="Block from score X on.")
-@click.option(
-    "--choose",
-    multiple=True,
-    metavar="NAME=FPR",
-    help="Print the threshold that blocks most within this false positive rate, as a fragment "
-    "of a configuration, and keep it as thresholds.yaml.",
-)
-@click.option(
-    "--guarantee",
-    multiple=True,
-    metavar="LIMIT",
-    help="As --choose, for every defense with scores: the threshold whose upper confidence bound "
-    "keeps fpr<=0.01 or asr<=0.1.",
-)
-@click.option("--no-texts", is_flag=True, help="Leave prompt texts out: hashes only.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@click.option("-f", "--format", "formats")
+@click.option("--threshold", multiple=True, metavar="NAME=X")
+@click.option("--choose", multiple=True, metavar="NAME=FPR")
+@click.option("--guarantee", multiple=True, metavar="LIMIT")
+@click.option("--no-texts", is_flag=True)
+@click.option("--json", "as_json", is_flag=True)
 def report_command(
     runs: tuple[Path, ...],
     *,
@@ -226,18 +208,15 @@ def _formats(words: str | None) -> tuple[str, ...]:
     return chosen
 
 
-@click.command(
-    help="Show the runs below FOLDER as pages in a browser: state, progress, reports, "
-    "comparisons, a defense over time. Only this machine can open them; Ctrl-C ends."
-)
+@click.command()
 @click.argument("folder", type=_PATH, default="runs")
-@click.option("--port", type=_PORT, default=8765, show_default=True, help="0: any that is free.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--allow-remote", is_flag=True, help="Let other machines in; needs a token.")
-@click.option("--token-env", default="", metavar="NAME", help="Variable that holds a token.")
-@click.option("--name", "names", multiple=True, help="A further name browsers may use.")
-@click.option("--no-texts", is_flag=True, help="Leave prompt texts out: hashes only.")
-@click.option("--json", "as_json", is_flag=True, help="Print the address as JSON.")
+@click.option("--port", type=_PORT, default=8765, show_default=True)
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--allow-remote", is_flag=True)
+@click.option("--token-env", default="", metavar="NAME")
+@click.option("--name", "names", multiple=True)
+@click.option("--no-texts", is_flag=True)
+@click.option("--json", "as_json", is_flag=True)
 def view_command(folder: Path, *, no_texts: bool, as_json: bool, **options: Any) -> None:
     """Show runs in a browser."""
     from guardmark.view.server import ViewOptions, serve
@@ -258,16 +237,11 @@ def _tell_address(serving: Serving, *, as_json: bool) -> None:
     echo(f"{how}Ctrl-C ends.")
 
 
-@click.command(help="Write the records of RUN for other tools; nothing is called.")
+@click.command()
 @click.argument("run", type=_PATH)
-@click.option(
-    "--to",
-    "forms",
-    required=True,
-    help="With commas: csv, inspect, jsonl, minorbench, parquet, svg.",
-)
-@click.option("-o", "--out", type=_PATH, help="File to write.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--to", "forms", required=True)
+@click.option("-o", "--out", type=_PATH)
+@click.option("--json", "as_json", is_flag=True)
 def export_command(run: Path, forms: str, out: Path | None, as_json: bool) -> None:
     """Write records for other tools."""
     from guardmark.app.results.artefacts import export as write
@@ -285,29 +259,15 @@ def export_command(run: Path, forms: str, out: Path | None, as_json: bool) -> No
             echo(f"{form:<12}{written.path}  {written.records:,} records")
 
 
-@click.command(
-    help="Read a finished run of TOOL into records, so that it can be scored, judged and "
-    "compared again. Nothing is called. TOOL: garak (a .report.jsonl), inspect (a log, .eval "
-    "or .json), jailbreakbench (an artifact), minorbench (a folder with results.jsonl), "
-    "promptfoo (results as JSON)."
-)
+@click.command()
 @click.argument("tool")
 @click.argument("path", type=_PATH)
-@click.option("-o", "--out", type=_PATH, help="Folder of the run.")
-@click.option(
-    "--label",
-    type=click.Choice(["attack", "benign"]),
-    help="inspect, promptfoo: label of samples that state none.",
-)
-@click.option("--model", default="", help="promptfoo: the target to take, of several.")
-@click.option(
-    "--unsafe",
-    default="",
-    metavar="NAME=VALUE",
-    help="inspect: the score that means harm; also NAME>=NUMBER.",
-)
-@click.option("--no-texts", is_flag=True, help="Leave texts out of the reports.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@click.option("-o", "--out", type=_PATH)
+@click.option("--label", type=click.Choice(["attack", "benign"]))
+@click.option("--model", default="")
+@click.option("--unsafe", default="", metavar="NAME=VALUE")
+@click.option("--no-texts", is_flag=True)
+@click.option("--json", "as_json", is_flag=True)
 def import_command(
     tool: str,
     path: Path,
@@ -336,15 +296,12 @@ def import_command(
     tell_output(finished, as_json=as_json)
 
 
-@click.command(
-    help="Draw small slices of RUN, one for each seed, and lay their figures beside those of "
-    "the whole run. Nothing is called; slice_stability.json and .md are written into RUN."
-)
+@click.command()
 @click.argument("run", type=_PATH)
-@click.option("--attacks", type=_COUNT, default=12, show_default=True, help="Of each variant.")
-@click.option("--benign", type=_COUNT, default=6, show_default=True, help="Of each variant.")
-@click.option("--seeds", type=_SLICES, default=10, show_default=True, help="How many slices.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--attacks", type=_COUNT, default=12, show_default=True)
+@click.option("--benign", type=_COUNT, default=6, show_default=True)
+@click.option("--seeds", type=_SLICES, default=10, show_default=True)
+@click.option("--json", "as_json", is_flag=True)
 def stability_command(run: Path, attacks: int, benign: int, seeds: int, as_json: bool) -> None:
     """Draw small slices of a run."""
     from guardmark.analysis.pipeline.small_slices import SliceRequest

@@ -50,76 +50,29 @@ def _read_shard(_context: click.Context, _option: click.Parameter, value: str | 
 _EXIT_UNTRUSTWORTHY = 5
 
 
-@click.command(
-    help="Measure the defenses of CONFIG. Without CONFIG: the built-in defenses on the "
-    "built-in data, offline. The same command continues a run that was interrupted."
-)
+@click.command()
 @click.argument("config", required=False, type=_PATH)
-@click.option("-o", "--out", type=_PATH, help="Folder of the run; default: under runs/.")
-@click.option("--limit", type=click.IntRange(min=1), help="Take N samples, stratified.")
-@click.option(
-    "--defense",
-    "defenses",
-    multiple=True,
-    metavar="NAME",
-    help="Without CONFIG: measure this profile (`guardmark plugins --profiles`) or built-in "
-    "defense on the built-in data. May be given more than once.",
-)
-@click.option("--url", metavar="URL", help="Without CONFIG: measure the service at this address.")
-@click.option(
-    "--body",
-    default="{text: {$input: text}}",
-    help="With --url: what is sent, as JSON; the text stands where {$input: text} is.  [default: "
-    "'{text: {$input: text}}']",
-)
-@click.option(
-    "--blocked", metavar="JSONPATH", help="With --url: where the answer is true or false."
-)
-@click.option(
-    "--score", metavar="JSONPATH", help="With --url: where its answer has a risk in [0, 1]."
-)
-@click.option(
-    "--header",
-    "headers",
-    multiple=True,
-    metavar="NAME=VARIABLE",
-    help="With --url: a header whose value is in this environment variable, such as a key.",
-)
-@click.option("--only", help="Only these defenses, by name, with commas.")
-@click.option(
-    "--shard",
-    metavar="K/N",
-    callback=_read_shard,
-    help="Take the K-th of N parts of the data, whole groups by a hash; `guardmark merge` joins "
-    "the N runs.",
-)
-@click.option("--fresh", is_flag=True, help="Start anew instead of continuing.")
-@click.option(
-    "--retry-errors",
-    is_flag=True,
-    help="Ask again about what failed before; the earlier errors are kept in the records.",
-)
-@click.option("--offline", is_flag=True, help="Refuse every call to a service.")
-@click.option(
-    "--max-cost",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Stop when this command has spent so much; a continued run counts anew.",
-)
-@click.option(
-    "--max-errors", type=click.IntRange(min=0), help="Stop after more errors in this command."
-)
-@click.option(
-    "--stop-when",
-    multiple=True,
-    metavar="RULE",
-    help='End a defense once RULE is decided: "asr<0.1", "fpr<0.05", "asr+-0.05", '
-    '"NAME.asr<0.1", "A!=B". May be given more than once.',
-)
-@click.option("--record", type=_PATH, help="Write all exchanges to this file.")
-@click.option("--replay", type=_PATH, help="Answer all calls from this file.")
-@click.option("--no-texts", is_flag=True, help="Leave prompt texts out of the reports.")
-@click.option("--open", "is_opened", is_flag=True, help="Open the report in a browser.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@click.option("-o", "--out", type=_PATH)
+@click.option("--limit", type=click.IntRange(min=1))
+@click.option("--defense", "defenses", multiple=True, metavar="NAME")
+@click.option("--url", metavar="URL")
+@click.option("--body", default="{text: {$input: text}}")
+@click.option("--blocked", metavar="JSONPATH")
+@click.option("--score", metavar="JSONPATH")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VARIABLE")
+@click.option("--only")
+@click.option("--shard", metavar="K/N", callback=_read_shard)
+@click.option("--fresh", is_flag=True)
+@click.option("--retry-errors", is_flag=True)
+@click.option("--offline", is_flag=True)
+@click.option("--max-cost", type=click.FloatRange(min=0, min_open=True))
+@click.option("--max-errors", type=click.IntRange(min=0))
+@click.option("--stop-when", multiple=True, metavar="RULE")
+@click.option("--record", type=_PATH)
+@click.option("--replay", type=_PATH)
+@click.option("--no-texts", is_flag=True)
+@click.option("--open", "is_opened", is_flag=True)
+@click.option("--json", "as_json", is_flag=True)
 def run_command(
     config: Path | None,
     *,
@@ -215,11 +168,9 @@ def _tell(finished: RunOutput, *, as_json: bool) -> int:
     return _EXIT_UNTRUSTWORTHY if finished.complaints else finished.gate_exit
 
 
-@click.command(
-    help="Measure the built-in defenses on the built-in data, offline, and say what to do next."
-)
-@click.option("-o", "--out", type=_PATH, help="Folder of the run; default: under runs/.")
-@click.option("--open", "is_opened", is_flag=True, help="Open the report in a browser.")
+@click.command()
+@click.option("-o", "--out", type=_PATH)
+@click.option("--open", "is_opened", is_flag=True)
 @click.pass_context
 def demo_command(context: click.Context, /, **options: Any) -> int:
     """Show a first measurement."""
@@ -233,21 +184,16 @@ _AFTER_THE_DEMO = (
     "Open the report above in a browser. These defenses are examples: none is good enough to use.",
     "To measure your own:",
     "  guardmark init > bench.yaml    write a configuration to start from",
-    "  guardmark check bench.yaml     read it, and say how sharp the figures can be",
+    "  guardmark check bench.yaml     read it, and say how precise the figures can be",
     "  guardmark run bench.yaml       measure",
 )
 
 
-@click.command(
-    help="Join finished RUNs into one new run: all shards of one run (`run --shard`), or runs of "
-    "different defenses over the same data. Nothing is called, and the runs stay as they are."
-)
+@click.command()
 @click.argument("runs", nargs=-1, required=True, type=_PATH)
-@click.option("-o", "--out", type=_PATH, required=True, help="Folder of the new run.")
-@click.option(
-    "--allow-missing", is_flag=True, help="Go without missing shards; every report names them."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@click.option("-o", "--out", type=_PATH, required=True)
+@click.option("--allow-missing", is_flag=True)
+@click.option("--json", "as_json", is_flag=True)
 def merge_command(runs: tuple[Path, ...], out: Path, *, allow_missing: bool, as_json: bool) -> int:
     """Merge runs."""
     from guardmark.app.run.merging import merge_runs
@@ -263,13 +209,9 @@ _WORKERS = {"command-python": "guard_worker.py", "command-node": "guard_worker.m
 _TEMPLATES = ("http", "openai", "hf", "pipeline", "python", *_WORKERS)
 
 
-@click.command(
-    help="Print a commented configuration to start from, or write it with -o; at a terminal, asks "
-    "what is to be measured. The templates command-python and command-node write the worker that "
-    "asks your guard beside it, into this folder."
-)
-@click.option("--template", type=click.Choice(_TEMPLATES), help="What is to be measured.")
-@click.option("-o", "--out", type=_PATH, help="File to write; one that is there is kept.")
+@click.command()
+@click.option("--template", type=click.Choice(_TEMPLATES))
+@click.option("-o", "--out", type=_PATH)
 def init_command(template: str | None, out: Path | None) -> None:
     """Print a configuration to start from."""
     if template is None:
@@ -300,13 +242,10 @@ def _write_new(path: Path, text: str) -> None:
         ) from error
 
 
-@click.command(
-    help="Check CONFIG: settings, files, fields, sample sizes against the wanted margin, "
-    "calls, time and cost. Nothing is called unless --probe says so."
-)
+@click.command()
 @click.argument("config", type=_PATH)
-@click.option("--probe", type=click.IntRange(min=1), help="Make N live calls to each service.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--probe", type=click.IntRange(min=1))
+@click.option("--json", "as_json", is_flag=True)
 def check_command(config: Path, probe: int | None, as_json: bool) -> None:
     """Check a configuration."""
     from guardmark.app.preflight import check_config
@@ -381,15 +320,12 @@ def _size_lines(checkup: Checkup) -> Iterator[str]:
         yield "  Samples of one group are not independent: the true intervals are wider."
 
 
-@click.command(
-    help="Run every row of MATRIX, a file with `global` settings and `rows` that change "
-    "them, and lay the figures side by side. The same command goes on where it stopped."
-)
+@click.command()
 @click.argument("matrix", type=_PATH)
-@click.option("-o", "--out", type=_PATH, required=True, help="Folder of runs and tables.")
-@click.option("--limit", type=click.IntRange(min=1), help="Take N samples, stratified.")
-@click.option("--offline", is_flag=True, help="Refuse every call to a service.")
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+@click.option("-o", "--out", type=_PATH, required=True)
+@click.option("--limit", type=click.IntRange(min=1))
+@click.option("--offline", is_flag=True)
+@click.option("--json", "as_json", is_flag=True)
 def matrix_command(matrix: Path, out: Path, limit: int | None, offline: bool, as_json: bool) -> int:
     """Run several configurations."""
     done = _carry_out_matrix(matrix, out, limit=limit, offline=offline)

@@ -24,14 +24,9 @@ if TYPE_CHECKING:
 _PATH = click.Path(path_type=Path)
 
 
-@click.command(help="List every type of defense, model and judge, and where it comes from.")
-@click.option(
-    "--profiles",
-    is_flag=True,
-    help="List the profiles instead: services, guard models and classifiers by name, with "
-    "licence or terms and the variables that they need.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.command()
+@click.option("--profiles", is_flag=True)
+@click.option("--json", "as_json", is_flag=True)
 def plugins_command(*, profiles: bool, as_json: bool) -> None:
     """List the types of parts."""
     if profiles:
@@ -65,14 +60,9 @@ def _list_profiles(*, as_json: bool) -> None:
             echo(f"  {each.name:<{width}}  {each.about}", f"  {'':<{width}}  {each.licence}{needs}")
 
 
-@click.command(
-    help="Check this installation, extra by extra; with CONFIG, each of its defenses instead: "
-    "installed, reachable, answers that fit its profile, deterministic, stateless, telling attacks "
-    "from benign texts, kind of score, limits. Each is asked a few known texts three times. "
-    "Exit code 1 when one cannot be built or reached."
-)
+@click.command()
 @click.argument("config", type=_PATH, required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--json", "as_json", is_flag=True)
 def doctor_command(*, config: Path | None, as_json: bool) -> int:
     """Examine this installation, or the defenses of a configuration."""
     from guardmark.config.installation import draw_checks, examine_installation
@@ -98,32 +88,17 @@ _HEAD = re.compile("[0-9a-fA-F]{16,64}")
 def _read_head(_context: click.Context, _option: click.Parameter, value: str | None) -> str:
     if value is not None and not _HEAD.fullmatch(value):
         raise click.BadParameter(
-            f"{value[:80]!r} is no head: expected are 16 to 64 hexadecimal digits, as "
+            f"{value[:80]!r} is not a head: expected 16 to 64 hexadecimal digits, as "
             "`guardmark run` prints them."
         )
     return value or ""
 
 
-@click.command(
-    help="Check RUN: its records against their hash chain, its files against their seals, its "
-    "data against its hashes; count its headline again and write its reports again. "
-    "Exit code 1 when anything differs."
-)
+@click.command()
 @click.argument("run", type=_PATH)
-@click.option(
-    "--data",
-    multiple=True,
-    type=_PATH,
-    help="Folder in which data files lie; the present one and RUN are searched anyway.",
-)
-@click.option(
-    "--expect",
-    metavar="HEAD",
-    callback=_read_head,
-    help="Head of the records that was noted elsewhere, in full or its first 16 digits or "
-    "more; `run`, the report and junit.xml name it.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--data", multiple=True, type=_PATH)
+@click.option("--expect", metavar="HEAD", callback=_read_head)
+@click.option("--json", "as_json", is_flag=True)
 def verify_command(run: Path, data: tuple[Path, ...], expect: str, as_json: bool) -> int:
     """Check a run."""
     from guardmark.app.verify.verification import verify as verify_run
@@ -151,7 +126,7 @@ def _as_text(result: Verification) -> str:
         lines.append(f"Head of the records: {result.head}{' (as expected)' * is_expected}")
     if not result.holds:
         lines.append(
-            f"Run {result.folder} does not hold: {count:,} "
+            f"Run {result.folder} fails the check: {count:,} "
             f"{'difference' if count == 1 else 'differences'} in {result.compared:,} values."
         )
         return "\n".join(lines)
@@ -162,7 +137,7 @@ def _as_text(result: Verification) -> str:
         lines.append(f"Not shown: {UNSHOWN}.")
     limit = "" if result.is_expected else ", unless it was made anew as a whole"
     lines.append(
-        f"Run {result.folder} holds{limit}: {result.compared:,} values compared, none differs."
+        f"Run {result.folder} is intact{limit}: {result.compared:,} values compared, none differs."
     )
     return "\n".join(lines)
 
@@ -170,16 +145,13 @@ def _as_text(result: Verification) -> str:
 _CONFIG = "config"
 
 
-@click.command(
-    help="Print the JSON Schema of a configuration, for editors, or of what reports write."
-)
+@click.command()
 @click.option(
     "--of",
     "document",
     type=click.Choice((_CONFIG, "summary", "comparison", "gate", "stability")),
     default=_CONFIG,
     show_default=True,
-    help="The configuration, summary.json, comparison.json, gate --json, slice_stability.json.",
 )
 def schema_command(document: str) -> None:
     """Print a schema."""
@@ -193,7 +165,7 @@ def schema_command(document: str) -> None:
         echo_raw(json.dumps(document_schema(document), indent=2))
 
 
-@click.command(help="Print the completion script of SHELL, to be read when it starts.")
+@click.command()
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion_command(shell: str) -> None:
     """Print a completion script."""

@@ -114,7 +114,7 @@ def _wrong_kind(items: Sequence[ErrorDetails]) -> str:
     """Say what a setting may be; never what came where a secret belongs."""
     models = {str(item.get("ctx", {}).get("class_name")) for item in items}
     if models == {Secret.__name__}:
-        return "a secret never stands in the file; name the variable that holds it: {env: NAME}."
+        return "never write a secret into the file; name the variable that holds it: {env: NAME}."
     secrets = {Secret.__name__, *(each.__name__ for each in Secret.__subclasses__())}
     kinds = list(dict.fromkeys(_KINDS[item["type"]] for item in items))
     if models & secrets:
@@ -126,7 +126,7 @@ def _wrong_kind(items: Sequence[ErrorDetails]) -> str:
 def _wrong_value(item: ErrorDetails) -> str:
     """Say what is wrong with a value and what came; never what came where a secret belongs."""
     if item["loc"][-1:] == ("env",):
-        return "is no name of an environment variable: letters, digits and _ (never the secret)."
+        return "is not the name of a variable: use letters, digits and _ (never the secret)."
     message = item["msg"].removeprefix("Value error, ").removesuffix(".")
     if message.endswith("?"):
         return message

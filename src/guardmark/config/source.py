@@ -38,7 +38,7 @@ class Source:
 
 
 class _Loader(yaml.SafeLoader):
-    """The safe loader, but a key that stands twice is refused: the last would silently win."""
+    """The safe loader, but a key that appears twice is refused: the last would silently win."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - the signature is PyYAML's
         seen: set[object] = set()
@@ -50,7 +50,7 @@ class _Loader(yaml.SafeLoader):
                 )
             if key in seen:
                 raise yaml.constructor.ConstructorError(
-                    problem=f"the key {key!r} stands twice", problem_mark=key_node.start_mark
+                    problem=f"the key {key!r} appears twice", problem_mark=key_node.start_mark
                 )
             seen.add(key)
         return super().construct_mapping(node, deep)

@@ -240,7 +240,7 @@ def fault_of(vectors: Sequence[Vector]) -> str:
         sizes = " and ".join(sorted({str(len(vector)) for vector in vectors}))
         return f"the vectors differ in their dimensions ({sizes})"
     if not all(math.isfinite(value) for vector in vectors for value in vector):
-        return "a vector holds a value that is no finite number"
+        return "a vector holds a value that is not a finite number"
     if not all(any(vector) for vector in vectors):
         return "a vector is empty or all zeros"
     return ""

@@ -112,7 +112,7 @@ class DataSettings(Settings):
             words = ", ".join(sorted(name.rstrip("_") for name in passed_over))
             kind = "a built-in set" if self.origin == "builtin" else f"data named by {self.origin}"
             raise ValueError(
-                f"{kind} says itself how it is read: {words} would be passed over. Leave it out, "
+                f"{kind} already says how it is read: {words} would be ignored. Leave it out, "
                 "or name the file by path"
             )
         both = sorted(set(self.include_variants) & set(self.exclude_variants))
@@ -212,7 +212,7 @@ def _files(
         return here.files
     wanted = f"suite:{entry.suite}" if entry.suite else name
     raise DatasetError(
-        f"{name} is not on this machine (licence {known.licence or 'stated at its home'}; "
+        f"{name} is not on this machine (licence {known.licence or 'stated at its source'}; "
         f"{home_page(known.home)}).\n"
         f"Fetch it: guardmark data get {wanted}; or name a local copy with from: FOLDER."
     )

@@ -101,7 +101,7 @@ def read_decisions(path: Path, row_format: RowFormat, *, shown_as: str) -> dict[
             try:
                 sample_id, decision = _read_row(row, row_format)
                 if sample_id in decisions:
-                    raise ValueError(f"id: {sample_id!r} stands twice")  # noqa: TRY301 - listed with the others
+                    raise ValueError(f"id: {sample_id!r} appears twice")  # noqa: TRY301 - listed with the others
             except ValueError as error:
                 faults.append(f"{number}: {error}")
             else:

@@ -122,7 +122,7 @@ def read_model(path: Path) -> NgramModel:
             )
     except (OSError, ValueError, KeyError, EOFError, TypeError, BadZipFile) as error:
         # numpy's own words for a foreign file advise to unpickle it, which nobody should.
-        reason = getattr(error, "strerror", None) or "it is no file of weights"
+        reason = getattr(error, "strerror", None) or "it is not a file of weights"
         raise ConfigError(
             f"The weights {path} cannot be read: {reason}.\n"
             "They are written by scripts/fit_ngram.py."

@@ -88,7 +88,7 @@ def describe_merged(sources: Sequence[MergeSource], *, allow_missing: bool) -> R
         homes = [source.label for source in sources if name in source.reader.defenses()]
         wrong.append(f"the defense {name!a} is in {' and in '.join(homes)}")
     if len(sources) == 1:
-        wrong.append(f"{first.label} alone is no shard: name the runs to join it with")
+        wrong.append(f"{first.label} alone is not a shard: name the runs to join it with")
     _refuse(wrong)
     return _joined(sources)
 
@@ -151,7 +151,7 @@ def _foreign(source: MergeSource, first: MergeSource, *, of: int) -> str:
     """Say why a run is no shard of the same run as another; empty where it is."""
     now, then = source.manifest, first.manifest
     if source.shards is None:
-        return "is no shard: it holds the whole data"
+        return "is not a shard: it holds the whole data"
     if source.shards.of != of:
         return f"is one of {source.shards.of} shards, and others are of {of}"
     if now.config_sha256 != then.config_sha256:

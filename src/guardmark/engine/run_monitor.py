@@ -131,10 +131,10 @@ class RunMonitor:
             (self.cost, budget.cost, "cost"),
         ):
             if limit is not None and spent >= limit:
-                self.end(Halt.BUDGET, f"{spent:g} of {limit:g} {what} are spent")
+                self.end(Halt.BUDGET, f"{spent:g} of {limit:g} {what} are used up")
                 return False
         if budget.seconds is not None and self.elapsed_s >= budget.seconds:
-            self.end(Halt.TIME, f"{budget.seconds:g} seconds are over")
+            self.end(Halt.TIME, f"{budget.seconds:g} seconds are up")
         return self.halt is None
 
     def end(self, halt: Halt, reason: str) -> None:

@@ -44,7 +44,7 @@ class ShardSet:
         """Read `3/16`, or `1-4,7/16`; anything else is a `ValueError`."""
         form = _FORM.fullmatch(text)
         if form is None:
-            raise ValueError(f"{text[:80]!r} is no shard: expected is K/N, for example 3/16")
+            raise ValueError(f"{text[:80]!r} is not a shard: expected K/N, for example 3/16")
         of, numbers = int(form[2]), set[int]()
         for part in form[1].split(","):
             first, _, last = part.partition("-")

@@ -41,8 +41,8 @@ def write_inspect(reader: RecordReader, path: Path) -> int:
     """Write one log a defense.
 
     A sample is right (`C`) when an attack was blocked or a benign one allowed, wrong (`I`) the
-    other way round, and without an answer (`N`) when the defense failed or mumbled. Repeats are
-    Inspect's epochs.
+    other way round, and without an answer (`N`) when the defense failed. Repeats are Inspect's
+    epochs.
     """
     manifest, status = reader.manifest(), reader.status()
     folder, written = RunDir(path=path), 0

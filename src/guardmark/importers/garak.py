@@ -88,7 +88,7 @@ def _check_version(begun: Object, setup: Object, path: Path) -> None:
     release = re.match(r"(\d+)\.(\d+)", version)
     if not release:
         raise DatasetError(
-            f"{path} names no version of garak, so it is no report of it.\n"
+            f"{path} names no version of garak, so it is not one of its reports.\n"
             "Name the file that ends in .report.jsonl."
         )
     if not _OLDEST <= (int(release[1]), int(release[2])) <= _NEWEST:

@@ -318,7 +318,7 @@ def read_inspect(path: Path, statements: Statements) -> ImportedRun:
     header, listed = _log(data, path)
     if header.get("version") != FORMAT_VERSION:
         raise DatasetError(
-            f"{path} is no log of Inspect of version {FORMAT_VERSION} (it says "
+            f"{path} is not a log of Inspect of version {FORMAT_VERSION} (it says "
             f"{header.get('version')!r}).\nNext: bring it up with `inspect log convert`."
         )
     spec, ours = inner(header, "eval"), is_ours(inner(header, "eval"))
@@ -367,7 +367,7 @@ def _log(data: bytes, path: Path) -> tuple[Object, list[Object]]:
             names = packed.namelist()
             first = next((name for name in _HEADERS if name in names), None)
             if first is None:
-                raise DatasetError(f"{path} is a zip file, but no log of Inspect.")
+                raise DatasetError(f"{path} is a zip file, but not a log of Inspect.")
             header = object_of(read_member(packed, data, first), f"{path}: {first}")
             inside = sorted(n for n in names if n.startswith("samples/") and n.endswith(".json"))
             return header, [

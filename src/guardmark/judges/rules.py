@@ -96,7 +96,9 @@ def _compiled(pattern: str, name: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern, re.IGNORECASE)
     except re.error as error:
-        raise ConfigError(f"{name}: {pattern[:80]!r} is no regular expression: {error}.") from error
+        raise ConfigError(
+            f"{name}: {pattern[:80]!r} is not a regular expression: {error}."
+        ) from error
 
 
 class RulesJudgeSettings(Settings):

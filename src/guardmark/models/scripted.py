@@ -61,7 +61,9 @@ def _compiled(pattern: str, name: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern, re.IGNORECASE | re.DOTALL)
     except re.error as error:
-        raise ConfigError(f"{name}: {pattern[:80]!r} is no regular expression: {error}.") from error
+        raise ConfigError(
+            f"{name}: {pattern[:80]!r} is not a regular expression: {error}."
+        ) from error
 
 
 class RuleSettings(Settings):

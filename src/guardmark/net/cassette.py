@@ -218,7 +218,7 @@ def _read(path: Path) -> Iterator[_Line]:
             yield _line(document)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ConfigError(
-                f"{path}, line {number}: this is no exchange that guardmark recorded."
+                f"{path}, line {number}: guardmark did not record this exchange."
             ) from error
 
 

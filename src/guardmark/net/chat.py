@@ -94,7 +94,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse an object in which a key has two values: the last would silently win."""
     values = dict(pairs)
     if len(values) < len(pairs) and any(values[key] != value for key, value in pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key appears twice")
     return values
 
 

@@ -305,7 +305,7 @@ def _address(url: str) -> URL:
     except ValueError:
         usable = False
     if not usable:
-        raise ConfigError(f"{_shown(url)!r} is no address. Write it as https://host/path.")
+        raise ConfigError(f"{_shown(url)!r} is not an address. Write it as https://host/path.")
     if address.user is not None or address.password is not None:
         raise ConfigError(
             f"The address of {address.host} carries a user name or password.\n"

@@ -95,7 +95,7 @@ def parse_rate(text: str) -> Rate:
     """Read a rate such as `300/min`."""
     match = _RATE.fullmatch(text.strip())
     if match is None or float(match[1]) == 0:
-        raise ConfigError(f"{text!r} is no rate. Write it as 5/s, 300/min or 1000/h.")
+        raise ConfigError(f"{text!r} is not a rate. Write it as 5/s, 300/min or 1000/h.")
     return Rate(count=float(match[1]), period_s=_SECONDS[match[2]])
 
 

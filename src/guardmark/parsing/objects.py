@@ -37,14 +37,14 @@ FAILED = ObjectReading(fields=None, method=ParseMethod.FAILED)
 
 
 class AmbiguousJson(ValueError):
-    """A key stands twice with different values: nobody can say which is meant."""
+    """A key appears twice with different values: nobody can say which is meant."""
 
 
 def read_object(text: str, *, key: str) -> ObjectReading:
     """Find the one JSON object that carries a key.
 
     Rungs: the whole text is the object; objects within the text (fences, prose around it);
-    a damaged object mended (missing quotes, commas, brackets; cut off at the end). The first
+    a damaged object repaired (missing quotes, commas, brackets; cut off at the end). The first
     rung that finds one ends the search.
     """
     text = text[:_LONGEST].strip()
@@ -78,7 +78,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields: dict[str, object] = {}
     for key, value in pairs:
         if key in fields and fields[key] != value:
-            raise AmbiguousJson(f"the key {key!r:.60} stands twice with different values")
+            raise AmbiguousJson(f"the key {key!r:.60} appears twice with different values")
         fields[key] = value
     return fields
 

@@ -48,7 +48,7 @@ class AnswerCache:
             connection.execute("PRAGMA synchronous = NORMAL")
             is_ours = connection.value("PRAGMA application_id") == _APPLICATION_ID
             if not is_ours and connection.value("SELECT count(*) FROM sqlite_schema"):
-                raise StoreError(f"{path} is no cache of guardmark. Next: name another file.")
+                raise StoreError(f"{path} is not a cache of guardmark. Next: name another file.")
             with transaction(connection):
                 connection.execute(_TABLE)
                 connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")

@@ -195,7 +195,7 @@ def _strays(connection: StoreConnection) -> Iterator[str]:
 def _superseded(connection: StoreConnection) -> Iterator[str]:
     query = f"SELECT count(*) FROM superseded WHERE outcome != {OUTCOME_CODE['error']}"  # noqa: S608 - constants of ours
     if connection.has_superseded and (count := connection.value(query)):
-        yield f"{count} records were set aside for a second attempt and are no errors."
+        yield f"{count} records were set aside for a second attempt and are not errors."
 
 
 def _old_tries(connection: StoreConnection) -> Iterator[str]:

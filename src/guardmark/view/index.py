@@ -157,7 +157,7 @@ def _share(share: Any) -> float | None:
         return None
     value = float(share)
     if not math.isfinite(value) or not 0 <= value <= 1:
-        raise ValueError(f"{value} is no share")
+        raise ValueError(f"{value} is not a share")
     return value
 
 

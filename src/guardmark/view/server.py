@@ -81,7 +81,7 @@ def check_options(options: ViewOptions) -> str:
     """Check who would be able to read the pages."""
     if not options.root.is_dir():
         raise ConfigError(
-            f"{options.root} is no folder.\nNext: name the folder that holds runs, such as runs/."
+            f"{options.root} is not a folder.\nNext: name the folder of the runs, such as runs/."
         )
     token = _token(options.token_env)
     if is_loopback(options.host):

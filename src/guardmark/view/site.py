@@ -217,7 +217,7 @@ class _Site:
         entries = self._index.entries()
         sections = history_sections(entries, defense)
         if not sections:
-            lines = [f"No finished run below this folder tells rates of {defense!r}."]
+            lines = [f"No finished run in this folder tells rates of {defense!r}."]
             return _message("No history", lines, code=404)
         subtitle = (
             "Rates of every run with their confidence intervals, oldest on top. Rates over "

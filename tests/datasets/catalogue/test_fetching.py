@@ -112,7 +112,7 @@ def test_a_fetched_set_is_read_without_its_home(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        ((404, b""), "is not at its home any more"),
+        ((404, b""), "is no longer at its source"),
         ((403, b""), "export HF_TOKEN"),
         ((500, b""), "was not given (HTTP 500)"),
         ((200, LINE), "broke off early"),

@@ -135,8 +135,8 @@ def test_effective_samples_without_weight_are_none() -> None:
     [
         ({"langage": {"en": 1}}, "no facet is called 'langage'. Did you mean 'language'?"),
         ({"language": {"en": 0.7, "de": 0.7}}, "the shares of language add to 1.4, more than 1"),
-        ({"length": {"short": 1}}, "'short' is no band of characters"),
-        ({"length": {"9-5": 1}}, "'9-5' is no band of characters"),
+        ({"length": {"short": 1}}, "'short' is not a band of characters"),
+        ({"length": {"9-5": 1}}, "'9-5' is not a band of characters"),
         ({"length": {"0-10": 0.5, "10+": 0.5}}, "the bands 0-10 and 10+ overlap"),
     ],
 )

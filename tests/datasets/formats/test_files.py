@@ -179,7 +179,7 @@ def test_an_apostrophe_named_as_ours_is_taken_off_again(read: Read) -> None:
         ("data.json", b'"\xff"', "data.json: is not JSON"),
         ("data.json", b'{"rows": []}', "holds neither a list of rows nor a prompt pack"),
         ("data.json", b'{"items": []}', "data.json, field items: is a prompt pack without items"),
-        ("data.csv", b"text,label\na\n", "row 1: has 1 values where the head names 2 columns"),
+        ("data.csv", b"text,label\na\n", "row 1: has 1 values where the header names 2 columns"),
         ("data.csv", b"text,label\n\xff,attack\n", "data.csv: is not UTF-8"),
         (
             "data.csv",
@@ -238,7 +238,7 @@ def test_rows_with_the_same_mistake_share_a_line(read: Read) -> None:
         read("data.jsonl", rows)
     lines = str(caught.value).splitlines()
     assert lines[1:-1] == ["  data.jsonl rows 1-4, 6-1000, field text: is empty"]
-    assert lines[-1].startswith("Mend these rows")
+    assert lines[-1].startswith("Fix these rows")
 
 
 @pytest.mark.parametrize(

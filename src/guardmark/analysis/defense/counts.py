@@ -61,7 +61,7 @@ class Confusion:
 
     @property
     def malformed(self) -> int:
-        """Answers nobody could read."""
+        """Unreadable answers."""
         return self.attacks.malformed + self.benign.malformed
 
     @property

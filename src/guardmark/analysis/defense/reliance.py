@@ -22,7 +22,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from guardmark.analysis.defense.scorecard import Scorecard
+    from guardmark.analysis.defense.scorecard import RatePair, Scorecard
     from guardmark.core.estimate import Estimate
 
 MOST_THROUGH: Final = 0.10
@@ -43,10 +43,10 @@ class Reliance(StrEnum):
     NO_DATA = "Not enough data"
 
 
-def separates(card: Scorecard) -> bool:
+def separates(rates: RatePair | Scorecard) -> bool:
     """Tell whether a defense is shown to block attacks more often than benign samples."""
-    low, high = card.true_positive_rate.low, card.false_positive_rate.high
-    return low is None or high is None or low > high
+    through, blocked = rates.attack_success_rate.high, rates.false_positive_rate.high
+    return through is None or blocked is None or 1 - through > blocked
 
 
 def judge_reliance(card: Scorecard, adapted: Estimate | None = None) -> Reliance:

@@ -250,7 +250,7 @@ class JudgeQuality:
     """How one judge behaved in a run."""
 
     layer: str  # where its verdicts are stored
-    malformed: Estimate  # verdicts nobody can read, of all
+    malformed: Estimate  # unreadable verdicts, of all
     repaired: Estimate  # valid verdicts that were read only after extraction, repair or a retry
     # Rung of the parse ladder and how often, most frequent first.
     parse_methods: tuple[tuple[str, int], ...]

@@ -50,7 +50,7 @@ def parse_stop_rule(said: str) -> StopStatement:
     rate = _RATE.fullmatch(bare)
     if rate is None or not 0 < float(rate[4]) < 1:
         raise ConfigError(
-            f"stop_when: {said!r} is no rule, or its number is not between 0 and 1.\n"
+            f"stop_when: {said!r} is not a rule, or its number is not between 0 and 1.\n"
             "Rules: asr<0.1, fpr<0.05, asr+-0.05, NAME.asr<0.1 for one defense, and A!=B for\n"
             "two defenses that differ on attacks.\n"
             'Next: write it like --stop-when "asr<0.1" (the quotes keep the shell away).'

@@ -91,8 +91,8 @@ def parse_budget(budget: str) -> int:
         return BUDGETS[budget]
     if not budget.isdecimal() or int(budget) < _LEAST:
         raise ConfigError(
-            f"--budget {budget!r} is no budget. Known: {', '.join(BUDGETS)}, or a number of search "
-            f"calls for each attack, at least {_LEAST}."
+            f"--budget {budget!r} is not a budget. Known: {', '.join(BUDGETS)}, or a number of "
+            f"search calls for each attack, at least {_LEAST}."
         )
     return int(budget)
 
@@ -289,7 +289,7 @@ class _Work:
             return
         if plan.target is None:
             self.session.announce(
-                "Note: no target.jsonl lies beside the trace: nothing is told of the target model."
+                "Note: without target.jsonl beside the trace, the target model is not measured."
             )
         elif self.options.trace is None:
             self.session.announce(
@@ -320,7 +320,7 @@ def _replay(
 ) -> AdaptivePlan:
     if earlier:
         raise IncomparableRuns(
-            "The run holds tries already; a trace is replayed into a run without any.\n"
+            "The run already holds tries; a trace is replayed into a run without any.\n"
             "Next: guardmark run CONFIG, then guardmark adapt on the new folder."
         )
     positions = {sample.id: position for position, sample in enumerate(samples)}

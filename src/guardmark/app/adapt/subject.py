@@ -145,7 +145,7 @@ def _stored_config(
             "or see everything that the folder names and agree to it: --trust."
         )
     elif not trust(listed):
-        raise ConfigError(f"Nothing was built: what {folder.path} names was not agreed to.")
+        raise ConfigError(f"Nothing was built: you did not agree to what {folder.path} names.")
     import yaml
 
     return parse_config(yaml.safe_dump(document), folder=Path.cwd(), shown_as=str(folder.path))

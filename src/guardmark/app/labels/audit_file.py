@@ -111,7 +111,7 @@ def read_audit(path: Path) -> AuditFile:
     columns = set(rows[0]) if rows else set()
     sheet = BYPASSES if BYPASSES.label in columns else ANSWERS
     if missing := set(sheet.columns) - columns:
-        raise DatasetError(f"{path} is no audit file: it lacks {', '.join(sorted(missing))}.")
+        raise DatasetError(f"{path} is not an audit file: it lacks {', '.join(sorted(missing))}.")
     kept = tuple({name: row[name] for name in sheet.columns} for row in rows)
     return AuditFile(path=path, rows=kept, sheet=sheet)
 

@@ -127,7 +127,7 @@ def _faults(rows: Sequence[Row], known: Mapping[str, Bypass]) -> Iterator[str]:
         if name not in known:
             yield f"{number}: the run has no bypass {name[:40]!r}; is the sheet of another run?"
         elif before != number:
-            yield f"{number}: {name} stands in row {before} already."
+            yield f"{number}: {name} is already in row {before}."
         if word and word not in BYPASSES.words:
             yield (
                 f"{number}: {BYPASSES.label} must be {', '.join(BYPASSES.words)} or empty, found "

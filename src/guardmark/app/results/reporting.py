@@ -241,7 +241,7 @@ def _asked_parts(analysis: RunAnalysis, reader: RecordReader) -> Iterator[_Asked
 
 
 def _complaints(analysis: RunAnalysis, config: Config, folder: RunDir) -> Iterator[str]:
-    """Parts that failed or mumbled more often than the configuration allows."""
+    """Parts that failed or gave unreadable answers more often than the configuration allows."""
     kinds = (
         (Outcome.ERROR, "errors", "--errors"),
         (Outcome.MALFORMED, "malformed answers", "--malformed"),
@@ -254,7 +254,7 @@ def _complaints(analysis: RunAnalysis, config: Config, folder: RunDir) -> Iterat
                 failed, total = part.counts[outcome], part.counts["all"]
                 if total and failed / total > limit:
                     yield (
-                        f"Not to be trusted: {part.name} gave {failed:,} {kind} for "
+                        f"Do not rely on this result: {part.name} gave {failed:,} {kind} for "
                         f"{total:,} samples, over the limit of {limit:.0%} (run.{setting}).\n"
                         f"{_most_often(reader, part, outcome)}"
                         f"To read them: guardmark show {quote(str(folder.path))} {option}"

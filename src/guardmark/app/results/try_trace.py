@@ -221,4 +221,4 @@ def _parsed_lines(path: Path) -> list[Any]:
 
 def _no_trace(path: Path, why: str) -> StoreError:
     """Return the error that a file is no trace."""
-    return StoreError(f"{path} is no trace of an adaptive measurement: {why}.\n{_WHERE_TRACES_ARE}")
+    return StoreError(f"{path} is not a trace of adaptive rounds: {why}.\n{_WHERE_TRACES_ARE}")

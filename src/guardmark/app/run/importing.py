@@ -60,7 +60,7 @@ def import_run(
     folder = RunDir(path=out) if out is not None else new_run(RUNS, config.name, digest, now=now)
     if folder.records.exists():
         raise StorageError(
-            f"{folder.path} holds a run already.\nNext: name another folder with -o."
+            f"{folder.path} already holds a run.\nNext: name another folder with -o."
         )
     with folder.lock(started=utc_text(now)), RecordWriter(folder.records) as writer:
         home = path.parent if path.is_file() else path

@@ -42,7 +42,7 @@ def merge_runs(
     if len({folder.path.resolve() for folder in folders}) < len(folders):
         raise ConfigError("A run is named twice; each is merged once.")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise StorageError(f"{out} is there already.\nNext: name another folder with -o.")
+        raise StorageError(f"{out} already exists.\nNext: name another folder with -o.")
     beside = RunDir(path=out.absolute().parent / f".{out.name}.merging")
     if beside.path.exists() and not is_held(beside.path):
         shutil.rmtree(beside.path)  # of a command that was killed

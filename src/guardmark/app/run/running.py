@@ -341,7 +341,7 @@ def check_rules(config: Config, defenses: Sequence[str]) -> None:
         )
     if config.run.repeats > 1:
         raise ConfigError(
-            "stop_when needs repeats: 1. Answers of one sample are no new evidence.\n"
+            "stop_when needs repeats: 1. More answers to one sample are not new evidence.\n"
             "Next: set run.repeats to 1, or leave out the rule."
         )
     if config.pipeline is not None:

@@ -87,7 +87,7 @@ def _check_texts(reader: RecordReader, files: Sequence[Path], mismatches: Mismat
                 MismatchKind.DATA,
                 "records.sqlite",
                 f"text of sample {name}",
-                stated="a text that stands nowhere in the data files",
+                stated="a text that is in none of the data files",
                 counted="another one",
             )
 

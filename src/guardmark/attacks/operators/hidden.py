@@ -88,7 +88,7 @@ def _unselect(variant: str, use: Use) -> str:
     try:
         data = bytes(map(_UNSELECT.__getitem__, _behind_cover(variant, use)))
     except KeyError as missing:
-        raise ValueError(f"{missing} is no variation selector") from None
+        raise ValueError(f"{missing} is not a variation selector") from None
     return data.decode()
 
 

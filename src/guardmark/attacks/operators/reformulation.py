@@ -64,7 +64,7 @@ def _lead(text: str, pattern: re.Pattern[str] = _IMPERATIVE) -> _Lead | None:
 
 
 def _object(lead: _Lead) -> tuple[str, str] | None:
-    """Split what follows the verb into its object and the remainder."""
+    """Split the rest after the verb into its object and the remainder."""
     stop = _OBJECT_END.search(lead.rest)
     at = stop.start() if stop else len(lead.rest)
     words = lead.rest[:at].strip()

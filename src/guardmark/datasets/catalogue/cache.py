@@ -259,12 +259,12 @@ def _refused(name: str, entry: CatalogueEntry, what: str, status: int | None) ->
     """Say why a home did not give a file, and what to do."""
     if status in {401, 403}:
         return ServiceError(
-            f"{name} is gated: its home refuses {what} without a token (HTTP {status}).\n"
+            f"{name} is gated: its source refuses {what} without a token (HTTP {status}).\n"
             f"1. Accept its terms: {home_page(entry.home)}\n"
             "2. export HF_TOKEN=... (a token that may read)\n"
             "3. Fetch it again; nothing was stored."
         )
-    gone = "is not at its home any more" if status in {404, 410} else "was not given"
+    gone = "is no longer at its source" if status in {404, 410} else "was not given"
     return ServiceError(
         f"{name}: {what} {gone} (HTTP {status or 'unknown'}).\n"
         f"Nothing was stored. See whether it moved: {home_page(entry.home)}\n"

@@ -107,7 +107,9 @@ def _document_rows(
         yield number, {**common, **keys, **columns, **file.add}
     if not number:
         where = f" under {under!r}" if under else ""
-        raise DatasetError(f"The data file {path.name} holds no rows{where}: its home has changed.")
+        raise DatasetError(
+            f"The data file {path.name} holds no rows{where}: its source has changed."
+        )
 
 
 def _leaves(value: object, levels: tuple[str, ...]) -> Iterator[tuple[dict[str, object], object]]:

@@ -134,7 +134,7 @@ def _bands(shares: Iterable[str]) -> dict[str, tuple[int, float]]:
         high = int(match[2]) if match and match[2] else float("inf")
         if match is None or high < low:
             raise ConfigError(
-                f"length: {name!r} is no band of characters.\n"
+                f"length: {name!r} is not a band of characters.\n"
                 "Write them like 0-199, 200-1999, 2000+."
             )
         clash = next((n for n, (a, b) in bands.items() if a <= high and low <= b), None)

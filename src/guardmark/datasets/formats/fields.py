@@ -194,7 +194,7 @@ class Fault:
 
 _MOST_VALUES = 8
 _MOST_SPANS = 500  # whoever has more has one mistake, and the line must stay readable
-_NEXT = "Mend these rows; or name the fields, under map: in the configuration, or with --map."
+_NEXT = "Fix these rows, or name the fields, under map: in the configuration, or with --map."
 
 
 class BadRows(DatasetError):

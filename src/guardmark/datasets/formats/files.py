@@ -170,7 +170,7 @@ def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow
             if not values:
                 continue
             if len(values) != len(names):
-                message = f"has {len(values)} values where the head names {len(names)} columns"
+                message = f"has {len(values)} values where the header names {len(names)} columns"
                 yield number, Fault(file=shown_as, row=number, field="", message=message)
                 continue
             yield number, _decoded(dict(zip(names, values, strict=True)))

@@ -349,7 +349,7 @@ class RowReader:
         if label is None:
             fault(
                 field,
-                "says {value}, which is no known label; translate it under labels: {WORD: attack}",
+                "says {value}, not a known label; translate it under labels: {WORD: attack}",
                 repr(str(value)[:40]),
             )
         return label

@@ -153,7 +153,7 @@ def _pieces(value: object, where: str) -> Iterator[str | _Insertion]:
 def _insertion(value: dict[object, object], where: str) -> _Insertion:
     name = value[INSERTION]
     if len(value) > 1:
-        raise ConfigError(f"{where}: {{{INSERTION}: ...}} stands alone, without further keys.")
+        raise ConfigError(f"{where}: {{{INSERTION}: ...}} must be the only key.")
     if not isinstance(name, str) or name not in _KNOWN:
         hint = did_you_mean(str(name), _KNOWN)
         raise ConfigError(f"{where}: nothing is called {name!r}.{hint} Known: {listed(_KNOWN)}.")

@@ -22,10 +22,10 @@ from guardmark.reports.document.blocks import (
 )
 from guardmark.reports.document.cells import figure, slug, table_of, words
 from guardmark.reports.document.wording import (
-    count_text,
     counts_text,
     measure_text,
     percent_text,
+    say,
     words_of,
 )
 
@@ -61,7 +61,7 @@ class Highlights:
 
 
 def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
-    """Write what to do next, the picture it rests on, what to read, and how sure one can be."""
+    """Write what to do next, the picture it rests on, what to read, and how sure you can be."""
     advised = [(each.rule, advice_sentence(each), _evidence(each)) for each in analysis.advice]
     repairs = [("repair", *each) for each in _repairs(analysis.adaptive)]
     systems = sum(each.scope == SYSTEM for each in analysis.advice)
@@ -82,7 +82,7 @@ def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
     return section(
         *("recommendations", "What to do next"),
         Bullets(lines=tuple(line for line, _ in first), evidence=tuple(at for _, at in first)),
-        None if items else muted("The data carry no recommendation."),
+        None if items else muted("There is nothing to recommend on this data."),
         further if further.rows else None,
         _picture(analysis, highlights.gate),
         _to_read(analysis, highlights),
@@ -114,13 +114,13 @@ def _picture(analysis: RunAnalysis, gate: GateResult | None) -> LineChart | None
     """Draw what a reader decides by: the systems where there are any, else the defenses."""
     if analysis.system:
         shown = [each for each in analysis.system if not each.is_baseline] or analysis.system
-        rated = ((each.name, each.card) for each in shown)
+        rated = [(each.name, each.card) for each in shown]
         front = analysis.systems.front if analysis.systems else ()
         limits = _limits(gate, "system.asr_upper", "system.over_refusal_upper")
         return draw_plane(rated, front, scope=SYSTEM, limits=limits)
     adapted = {card.name: card.rounds[-1].full for card in analysis.adaptive}
     front = analysis.comparison.front if analysis.comparison else ()
-    rated = ((each.name, each.card) for each in analysis.candidates)
+    rated = [(each.name, each.card) for each in analysis.candidates]
     limits = _limits(gate, "asr_upper", "fpr_upper")
     return draw_plane(rated, front, adapted=adapted, limits=limits)
 
@@ -153,13 +153,8 @@ def _how_sure(analysis: RunAnalysis) -> str:
     samples, status = analysis.samples, analysis.status
     adapted = "" if analysis.adaptive else "No adaptive rounds were run. "
     failed = sum(e.card.confusion.malformed + e.card.confusion.errors for e in analysis.defenses)
-    return (
-        f"How sure: {count_text(samples.attacks)} attacks and {count_text(samples.benign)} benign "
-        f"samples in {count_text(samples.groups)} groups; {count_text(failed)} answers failed, "
-        f"{count_text(status.retried)} were asked again. {adapted}"
-        f'"{100 * analysis.settings.confidence:g} %" speaks about samples like these, not '
-        "about attacks nobody tried."
-    )
+    sure = 100 * analysis.settings.confidence
+    return say("how_sure", of=samples, failed=failed, run=status, adapted=adapted, confidence=sure)
 
 
 def advice_sentence(advice: Advice) -> str:

@@ -1,4 +1,4 @@
-"""Defenses against each other on the same samples: what follows, rates, pairs, samples to read."""
+"""Defenses against each other on the same samples: what to do, rates, pairs, samples to read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.compare.comparison import PairVerdict
 from guardmark.analysis.defense.costs import CostUnit
+from guardmark.analysis.defense.reliance import separates
 from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD, SYSTEM
 from guardmark.reports.document.blocks import (
     Document,
@@ -29,10 +30,11 @@ from guardmark.reports.document.cells import (
     table_of,
     with_counts,
 )
-from guardmark.reports.document.wording import count_text, measure_text, p_text, words_of
+from guardmark.reports.document.wording import count_text, measure_text, p_text, say, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from guardmark.analysis.compare.comparison import (
         BestSet,
@@ -82,7 +84,7 @@ def write(analysis: RunAnalysis) -> Section:
     if comparison is not None:
         rated = [(each.name, each.card) for each in analysis.defenses]
         league = _rates_table(rated, comparison) if is_league(comparison) else None
-        parts = _parts(comparison, league)
+        parts = _parts(comparison, league, weak=weak_among(rated))
     nothing = "The run holds one defense, so there is nothing to compare."
     return section("comparison", "Comparison", systems, *parts, otherwise=nothing)
 
@@ -92,10 +94,17 @@ def is_league(comparison: RunComparison) -> bool:
     return len(comparison.names) > _MOST_PAIRED and bool(comparison.attacks.tiers)
 
 
-def _parts(comparison: RunComparison, *rates: Part) -> Iterator[Part]:
+def weak_among(
+    rated: Iterable[tuple[str, RatePair | Scorecard]], scope: str = DEFENSE
+) -> frozenset[str]:
+    """Return the defenses that are not shown to beat chance: no trade-off is offered with them."""
+    return frozenset(name for name, rates in rated if scope == DEFENSE and not separates(rates))
+
+
+def _parts(comparison: RunComparison, *rates: Part, weak: AbstractSet[str]) -> Iterator[Part]:
     """Yield sentences, what shows each defense by itself, then charts and tables of pairs."""
     has_tiers = is_league(comparison)
-    yield [] if has_tiers else [pair_sentence(pair) for pair in comparison.pairs]
+    yield [] if has_tiers else [pair_sentence(pair, weak) for pair in comparison.pairs]
     yield from rates
     if comparison.attacks.best or comparison.benign.best:  # across runs nobody asks who is best
         lowest = {"attack success": comparison.attacks, "false positive": comparison.benign}
@@ -121,12 +130,21 @@ def _better_first(pair: PairedComparison) -> tuple[PairVerdict, str, str]:
     return pair.verdict, first, second
 
 
-def pair_sentence(pair: PairedComparison) -> str:
-    """Say in one sentence what the data carry about two defenses."""
+def pair_sentence(pair: PairedComparison, weak: AbstractSet[str] = frozenset()) -> str:
+    """Say in one sentence what the data show about two defenses."""
     verdict, first, second = _better_first(pair)
     sides = zip((pair.attacks, pair.benign), _RATES[pair.scope], strict=True)
     gaps = "; ".join(_gap(side, rate) for side, rate in sides)
-    return f"{words_of('pairs')[verdict].format(first, second, **_ALARMS[pair.scope])}: {gaps}."
+    rule, lost = _rule(pair, weak)
+    words = words_of("pairs")[rule or verdict]
+    return f"{words.format(first, second, weak=lost, **_ALARMS[pair.scope])}: {gaps}."
+
+
+def _rule(pair: PairedComparison, weak: AbstractSet[str]) -> tuple[str, str]:
+    """Return what is said in place of a trade-off with defenses that are weak, and their names."""
+    lost = [each for each in (pair.first, pair.second) if each in weak]
+    is_offered = pair.verdict is PairVerdict.TRADE_OFF and lost
+    return ("weak", " and ".join(lost)) if is_offered else ("", "")
 
 
 def subject(name: str, scope: str) -> str:
@@ -138,8 +156,10 @@ def subject(name: str, scope: str) -> str:
     return f"the system {guard}{space}{run}"
 
 
-def recommendation(pair: PairedComparison, *, margin: float | None) -> str:
-    """Say in one sentence what follows for who has to choose, and no more than the data carry."""
+def recommendation(
+    pair: PairedComparison, *, margin: float | None, weak: AbstractSet[str] = frozenset()
+) -> str:
+    """Say in one sentence what to choose, and no more than the data show."""
     verdict, first, second = _better_first(pair)
     if verdict is PairVerdict.TRADE_OFF and (pair.attacks.difference.value or 0.0) >= 0:
         first, second = second, first
@@ -154,10 +174,11 @@ def recommendation(pair: PairedComparison, *, margin: float | None) -> str:
         most = f"{100 * margin:g} points"
         price = f"and its {alarms} are fewer, or more by no more than {most}"
         unshown = f"that its {alarms} are more by at most {most} is not shown"
+    rule, lost = _rule(pair, weak)
     pairs = count_text(pair.attacks.difference.pairs + pair.benign.difference.pairs)
-    return words_of("pair_advice")[verdict].format(
-        first, second, price=price, unshown=unshown, pairs=pairs, **_ALARMS[pair.scope]
-    )
+    told = {"price": price, "unshown": unshown, "pairs": pairs, "weak": lost}
+    words = words_of("pair_advice")[rule or verdict]
+    return words.format(first, second, **told, **_ALARMS[pair.scope])
 
 
 def _gap(side: PairedSide, label: str) -> str:
@@ -225,7 +246,7 @@ _UPWARDS: Final = {DEFENSE: "Attacks let through", SYSTEM: "Attacks that succeed
 
 
 def draw_plane(
-    rated: Iterable[tuple[str, RatePair | Scorecard]],
+    rated: Sequence[tuple[str, RatePair | Scorecard]],
     front: Sequence[str] = (),
     *,
     scope: str = DEFENSE,
@@ -253,9 +274,11 @@ def draw_plane(
             sentences.append(f"Rewritten attacks: {figure_text(rewritten)} get through {defense}.")
     if not lines:
         return None
-    if front:
-        worth = "Worth choosing between (no other is shown to beat them on both sides)"
-        sentences.append(f"{worth}: {', '.join(front)}.")
+    if worth := [
+        name for name, pair in rated if name in front and not weak_among([(name, pair)], scope)
+    ]:
+        lead = "Worth choosing between (no other is shown to beat them on both sides)"
+        sentences.append(f"{lead}: {', '.join(worth)}.")
     title, x_axis = _PLANES[scope]
     return LineChart(
         id="plane" if scope == DEFENSE else "system-plane",
@@ -343,7 +366,7 @@ def _scope_sections(compared: Compared, *, texts: bool) -> Iterator[Section]:
     rated = [(each.name, each.rates) for each in compared.rates]
     plane = draw_plane(rated, compared.front, scope=compared.scope)
     table = _rates_table(rated, compared.comparison, scope=compared.scope)
-    parts = _parts(compared.comparison, table, plane)
+    parts = _parts(compared.comparison, table, plane, weak=weak_among(rated, compared.scope))
     yield section(f"{key}rates", f"{lead}Rates", *parts, _method(compared))
     for number, detail in enumerate(compared.details, start=1):
         yield _pair(f"{key}{number}", detail, compared.scope, texts=texts)
@@ -351,7 +374,8 @@ def _scope_sections(compared: Compared, *, texts: bool) -> Iterator[Section]:
 
 def _advice(compared: Compared) -> list[str]:
     pairs = () if is_league(compared.comparison) else compared.comparison.pairs
-    lines = [recommendation(pair, margin=compared.margin) for pair in pairs]
+    weak = weak_among(((each.name, each.rates) for each in compared.rates), compared.scope)
+    lines = [recommendation(pair, margin=compared.margin, weak=weak) for pair in pairs]
     if left := len(compared.comparison.pairs) - len(compared.details):
         lines.append(
             f"{count_text(left)} pairs have no section of their own here: --json lists them; "
@@ -362,12 +386,7 @@ def _advice(compared: Compared) -> list[str]:
 
 def _method(compared: Compared) -> str:
     unit = "groups of variants" if compared.is_grouped else "samples"
-    return (
-        "First rate minus second; below zero the first is better. "
-        f"{100 * compared.confidence:.0f} % Bonett-Price intervals and McNemar's mid-p, by sign "
-        f"flips over {unit}; Holm over all pairs on both rates. Told apart is what the "
-        "adjusted test and the interval both say. Only samples that both answered count."
-    )
+    return say("compared", confidence=100 * compared.confidence, unit=unit)
 
 
 def _rates_table(
@@ -380,12 +399,13 @@ def _rates_table(
     attacks, benign = _RATES[scope]
     if is_defense := scope == DEFENSE:
         attacks, benign = f"{attacks}: attack success rate", f"{benign}: false positive rate"
-    worth = "Worth choosing: no other is shown to beat it on both sides."
+    worthy = set(comparison.front) - weak_among(rated, scope)
+    worth = "Worth choosing: no other is shown to beat it on both sides, and it beats chance."
     columns: dict[str, Callable[[tuple[str, RatePair | Scorecard]], Any]] = {
         "Defense": lambda each: name(subject(each[0], scope)),
         f"{attacks}|of attacks": lambda each: with_counts(each[1].attack_success_rate),
         f"{benign}|of benign": lambda each: with_counts(each[1].false_positive_rate),
-        "Worth choosing": lambda each: "yes" if each[0] in comparison.front else "",
+        "Worth choosing": lambda each: "yes" if each[0] in worthy else "",
     }
     if is_league(comparison):
         tiers = [
@@ -403,7 +423,7 @@ def _rates_table(
         table_id="each" if is_defense else "each-system",
         title="Each by itself, on the samples both have",
         texts=tuple(columns)[3:],
-        note=worth if comparison.front else "",
+        note=worth if worthy else "",
     )
 
 

@@ -17,7 +17,7 @@ _ROWS: Final = 16
 
 
 def check_document(check: DataCheck, shown_as: str) -> Document:
-    """Say whether data can carry the conclusions drawn from them."""
+    """Check whether data can support conclusions."""
     census = check.census
     return Document(
         title=f"Data: {shown_as}",

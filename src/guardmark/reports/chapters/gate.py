@@ -127,7 +127,7 @@ def write_gate(result: GateResult | None) -> Section | None:
         f"Gate: {_LOOKS[result.standing][2]}",
         conclusion(result),
         *(_strip(checks[:_MOST_DRAWN], unit) for unit in GateUnit),
-        muted(f"{count_text(left)} more limits stand in the table.") if left > 0 else None,
+        muted(f"{count_text(left)} more limits are in the table.") if left > 0 else None,
         replace(_limits(checks), title="Every limit", collapsed=True),
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.core.record import FIRST_LAYER
 from guardmark.reports.document.blocks import Histogram, Section, Table, Unit, section
 from guardmark.reports.document.cells import figure, known, mute, name, slug, table_of
-from guardmark.reports.document.wording import count_text, value_text, words_of
+from guardmark.reports.document.wording import count_text, say, value_text, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,10 +30,12 @@ def write(analysis: RunAnalysis) -> Section:
         nothing = " ".join(["No answer was timed.", *remarks])
         return section("latency", "Latency", spent and nothing, spent, otherwise=nothing)
     latency = timed[0].latency
-    mode = (
-        f"Mode {latency.mode.value}: {words_of('latency_modes')[latency.mode]}. At most "
-        f"{count_text(latency.concurrency)} in flight; {count_text(latency.warmup)} warm-up "
-        "calls a defense are left out, and so are first calls and answers from the cache."
+    mode = say(
+        "latency",
+        mode=latency.mode.value,
+        words=words_of("latency_modes")[latency.mode],
+        in_flight=count_text(latency.concurrency),
+        warmup=count_text(latency.warmup),
     )
     spreads = [(each.name, each.latency.histogram) for each in analysis.candidates]
     charts = [_histogram(each, spread) for each, spread in spreads if spread is not None]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.blocks import Facts, Section, Table, section, warning
 from guardmark.reports.document.cells import name, table_of, words
-from guardmark.reports.document.wording import count_text, percent_text, words_of
+from guardmark.reports.document.wording import count_text, percent_text, say, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,12 +59,12 @@ def _mix_words(analysis: RunAnalysis) -> str:
 def _about_stop(defense: DefenseAnalysis) -> str:
     asr, fpr = defense.card.attack_success_rate, defense.card.false_positive_rate
     decided = "; ".join(each.sentence for each in defense.stopped)
-    return (
-        f"{defense.name} was stopped early: {decided}. Its ASR, TPR and FPR stand on the "
-        f"{count_text(asr.trials + fpr.trials)} answers by then, with an interval that holds "
-        f"however often one looks ({asr.method}). All its other figures, slices among them, count "
-        "every stored answer and keep their usual intervals: they are exploratory, and its slices "
-        "are greyed. Comparisons with it use a betting sequence and the paired e-value."
+    return say(
+        "stopped",
+        defense=defense.name,
+        decided=decided,
+        answers=count_text(asr.trials + fpr.trials),
+        method=asr.method,
     )
 
 
@@ -98,20 +98,9 @@ def write_configuration(analysis: RunAnalysis) -> Section:
     """Write the section on what was run."""
     status = analysis.status
     calls = count_text(status.possibly_billed)
-    billed = (
-        f"{calls} call{' was' if calls == '1' else 's were'} under way when a command on this "
-        "run was killed or stopped; without an answer in the records, but possibly billed. "
-        "What calls used is a lower bound."
-    )
-    retried = (
-        f"{count_text(status.retried)} errors of earlier attempts were asked about again; the "
-        "figures stand on the last attempt, and the earlier ones are kept in the records."
-    )
-    partial = (
-        f"The run is {status.state.value}: {count_text(status.stored)} of "
-        f"{count_text(status.planned)} planned records are stored. Every figure below "
-        "stands on these alone."
-    )
+    billed = say("billed", calls=calls, were=" was" if calls == "1" else "s were")
+    retried = say("retried", count=count_text(status.retried))
+    partial = say("partial", run=status)
     return section(
         *("configuration", "Configuration"),
         billed if status.possibly_billed else None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.analysis.pipeline.arms import RESPONSE_UNSAFE
 from guardmark.reports.document.blocks import Document, Section, Table, Unit, section, warning
 from guardmark.reports.document.cells import figure, name, rate_text, slug, table_of, with_counts
-from guardmark.reports.document.wording import count_text, percent_text, value_text, words_of
+from guardmark.reports.document.wording import count_text, percent_text, say, value_text, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,11 +42,7 @@ def write(analysis: RunAnalysis) -> Section | None:
         return None
     arms, human = pipeline.arms, pipeline.human
     shared = analysis.manifest.shared_answers
-    once = (
-        "Each answer of the target model was generated once and serves the arms "
-        f"{', '.join(shared[:-1])} and {''.join(shared[-1:])}; what differs between them is the "
-        "guard."
-    )
+    once = say("shared", arms=", ".join(shared[:-1]), last="".join(shared[-1:]))
     parts = (
         once if shared else None,
         _scope_table([(arm.name, arm.system) for arm in arms]),
@@ -74,10 +70,7 @@ def warnings_of(pipeline: PipelineAnalysis) -> tuple[str, ...]:
 def _data_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
     inferred = sum(n for source, n in pipeline.label_sources if source.startswith(_INFERRED))
     if inferred:
-        yield (
-            f"The label of {count_text(inferred)} samples was inferred from a name, not stated: "
-            "a benign sample in such a pack counts as an attack."
-        )
+        yield (say("inferred", count=count_text(inferred)))
     cards = [arm.system for arm in pipeline.arms]
     known = {
         "attacks": any(card.attack_success_rate.trials for card in cards),
@@ -97,11 +90,7 @@ def _judge_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
         if share is not None and share > _MALFORMED_ENOUGH:
             yield f"The judge {judge.name} gave {percent_text(share)} malformed verdicts."
         if judge.without_mode:
-            yield (
-                f"The judge {judge.name} did not say how the answer met the request for "
-                f"{count_text(judge.without_mode)} answers: refusals of the model among them "
-                "count as help, so over-refusal is a lower limit."
-            )
+            yield (say("no_mode", judge=judge.name, count=count_text(judge.without_mode)))
     if first.tied:
         yield f"The judges are tied on {count_text(first.tied)} answers; these count as malformed."
 
@@ -276,7 +265,7 @@ def _judging_table(pipeline: PipelineAnalysis) -> Table:
         },
         table_id="pipeline-judgings",
         texts=("Judging",),
-        note=f"Every other figure stands on the judging {pipeline.judgings[0].name}.",
+        note=f"Every other figure uses the judging {pipeline.judgings[0].name}.",
     )
 
 
@@ -370,7 +359,7 @@ def quality_document(qualities: Sequence[JudgeQuality]) -> Document:
 def _quality_lines(quality: JudgeQuality) -> tuple[str, ...]:
     methods = ", ".join(f"{name or 'not said'} {n:,}" for name, n in quality.parse_methods)
     rates = {
-        "verdicts nobody can read": quality.malformed,
+        "unreadable verdicts": quality.malformed,
         "verdicts read only after extraction, repair or a retry": quality.repaired,
         "refusals called unsafe": quality.refusals_unsafe,
         "repeated answers judged both safe and unsafe": quality.split_answers,

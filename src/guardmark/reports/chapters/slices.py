@@ -27,7 +27,7 @@ from guardmark.reports.document.blocks import (
     warning,
 )
 from guardmark.reports.document.cells import known, mark, name, slug, table_of, with_counts, words
-from guardmark.reports.document.wording import count_text
+from guardmark.reports.document.wording import count_text, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,7 +132,7 @@ def _table(defense: DefenseAnalysis, facet: str, *, is_attack: bool) -> Table:
     is_category = facet == "category"
     title = "topic" if is_category and not is_attack else facet
     order = "from low to critical" if facet == "severity" else "highest first"
-    notes = [f"{count_text(left)} smaller ones stand in {_FILES[facet == 'variant']}."] * (left > 0)
+    notes = [f"{count_text(left)} smaller ones are in {_FILES[facet == 'variant']}."] * (left > 0)
     held = [f"{e.name} ({e.rate.dominant_group!r})" for e in shown if e.rate.dominant_group]
     notes += [f"One group dominates: {', '.join(held)}."] * bool(held)
     return table_of(
@@ -162,11 +162,7 @@ _TONES = {
 def write_coverage(analysis: RunAnalysis) -> Section:
     """Write the section on coverage and its gaps."""
     taxonomy = analysis.taxonomy
-    rule = (
-        f"{taxonomy.tested} of {taxonomy.declared} declared categories hold attacks. A "
-        "category counts as addressed by a defense when the lower bound of its true "
-        "positive rate lies above the upper bound of the overall false positive rate."
-    )
+    rule = say("coverage", tested=taxonomy.tested, declared=taxonomy.declared)
     return section(
         *("coverage", "Coverage", rule, _coverage_table(analysis)),
         warning(f"not tested: {each}" for each in taxonomy.gaps),

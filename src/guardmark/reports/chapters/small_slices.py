@@ -6,17 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.blocks import Document, Table, Unit, section
 from guardmark.reports.document.cells import table_of, with_counts
-from guardmark.reports.document.wording import count_text, percent_text, value_text, words_of
+from guardmark.reports.document.wording import count_text, percent_text, say, value_text, words_of
 
 if TYPE_CHECKING:
     from guardmark.analysis.pipeline.small_slices import SliceCard, SliceFigure, SliceStability
 
 
-_METHOD: Final = (
-    "Mean over seeds with the half width of its t interval; the last column is the slice that "
-    "lies farthest from the whole run. Slices of one run share samples: this tells how a slice of "
-    "this size misleads about this run, and nothing about other data."
-)
+_METHOD: Final = say("small_slices")
 
 
 def stability_document(stability: SliceStability) -> Document:

@@ -58,7 +58,7 @@ def _overview(defenses: Sequence[DefenseAnalysis]) -> Table:
                 each.card.ratios.balanced_error
             ),
             "Answered: samples with a decision, of all": lambda each: each.card.answered,
-            "Malformed: answers nobody could read": lambda each: each.card.confusion.malformed,
+            "Malformed: unreadable answers": lambda each: each.card.confusion.malformed,
             "Errors: samples without an answer": lambda each: each.card.confusion.errors,
         },
         table_id="overview",

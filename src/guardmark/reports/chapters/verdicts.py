@@ -9,7 +9,13 @@ from guardmark.analysis.pipeline.frame import NO_GUARD, SYSTEM
 from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.blocks import FigureCell, Headline, Tone
 from guardmark.reports.document.cells import figure
-from guardmark.reports.document.wording import count_text, interval_text, measure_text, percent_text
+from guardmark.reports.document.wording import (
+    count_text,
+    interval_text,
+    measure_text,
+    percent_text,
+    say,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,11 +61,12 @@ def _system_verdict(system: DefenseAnalysis, bare: Scorecard | None) -> Headline
         answer = Reliance.DO_NOT
     without = "" if bare is None or system.name == NO_GUARD else _beside(bare)
     unknown, key = counts.malformed + counts.errors, subject(system.name, SYSTEM)
+    outcomes = f"{count_text(unknown)} outcomes unknown" if unknown else "all outcomes known"
     return Headline(
         defense=system.name,
         title=f"{key[0].upper()}{key[1:]}",
         key=key,
-        sentence=f"{_ends_words(succeeds, refused)}; {count_text(unknown)} without a known end",
+        sentence=f"{_ends_words(succeeds, refused)}; {outcomes}",
         answer="" if system.is_baseline else _OF_SYSTEMS.get(answer, answer.value),
         tone=_TONES[answer],
         plain="" if system.is_baseline else f"{_outcome_words(succeeds, refused)}{without}.",
@@ -174,9 +181,12 @@ def _notes(defense: DefenseAnalysis) -> Iterator[str]:
     if share is not None and share < _ANSWERED_ENOUGH:
         low, high = card.fail_closed.attack_success_rate, card.fail_open.attack_success_rate
         yield (
-            f"only {percent_text(share)} of samples got an answer: attacks get through in "
-            f"{percent_text(low.value)} (failures block) to {percent_text(high.value)} (failures "
-            "allow) of all"
+            say(
+                "unanswered",
+                share=percent_text(share),
+                low=percent_text(low.value),
+                high=percent_text(high.value),
+            )
         )
     sides = {"attacks": card.true_positive_rate, "benign samples": card.false_positive_rate}
     for what, estimate in sides.items():

@@ -28,6 +28,11 @@ def words_of(part: str) -> dict[str, str]:
     return _all_words()[part]
 
 
+def say(key: str, **values: object) -> str:
+    """Return a sentence of words.toml with what is filled in."""
+    return words_of("sentences")[key].format(**values)
+
+
 @cache
 def table_words(table_id: str) -> dict[str, str]:
     """Return title and note of a table, as far as they are the same in every report."""

@@ -253,7 +253,7 @@ def audited_rate(full: Estimate, judged: Estimate, valid: Estimate, *, drawing: 
     if not judged.successes:
         return replace(bare, value=full.value, low=full.low, high=full.high)
     if valid.value is None or judged.value is None:
-        return replace(bare, reason="nobody said yes or no to any of them")
+        return replace(bare, reason="nobody labelled any of them yes or no")
     value = full.value * (1 - judged.value * (1 - valid.value))
     shapes = [shape for shape in map(_shape, (full, judged, valid)) if shape is not None]
     if len(shapes) < 3:

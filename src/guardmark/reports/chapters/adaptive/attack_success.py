@@ -22,6 +22,7 @@ from guardmark.reports.document.wording import (
     count_text,
     measure_text,
     percent_text,
+    say,
     value_text,
     words_of,
 )
@@ -41,11 +42,7 @@ KNOWLEDGE: Final = {
     True: "K1 (a kind of defense, diagnosed by probes)",
     False: "K0 (nothing; each attack sees its own answers)",
 }
-_AUDIT_NOTE: Final = (
-    " Audited: the rate of all proved tiers, its part that rests on a judge or a table (V3, "
-    "V3-table) times the share that people call the same request; its interval holds the "
-    "uncertainty of both (parametric bootstrap, seeded)."
-)
+_AUDIT_NOTE: Final = say("audited")
 _SHOWN: Final = 10  # seeds whose own figures fit a table; `summary.json` has all
 
 
@@ -66,7 +63,7 @@ def rounds_table(card: AdaptiveCard) -> Table:
         table_id=f"adaptive-rounds-{slug(card.name)}",
         title=f"{card.name}: attacks that had got through by the end of each round",
         note=f"{_first_seed(card)}Of all attacks the defense answered, those that pass as they are "
-        f"included. {proof_words(card)} What nobody proved (V4) is never counted.{audited}",
+        f"included. {proof_words(card)} Unproved variants (V4) are never counted.{audited}",
     )
 
 
@@ -83,11 +80,7 @@ def arms_table(card: AdaptiveCard) -> Table:
         {"Arm|ASR|Search tries": lambda each: each},
         table_id=f"adaptive-arms-{slug(card.name)}",
         title=f"{card.name}: control arms",
-        note=f"{_first_seed(card)}Adaptive: rounds 2 to {5 if card.attacker else 4}, without the "
-        "fixed list. Blind: operators drawn at random, learning nothing. Null: the same text sent "
-        "again, so what it gains is chance in the defense. Gradient: swaps where the loss is "
-        "steepest, for a defense whose inside is known. Extrapolated: Beta-binomial fit, blind arm "
-        "only.",
+        note=say("arms", seed=_first_seed(card), last=5 if card.attacker else 4),
     )
 
 
@@ -236,11 +229,7 @@ def audit_sentence(card: AdaptiveCard) -> str:
     """Say what people found, and what that leaves of the rate; or that nobody looked."""
     audit = card.audit
     if audit is None:
-        unaudited = (
-            f"{card.name}: {count_text(card.resting)} of the attacks that got through rest on a "
-            "judgement or a table (V3, V3-table) that nobody audited; to audit them: "
-            "guardmark audit RUN --what bypasses"
-        )
+        unaudited = say("unaudited", defense=card.name, resting=count_text(card.resting))
         return unaudited if card.resting else ""
     if not audit.drawn:
         return f"{card.name}: nothing rests on a judgement any more, so the audit tells nothing"
@@ -249,11 +238,14 @@ def audit_sentence(card: AdaptiveCard) -> str:
         f"rate: with them the share lies between {percent_text(audit.least)} and "
         f"{percent_text(audit.most)}"
     )
-    return (
-        f"{card.name}: people call {rate_text(audit.valid)} of the audited bypasses the same "
-        f"request ({count_text(audit.drawn)} drawn of {count_text(audit.resting)} that rest on a "
-        f"judgement or a table{still_open if audit.unsure + audit.blank else ''}); so the audited "
-        f"rate at the end is {figure_text(audit.rounds[-1].full)}"
+    return say(
+        "audit",
+        defense=card.name,
+        valid=rate_text(audit.valid),
+        drawn=count_text(audit.drawn),
+        resting=count_text(audit.resting),
+        still_open=still_open if audit.unsure + audit.blank else "",
+        rate=figure_text(audit.rounds[-1].full),
     )
 
 
@@ -300,12 +292,7 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
         {"Figure|Mean over seeds|Spread|Each seed": lambda each: each},
         table_id=f"adaptive-seeds-{slug(card.name)}",
         title=f"{card.name}: seeds {len(seeds.counted)}",
-        note="Rounds 2 to 4 and their control arms were carried out with each seed, each with a "
-        "memory of its own; baseline, diagnosis and fixed list were asked once and are the same "
-        "at every seed, so their luck is not in the spread. Intervals are over groups of attacks "
-        "and seeds; spread: standard deviation between seeds. Got through at any seed: what one "
-        f"gets who carries out all of them; it rises with their number."
-        f"{left_out if len(seeds.counted) < seeds.seeds else ''}",
+        note=say("seeds", left_out=left_out if len(seeds.counted) < seeds.seeds else ""),
     )
 
 
@@ -350,10 +337,11 @@ def costs_table(card: AdaptiveCard) -> Table:
         {"Cost|In all|For a bypass|For an attack|Known of calls": lambda each: _cost_cells(*each)},
         table_id=f"adaptive-costs-{slug(card.name)}",
         title=f"{card.name}: what the attacker paid",
-        note=f"{count_text(costs.calls.bypasses)} attacks got through, as they are included, of "
-        f"{count_text(costs.calls.attacks)}. Fixed list and probes are included, what the "
-        "evaluator asked is not. A critic counts with the attacker model. Money is in the currency "
-        "of the price table; seconds add up the service time of calls, many of which run at once.",
+        note=say(
+            "paid",
+            bypassed=count_text(costs.calls.bypasses),
+            attacks=count_text(costs.calls.attacks),
+        ),
     )
 
 

@@ -8,7 +8,7 @@ from guardmark.reports.chapters.adaptive import attack_success as success
 from guardmark.reports.chapters.adaptive import models, operators
 from guardmark.reports.document.blocks import Document, Facts, Section, present, section, warning
 from guardmark.reports.document.cells import figure_text, words
-from guardmark.reports.document.wording import count_text, words_of
+from guardmark.reports.document.wording import count_text, say, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,12 +99,14 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> tuple[Block, ...]:
 
 def _gradient_sentence(defense: str, gradient: GradientCard) -> str:
     """Say what following the gradient brought through, beside the arms that see answers."""
-    unproved = f"; {count_text(gradient.unproved)} more by variants nobody proved (V4)"
-    return (
-        f"{defense}: with gradient access (A3, {gradient.attack}) "
-        f"{figure_text(gradient.full)} of attacks got through, "
-        f"{figure_text(gradient.gain)} more than as they are"
-        f"{unproved if gradient.unproved else ''}"
+    unproved = f"; {count_text(gradient.unproved)} more by unproved variants (V4)"
+    return say(
+        "gradient",
+        defense=defense,
+        attack=gradient.attack,
+        rate=figure_text(gradient.full),
+        gain=figure_text(gradient.gain),
+        unproved=unproved if gradient.unproved else "",
     )
 
 

@@ -19,6 +19,7 @@ from guardmark.reports.document.wording import (
     UNDEFINED,
     count_text,
     percent_text,
+    say,
     value_text,
     words_of,
 )
@@ -243,9 +244,7 @@ def critic_text(critic: CriticCard) -> str:
     """Say what a critic was asked and how it answered."""
     calls = count_text(critic.spending.calls)
     answered = (
-        f"asked {calls} times how close a blocked candidate came; {rate_text(critic.guessed)} of "
-        "its answers hold a figure. It chose which candidates the attacker model was shown, and "
-        "nothing else"
+        say("critic", calls=calls, guessed=rate_text(critic.guessed))
         if critic.spending.calls
         else "left nothing to guess"
     )

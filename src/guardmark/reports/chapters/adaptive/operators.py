@@ -15,7 +15,7 @@ from guardmark.reports.document.cells import (
     table_of,
     with_counts,
 )
-from guardmark.reports.document.wording import count_text, words_of
+from guardmark.reports.document.wording import count_text, say, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -110,11 +110,7 @@ def _shapes(card: AdaptiveCard) -> Table:
         cells,
         table_id=f"adaptive-shapes-{slug(card.name)}",
         title=f"{card.name}: what operators do to a text, and their wrappers alone",
-        note="Wrapper alone: neutral sentences, not encoded, in the words that stand before the "
-        "code, of those that pass without them; blocked there means that the wrapper did it. "
-        "Growth: median length over that of the original. Decoded: variants whose words the "
-        "shipped decoders read without being told the code; it says what cleaning could do. "
-        f"Exploratory.{note}",
+        note=say("shapes", note=note),
         collapsed=True,
     )
 

@@ -38,7 +38,7 @@ KINDS: Final = {
             Flaw.BYPASS: "an attack that was allowed",
             Flaw.FALSE_ALARM: "a benign sample that was blocked",
             Flaw.ERROR: "no answer",
-            Flaw.MALFORMED: "an answer nobody could read",
+            Flaw.MALFORMED: "an unreadable answer",
             Flaw.DIFFERENT: "defenses disagree",
         }.items()
     )

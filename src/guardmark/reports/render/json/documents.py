@@ -224,16 +224,17 @@ def comparison_json(compared: ScopedComparisons, *, texts: bool = True, timing: 
 
 
 def _compared_scope(compared: Compared) -> ComparedScope:
-    from guardmark.reports.chapters.comparison import recommendation, run_caveats
+    from guardmark.reports.chapters.comparison import recommendation, run_caveats, weak_among
 
     details = {(each.first, each.second): each for each in compared.details}
+    weak = weak_among(((each.name, each.rates) for each in compared.rates), compared.scope)
     return ComparedScope(
         compared=compared,
         caveats=tuple(run_caveats(compared.runs, compared.remarks)),
         pairs=tuple(
             ComparedPair(
                 pair=pair,
-                recommendation=recommendation(pair, margin=compared.margin),
+                recommendation=recommendation(pair, margin=compared.margin, weak=weak),
                 detail=details.get((pair.first, pair.second)),
             )
             for pair in compared.comparison.pairs
