@@ -112,6 +112,11 @@ def _huge(name: str) -> Callable[[Path], None]:
     return spoil
 
 
+def _hide(run: Path) -> None:
+    for name in (".records.sqlite", "records.sqlite.py", ".guardmark.yaml", "sitecustomize.py"):
+        (run / name).write_text(f"import {MODULE}", encoding="utf-8")
+
+
 def _truncate(run: Path) -> None:
     path = run / "records.sqlite"
     os.truncate(path, path.stat().st_size // 2)
@@ -307,6 +312,15 @@ FOLDERS: Final[Mapping[str, Folder]] = {
     "a report with a script": Folder(
         spoil=_write("report.html", b"<script>document.title = 'strange'</script>"), verifies=False
     ),
+    "a seal of a private file": Folder(
+        spoil=_write(
+            "seals.jsonl",
+            b'{"file":"../%s","sha256":"%s","size":14,"head":"","version":"0","before":""}\n'
+            % (PRIVATE.encode(), b"0" * 64),
+        ),
+        verifies=False,
+    ),
+    "files that are hidden": Folder(spoil=_hide),
     "seals that are no seals": Folder(
         spoil=_write("seals.jsonl", b'{"a": ' * 5_000 + b"\n\xff\xfe\n"), verifies=False
     ),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from tests.faults.strangers import FOLDERS, MODULE, PRIVATE, SOURCE, VARIABLE, Folder
+from tests.faults.strangers import FOLDERS, JUDGE, MODULE, PRIVATE, SOURCE, VARIABLE, Folder
 from tests.faults.watched import Watcher
 from tests.journeys.command_line import few_rows, write_rows
 from tests.view.site_server import serving
@@ -30,19 +30,29 @@ COMMANDS: Final = (
     ("verify", "out"),
     ("verify", "out", "--json"),
     ("show", "out"),
+    ("show", "out", "--unsafe", "--full"),
     ("compare", "out"),
+    ("compare", "out", "mine", "--markdown"),
     ("gate", "out"),
+    ("gate", "mine", "--policy", "limits.yaml", "--baseline", "out", "--junit", "gate.xml"),
     ("stability", "out", "--seeds", "2"),
     ("audit", "out", "--count", "3"),
-    ("export", "out", "--to", "jsonl,csv"),
+    ("audit", "out", "--what", "bypasses", "-o", "bypasses.csv"),
+    ("export", "out", "--to", "jsonl,csv,svg,inspect,minorbench,parquet"),
+    ("data", "check", "out/results.jsonl"),
+    ("data", "diff", "out", "mine"),
+    ("import", "inspect", "out", "-o", "imported"),
     ("judge", "out"),
     ("judge", "out", "--quality"),
+    ("judge", "out", "--config", "judges.yaml", "--layer", "mine"),
     ("adapt", "out", "--budget", "4", "--canaries", "0"),
-    ("merge", "out", "-o", "joined"),
-    ("report", "out"),
-    ("run", "-o", "out"),
+    ("adapt", "out", "--budget", "4", "--config", "bench.yaml"),
+    ("merge", "out", "mine", "-o", "joined"),
+    ("report", "out", "--guarantee", "fpr<=0.5"),
+    ("report", "out", "mine"),
+    ("run", "bench.yaml", "-o", "out"),
 )
-"""All that take a run folder, `report` and `run` last, since they may write into it."""
+"""All that take a run folder, alone, beside a run of the victim's, with settings of the victim's."""
 
 REFUSALS: Final = {1, 2, 3, 5}
 """Exit codes of a person's mistake, an unreadable file, or a run that cannot say."""
@@ -106,6 +116,16 @@ class Places:
     modules: Path
     plain: Path
     victim: Watcher
+
+    def lay_out(self, theirs: Path, work: Path) -> Path:
+        """Lay out what the victim has: the stranger's run, and data, settings and a run of theirs."""
+        receive(theirs, work)
+        for name in ("data.jsonl", "bench.yaml"):
+            shutil.copy(self.plain.parent / name, work)
+        (work / "judges.yaml").write_text(f"{JUDGE.lstrip()}run: {{seed: 1}}\n", encoding="utf-8")
+        (work / "limits.yaml").write_text("asr_upper: 1\n", encoding="utf-8")
+        shutil.copytree(self.plain, work / "mine")
+        return work
 
     def receive(self, folder: Folder, work: Path) -> Path:
         """Have the folder made, and return where it lies."""
@@ -210,7 +230,7 @@ def test_no_command_does_what_a_strangers_folder_asks_for(
     theirs = places.receive(folder, tmp_path / "theirs")
     before = _Stranger.requests
     done = [
-        places.victim.carry_out(words, cwd=receive(theirs, tmp_path / f"mine-{at}"))
+        places.victim.carry_out(words, cwd=places.lay_out(theirs, tmp_path / f"mine-{at}"))
         for at, words in enumerate(COMMANDS)
     ]
     assert _Stranger.requests == before

@@ -182,18 +182,31 @@ def test_reports_written_again_are_sealed_once(work: Path) -> None:
     assert result.notes == ()
 
 
-def test_a_folder_from_before_there_were_seals_holds(work: Path) -> None:
-    """It says that its reports carry none; so it does where somebody took the seals away."""
+def test_a_folder_whose_seals_were_taken_away_does_not_hold(work: Path) -> None:
+    """Nor is it said of files older than seals that were begun anew that nobody edited them."""
     (work / "out" / "seals.jsonl").unlink()
+    assert [each.stated for each in look(work).mismatches] == ["it is not there"]
+    path = work / "out" / "report.html"
+    path.write_text(path.read_text("utf-8").replace("<b>", "<b> ", 1), encoding="utf-8")
+    assert {each.file for each in look(work).mismatches} == {"seals.jsonl", "report.html"}
+    assert guardmark("report", "out", "-f", FORMATS, cwd=work).code == 0
     result = look(work)
     assert result.holds
     (note,) = result.notes
-    assert "7 more: unsealed" in note
-    assert "unsealed" in note
+    assert "environment.json: unsealed" in note
     assert not any("no file was edited" in each for each in result.shown)
-    path = work / "out" / "report.html"
-    path.write_text(path.read_text("utf-8").replace("<b>", "<b> ", 1), encoding="utf-8")
-    assert {each.file for each in look(work).mismatches} == {"report.html"}
+
+
+@pytest.mark.parametrize(
+    "name", ["records.sqlite.sh", "seals.jsonl.txt", ".hidden", "figures/.hidden", ".x.part"]
+)
+def test_every_other_file_is_listed_as_not_covered(name: str, work: Path) -> None:
+    """Whatever it is called: a file that nobody sealed is never passed over."""
+    (work / "out" / name).parent.mkdir(exist_ok=True)
+    (work / "out" / name).write_text("strange", encoding="utf-8")
+    result = look(work)
+    assert result.holds
+    assert name in result.not_covered
 
 
 def test_seals_that_were_changed_are_found(work: Path) -> None:

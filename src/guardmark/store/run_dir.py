@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from guardmark.store.connect import StoreConnection
 
 
-_LOCK: Final = ".lock"
+LOCK: Final = ".lock"
 SEALS: Final = "seals.jsonl"
 _RECORDS: Final = "records.sqlite"
 _ENDINGS: Final = (".sqlite", ".json", ".jsonl", ".yaml", ".html", ".md", ".csv", ".xml", ".log")
@@ -124,7 +124,7 @@ class RunDir:
         """
         self.create().checked()
         with errors_of_files(self.path):
-            file = os.fdopen(os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644), "r+")
+            file = os.fdopen(os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644), "r+")
         with file:
             if not try_lock(file):
                 raise StorageError(
@@ -142,7 +142,7 @@ class RunDir:
 def is_held(folder: Path) -> bool:
     """Tell whether somebody writes into a run folder at this moment."""
     try:
-        with (folder / _LOCK).open("r+") as file:
+        with (folder / LOCK).open("r+") as file:
             return not try_lock(file)
     except OSError:
         return False

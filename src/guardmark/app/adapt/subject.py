@@ -19,7 +19,7 @@ from guardmark.app.parts.loading import (
     resolved,
 )
 from guardmark.app.results.opened_run import run_config
-from guardmark.app.verify.data_files import builtin_files, check_data
+from guardmark.app.verify.data_files import check_data
 from guardmark.app.verify.mismatches import Mismatches
 from guardmark.attacks.comprehension import COMPREHENSION_VERSION, LEAST_OVERLAP, WORDS_IN_A_ROW
 from guardmark.core.errors import ConfigError, IncomparableRuns, StoreError
@@ -83,7 +83,7 @@ def require_untouched(folder: RunDir, *folders: Path) -> None:
     mismatches = Mismatches()
     if not damage:
         with RecordReader(folder.records) as reader:
-            check_data(reader, [*folders, folder.path], mismatches, builtin=builtin_files())
+            check_data(reader, [*folders, folder.path], mismatches)
         damage = [
             f"{each.file} is not what the run read ({each.place})." for each in mismatches.listed
         ]

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.app.settings import Config
 from guardmark.core.errors import StoreError, UnknownName
-from guardmark.datasets.settings import SAID_OF
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from guardmark.core.manifest import RunManifest
@@ -92,7 +91,7 @@ def label_runs(folders: Sequence[RunDir]) -> tuple[str, ...]:
 def run_config(manifest: RunManifest) -> Config:
     """Return the configuration a run was made with."""
     try:
-        return Config.model_validate(_without_effect(manifest.settings))
+        return Config.model_validate(manifest.settings)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(step) for step in first["loc"])
@@ -101,23 +100,6 @@ def run_config(manifest: RunManifest) -> Config:
             f"{where}: {first['msg']}.\n"
             f"Next: read it with the guardmark that wrote it, {manifest.guardmark_version}."
         ) from error
-
-
-def _without_effect(kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out settings that once were accepted and never had an effect, refused by now."""
-    settings = dict(kept)
-    known = SAID_OF["builtin"] | {"builtin"}
-    pipeline, data = settings.get("pipeline"), settings.get("data")
-    if isinstance(pipeline, dict):
-        settings["pipeline"] = {k: v for k, v in pipeline.items() if k != "system_prompt_name"}
-    if isinstance(data, list):
-        settings["data"] = [
-            {key: value for key, value in entry.items() if key in known}
-            if isinstance(entry, dict) and entry.get("builtin")
-            else entry
-            for entry in data
-        ]
-    return settings
 
 
 def analysis_settings(reader: RecordReader, config: Config | None = None) -> AnalysisSettings:

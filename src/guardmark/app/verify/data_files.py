@@ -19,30 +19,24 @@ from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
 from guardmark.datasets.loading import file_sha256
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from guardmark.app.verify.mismatches import Mismatches
     from guardmark.store.reader import RecordReader
 
 
-def builtin_files() -> dict[str, Path]:
+def _builtin_files() -> dict[str, Path]:
     """Return where the files of the built-in data lie, by the names that a run notes."""
     specs = (spec for each in BUILTIN_SETS for spec in builtin_specs(each.target))
     return {spec.shown_as: spec.path for spec in specs}
 
 
-def check_data(
-    reader: RecordReader,
-    folders: Sequence[Path],
-    mismatches: Mismatches,
-    *,
-    builtin: Mapping[str, Path],
-) -> list[str]:
+def check_data(reader: RecordReader, folders: Sequence[Path], mismatches: Mismatches) -> list[str]:
     """Compare the data files with the hashes the run noted, and its samples with their texts.
 
     Where a file is missing or cannot be read here (Parquet), texts are not looked for.
     """
-    missing, files = [], []
+    missing, files, builtin = [], [], _builtin_files()
     for data in reader.manifest().data:
         for name, noted in data.files.items():
             paths = [folder / name for folder in folders if _is_inside(folder, name)]

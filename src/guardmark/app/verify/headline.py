@@ -79,13 +79,10 @@ def check_headline(path: Path, connection: sqlite3.Connection, mismatches: Misma
         return f"{path.name} holds no headline that could be counted again."
     row = connection.execute("SELECT value FROM meta WHERE key = 'manifest'").fetchone()
     confidence = float(json.loads(row[0])["confidence"]) if row else 0.95
-    defenses = [
-        each for each in _objects(stated.get("defenses")) if isinstance(each.get("name"), str)
-    ]
-    thresholds = {each["name"]: _threshold(each) for each in defenses}
+    thresholds = redecided(stated)
     compared: list[tuple[str, Json, Json]] = []
-    for each in defenses:
-        counts = count_defense(connection, each["name"], thresholds[each["name"]])
+    for each in _defenses(stated):
+        counts = count_defense(connection, each["name"], thresholds.get(each["name"]))
         compared += _defense_figures(each, counts, confidence)
     compared += _pair_figures(stated, connection, confidence, thresholds)
     skipped = []
@@ -175,7 +172,7 @@ def _pair_figures(
     stated: Json,
     connection: sqlite3.Connection,
     confidence: float,
-    thresholds: Mapping[str, float | None],
+    thresholds: Mapping[str, float],
 ) -> Iterator[tuple[str, Json, Json]]:
     """Yield place, stated and counted figures of the paired differences."""
     for number, pair in enumerate(_objects(_within(stated, "comparison").get("pairs"))):
@@ -195,12 +192,17 @@ def _pair_figures(
             yield f"comparison.pairs[{number}].{name}.difference", difference, counted
 
 
-def _threshold(stated: Json) -> float | None:
-    """Return the threshold that reports were asked to decide anew by."""
-    threshold = stated.get("threshold")
-    if stated.get("is_redecided") is True and isinstance(threshold, int | float):
-        return float(threshold)
-    return None
+def redecided(stated: Json) -> dict[str, float]:
+    """Return the thresholds that reports were asked to decide anew by, by defense."""
+    return {
+        each["name"]: float(each["threshold"])
+        for each in _defenses(stated)
+        if each.get("is_redecided") is True and isinstance(each.get("threshold"), int | float)
+    }
+
+
+def _defenses(stated: Json) -> list[Json]:
+    return [each for each in _objects(stated.get("defenses")) if isinstance(each.get("name"), str)]
 
 
 def _within(stated: Json, *keys: str) -> Json:

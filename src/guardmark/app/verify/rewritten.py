@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from filecmp import cmp
@@ -17,6 +16,7 @@ from guardmark.app.results.opened_run import run_config
 from guardmark.app.results.reading import read_slices, write_slices
 from guardmark.app.results.try_trace import target_lines, trace_lines
 from guardmark.app.settings import REPORTS
+from guardmark.app.verify.headline import redecided
 from guardmark.app.verify.mismatches import Mismatches, MismatchKind
 from guardmark.store.connect import copy_records
 from guardmark.store.layers import MODEL_LAYERS, asked_layers
@@ -25,7 +25,7 @@ from guardmark.store.run_dir import RunDir
 from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 _FORMAT_OF: Final = {**REPORTS, "results.jsonl": ""}
 _SHOWN: Final = 60
@@ -50,7 +50,9 @@ def _compare_reports(
     """Compare reports with the nearer of their two forms, with texts and without."""
     with RecordReader(folder.records) as reader:
         config = run_config(reader.manifest())
-        thresholds = _thresholds(stated, reader.defenses())
+        known = reader.defenses()
+    asked = redecided(stated).items()
+    thresholds = tuple((name, at) for name, at in asked if name in known)
     names = [name for name in _FORMAT_OF if (folder.path / name).exists()]
     formats = tuple({_FORMAT_OF[name] for name in names})
     fresh: list[Path] = []
@@ -64,19 +66,6 @@ def _compare_reports(
             return
     for name in names:
         _compare(folder, name, [path / name for path in fresh], mismatches)
-
-
-def _thresholds(stated: dict[str, Any], known: Sequence[str]) -> tuple[tuple[str, float], ...]:
-    """Return the thresholds that the present reports were asked for."""
-    defenses = stated.get("defenses")
-    return tuple(
-        (each["name"], float(each["threshold"]))
-        for each in (defenses if isinstance(defenses, list) else ())
-        if isinstance(each, dict)
-        and each.get("is_redecided") is True
-        and each.get("name", "") in known
-        and isinstance(each.get("threshold"), int | float)
-    )
 
 
 def _compare_slices(folder: RunDir, mismatches: Mismatches, *, scratch: Path) -> None:
@@ -139,26 +128,10 @@ def _attacked(reader: RecordReader, head: Any) -> list[str]:
 
 def _is_equal(path: Path, fresh: Path, mismatches: Mismatches) -> bool:
     """Compare two files; what a million records leave is not read into memory."""
-    if not fresh.exists():
-        return False
-    if not cmp(path, fresh, shallow=False) and not _has_equal_cells(path, fresh):
+    if not fresh.exists() or not cmp(path, fresh, shallow=False):
         return False
     mismatches.compared += _line_count(path)
     return True
-
-
-def _has_equal_cells(path: Path, fresh: Path) -> bool:
-    """Tell whether two tables differ in quotes and line ends alone, as an older guardmark's do."""
-    if path.suffix != ".csv":
-        return False
-    with (
-        path.open(encoding="utf-8", newline="") as one,
-        fresh.open(encoding="utf-8", newline="") as two,
-    ):
-        try:
-            return all(a == b for a, b in zip_longest(csv.reader(one), csv.reader(two)))
-        except (ValueError, csv.Error):
-            return False
 
 
 def _line_count(path: Path) -> int:
@@ -184,7 +157,7 @@ def _compare(folder: RunDir, name: str, fresh: list[Path], mismatches: Mismatche
     forms = [each.read_bytes() for each in fresh if each.exists()]
     head, *earlier = _heads(folder.records)
     if head not in stated:
-        # Written before there were seals, or before records were added that it tells nothing of.
+        # Written before records were added that it tells nothing of.
         forms = [_without_head(form, head) for form in forms]
         for each in earlier:
             stated = _without_head(stated, each) if each in stated else stated

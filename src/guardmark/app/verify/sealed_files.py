@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from glob import escape
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 from guardmark.app.settings import REPORTS
 from guardmark.app.verify.mismatches import MismatchKind
 from guardmark.datasets.loading import file_sha256
-from guardmark.store.run_dir import SEALS, layers_of
+from guardmark.store.run_dir import LOCK, SEALS, layers_of
 from guardmark.store.schema import META_KEYS
+from guardmark.store.under_way import UNDER_WAY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +33,9 @@ _BESIDE: Final = {
     *("config.resolved.yaml", "data_manifest.json", "environment.json"),
 }
 """Files beside the reports that every guardmark with seals seals."""
-_OTHER_RECORDS: Final = "these are other records"
+_RECORDS: Final = (f"records.sqlite{end}" for end in ("", "-wal", "-shm"))
+_OURS: Final = {SEALS, LOCK, UNDER_WAY, f"{UNDER_WAY}.new", *_RECORDS}
+"""Files that have a check of their own, or say nothing of the run."""
 _NAMED: Final = 5
 """Files that a note names."""
 
@@ -49,45 +53,59 @@ def check_seals(
     folder: RunDir, chain: SealChain, connection: StoreConnection, mismatches: Mismatches
 ) -> SealCheck:
     """Compare every sealed file with its seal, and what the records hold beside their chain."""
+    differ = partial(mismatches.differ, MismatchKind.SEAL)
     for line in chain.broken:
-        mismatches.differ(
-            MismatchKind.SEAL,
-            SEALS,
-            f"line {line}",
-            stated="this seal does not follow the line before",
-            counted="a seal was changed, added or taken away",
-        )
+        counted = "a seal was changed, added or taken away"
+        stated = "this seal does not follow the line before"
+        differ(SEALS, f"line {line}", stated=stated, counted=counted)
     heads = {bytes(row[0]).hex() for row in connection.execute("SELECT hash FROM batches")}
     sealed, earlier = chain.by_file(), []
     for name, seals in sealed.items():
         path = folder.path / name
         mismatches.compared += 1
-        stated, counted = "", ""
-        if not path.is_file() or ".." in PurePath(name).parts or PurePath(name).is_absolute():
-            if not _is_half_written(path, seals[-1]):
-                stated, counted = "it was sealed", "it is not there any more"
-        elif (standing := _standing_seal(path, seals)) is None:
-            stated = (
-                f"SHA-256 {file_sha256(path)[:_DIGITS]}..., sealed {seals[-1].sha256[:_DIGITS]}..."
-            )
-            counted = "it was edited after it was sealed"
-        elif standing.head and standing.head not in heads:
-            stated, counted = f"sealed over head {standing.head[:_DIGITS]}...", _OTHER_RECORDS
-        elif standing.head != seals[-1].head:
-            stated = "this is the file of an earlier seal"
-            counted = "a write was interrupted, or an old file put back"
-        elif standing.sha256 != seals[-1].sha256:
-            earlier.append(name)
+        is_there = not _leads_out(name) and path.is_file()
+        standing = _standing_seal(path, seals) if is_there else None
+        stated, counted = _fault(path, seals, standing, heads)
         if counted:
-            mismatches.differ(MismatchKind.SEAL, name, "", stated=stated, counted=counted)
+            differ(name, "", stated=stated, counted=counted)
+        elif standing is not None and standing.sha256 != seals[-1].sha256:
+            earlier.append(name)
     _check_layers(chain, connection, mismatches)
     files = [name for name in _files(folder) if name not in sealed]
     unsealed = [name for name in files if name in REPORTS or name in _BESIDE]
+    if unsealed and not (chain.seals or chain.broken):
+        stated, counted = "it is not there", "guardmark seals every file that it writes"
+        differ(SEALS, "", stated=stated, counted=counted)
     return SealCheck(
         notes=tuple(_notes(folder, unsealed, earlier=earlier)),
         not_covered=tuple(name for name in files if name not in unsealed),
         is_whole=not unsealed,
     )
+
+
+def _fault(
+    path: Path, seals: Sequence[Seal], standing: Seal | None, heads: set[str]
+) -> tuple[str, str]:
+    """Say what is wrong with a sealed file, and what that means; nothing where it stands."""
+    if _leads_out(seals[-1].file) or not (path.is_file() or _is_half_written(path, seals[-1])):
+        return "it was sealed", "it is not there any more"
+    if not path.is_file():
+        return "", ""
+    if standing is None:
+        digests = file_sha256(path), seals[-1].sha256
+        stated = "SHA-256 {}..., sealed {}...".format(*(each[:_DIGITS] for each in digests))
+        return stated, "it was edited after it was sealed"
+    if standing.head and standing.head not in heads:
+        return f"sealed over head {standing.head[:_DIGITS]}...", "these are other records"
+    if standing.head != seals[-1].head:
+        old = "a write was interrupted, or an old file put back"
+        return "this is the file of an earlier seal", old
+    return "", ""
+
+
+def _leads_out(name: str) -> bool:
+    """Tell whether a name, which came with the seals, is of a file outside the folder."""
+    return PurePath(name).is_absolute() or ".." in PurePath(name).parts
 
 
 def unreadable_files(folder: RunDir, chain: SealChain, mismatches: Mismatches) -> frozenset[str]:
@@ -110,16 +128,13 @@ def unreadable_files(folder: RunDir, chain: SealChain, mismatches: Mismatches) -
 
 
 def _files(folder: RunDir) -> list[str]:
-    """Return what lies in the folder, besides records, seals and what is half written."""
+    """Return what lies in the folder, besides records, seals, a lock and calls under way."""
     names = (
         (Path(home) / name).relative_to(folder.path).as_posix()
         for home, _, files in os.walk(folder.path)
         for name in files
     )
-    ours = (SEALS, "records.sqlite")
-    return sorted(
-        name for name in names if not (name.startswith(ours) or PurePath(name).name.startswith("."))
-    )
+    return sorted(name for name in names if name not in _OURS)
 
 
 def _is_half_written(path: Path, seal: Seal) -> bool:
@@ -174,8 +189,8 @@ def _notes(folder: RunDir, unsealed: list[str], *, earlier: list[str]) -> list[s
     notes = []
     if unsealed:
         notes.append(
-            f"{_listed(unsealed)}: unsealed, written by a guardmark without seals or by another "
-            "program; edits there are found only as far as reports are written again."
+            f"{_listed(unsealed)}: unsealed, by another program or older than the first seal; "
+            "edits there are found only as far as reports are written again."
         )
     if earlier:
         notes.append(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.run.run_folder import missing_reports
-from guardmark.app.verify.data_files import builtin_files, check_data
+from guardmark.app.verify.data_files import check_data
 from guardmark.app.verify.headline import check_headline, read_summary
 from guardmark.app.verify.mismatches import Mismatch, Mismatches, MismatchKind
 from guardmark.app.verify.sealed_files import check_meta, check_seals, unreadable_files
@@ -188,7 +188,7 @@ def _check_stored(
         counted = manifest.get(key)
         mismatches.tree(MismatchKind.DESCRIPTION, path.name, "", stated=stated, counted=counted)
     places = [*data, Path.cwd(), folder.path]
-    missing = check_data(reader, places, mismatches, builtin=builtin_files())
+    missing = check_data(reader, places, mismatches)
     return tuple(f"{name} was not found; --data FOLDER says where it lies." for name in missing)
 
 
