@@ -18,12 +18,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import figures
 import local
+import processes
 from measure import command, floor, middle, ratio, rounds, spend, subject
 from services import isolated, pipeline, wire
 from table import Bench, Line, absolute, head, relative, show
 
 RESULTS = Path(__file__).parent / "results"
 EVERY_REPORT = ("html", "md", "json", "csv")
+COMMANDS = 6_400  # samples that a process is asked about
 NUMPY_S = 0.11  # importing numpy on the machine of the targets, CPU seconds
 FOLDINGS, FOLDING_S = 400, 0.44
 """Foldings of 1,000 texts, and CPU seconds they take on that machine: an estimate, as in
@@ -229,6 +231,19 @@ def t10(bench: Bench) -> list[Line]:
     return [*lines, absolute("T10", "largest difference of a score", moved, "", 1e-5)]
 
 
+def commands(bench: Bench) -> list[Line]:
+    """T14: a defense of type command with a worker that does next to nothing."""
+    tries = [processes.measure(COMMANDS // bench.size(COMMANDS)) for _ in range(bench.count)]
+    found = {name: [each[name] for each in tries] for name in tries[0]}
+    return [
+        absolute("T14", what, middle(found, name), "us CPU", wanted)
+        for name, what, wanted in (
+            ("batches", "a process of its own, batches of 64", 30.0),
+            ("alone", "a process of its own, one by one", 90.0),
+        )
+    ]
+
+
 PARTS = {
     "T6": t6,
     "T7": t7,
@@ -241,6 +256,7 @@ PARTS = {
     "MILLION": million,
     "T12": attacks,
     "T13": first_run,
+    "COMMAND": commands,
 }
 
 

@@ -25,11 +25,13 @@ def _bench(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_services_and_local_work_are_measured_beside_their_floors() -> None:
     """On little data, since only the figures need more: each target has its line."""
-    done = _bench("--rounds", "1", "--shrink", "10", "wire", "isolated", "w5", "t6", "t11")
+    done = _bench(
+        "--rounds", "1", "--shrink", "10", "wire", "isolated", "w5", "t6", "t11", "command"
+    )
 
     assert done.returncode == 0, done.stderr
     targets = [line.split()[0] for line in done.stdout.splitlines()[1:]]
-    assert set(targets) == {"T1", "T2", "T3", "T4", "T5", "T6", "T9", "T11", "W5"}
+    assert set(targets) == {"T1", "T2", "T3", "T4", "T5", "T6", "T9", "T11", "T14", "W5"}
     assert all(line.endswith((" met", " MISSED")) for line in done.stdout.splitlines()[1:])
 
 

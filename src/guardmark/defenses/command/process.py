@@ -74,8 +74,17 @@ class WorkerProcess:
     """A process that was started, with its pipes on the running loop."""
 
     __slots__ = (
-        *("_arrived_ns", "_buffer", "_errors", "_lines", "_loop", "_process", "_unsent"),
-        *("_waiter", "asked", "is_closed", "is_ended"),
+        *("_alarm", "_arrived_ns", "_buffer", "_errors", "_late_s", "_lines", "_loop"),
+        *(
+            "_numbers",
+            "_process",
+            "_timeout_s",
+            "_unsent",
+            "_waiter",
+            "asked",
+            "is_closed",
+            "is_ended",
+        ),
     )
 
     def __init__(self, recipe: ProcessRecipe) -> None:
@@ -94,20 +103,16 @@ class WorkerProcess:
         self._buffer, self._errors, self._unsent = bytearray(), bytearray(), bytearray()
         self._lines: list[bytes] = []
         self._waiter: asyncio.Future[None] | None = None
-        self._arrived_ns = 0
+        self._alarm: asyncio.TimerHandle | None = None
+        self._arrived_ns, self._late_s, self._timeout_s = 0, 0.0, 0.0
         self.asked = 0
         self.is_ended = self.is_closed = False
-        for number in self._numbers():
+        self._numbers = _numbers_of(self._process)
+        for number in self._numbers:
             os.set_blocking(number, False)
-        _, output, errors = self._numbers()
+        _, output, errors = self._numbers
         self._loop.add_reader(output, self._on_output, output)
         self._loop.add_reader(errors, self._on_errors, errors)
-
-    def _numbers(self) -> tuple[int, int, int]:
-        process = self._process
-        if process.stdin is None or process.stdout is None or process.stderr is None:
-            raise RuntimeError("the process was started without pipes")
-        return process.stdin.fileno(), process.stdout.fileno(), process.stderr.fileno()
 
     async def become_ready(self, recipe: ProcessRecipe) -> None:
         """Wait until the process answers; what it prints before its first answer is ignored.
@@ -174,16 +179,25 @@ class WorkerProcess:
             _refuse("a line without a question", self._lines[0] if self._lines else self._buffer)
 
     async def _in_time(self, timeout_s: float) -> list[bytes]:
-        alarm = self._loop.call_later(timeout_s, self._on_late, timeout_s)
-        try:
-            return await self._more()
-        finally:
-            alarm.cancel()
+        self._timeout_s, now_s = timeout_s, self._loop.time()
+        self._late_s = now_s + timeout_s
+        # One alarm for many answers: it looks again where one came in time.
+        if self._alarm is not None and self._alarm.when() > self._late_s:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._alarm is None:
+            self._alarm = self._loop.call_at(self._late_s, self._on_alarm)
+        return await self._more()
 
-    def _on_late(self, timeout_s: float) -> None:
-        fault = ProcessFault(ErrorKind.TIMEOUT, f"no answer within {timeout_s:g} s (timeout_s)")
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(fault)
+    def _on_alarm(self) -> None:
+        self._alarm = None
+        if self._waiter is None or self._waiter.done():
+            return
+        if self._loop.time() < self._late_s:
+            self._alarm = self._loop.call_at(self._late_s, self._on_alarm)
+            return
+        message = f"no answer within {self._timeout_s:g} s (timeout_s)"
+        self._waiter.set_exception(ProcessFault(ErrorKind.TIMEOUT, message))
 
     async def _more(self) -> list[bytes]:
         """Return the lines that came, waiting for one."""
@@ -205,7 +219,7 @@ class WorkerProcess:
         end_s = self._loop.time() + _ENDING_S
         while self._process.poll() is None and self._loop.time() < end_s:  # noqa: ASYNC110 - no signal tells
             await asyncio.sleep(0.005)
-        self._on_errors(self._numbers()[2])
+        self._on_errors(self._numbers[2])
         code = self._process.returncode
         if code is None:
             how = "the process closed its output"
@@ -228,7 +242,7 @@ class WorkerProcess:
         if self._unsent:
             self._unsent += data
             return
-        number = self._numbers()[0]
+        number = self._numbers[0]
         sent = self._write(number, data)
         if sent < len(data):
             self._unsent += data[sent:]
@@ -282,9 +296,11 @@ class WorkerProcess:
         if self.is_closed:
             return
         self.is_closed = self.is_ended = True
+        if self._alarm is not None:
+            self._alarm.cancel()
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(ProcessFault(ErrorKind.CRASH, "the process was ended"))
-        given, output, errors = self._numbers()
+        given, output, errors = self._numbers
         if not self._loop.is_closed():
             self._loop.remove_writer(given)
             self._loop.remove_reader(output)
@@ -297,6 +313,12 @@ class WorkerProcess:
         except (ProcessLookupError, PermissionError):
             self._process.kill()
         self._process.wait()
+
+
+def _numbers_of(process: subprocess.Popen[bytes]) -> tuple[int, int, int]:
+    if process.stdin is None or process.stdout is None or process.stderr is None:
+        raise RuntimeError("the process was started without pipes")
+    return process.stdin.fileno(), process.stdout.fileno(), process.stderr.fileno()
 
 
 def _line(number: int, text: str) -> bytes:
