@@ -192,7 +192,7 @@ def attacks(bench: Bench) -> list[Line]:
         wanted=f"<= {said['wanted']:g} x",
         is_met=said["ratio"] <= said["wanted"],
     )
-    blocking = {"type": "pattern", "patterns": [".*"], "flags": ["S"]}
+    blocking: dict[str, object] = {"type": "pattern", "patterns": [".*"], "flags": ["S"]}
     source = bench.data(bench.size(1000))
     config = bench.config("adapt", source, blocking, report=list(EVERY_REPORT))
 
