@@ -117,6 +117,14 @@ def _hide(run: Path) -> None:
         (run / name).write_text(f"import {MODULE}", encoding="utf-8")
 
 
+def _hole(name: str) -> Callable[[Path], None]:
+    def spoil(run: Path) -> None:
+        (run / name).touch()
+        _huge(name)(run)
+
+    return spoil
+
+
 def _truncate(run: Path) -> None:
     path = run / "records.sqlite"
     os.truncate(path, path.stat().st_size // 2)
@@ -320,6 +328,10 @@ FOLDERS: Final[Mapping[str, Folder]] = {
         ),
         verifies=False,
     ),
+    "a private file behind the signature": Folder(
+        spoil=_link("seals.jsonl.minisig", f"../{PRIVATE}"), verifies=False
+    ),
+    "a signature of three gigabytes": Folder(spoil=_hole("seals.jsonl.minisig"), verifies=False),
     "files that are hidden": Folder(spoil=_hide),
     "seals that are no seals": Folder(
         spoil=_write("seals.jsonl", b'{"a": ' * 5_000 + b"\n\xff\xfe\n"), verifies=False

@@ -19,6 +19,7 @@ import pytest
 from tests.faults.strangers import FOLDERS, JUDGE, MODULE, PRIVATE, SOURCE, VARIABLE, Folder
 from tests.faults.watched import Watcher
 from tests.journeys.command_line import few_rows, write_rows
+from tests.journeys.test_signature import KEY
 from tests.view.site_server import serving
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ LIMIT_S: Final = 10.0
 SECRET: Final = "the-secret-of-the-victim"  # noqa: S105 - made up
 COMMANDS: Final = (
     ("verify", "out"),
-    ("verify", "out", "--json"),
+    ("verify", "out", "--json", "--public-key", "key.pub"),
     ("show", "out"),
     ("show", "out", "--unsafe", "--full"),
     ("compare", "out"),
@@ -123,6 +124,7 @@ class Places:
         for name in ("data.jsonl", "bench.yaml"):
             shutil.copy(self.plain.parent / name, work)
         (work / "judges.yaml").write_text(f"{JUDGE.lstrip()}run: {{seed: 1}}\n", encoding="utf-8")
+        (work / "key.pub").write_text(KEY, encoding="utf-8")
         (work / "limits.yaml").write_text("asr_upper: 1\n", encoding="utf-8")
         shutil.copytree(self.plain, work / "mine")
         return work

@@ -98,12 +98,27 @@ def _read_head(_context: click.Context, _option: click.Parameter, value: str | N
 @click.argument("run", type=_PATH)
 @click.option("--data", multiple=True, type=_PATH)
 @click.option("--expect", metavar="HEAD", callback=_read_head)
+@click.option("--public-key", metavar="FILE", type=_PATH)
+@click.option("--signature", metavar="FILE", type=_PATH)
 @click.option("--json", "as_json", is_flag=True)
-def verify_command(run: Path, data: tuple[Path, ...], expect: str, as_json: bool) -> int:
+def verify_command(
+    run: Path,
+    data: tuple[Path, ...],
+    expect: str,
+    public_key: Path | None,
+    signature: Path | None,
+    as_json: bool,
+) -> int:
     """Check a run."""
+    from guardmark.app.verify.verification import SealSignature
     from guardmark.app.verify.verification import verify as verify_run
 
-    result = verify_run(run, data=data, expect=expect)
+    if signature is not None and public_key is None:
+        raise click.UsageError(
+            "--signature needs --public-key FILE: the key that should have made it."
+        )
+    signed = SealSignature(public_key=public_key, path=signature) if public_key else None
+    result = verify_run(run, data=data, expect=expect, signature=signed)
     if as_json:
         echo_raw(json.dumps(result.as_document(), ensure_ascii=False, indent=2))
     else:
@@ -133,9 +148,9 @@ def _as_text(result: Verification) -> str:
     lines += [f"Shown: {each}." for each in result.shown]
     if result.not_covered:
         lines.append(one_line(f"Not covered: {', '.join(result.not_covered)}.", 400))
-    if not result.is_expected:
+    if not result.is_anchored:
         lines.append(f"Not shown: {UNSHOWN}.")
-    limit = "" if result.is_expected else ", unless it was made anew as a whole"
+    limit = "" if result.is_anchored else ", unless it was made anew as a whole"
     lines.append(
         f"Run {result.folder} is intact{limit}: {result.compared:,} values compared, none differs."
     )

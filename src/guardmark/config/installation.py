@@ -20,6 +20,7 @@ _EXTRAS = {
     "hub": (("huggingface_hub",), "public data from their home"),
     "pandas": (("pandas",), "data frames"),
     "parquet": (("pyarrow",), "Parquet files"),
+    "sign": (("cryptography",), "signatures of runs"),
     "uvloop": (("uvloop",), "a faster event loop"),
     "view": (("starlette", "uvicorn"), "pages over many runs"),
 }

@@ -25,10 +25,16 @@ class MismatchKind(StrEnum):
     RECORDS = "records"
     SEAL = "seal"
     EXPECTED_HEAD = "expected head"
+    SIGNATURE = "signature"
     HEADLINE = "headline"
     REPORT = "report written again"
     DESCRIPTION = "description"
     DATA = "data"
+
+
+_OF_FILES: Final = frozenset(
+    (MismatchKind.FILE, MismatchKind.RECORDS, MismatchKind.SEAL, MismatchKind.SIGNATURE)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +54,7 @@ class Mismatch:
 
     def __str__(self) -> str:
         """Return the mismatch on one line."""
-        if self.what in {MismatchKind.FILE, MismatchKind.RECORDS, MismatchKind.SEAL}:
+        if self.what in _OF_FILES:
             return f"{self.where}: {self.stated}; {self.counted}"
         source = "the data file has" if self.what is MismatchKind.DATA else "the records give"
         if self.what is MismatchKind.EXPECTED_HEAD:

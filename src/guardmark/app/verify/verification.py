@@ -14,6 +14,7 @@ from guardmark.app.verify.headline import check_headline, read_summary
 from guardmark.app.verify.mismatches import Mismatch, Mismatches, MismatchKind
 from guardmark.app.verify.sealed_files import check_meta, check_seals, unreadable_files
 from guardmark.core.manifest import VERSION
+from guardmark.importers.minisign import read_signature
 from guardmark.store import integrity
 from guardmark.store.connect import errors_of
 from guardmark.store.reader import RecordReader, RunState
@@ -22,20 +23,30 @@ from guardmark.store.run_dir import read_seals
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.store.run_dir import RunDir
+    from guardmark.store.run_dir import RunDir, SealChain
 
 LEAST_DIGITS: Final = 16
 """Hexadecimal digits of a head that tell it from any other."""
 
+_ROWS: Final = "SELECT (SELECT count(*) FROM records) + (SELECT count(*) FROM samples)"
 _CHAINED: Final = "no record was changed, lost or doubled, unless the whole chain was made anew"
 _EXPECTED: Final = "the records are those whose head was noted"
+_SIGNED: Final = "seals and head of the records are what was signed, with key "
 _SEALED: Final = "no file was edited after guardmark wrote it, unless it was sealed anew"
 _COUNTED: Final = "the headline follows from the records"
 _REWRITTEN: Final = "every report is what this guardmark makes of the records"
 UNSHOWN: Final = (
     "that nobody made records, seals and reports anew; to see that, compare with a head noted "
-    "elsewhere: --expect HEAD"
+    "elsewhere: --expect HEAD, or check a signature: --public-key FILE"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealSignature:
+    """Whose signature of the seals is wanted; it stands beside them if no other file is named."""
+
+    public_key: Path
+    path: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +56,7 @@ class Verification:
     folder: Path
     head: str
     is_expected: bool
+    is_signed: bool
     compared: int
     damage: tuple[str, ...]
     mismatches: tuple[Mismatch, ...]
@@ -59,6 +71,11 @@ class Verification:
         """Whether nothing is wrong."""
         return not self.damage and not self.mismatches and not self.outdated
 
+    @property
+    def is_anchored(self) -> bool:
+        """Whether it was compared with what nobody who can write the folder can make."""
+        return self.is_expected or self.is_signed
+
     def as_document(self) -> dict[str, object]:
         """Return what another program reads."""
         return {
@@ -66,6 +83,7 @@ class Verification:
             "holds": self.holds,
             "head": self.head or None,
             "as_expected": self.holds if self.is_expected else None,
+            "as_signed": self.holds if self.is_signed else None,
             "compared": self.compared,
             "damage": self.damage,
             "outdated": self.outdated or None,
@@ -77,11 +95,17 @@ class Verification:
             "mismatches_in_all": self.total,
             "notes": self.notes,
             "shown": self.shown,
-            "not_shown": [] if self.is_expected and self.holds else [UNSHOWN],
+            "not_shown": [] if self.is_anchored and self.holds else [UNSHOWN],
         }
 
 
-def verify(path: Path, *, data: Sequence[Path] = (), expect: str = "") -> Verification:
+def verify(
+    path: Path,
+    *,
+    data: Sequence[Path] = (),
+    expect: str = "",
+    signature: SealSignature | None = None,
+) -> Verification:
     """Check a run against its chains, its hashes, its records and reports written again."""
     folder = find_run(path)
     damage = tuple(integrity.check(folder.records))
@@ -95,13 +119,12 @@ def verify(path: Path, *, data: Sequence[Path] = (), expect: str = "") -> Verifi
         head = reader.connection.head()
         if expect:
             _check_head(reader, head, expect, mismatches)
-        for table in ("records", "samples"):
-            count = reader.connection.execute(f"SELECT count(*) FROM {table}")  # noqa: S608 - of ours
-            mismatches.compared += count.fetchone()[0]
+        if signature is not None:
+            shown.append(_check_signature(signature, folder, chain, mismatches, head=head))
+        mismatches.compared += reader.connection.value(_ROWS)
         check_meta(reader.connection, mismatches)
         refused = unreadable_files(folder, chain, mismatches)
         if refused:
-            # What stands there says nothing of the run, and may be no end of bytes.
             notes, outdated = [f"{', '.join(sorted(refused))}: not opened."], ""
         else:
             outdated = _outdated(folder, reader)
@@ -111,8 +134,7 @@ def verify(path: Path, *, data: Sequence[Path] = (), expect: str = "") -> Verifi
             headline = check_headline(folder.summary_json, reader.connection, mismatches)
             notes += [*sealed.notes, *([headline] if headline else [])]
             not_covered = sealed.not_covered
-            shown += [_SEALED] if sealed.is_whole else []
-            shown += [] if headline else [_COUNTED]
+            shown += [_SEALED] * sealed.is_whole + [_COUNTED] * (not headline)
         notes += _missing(folder, reader)
     if version != VERSION:
         notes.append(
@@ -128,6 +150,7 @@ def verify(path: Path, *, data: Sequence[Path] = (), expect: str = "") -> Verifi
         folder=folder.path,
         head=head,
         is_expected=bool(expect),
+        is_signed=signature is not None,
         compared=mismatches.compared,
         damage=damage,
         mismatches=tuple(mismatches.listed),
@@ -152,6 +175,24 @@ def _check_head(reader: RecordReader, head: str, expect: str, mismatches: Mismat
         counted += f", the head after batch {earlier[0]} of {len(heads)}: records were added since"
     stated, kind = head or "nothing", MismatchKind.EXPECTED_HEAD
     mismatches.differ(kind, "records.sqlite", "head", stated=stated, counted=counted)
+
+
+def _check_signature(
+    signature: SealSignature, folder: RunDir, chain: SealChain, mismatches: Mismatches, *, head: str
+) -> str:
+    """Compare seals and head with what was signed; return the words for it."""
+    if chain.broken:
+        return ""  # that is a difference already, and what stands there may be no end of bytes
+    path = signature.path or folder.path / f"{folder.seals.name}.minisig"
+    mismatches.compared += 1
+    signed = read_signature(folder.seals, path, public_key=signature.public_key)
+    stated = signed.fault
+    if not stated and not (chain.seals and chain.seals[-1].head == head):
+        stated = "the records are not those that were signed"
+    if stated:
+        counted = f"wanted is a signature of {folder.seals.name} with key {signed.key}"
+        mismatches.differ(MismatchKind.SIGNATURE, path.name, "", stated=stated, counted=counted)
+    return f"{_SIGNED}{signed.key}: {signed.comment}"
 
 
 def _outdated(folder: RunDir, reader: RecordReader) -> str:
