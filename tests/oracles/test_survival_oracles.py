@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import optimize, special, stats
 from tests.oracles.alternatives import harrell_davis
 
-from guardmark.stats.attempts.extrapolation import fit_beta_binomial
+from guardmark.stats.attempts.extrapolation import extrapolate_success
 from guardmark.stats.attempts.survival import attack_success_at, kaplan_meier, restricted_mean
 from guardmark.stats.quantiles import estimate_quantile, quantile_ranks
 from guardmark.stats.sequential import beta_mixture_sequence, mcnemar_e_value
@@ -105,7 +105,7 @@ def test_asr_at_k_agrees_with_binomial_coefficients(tries: int, data: st.DataObj
 @given(st.lists(st.integers(0, 10), min_size=5, max_size=30))
 def test_no_other_parameters_fit_better(successes: list[int]) -> None:
     """A general optimiser from several starts finds no higher likelihood."""
-    found = fit_beta_binomial([10] * len(successes), successes)
+    found = extrapolate_success([10] * len(successes), successes, k=1).beta
     if found.a is None or found.b is None:
         return
 

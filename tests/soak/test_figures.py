@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from guardmark.stats.attempts.extrapolation import extrapolate_success
 from guardmark.stats.attempts.survival import attack_success_at
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.quantiles import estimate_quantiles
@@ -43,7 +44,7 @@ from guardmark.stats.scores.curve_areas import average_precision, partial_auc
 PROMISED: Final = 0.93
 RUNS: Final = 600
 FEW_RUNS: Final = 150
-SLOW: Final = ("calibration", "ECE", "highest of")
+SLOW: Final = ("calibration", "ECE", "extrapolated", "highest of")
 """Figures that draw, or integrate, anew in each run."""
 
 Held = Iterator[bool]
@@ -316,6 +317,23 @@ def tries(
     return runs
 
 
+def beyond(
+    attacks: int, budget: int, *, immune: float, a: float, b: float
+) -> Callable[[np.random.Generator, int], Held]:
+    """Runs of ASR at four times the tries, a share of attacks immune: any shown interval holds."""
+    k = 4 * budget
+    spared = math.lgamma(b + k) - math.lgamma(a + b + k) - math.lgamma(b) + math.lgamma(a + b)
+    truth = (1 - immune) * (1 - math.exp(spared))
+
+    def runs(rng: np.random.Generator, count: int) -> Held:
+        for _ in range(count):
+            chances = rng.beta(a, b, attacks) * (rng.random(attacks) >= immune)
+            told = extrapolate_success([budget] * attacks, rng.binomial(budget, chances), k=k)
+            yield any(holds(each.low, truth, each.high) for _, each in told.shown)
+
+    return runs
+
+
 def highest(
     slices: int, *, groups: int, variants: int, kind: str
 ) -> Callable[[np.random.Generator, int], Held]:
@@ -406,6 +424,19 @@ CELLS: Final = (
         )
         for attacks, variants in ((50, 1), (60, 3))
         for k in (1, 10)
+    ),
+    *(
+        FigureCell(
+            name="extrapolated ASR",
+            setting=f"{attacks} attacks, {budget} tries to {4 * budget}, {immune:.0%} immune",
+            held=beyond(attacks, budget, immune=immune, a=a, b=b),
+        )
+        for attacks, budget, immune, a, b in (
+            (100, 16, 0.0, 0.3, 3.0),
+            (100, 16, 0.0, 2.0, 20.0),
+            (100, 16, 0.4, 1.0, 4.0),
+            (60, 64, 0.5, 0.5, 6.0),
+        )
     ),
     *(
         FigureCell(

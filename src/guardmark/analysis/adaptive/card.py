@@ -45,7 +45,7 @@ from guardmark.analysis.adaptive.success import (
 )
 from guardmark.analysis.adaptive.target import TargetCard, measure_target, read_target
 from guardmark.analysis.defense.counts import SampleRates, grouped_difference
-from guardmark.stats.attempts.extrapolation import extrapolate_success
+from guardmark.stats.attempts.extrapolation import Extrapolation, extrapolate_success
 from guardmark.stats.attempts.success_area import area_difference, areas_of
 from guardmark.stats.attempts.survival import (
     RestrictedMean,
@@ -121,7 +121,7 @@ class AdaptiveCard:
     transfers: tuple[TransferCard, ...]
     calls: Mapping[tuple[str, str], int]  # Arm and account to calls.
     costs: CostCard
-    extrapolated: Ratio | None  # Blind success at several times the budget, or None when refused.
+    extrapolated: Extrapolation | None  # Blind success at several times the budget, or None.
     extrapolated_at: int  # Tries it speaks of.
     unanswered: int  # Tries without an answer.
     target: TargetCard | None = None  # What the target model did, or None when none was asked.
@@ -251,7 +251,7 @@ def _survival(view: AttackMask, budget: int) -> tuple[SurvivalCurve | None, Rest
 
 def _blind(
     view: AttackMask, ks: Sequence[int]
-) -> tuple[tuple[tuple[int, Ratio], ...], Ratio | None, int]:
+) -> tuple[tuple[tuple[int, Ratio], ...], Extrapolation | None, int]:
     """Estimate success of exchangeable tries; an attack that passes as it is always passes."""
     counted, ahead = view.blind_counts(), _AHEAD * view.battle.budget
     if not counted or min(n for n, _ in counted) < 1:

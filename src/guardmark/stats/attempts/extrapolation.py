@@ -1,4 +1,4 @@
-"""What more blind tries would reach: a model's guess, always labelled as one.
+"""What more blind tries would reach: guesses of two models, always labelled as such.
 
 For the blind arm only, whose tries do not learn from each other. An attacker who learns breaks the
 model, and no curve is extrapolated for him.
@@ -7,13 +7,14 @@ model, and no curve is extrapolated for him.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from guardmark.core.estimate import Ratio
 from guardmark.stats.arguments import group_column, require_fraction, require_tries
+from guardmark.stats.attempts.survival import attack_success_at
 from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.drawing import DrawPlan, draw_weights, percentile_limits
 from guardmark.stats.rates.proportion import Limits, wilson_limits
@@ -29,38 +30,54 @@ _NARROWINGS = 32
 _STEPS, _CLOSE = 60, 1e-12  # at most so many, until a mean moves by no larger share
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _REACH = 10
+_ALIKE = 0.05
+"""Models that differ by no more than this make one guess."""
+_MODELS = ("beta-binomial", "beta-binomial with an immune share")
+_LIMITS = "wider of group bootstrap and wilson over groups"
+_NODES, _DROP = 40, 12.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BetaBinomial:
-    """How the samples' chances of a bypass per try spread."""
+class FittedModel:
+    """A model of how the samples' chances of a bypass per try spread, and its guess."""
 
-    a: float | None = None  # First parameter of the Beta distribution, or None when undefined.
-    b: float | None = None  # Second parameter, or None when undefined.
-    reason: str = ""  # Why there is no fit, or empty.
+    rate: Ratio  # What k tries reach.
+    # Whether its curve stays within the limits of ASR@k at all k tried; None without a fit.
+    fits: bool | None = None
+    # Share of samples that can be broken at all, and parameters of the Beta distribution of their
+    # chances; None when undefined.
+    breakable: float | None = field(default=None, metadata={"json": False})
+    a: float | None = field(default=None, metadata={"json": False})
+    b: float | None = field(default=None, metadata={"json": False})
 
-    def success_at(self, k: int) -> float | None:
-        """Return the modelled chance that one of k tries gets through, or None."""
-        if self.a is None or self.b is None:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extrapolation:
+    """What more blind tries would reach, by two models between which few tries cannot decide."""
+
+    DERIVED: ClassVar = ("guess",)
+
+    beta: FittedModel  # Chances of samples follow a Beta distribution, near 0 but never 0.
+    immune: FittedModel  # Some samples cannot be broken; chances of the others follow a Beta one.
+
+    @property
+    def shown(self) -> tuple[tuple[str, Ratio], ...]:
+        """The common guess, or both models' with what they suppose."""
+        if self.guess is not None:
+            return (("", self.guess),)
+        return ((", none immune", self.beta.rate), (", some immune", self.immune.rate))
+
+    @property
+    def guess(self) -> Ratio | None:
+        """Their common guess with the limits of both; None where they disagree, or do not fit."""
+        one, two = self.beta.rate, self.immune.rate
+        if one.value is None or two.value is None or not (self.beta.fits and self.immune.fits):
             return None
-        return float(_success_at(np.array([self.a]), np.array([self.b]), k)[0])
-
-
-def fit_beta_binomial(tries: ArrayLike, successes: ArrayLike) -> BetaBinomial:
-    """Fit the spread of bypass chances over samples by maximum likelihood.
-
-    `tries` and `successes` are blind tries per sample and those that got through, shape (n,);
-    `ValueError` if they do not fit together. Undefined where no sample or every try of every sample
-    got through, where no sample was tried twice, and without samples.
-    Source: Griffiths (1973), doi:10.2307/2529131.
-    """
-    n, c = require_tries(tries, successes)
-    reason = _refusal(n, c)
-    if reason:
-        return BetaBinomial(reason=reason)
-    cells, weights = np.unique(np.column_stack([n, c]), axis=0, return_counts=True)
-    a, b = _fit(cells, weights[None].astype(np.float64))
-    return BetaBinomial(a=float(a[0]), b=float(b[0]))
+        if abs(one.value - two.value) > _ALIKE:
+            return None
+        if one.low is None or one.high is None or two.low is None or two.high is None:
+            return one
+        return replace(one, low=min(one.low, two.low), high=max(one.high, two.high))
 
 
 def extrapolate_success(
@@ -71,53 +88,84 @@ def extrapolate_success(
     groups: ArrayLike | None = None,
     confidence: float = 0.95,
     drawing: DrawPlan | None = None,
-) -> Ratio:
-    """Guess the chance that one of k blind tries gets through.
+) -> Extrapolation:
+    """Guess the chance that one of k blind tries gets through, by two models.
 
-    Tries and successes are those of `fit_beta_binomial`; `k` is at least 1; `groups` name each
-    sample's group (None: every sample alone); `confidence` is in (0, 1); `drawing` None is seed 0,
-    500 draws.
+    Tries beyond those made reach the samples that never fell, and the tries made hardly tell those
+    that cannot fall from those that seldom do: models which fit alike may promise 55 and 90 %. So
+    there are two, and a single guess only where both fit and differ by at most 5 points.
+
+    Args:
+        tries: Blind tries per sample, shape (n,).
+        successes: Those that got through, shape (n,); `ValueError` if they do not fit together.
+        k: How many tries are asked about, at least 1.
+        groups: Group of each sample, shape (n,); None: every sample alone.
+        confidence: Nominal coverage, in (0, 1).
+        drawing: None: seed 0, 500 draws.
 
     Returns:
-        The model's value with the wider, at each end, of two intervals: the percentile band of a
-        bootstrap of whole groups, and Wilson's over groups at that value. The band alone shrinks to
-        a point where every draw is fitted to nearly the same value, while the mean of n chances in
-        [0, 1] is never surer than that of n outcomes that were simply seen. The interval covers
-        chance, not a wrong model. Refused past ten times the mean tries per sample; undefined as
-        the fit.
+        Both models. The share of samples that can be broken is that of samples broken over the one
+        the Beta distribution, fitted to broken samples alone, expects; 1 where it expects no more.
+        Each value has the wider, at each end, of two intervals: the percentile band of a bootstrap
+        of whole groups, and Wilson's over groups at that value. The band alone shrinks to a point
+        where every draw is fitted to nearly the same value, while the mean of n chances in [0, 1]
+        is never surer than that of n outcomes that were simply seen. The interval covers chance,
+        not a wrong model. Refused past ten times the mean tries per sample; undefined where no
+        sample or every try of every sample got through, where no sample was tried twice, and
+        without samples.
+
+    Source: Griffiths (1973), doi:10.2307/2529131 (Beta-binomial); Sanathanan (1972),
+    doi:10.1214/aoms/1177692709 (fit to those seen, then their number); Link (2003),
+    doi:10.1111/j.0006-341X.2003.00129.x (what data cannot tell apart).
     """
     require_fraction("confidence", confidence)
     n, c = require_tries(tries, successes)
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
-    codes = group_column(groups, len(n))
-    members = len(np.unique(codes))
+    codes = np.unique(group_column(groups, len(n)), return_inverse=True)[1]
+    members = int(codes.max(initial=-1)) + 1
     plan = drawing or DrawPlan(replicates=500)
     reason = _refusal(n, c)
     if not reason and k > _REACH * float(n.mean()):
         reason = f"{k} tries lie past {_REACH} times the {n.mean():.3g} tries made per sample"
-    value, limits = None, None
-    if not reason:
-        value = fit_beta_binomial(n, c).success_at(k)
-        reason = "a band needs two groups" if members < 2 else ""
-    if value is not None and not reason:
-        values, inverse = np.unique(np.column_stack([n, c]), axis=0, return_inverse=True)
-        by_group = np.zeros((members, len(values)))
-        np.add.at(by_group, (np.unique(codes, return_inverse=True)[1], inverse.reshape(-1)), 1)
-        band = _band(values, by_group, k=k, confidence=confidence, drawing=plan)
-        seen = wilson_limits(value, members, z=two_sided_z(confidence))
-        limits = Limits(min(band.low, seen.low), max(band.high, seen.high))
-    return Ratio(
-        value=value,
-        low=limits.low if limits else None,
-        high=limits.high if limits else None,
+    bare = Ratio(
+        value=None,
+        low=None,
+        high=None,
         confidence=confidence,
-        method="extrapolated, beta-binomial, wider of group bootstrap and wilson over groups",
+        method="",
         trials=len(n),
         groups=members if groups is not None else None,
-        replicates=plan.replicates if limits else 0,
         reason=reason,
     )
+    rates = [replace(bare, method=f"extrapolated, {name}, {_LIMITS}") for name in _MODELS]
+    if reason:
+        return Extrapolation(beta=FittedModel(rate=rates[0]), immune=FittedModel(rate=rates[1]))
+    cells, inverse = np.unique(np.column_stack([n, c]), axis=0, return_inverse=True)
+    by_group = np.zeros((members, len(cells)))
+    np.add.at(by_group, (codes, inverse.reshape(-1)), 1)
+    fitted = _fit_both(cells, by_group.sum(axis=0, keepdims=True))
+    seen = [
+        (at, attack_success_at(n, c, k=at, groups=groups, confidence=confidence))
+        for at in (2**power for power in range(int(n.min()).bit_length()))
+    ]
+    bands = _bands(cells, by_group, k=k, confidence=confidence, drawing=plan)
+    models = []
+    for rate, band, part in zip(rates, bands, fitted, strict=True):
+        value = _reached(part, k).item()
+        told = replace(rate, value=value, reason="" if band else "a band needs two groups")
+        if band:
+            own = wilson_limits(value, members, z=two_sided_z(confidence))
+            low, high = min(band.low, own.low), max(band.high, own.high)
+            told = replace(told, low=low, high=high, replicates=plan.replicates)
+        curve = [(_reached(part, at).item(), each) for at, each in seen]
+        fits = all(
+            (each.low or 0.0) <= share <= (1.0 if each.high is None else each.high)
+            for share, each in curve
+        )
+        breakable, a, b = part[:, 0].tolist()
+        models.append(FittedModel(rate=told, fits=fits, breakable=breakable, a=a, b=b))
+    return Extrapolation(beta=models[0], immune=models[1])
 
 
 def _refusal(n: Ints, c: Ints) -> str:
@@ -130,20 +178,73 @@ def _refusal(n: Ints, c: Ints) -> str:
     return "every try got through" if bool(np.all(c == n)) else ""
 
 
-def _band(cells: Ints, by_group: Floats, *, k: int, confidence: float, drawing: DrawPlan) -> Limits:
-    """Return the band, from distinct (tries, successes) and how often each group has them."""
+def _bands(
+    cells: Ints, by_group: Floats, *, k: int, confidence: float, drawing: DrawPlan
+) -> list[Limits | None]:
+    """Return a band a model, from distinct (tries, successes) and how often each group has them."""
     groups, width = by_group.shape
+    if groups < 2:
+        return [None, None]
     drawn = []
     n, c = cells[:, 0], cells[:, 1]
     for block in draw_weights([np.arange(groups)], drawing=drawing, rows=max(width, int(n.max()))):
         weights = block @ by_group
         hits, total = weights @ c, weights @ n
         # A draw without any bypass says 0 and one of bypasses alone says 1: neither has a fit.
-        reached = np.where(hits == 0, 0.0, 1.0)
+        reached = np.tile(np.where(hits == 0, 0.0, 1.0), (2, 1))
         mixed = (hits > 0) & (hits < total)
-        reached[mixed] = _success_at(*_fit(cells, weights[mixed]), k)
+        reached[:, mixed] = [_reached(part, k) for part in _fit_both(cells, weights[mixed])]
         drawn.append(reached)
-    return Limits(*percentile_limits(np.concatenate(drawn), confidence))
+    return [Limits(*percentile_limits(each, confidence)) for each in np.concatenate(drawn, axis=1)]
+
+
+def _reached(model: Floats, k: int) -> Floats:
+    """Return what k tries reach, by the share that can be broken, a and b: shape (3, r)."""
+    reached: Floats = model[0] * _success_at(model[1], model[2], k)
+    return reached
+
+
+def _fit_both(cells: Ints, weights: Floats) -> Floats:
+    """Fit both models to each row of weights, shape (2, 3, r): share that can be broken, a, b."""
+    beta = np.stack([np.ones(len(weights)), *_fit(cells, weights)])
+    broken = cells[:, 1] > 0
+    a, b = _fit_broken(cells[broken], weights[:, broken])
+    # Of samples that can be broken, how many the distribution expects to see broken.
+    tries, of_cell = np.unique(cells[:, 0], return_inverse=True)
+    expected = np.stack([_success_at(a, b, int(each)) for each in tries])
+    rate = weights[:, broken].sum(axis=1) / (weights * expected[of_cell].T).sum(axis=1)
+    return np.stack([beta, np.where(rate < 1.0, np.stack([rate, a, b]), beta)])
+
+
+def _fit_broken(cells: Ints, weights: Floats) -> tuple[Floats, Floats]:
+    """Return a and b of each row of weights, fitted to samples that were broken at least once.
+
+    The likelihood is searched over nodes of log(a + b) and of the mean's logit, which close in on
+    where it is high for all rows together.
+    """
+    from scipy.special import betaln, expit
+
+    n, c = cells[:, :1], cells[:, 1:]
+    ends = np.array([[_LOWEST, _HIGHEST], [-_HIGHEST, _HIGHEST]])
+    for drop in (_DROP, _DROP, 0.0):
+        axes = [np.linspace(low, high, _NODES) for low, high in ends.tolist()]
+        size, logit = (axis.ravel() for axis in np.meshgrid(*axes))
+        a, b = np.exp(size) * expit(logit), np.exp(size) * expit(-logit)
+        alone = betaln(a, b)
+        never = np.exp(np.minimum(betaln(a, b + n) - alone, -1e-12))
+        height = betaln(a + c, b + n - c) - alone - np.log1p(-never)
+        together = weights.mean(axis=0) @ height
+        if drop:
+            telling = together > together.max() - drop
+            step = (ends[:, 1] - ends[:, 0]) / (_NODES - 1)
+            ends = np.array(
+                [
+                    [max(low, at[telling].min() - gap), min(high, at[telling].max() + gap)]
+                    for (low, high), at, gap in zip(ends, (size, logit), step, strict=True)
+                ]
+            )
+    best = (weights @ height).argmax(axis=1)
+    return a[best], b[best]
 
 
 def _success_at(a: Floats, b: Floats, k: int) -> Floats:

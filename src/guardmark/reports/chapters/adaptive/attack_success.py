@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from guardmark.reports.document.cells import Value
     from guardmark.stats.rates.means import SeedMean
 
-
 ACCESS: Final = {False: "A1 (sees allow or block)", True: "A2 (sees the score too)"}
 KNOWLEDGE: Final = {
     True: "K1 (a kind of defense, diagnosed by probes)",
@@ -73,8 +72,9 @@ def arms_table(card: AdaptiveCard) -> Table:
     rates += [(each.arm, each.at_budget, card.budget) for each in card.arms]
     if card.gradient is not None:
         rates.append(("gradient (A3)", card.gradient.full, card.budget))
-    if card.extrapolated is not None and card.extrapolated.value is not None:
-        rates.append(("blind, extrapolated", card.extrapolated, card.extrapolated_at))
+    if (ahead := card.extrapolated) is not None and ahead.beta.rate.value is not None:
+        models = [(f"blind, extrapolated{model}", rate) for model, rate in ahead.shown]
+        rates += [(arm, rate, card.extrapolated_at) for arm, rate in models]
     return table_of(
         rates,
         {"Arm|ASR|Search tries": lambda each: each},

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block
 
-_MEMORY: Final = {True: "shared between attacks", False: "none: each attack learns from itself"}
-
+_MEMORY: Final = {
+    True: "shared between attacks: their outcomes depend on each other beyond their groups",
+    False: "none: each attack learns from itself",
+}
 _CONFIRMED: Final = "a bypass counts only if two of three further sends pass as well"
-
 
 _ELSEWHERE: Final = {
     "response": "looks at responses of the target model",
