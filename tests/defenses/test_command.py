@@ -250,6 +250,26 @@ async def test_only_named_variables_are_passed(
     assert KNOWN.text("sk-quite-a-secret") == "[redacted]"
 
 
+async def test_an_answer_that_repeats_a_key_is_stored_without_it(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is, in hexadecimal digits, and behind the escapes of JSON."""
+    monkeypatch.setenv("GM_NAMED", key := "sk/quite-a-secret+key")
+    body = (
+        "key = os.environ['GM_NAMED']; "
+        "say(id=number, blocked=True, reason=f'{key} {key.encode().hex()}'); continue"
+    )
+    (decision,) = await ask(build(body, variables=["GM_NAMED"]), "x")
+    assert decision.outcome is Outcome.BLOCK
+    assert decision.evidence is not None
+    assert decision.evidence.reason == "[redacted] [redacted]"
+    escaped = "".join(f"\\u{ord(sign):04x}" for sign in key)
+    body = f"print('{{\"id\": ' + str(number) + ', \"blocked\": true, \"reason\": \"' + r'{escaped}' + '\"}}', flush=True); continue"
+    (decision,) = await ask(build(body, variables=["GM_NAMED"]), "x")
+    assert decision.evidence is not None
+    assert decision.evidence.reason == "[redacted]"
+
+
 async def test_what_it_prints_beside_its_answers_is_not_ours(
     build: Build, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,6 +16,8 @@ from guardmark.defenses.function import (
     FunctionDefense,
     defense_from,
 )
+from guardmark.engine.calls import failure_of
+from guardmark.net.redaction import KNOWN
 
 HELLO = Prompt.of_text("hello")
 
@@ -128,6 +130,17 @@ def test_a_threshold_beyond_one_is_refused() -> None:
     """Risks lie in [0, 1]."""
     with pytest.raises(ValueError, match="threshold"):
         defense_from(bool, threshold=2)
+
+
+def test_a_known_key_in_an_answer_is_kept_out_of_the_records() -> None:
+    """In a reason, and in what it raises, also where the text is cut off."""
+    KNOWN.hide(key := "sk-of-a-function-0123456789", "GM_OF_A_FUNCTION")
+    decision = AnswerReader().read({"blocked": True, "reason": f"as {key} said"})
+    assert decision.evidence is not None
+    assert decision.evidence.reason == "as [redacted] said"
+    for before in range(1_960, 2_000):
+        message = failure_of(ValueError("x" * before + key)).evidence.message
+        assert "sk-of" not in message
 
 
 def test_what_a_function_raises_goes_through() -> None:

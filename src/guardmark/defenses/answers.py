@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import AfterValidator
 
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Evidence, Outcome, ScoreKind
+from guardmark.net.redaction import KNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,7 +123,7 @@ class AnswerReader:
             outcome=outcome,
             score=risk,
             score_kind=ScoreKind.NONE if risk is None else ScoreKind.SELF_REPORTED,
-            evidence=Evidence(reason=reason) if reason else None,
+            evidence=Evidence(reason=KNOWN.text(reason)) if reason else None,
         )
 
     def _malformed(self, message: str) -> Decision:
@@ -131,7 +132,7 @@ class AnswerReader:
                 "nothing that can be read; expected True (block), False (allow), a risk in "
                 "[0, 1], a Decision, or fields such as blocked, flagged, is_safe, score"
             )
-        words = f"{self.subject} {message}"
+        words = KNOWN.text(f"{self.subject} {message}")
         return Decision(outcome=Outcome.MALFORMED, evidence=Evidence(message=words))
 
 

@@ -22,6 +22,7 @@ from guardmark.core.protocols import Defense, InlineDefense
 from guardmark.core.sample import View
 from guardmark.defenses.deadline import CallAlarm, Overrun, timeout_of
 from guardmark.engine.run_monitor import Abandoned
+from guardmark.net.redaction import KNOWN
 from guardmark.store.cache import key_of
 
 if TYPE_CHECKING:
@@ -63,8 +64,8 @@ class Failure:
 
     @property
     def evidence(self) -> Evidence:
-        """The message, as an answer carries it."""
-        return Evidence(message=self.message[:_MESSAGE])
+        """The message, as an answer carries it: without a key, also where it is cut off."""
+        return Evidence(message=KNOWN.text(self.message[: 16 * _MESSAGE])[:_MESSAGE])
 
     def as_decision(self) -> Decision:
         """Return the failure as a defense's decision."""
