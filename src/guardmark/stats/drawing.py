@@ -6,7 +6,7 @@ and order depend on the seed and on names, never on the rows' order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,8 @@ class DrawPlan:
 
     seed: int = 0  # Seed of the generator; the same seed gives the same draws.
     replicates: int = 2000  # How many draws; at least 2.
+    # What was drawn by this plan, by what it rests on: many comparisons share what each draws.
+    kept: dict[bytes, Floats] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse a drawing that shows no spread."""

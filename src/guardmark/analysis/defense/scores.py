@@ -372,14 +372,14 @@ def compare_areas(frame: Frame) -> tuple[AreaPair, ...]:
         for arm in frame.arms
         if not arm.is_baseline and arm.is_scored.any()
     }
-    confidence, pairs = frame.settings.confidence, []
+    confidence, drawing, pairs = frame.settings.confidence, _drawing(frame), []
     for first, second in combinations(wide, 2):
         both = ~np.isnan(wide[first]) & ~np.isnan(wide[second])
         attack, scores = frame.is_attack[both], (wide[first][both], wide[second][both])
         if attack.all() or not attack.any():
             continue
         if frame.is_grouped:
-            groups, drawing = frame.groups[both], _drawing(frame)
+            groups = frame.groups[both]
             areas = compare_clustered_auc(
                 attack, scores, groups=groups, confidence=confidence, drawing=drawing
             )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -196,7 +197,7 @@ def clustered_auc(
     if area is not None:
         reason = _TOO_FEW_GROUPS if members.degrees_of_freedom < 1 else ""
     if area is not None and not reason:
-        error = _spread(_draw(members, [_area_of(attack, score)], plan)[0])
+        error = _spread(_draw(members, _area_of(attack, score, members.codes), plan))
         reason = _AT_THE_END if area in {0.0, 1.0} else "" if error else _NO_GROUP_VARIANCE
     if area is not None and error is not None and not reason:
         t = two_sided_t(confidence, members.degrees_of_freedom)
@@ -241,8 +242,13 @@ def compare_clustered_auc(
         areas = (place(attack, first).area, place(attack, second).area)
         gap = _Gap(areas=areas, reason=_TOO_FEW_GROUPS if freedom < 1 else "")
     if not gap.reason:
-        both = [_area_of(attack, first), _area_of(attack, second)]
-        drawn = _draw(members, both, drawing or DrawPlan())
+        plan, drawn = drawing or DrawPlan(), []
+        for score in (first, second):
+            parts = (score, attack, members.codes)
+            key = b"".join(sha256(part.tobytes()).digest() for part in parts)
+            if key not in plan.kept:
+                plan.kept[key] = _draw(members, _area_of(attack, score, members.codes), plan)
+            drawn.append(plan.kept[key])
         error = _spread(drawn[0] - drawn[1])
         gap = replace(gap, error=error, reason="" if error else _NO_GROUP_VARIANCE)
     z = gap.statistic
@@ -336,32 +342,29 @@ def _read_groups(groups: ArrayLike, attack: Flags) -> _Groups:
     )
 
 
-def _area_of(attack: Flags, score: Floats) -> _Area:
-    """Return a function from row weights, shape (b, n), to areas, shape (b,)."""
+def _area_of(attack: Flags, score: Floats, codes: Ints) -> _Area:
+    """Return a function from weights of groups, shape (b, K), to areas, shape (b,)."""
     order = np.argsort(score, kind="stable")
-    ordered = score[order]
-    starts = np.flatnonzero(np.append([True], ordered[1:] != ordered[:-1]))
-    is_attack = attack[order]
+    attacks, benign = order[attack[order]], order[~attack[order]]
+    sides = [np.searchsorted(score[benign], score[attacks], side=s) for s in ("left", "right")]
+    of_attacks, of_benign = codes[attacks], codes[benign]
 
     def areas(weights: Floats) -> Floats:
-        lined_up = weights[:, order]
-        of_attack = np.add.reduceat(lined_up * is_attack, starts, axis=1)
-        of_benign = np.add.reduceat(lined_up * ~is_attack, starts, axis=1)
-        below = np.cumsum(of_benign, axis=1) - of_benign / 2
-        won = np.einsum("ij,ij->i", of_attack, below)
-        area: Floats = won / (of_attack.sum(axis=1) * of_benign.sum(axis=1))
+        # Weights are whole numbers, so every sum is exact in whatever order.
+        below = np.zeros((len(weights), len(benign) + 1))
+        np.cumsum(weights[:, of_benign], axis=1, out=below[:, 1:])
+        won, lined_up = np.zeros(len(weights)), weights[:, of_attacks]
+        for side in sides:  # a tie is half a win
+            won += np.einsum("ij,ij->i", lined_up, below[:, side]) / 2
+        area: Floats = won / (lined_up.sum(axis=1) * below[:, -1])
         return area
 
     return areas
 
 
-def _draw(members: _Groups, areas: list[_Area], drawing: DrawPlan) -> list[Floats]:
-    parts: list[list[Floats]] = [[] for _ in areas]
-    for weights in draw_weights(members.strata, drawing=drawing, rows=len(members.codes)):
-        by_row = weights[:, members.codes]
-        for part, area in zip(parts, areas, strict=True):
-            part.append(area(by_row))
-    return [np.concatenate(part) for part in parts]
+def _draw(members: _Groups, area: _Area, drawing: DrawPlan) -> Floats:
+    blocks = draw_weights(members.strata, drawing=drawing, rows=len(members.codes))
+    return np.concatenate([area(weights) for weights in blocks])
 
 
 def _spread(drawn: Floats) -> float:

@@ -30,6 +30,7 @@ _NO_PROBABILITY = "calibration needs scores in [0, 1], read as probabilities"
 _NORMAL_FROM_VARIANCE = 25.0
 _FREQUENCIES = 128
 _MOST_CELLS = 2_000_000
+_CELLS_AT_ONCE = 100_000
 _LIMIT_DRAWS = 2000
 _CLEAR = 3.0
 """Standard errors from which the sign of a gap is taken for known."""
@@ -360,5 +361,8 @@ def _group_gap(score: Floats, shared: Ints) -> float:
         return float(np.sqrt(2 * variance / np.pi))
     rng = np.random.default_rng(0)
     draws = max(50, min(2000, _MOST_CELLS // len(score)))
-    gaps = [float((rng.random(len(sizes))[codes] < score).sum()) for _ in range(draws)]
-    return float(np.abs(np.array(gaps) - score.sum()).mean())
+    at_once, counts = max(1, _CELLS_AT_ONCE // len(score)), []
+    for start in range(0, draws, at_once):
+        deciding = rng.random((min(at_once, draws - start), len(sizes)))
+        counts.append((deciding[:, codes] < score).sum(axis=1))
+    return float(np.abs(np.concatenate(counts) - score.sum()).mean())
