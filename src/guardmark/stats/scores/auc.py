@@ -244,8 +244,7 @@ def compare_clustered_auc(
     if not gap.reason:
         plan, drawn = drawing or DrawPlan(), []
         for score in (first, second):
-            parts = (score, attack, members.codes)
-            key = b"".join(sha256(part.tobytes()).digest() for part in parts)
+            key = sha256(score.tobytes() + attack.tobytes() + members.codes.tobytes()).digest()
             if key not in plan.kept:
                 plan.kept[key] = _draw(members, _area_of(attack, score, members.codes), plan)
             drawn.append(plan.kept[key])
@@ -343,14 +342,13 @@ def _read_groups(groups: ArrayLike, attack: Flags) -> _Groups:
 
 
 def _area_of(attack: Flags, score: Floats, codes: Ints) -> _Area:
-    """Return a function from weights of groups, shape (b, K), to areas, shape (b,)."""
+    """Return a function from whole weights of groups, (b, K), to areas, (b,): sums are exact."""
     order = np.argsort(score, kind="stable")
     attacks, benign = order[attack[order]], order[~attack[order]]
     sides = [np.searchsorted(score[benign], score[attacks], side=s) for s in ("left", "right")]
     of_attacks, of_benign = codes[attacks], codes[benign]
 
     def areas(weights: Floats) -> Floats:
-        # Weights are whole numbers, so every sum is exact in whatever order.
         below = np.zeros((len(weights), len(benign) + 1))
         np.cumsum(weights[:, of_benign], axis=1, out=below[:, 1:])
         won, lined_up = np.zeros(len(weights)), weights[:, of_attacks]
