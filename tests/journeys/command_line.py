@@ -30,7 +30,7 @@ class Done:
     @property
     def told(self) -> list[str]:
         """What it said went wrong: standard error without the lines on what is read."""
-        usual = ("Read ", "Writing ", "Continuing ", "Note: ")
+        usual = ("Read ", "Writing ", "Continuing ", "Complete: ", "Note: ")
         return [line for line in self.err.splitlines() if not line.startswith(usual)]
 
 

@@ -75,4 +75,4 @@ def test_repeats_and_rules_do_not_go_together(tmp_path: Path, more: str) -> None
     )
     done = guardmark("run", "c.yaml", cwd=tmp_path)
     assert done.code == 2
-    assert "repeats: 1" in done.err
+    assert "repeats above 1" in done.err

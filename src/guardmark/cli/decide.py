@@ -30,6 +30,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--no-texts", is_flag=True)
 @click.option("--json", "as_json", is_flag=True)
 @click.option("--markdown", is_flag=True)
+@click.option("--html", type=_PATH)
 def compare_command(
     runs: tuple[Path, ...],
     only: str,
@@ -39,6 +40,7 @@ def compare_command(
     no_texts: bool,
     as_json: bool,
     markdown: bool,
+    html: Path | None,
 ) -> None:
     """Compare defenses."""
     from guardmark.analysis.compare.runs_compared import Wanted
@@ -47,6 +49,13 @@ def compare_command(
     names = tuple(word.strip() for word in only.split(",") if word.strip())
     wanted = Wanted(only=names, against=against, listed=samples)
     compared = compare_runs(runs, wanted, margin=margin)
+    if html is not None:
+        from guardmark.store.run_dir import whole_file
+
+        with whole_file(html) as file:
+            file.write(_drawn(compared, "html", texts=not no_texts).encode())
+        echo(f"{'page':<10}{html}")
+        return
     form = "json" if as_json else "markdown" if markdown else "terminal"
     drawn = _drawn(compared, form, texts=not no_texts)
     echo_raw(drawn if as_json else visible(drawn), nl=False)
@@ -62,6 +71,10 @@ def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:
     from guardmark.reports.render.terminal import render_terminal
 
     document = comparison_document(compared, texts=texts)
+    if form == "html":
+        from guardmark.reports.render.html.page import render_html
+
+        return render_html(document, texts=texts)
     if form == "markdown":
         return render_markdown(document, marker="guardmark-comparison")
     return render_terminal(document)

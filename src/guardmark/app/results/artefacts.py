@@ -48,8 +48,10 @@ def write_reports(
     formats: Sequence[str],
     thresholds: tuple[tuple[str, float], ...] = (),
     texts: bool = True,
+    to: RunDir | None = None,
 ) -> tuple[RunAnalysis, Document]:
-    """Write the reports of a run from its records."""
+    """Write the reports of a run from its records, into its folder or another."""
+    to = to or folder
     with RecordReader(folder.records) as reader:
         write_jsonl(reader, folder.results)
         settings = replace(analysis_settings(reader, config), thresholds=thresholds)
@@ -57,29 +59,29 @@ def write_reports(
             settings = replace(settings, listed_samples=0)  # nobody would read them
         analysis = analyse_run(reader, settings)
         if "json" in formats and (analysis.comparison or analysis.systems):
-            folder.write_text(folder.comparison_json.name, run_comparison(reader, analysis))
+            to.write_text(to.comparison_json.name, run_comparison(reader, analysis))
         if "junit" in formats:
-            folder.write_text(folder.junit.name, run_junit(reader, analysis, config))
+            to.write_text(to.junit.name, run_junit(reader, analysis, config))
         if "sarif" in formats:
-            folder.write_text(folder.sarif.name, run_sarif(reader, analysis, texts=texts))
+            to.write_text(to.sarif.name, run_sarif(reader, analysis, texts=texts))
         document = build_document(analysis, read_highlights(reader, analysis, config))
     if "json" in formats:
         from guardmark.reports.render.json.documents import summary_json
 
-        folder.write_text(folder.summary_json.name, summary_json(analysis))
+        to.write_text(to.summary_json.name, summary_json(analysis))
     if "md" in formats:
         from guardmark.reports.render.markdown import render_markdown
 
-        folder.write_text(folder.summary_md.name, render_markdown(document, texts=texts))
+        to.write_text(to.summary_md.name, render_markdown(document, texts=texts))
     if "csv" in formats:
         from guardmark.exporters.tables import categories_csv, variants_csv
 
-        folder.write_text(folder.categories_csv.name, categories_csv(analysis))
-        folder.write_text(folder.variant_metrics_csv.name, variants_csv(analysis))
+        to.write_text(to.categories_csv.name, categories_csv(analysis))
+        to.write_text(to.variant_metrics_csv.name, variants_csv(analysis))
     if "html" in formats:
         from guardmark.reports.render.html.page import render_html
 
-        folder.write_text(folder.report_html.name, render_html(document, texts=texts))
+        to.write_text(to.report_html.name, render_html(document, texts=texts))
     return analysis, document
 
 

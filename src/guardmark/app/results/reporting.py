@@ -19,11 +19,12 @@ from guardmark.core.outcome import Outcome
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.secret_scan import require_no_secret
 from guardmark.reports.chapters.run_document import shorten
-from guardmark.reports.document.cells import rate_text
+from guardmark.reports.document.cells import rate_text, slug
 from guardmark.reports.render.json.documents import summary_json
 from guardmark.reports.render.terminal import render_terminal
 from guardmark.stats.scores.guarantee import ErrorLimits
 from guardmark.store.reader import RecordReader
+from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.scorecard import RatePair
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.settings import Config
-    from guardmark.store.run_dir import RunDir
 
 
 def parse_thresholds(
@@ -180,14 +180,17 @@ def finish(
     texts: bool = True,
 ) -> RunOutput:
     """Write the reports of a run and say what came out."""
+    # What a run would have been at another threshold is written beside the reports of the run.
+    asked = "-".join(f"{slug(name)}-{score:g}" for name, score in thresholds)
+    to = RunDir(path=folder.file(f"threshold-{asked}")).create() if asked else folder
     analysis, document = write_reports(
-        folder, config, formats=formats, thresholds=thresholds, texts=texts
+        folder, config, formats=formats, thresholds=thresholds, texts=texts, to=to
     )
     gate, gate_exit = "", 0
     if config.gate is not None and not thresholds:
         gate, gate_exit = _own_gate(folder, analysis, config)
     require_no_secret([folder.path])
-    paths = (("report", folder.report_html), ("summary", folder.summary_json))
+    paths = (("report", to.report_html), ("summary", to.summary_json))
     return RunOutput(
         terminal=render_terminal(shorten(document)),
         analysis=analysis,

@@ -220,7 +220,9 @@ class _Invocation:
             logbook(folder, self.session.now) as note,
         ):
             doing = "Continuing" if location.has_samples else "Writing"
-            self.session.announce(f"{doing} {folder.path}")
+            is_whole = location.has_samples and writer.stored.is_complete
+            whole = f"Complete: {folder.path} is reported again, nothing is asked (unless --fresh)"
+            self.session.announce(whole if is_whole else f"{doing} {folder.path}")
             note(f"{doing} with guardmark {VERSION}, configuration {self.config_hash}")
             self._bind(writer)
             if location.has_samples:
@@ -334,26 +336,16 @@ def check_rules(config: Config, defenses: Sequence[str]) -> None:
     if not rules:
         return
     statements_for(rules, defenses)
-    if config.run.shard:
-        raise ConfigError(
-            "stop_when and a shard do not go together: a rule looks at the whole data.\n"
-            "Next: leave out the rule, or run without --shard."
-        )
-    if config.run.repeats > 1:
-        raise ConfigError(
-            "stop_when needs repeats: 1. More answers to one sample are not new evidence.\n"
-            "Next: set run.repeats to 1, or leave out the rule."
-        )
-    if config.pipeline is not None:
-        raise ConfigError(
-            "stop_when measures defenses alone; a pipeline asks each arm about every sample.\n"
-            "Next: leave out the rule, or run the defenses without the pipeline."
-        )
-    if config.latency.mode is LatencyMode.OPEN:
-        raise ConfigError(
-            "stop_when and latency mode open do not go together: how many calls are sent would\n"
-            "depend on the answers. Next: set latency.mode to isolated or loaded."
-        )
+    clashes = {
+        "a shard: a rule looks at the whole data": config.run.shard,
+        "repeats above 1: more answers to one sample are not new evidence": config.run.repeats > 1,
+        "a pipeline: it asks each arm about every sample": config.pipeline,
+        "latency mode open: how many calls are sent would depend on the answers": (
+            config.latency.mode is LatencyMode.OPEN
+        ),
+    }
+    for clash in (each for each, is_so in clashes.items() if is_so):
+        raise ConfigError(f"stop_when does not go with {clash}.\nNext: leave out one of the two.")
 
 
 def early_stop(folder: RunDir, rules: Sequence[str]) -> EarlyStop | None:

@@ -368,8 +368,13 @@ def _scope_sections(compared: Compared, *, texts: bool) -> Iterator[Section]:
     table = _rates_table(rated, compared.comparison, scope=compared.scope)
     parts = _parts(compared.comparison, table, plane, weak=weak_among(rated, compared.scope))
     yield section(f"{key}rates", f"{lead}Rates", *parts, _method(compared))
+    alike = [each for each in compared.details if not each.first_only + each.second_only]
     for number, detail in enumerate(compared.details, start=1):
-        yield _pair(f"{key}{number}", detail, compared.scope, texts=texts)
+        if detail not in alike or len(alike) == 1:
+            yield _pair(f"{key}{number}", detail, compared.scope, texts=texts)
+    if len(alike) > 1:
+        pairs = "; ".join(f"{each.first} and {each.second}" for each in alike)
+        yield section(f"{key}alike", f"{lead}No difference", f"Alike on every sample: {pairs}.")
 
 
 def _advice(compared: Compared) -> list[str]:
