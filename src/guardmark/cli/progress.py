@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter, deque
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Self
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _PLAIN_EVERY_S = 5.0
 _LIVE_EVERY_S = 0.25
+_RECENT_S = 60.0
 
 
 class ProgressLine:
@@ -35,12 +37,11 @@ class ProgressLine:
         self._is_quiet = quiet
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._began = 0.0
-        self._done_before = 0
+        self._seen: deque[tuple[float, int]] = deque()
+        self._told: Counter[str] = Counter()
 
     def __enter__(self) -> Self:
         """Start printing."""
-        self._began = time.monotonic()
         if not self._is_quiet:
             self._thread.start()
         return self
@@ -56,21 +57,28 @@ class ProgressLine:
     def _watch(self) -> None:
         pause = _LIVE_EVERY_S if self._is_live else _PLAIN_EVERY_S
         while not self._over.wait(pause):
-            if not self._done_before:
-                self._done_before = self._progress.done
-            line = in_line(self._line())
+            line = in_line(self.line(time.monotonic()))
             tell(f"\r\x1b[2K{line}" if self._is_live else f"{line}\n")
 
-    def _line(self) -> str:
+    def line(self, now_s: float) -> str:
+        """Say how far the run is; speed and time left are those of the last minute.
+
+        A run asks one defense after the other: what the quick ones took says nothing of the slow.
+        """
         pulses = self._progress.snapshot()
         done, planned = self._progress.done, self._progress.planned
-        elapsed = time.monotonic() - self._began
-        rate = (done - self._done_before) / elapsed if elapsed else 0.0
+        self._seen.append((now_s, done))
+        while now_s - self._seen[0][0] > _RECENT_S:
+            self._seen.popleft()
+        then_s, before = self._seen[0]
+        rate = (done - before) / (now_s - then_s) if now_s > then_s else 0.0
         share = f"{100 * done / planned:3.0f} %" if planned else "  ? %"
         parts = [f"{share}  {done:,} of {planned:,}", f"{rate:,.0f}/s"]
         if rate and planned > done:
             parts.append(f"{duration((planned - done) / rate)} left")
-        parts.extend(_live_rates(pulse) for pulse in pulses[-1:] if pulse.stage is Stage.DEFENSE)
+        moving = [p for p in pulses if p.stage is Stage.DEFENSE and p.done > self._told[p.name]]
+        parts.extend(map(_live_rates, moving[-1:]))
+        self._told.update({pulse.name: pulse.done for pulse in moving})
         errors = sum(pulse.errors for pulse in pulses)
         malformed = sum(pulse.malformed for pulse in pulses)
         parts.append(f"{errors:,} errors, {malformed:,} malformed")
