@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
-from guardmark.cli.terminal import echo, echo_raw, echo_text, tell
+from guardmark.cli.terminal import echo, echo_json, echo_raw, echo_text, tell
 from guardmark.net.redaction import KNOWN, REDACTED
 
 KEY = "made-up-0f3b9c-for-the-terminal"
 
 
-@pytest.mark.parametrize("print_it", [echo, echo_text, echo_raw, tell])
+@pytest.mark.parametrize("print_it", [echo, echo_text, echo_raw, echo_json, tell])
 def test_a_key_is_printed_on_neither_stream(
     print_it: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -24,3 +25,17 @@ def test_a_key_is_printed_on_neither_stream(
     text = printed.out + printed.err
     assert text.count(REDACTED) == 2
     assert "0f3b9c" not in text
+
+
+@pytest.mark.parametrize(
+    "text", ["##vso[task]x", "a\\##[error]", "\x9b31m", "\u2028\u202e\u2066", "\ufeff##"]
+)
+def test_json_is_printed_with_escapes_and_has_the_same_values(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither a terminal nor a CI service obeys what stands in a string."""
+    echo_json(json.dumps({text: [text]}, ensure_ascii=False))
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == {text: [text]}
+    assert not re.search("##\\w*\\[|[\x7f-\x9f\u2028\u202e\u2066\ufeff]", printed)
+    assert len(printed.splitlines()) == 1

@@ -170,12 +170,15 @@ def test_many_runs_hold_whatever_their_fields_say(values: list[str]) -> None:
 
 COMMANDS: Final = (
     "check bench.yaml",
+    "doctor bench.yaml",
     "run bench.yaml -o out",
     "run bench.yaml -o out",
     "report out",
     "show out --bypasses --full",
     "show out --bypasses",
     "show out --false-alarms --full",
+    "show out --bypasses --json",
+    "show out --unsafe --json",
     "show out --errors",
     "show out --different",
     "show out --category nothing",

@@ -17,7 +17,7 @@ from guardmark.cli.terminal import (
     EXIT_INTERRUPTED,
     INTERRUPTED,
     echo,
-    echo_raw,
+    echo_json,
     echo_text,
     tell_line,
 )
@@ -55,7 +55,7 @@ def adapt_command(subject: Path | None, *, as_json: bool, **options: Any) -> int
     if as_json:
         from guardmark.reports.render.json.documents import adaptive_json
 
-        echo_raw(json.dumps(adaptive_json(analysis.adaptive), ensure_ascii=False))
+        echo_json(json.dumps(adaptive_json(analysis.adaptive), ensure_ascii=False))
     else:
         echo_text(f"{_drawn(analysis)}\n")
         for label, path in files:

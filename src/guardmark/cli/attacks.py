@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from guardmark.cli.labels import calibrate_command
-from guardmark.cli.terminal import echo, echo_raw
+from guardmark.cli.terminal import echo, echo_json, echo_raw
 
 if TYPE_CHECKING:
     from guardmark.attacks.contract import Operator, OperatorChain, Variant
@@ -35,7 +35,7 @@ def _list(*, wanted: str | None, of_battery: bool, as_json: bool) -> None:
         return
     listed = operators() if wanted is None else family(wanted)
     if as_json:
-        echo_raw(json.dumps([_facts(one) for one in listed], indent=2))
+        echo_json(json.dumps([_facts(one) for one in listed], indent=2))
         return
     titles = dict(FAMILIES)
     width = max(len(one.name) for one in listed)
@@ -62,7 +62,7 @@ def _print_battery(*, as_json: bool) -> None:
             "chains": [{"key": chain.key, "tier": chain.tier.value} for chain in chains],
             "not_tried": NOT_TRIED,
         }
-        echo_raw(json.dumps(content, indent=2))
+        echo_json(json.dumps(content, indent=2))
         return
     echo(f"{BATTERY_VERSION}, {len(chains)} chains, lock {lock_digest()[:12]}")
     for position, chain in enumerate(chains, start=1):
@@ -78,7 +78,7 @@ def _show(*, name: str, as_json: bool) -> None:
 
     shown = operator(name)
     if as_json:
-        echo_raw(json.dumps(_facts(shown), indent=2))
+        echo_json(json.dumps(_facts(shown), indent=2))
         return
     echo(f"{shown.key}  {shown.summary}")
     echo(f"  family         {shown.family}, {shown.slot.name.lower()} in a chain")
@@ -120,7 +120,7 @@ def _apply(
     drawn = seed_for(seed, parsed.key, "command line", try_index)
     attempt = apply(parsed, original, seed=drawn, must_keep=keep)
     if as_json:
-        echo_raw(json.dumps(_outcome(parsed, original, attempt), indent=2))
+        echo_json(json.dumps(_outcome(parsed, original, attempt), indent=2))
     else:
         _tell(parsed, original, attempt, raw=raw)
 

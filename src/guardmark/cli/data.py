@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from guardmark.cli.terminal import echo, echo_raw, one_line
+from guardmark.cli.terminal import echo, echo_json, one_line
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ def _check_json(check: DataCheck, opened: OpenedData) -> Mapping[str, object]:
 
 def _say(lines: Iterable[str], document: object, *, as_json: bool) -> None:
     if as_json:
-        echo_raw(json.dumps(document, indent=2, ensure_ascii=False))
+        echo_json(json.dumps(document, indent=2, ensure_ascii=False))
         return
     echo(*lines, styled=True)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from guardmark.cli.terminal import echo, echo_raw, visible
+from guardmark.cli.terminal import echo, echo_json, echo_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ def compare_command(
         return
     form = "json" if as_json else "markdown" if markdown else "terminal"
     drawn = _drawn(compared, form, texts=not no_texts)
-    echo_raw(drawn if as_json else visible(drawn), nl=False)
+    (echo_json if as_json else echo_text)(drawn)
 
 
 def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:
@@ -105,7 +105,7 @@ def plan_command(*, variants: int | None, icc: float, as_json: bool, **claim: An
     if as_json:
         document = asdict(planned)
         document["promise"]["rows"] = planned.promise.rows
-        echo_raw(json.dumps(document, indent=2))
+        echo_json(json.dumps(document, indent=2))
     else:
         echo(*_plan_lines(planned))
 
@@ -168,5 +168,5 @@ def gate_command(
         output = render_markdown(document, marker="guardmark-gate")
     else:
         output = render_terminal(document)
-    echo_raw(output if as_json else visible(output), nl=False)
+    (echo_json if as_json else echo_text)(output)
     return EXITS[gated.result.standing]

@@ -14,10 +14,10 @@ from guardmark.cli.terminal import (
     EXIT_INTERRUPTED,
     INTERRUPTED,
     echo,
-    echo_raw,
+    echo_json,
+    echo_text,
     same_command,
     tell_line,
-    visible,
 )
 
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ def judge_command(
     """Judge again."""
     if quality:
         drawn = _quality(run, as_json=as_json)
-        echo_raw(drawn if as_json else visible(drawn), nl=False)
+        (echo_json if as_json else echo_text)(drawn)
         return 0
     judged = _judged(run, config=config, layer=layer, human_labels=human_labels)
     if judged is None:
         tell_line(INTERRUPTED, f"To continue: {same_command()}")
         return EXIT_INTERRUPTED
     if as_json:
-        echo_raw(json.dumps(_judged_json(judged), ensure_ascii=False))
+        echo_json(json.dumps(_judged_json(judged), ensure_ascii=False))
     else:
         echo(*_judged_lines(judged, limit))
     return 0
@@ -285,7 +285,7 @@ def calibrate_command(pairs: Path, *, as_json: bool, **options: Any) -> None:
 
     calibrated = carry_out(pairs, CalibrationOptions(**options))
     if as_json:
-        echo_raw(json.dumps(_calibrated_json(calibrated), ensure_ascii=False))
+        echo_json(json.dumps(_calibrated_json(calibrated), ensure_ascii=False))
     else:
         echo(*_calibrated_lines(calibrated))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from guardmark.canon.visible import spell_hidden
-from guardmark.cli.terminal import echo, echo_raw, echo_text, one_line, tell_output
+from guardmark.cli.terminal import echo, echo_json, echo_text, one_line, tell_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +68,7 @@ def show_command(
         story = None if no_texts else shown.exchanges.get(each.sample.id)
         if as_json:
             document = _sample_json(each, texts=not no_texts) | (asdict(story) if story else {})
-            echo_raw(json.dumps(document, ensure_ascii=False))
+            echo_json(json.dumps(document, ensure_ascii=False))
         else:
             is_full = full or bool(chosen.sample_id)
             lines = _sample_lines(each, full=is_full, texts=not no_texts, is_system=is_system)
@@ -230,7 +230,7 @@ def view_command(folder: Path, *, no_texts: bool, as_json: bool, **options: Any)
 
 def _tell_address(serving: Serving, *, as_json: bool) -> None:
     if as_json:
-        echo_raw(json.dumps({"url": serving.url, "runs": serving.runs}))
+        echo_json(json.dumps({"url": serving.url, "runs": serving.runs}))
         return
     how = "Open it once with ?token=... behind the address. " if serving.needs_token else ""
     echo(f"{serving.runs:,} {'run' if serving.runs == 1 else 'runs'}: {serving.url}")
@@ -254,7 +254,7 @@ def export_command(run: Path, forms: str, out: Path | None, as_json: bool) -> No
         written = write(run, form, out=out)
         if as_json:
             document = {"format": form, "path": str(written.path), "records": written.records}
-            echo_raw(json.dumps(document))
+            echo_json(json.dumps(document))
         else:
             echo(f"{form:<12}{written.path}  {written.records:,} records")
 
@@ -313,7 +313,7 @@ def stability_command(run: Path, attacks: int, benign: int, seeds: int, as_json:
     request = SliceRequest(attacks=attacks, benign=benign, seeds=tuple(range(1, seeds + 1)))
     folder, slices = slice_run(run, request)
     if as_json:
-        echo_raw(stability_json(slices), nl=False)
+        echo_json(stability_json(slices))
         return
     echo_text(render_terminal(stability_document(slices)))
     echo(f"by variant: {folder.slice_stability_md}")

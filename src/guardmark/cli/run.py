@@ -16,12 +16,11 @@ from guardmark.cli.terminal import (
     EXIT_INTERRUPTED,
     INTERRUPTED,
     echo,
-    echo_raw,
+    echo_json,
     echo_text,
     same_command,
     tell_line,
     tell_output,
-    visible,
 )
 from guardmark.core.errors import ConfigError
 
@@ -252,7 +251,7 @@ def check_command(config: Path, probe: int | None, as_json: bool) -> None:
 
     checkup = check_config(config, probes=probe or 0)
     if as_json:
-        echo_raw(json.dumps(asdict(checkup), indent=2, ensure_ascii=False))
+        echo_json(json.dumps(asdict(checkup), indent=2, ensure_ascii=False))
     else:
         echo(*_check_lines(checkup))
 
@@ -331,7 +330,7 @@ def matrix_command(matrix: Path, out: Path, limit: int | None, offline: bool, as
     done = _carry_out_matrix(matrix, out, limit=limit, offline=offline)
     name = "manifest.json" if as_json else "matrix_report.md"
     text = done.folder.file(name).read_text(encoding="utf-8")
-    echo_raw(text if as_json else visible(text), nl=False)
+    (echo_json if as_json else echo_text)(text)
     if done.is_interrupted:
         tell_line(INTERRUPTED, f"To continue: {same_command()}")
         return EXIT_INTERRUPTED

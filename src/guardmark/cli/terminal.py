@@ -24,6 +24,9 @@ INTERRUPTED = "Interrupted. Answers so far are saved."
 _STYLE = re.compile(r"(\x1b\[\d{1,2}m)")
 _COMMAND = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
 _LOGGING_COMMAND = re.compile(r"#(?=#\w*\[)")
+_OBEYED_IN_JSON = re.compile(
+    rf"{_LOGGING_COMMAND.pattern}|[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
 
 
 def visible(text: str) -> str:
@@ -62,9 +65,15 @@ def echo_text(text: str) -> None:
     _print(visible(text), nl=False)
 
 
-def echo_raw(text: str, *, nl: bool = True) -> None:
-    """Print what another program reads, such as JSON."""
-    _print(text, nl=nl)
+def echo_raw(text: str) -> None:
+    """Print what another program reads, as it is."""
+    _print(text)
+
+
+def echo_json(text: str) -> None:
+    """Print JSON, with escapes for what a terminal or a CI service would obey: the same values."""
+    escaped = _OBEYED_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    _print(escaped, nl=not text.endswith("\n"))
 
 
 def _print(text: str, *, nl: bool = True, err: bool = False) -> None:
@@ -75,7 +84,7 @@ def _print(text: str, *, nl: bool = True, err: bool = False) -> None:
 def tell_output(output: RunOutput, *, as_json: bool) -> None:
     """Print what a run came to, and which files were written."""
     if as_json:
-        echo_raw(output.summary_json, nl=False)
+        echo_json(output.summary_json)
         return
     echo_text(output.terminal)
     echo(*(f"{label:<10}{path}" for label, path in output.files))

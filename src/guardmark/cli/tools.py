@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from guardmark.cli.terminal import echo, echo_raw, one_line, visible
+from guardmark.cli.terminal import echo, echo_json, echo_raw, one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ def plugins_command(*, profiles: bool, as_json: bool) -> None:
 
     table = {kind: dict(known_types(kind)) for kind in GROUPS}
     if as_json:
-        echo_raw(json.dumps(table, indent=2))
+        echo_json(json.dumps(table, indent=2))
         return
     for kind, types in table.items():
         echo(f"{kind}s (other packages add theirs under the entry point {GROUPS[kind]})")
@@ -50,7 +50,7 @@ def _list_profiles(*, as_json: bool) -> None:
 
     listed = list_profiles()
     if as_json:
-        echo_raw(json.dumps([asdict(each) for each in listed], indent=2))
+        echo_json(json.dumps([asdict(each) for each in listed], indent=2))
         return
     width = max(len(each.name) for each in listed)
     for kind, entries in groupby(listed, key=attrgetter("type")):
@@ -74,7 +74,7 @@ def doctor_command(*, config: Path | None, as_json: bool) -> int:
         found = examine_config(config)
     if as_json:
         rows = {name: [asdict(check) for check in checks] for name, checks in found.items()}
-        echo_raw(json.dumps(rows if config else rows[""], indent=2, ensure_ascii=False))
+        echo_json(json.dumps(rows if config else rows[""], indent=2, ensure_ascii=False))
     else:
         echo(*draw_checks(found))
     return int(any(c.is_fine is False and c.is_needed for each in found.values() for c in each))
@@ -120,7 +120,7 @@ def verify_command(
     signed = SealSignature(public_key=public_key, path=signature) if public_key else None
     result = verify_run(run, data=data, expect=expect, signature=signed)
     if as_json:
-        echo_raw(json.dumps(result.as_document(), ensure_ascii=False, indent=2))
+        echo_json(json.dumps(result.as_document(), ensure_ascii=False, indent=2))
     else:
         echo_raw(visible(_as_text(result)))
     return 0 if result.holds else _EXIT_DIFFERS
@@ -173,11 +173,11 @@ def schema_command(document: str) -> None:
     if document == _CONFIG:
         from guardmark.app.parts.loading import config_schema
 
-        echo_raw(json.dumps(config_schema(), indent=2))
+        echo_json(json.dumps(config_schema(), indent=2))
     else:
         from guardmark.reports.render.json.documents import document_schema
 
-        echo_raw(json.dumps(document_schema(document), indent=2))
+        echo_json(json.dumps(document_schema(document), indent=2))
 
 
 @click.command()

@@ -42,7 +42,7 @@ def draw_checks(found: Mapping[str, Sequence[Check]]) -> Iterator[str]:
     """Return the lines in which a person reads checks, under what they are about."""
     for about, checks in found.items():
         if about:
-            yield about
+            yield f"defense {about}"
         width = max(len(check.subject) for check in checks)
         for check in checks:
             mark = {True: "ok", False: "--", None: "?"}[check.is_fine]
