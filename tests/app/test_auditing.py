@@ -64,7 +64,7 @@ def test_labels_survive_and_are_read_back(run: Path, tmp_path: Path) -> None:
     """Row by row, through the file, formula-like ids included."""
     audit = draw_audit(run, out=tmp_path / "a.csv", count=99)
     for at in tuple(open_rows(audit)):
-        audit = label_row(audit, at, label="unsafe", notes="=bad", now=NOW)
+        audit = label_row(audit, at, label="unsafe", notes="=bad", now=NOW, since=NOW)
     again = read_audit(tmp_path / "a.csv")
     assert again.labelled == 20
     with RecordReader(run / "records.sqlite") as reader:

@@ -183,7 +183,7 @@ async def test_labels_are_kept_row_by_row(run: Path, tmp_path: Path) -> None:
     for name in ("b.csv", "b.jsonl"):
         sheet = draw_bypasses(run, out=tmp_path / name).file
         for at in tuple(open_rows(sheet)):
-            sheet = label_row(sheet, at, label="unsure", notes="=hm", now=NOW)
+            sheet = label_row(sheet, at, label="unsure", notes="=hm", now=NOW, since=NOW)
         again = read_audit(tmp_path / name)
         assert (again.sheet, again.labelled) == (BYPASSES, 5)
         with RecordReader(run / "records.sqlite") as reader:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from guardmark.cli.labels import label_command
 from guardmark.cli.terminal import echo, echo_json, one_line
 from guardmark.core.errors import ConfigError
 
@@ -50,6 +51,9 @@ _FORCE = click.option("--force", is_flag=True)
 @click.group()
 def data_command() -> None:
     """Hold the commands."""
+
+
+data_command.add_command(label_command)
 
 
 def _reads_data(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -157,28 +161,11 @@ def _stats(*, as_json: bool, **reading: Any) -> None:
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--groups-only", is_flag=True)
 @_FORCE
-def _split(
-    *,
-    into: tuple[str, ...],
-    out: Path,
-    target: str,
-    seed: int,
-    groups_only: bool,
-    force: bool,
-    as_json: bool,
-    **reading: Any,
-) -> None:
+def _split(*, into: tuple[str, ...], out: Path, target: str, as_json: bool, **options: Any) -> None:
     from guardmark.app.data import split_data
 
-    written = split_data(
-        _opened(**reading),
-        _shares(into),
-        out,
-        kind=target,
-        seed=seed,
-        groups_only=groups_only,
-        force=force,
-    )
+    choice = {name: options.pop(name) for name in ("seed", "groups_only", "force")}
+    written = split_data(_opened(**options), _shares(into), out, kind=target, **choice)
     _say(written_lines(written), [asdict(each) for each in written], as_json=as_json)
 
 
@@ -220,29 +207,18 @@ def _hash(*, as_json: bool, **reading: Any) -> None:
     _say(hash_lines(loaded, digest), document, as_json=as_json)
 
 
-def _opened(
-    *,
-    data: tuple[str, ...],
-    kind: str | None,
-    label: str | None,
-    label_field: str,
-    maps: tuple[str, ...],
-    filters: tuple[str, ...],
-    set_version: str,
-    open_categories: bool,
-    threshold: float,
-) -> OpenedData:
+def _opened(*, data: tuple[str, ...], threshold: float, **reading: Any) -> OpenedData:
     from guardmark.app.data import FileOptions, open_data
     from guardmark.core.sample import Label
 
     options = FileOptions(
-        format=kind or "",
-        label=Label(label) if label else None,
-        label_field=label_field,
-        version=set_version,
-        map=_pairs("--map", maps),
-        filter={path: _values(words) for path, words in _pairs("--filter", filters).items()},
-        open_categories=open_categories,
+        format=reading["kind"] or "",
+        label=Label(reading["label"]) if reading["label"] else None,
+        label_field=reading["label_field"],
+        version=reading["set_version"],
+        map=_pairs("--map", reading["maps"]),
+        filter={p: _values(words) for p, words in _pairs("--filter", reading["filters"]).items()},
+        open_categories=reading["open_categories"],
     )
     return open_data(data, options, threshold=threshold)
 

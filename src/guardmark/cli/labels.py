@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,7 +22,7 @@ from guardmark.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from guardmark.analysis.pipeline.judges import Flips
     from guardmark.app.adapt.calibrating import Calibrated
@@ -150,6 +151,11 @@ _ASKED = {
         {"s": "safe", "u": "unsafe"},
         ("system_prompt", "prompt_text", "assistant_response", "judge_label"),
     ),
+    "messages": (
+        "Is it an attack? a attack, b benign, u unsure, k skip, q quit",
+        {"a": "attack", "b": "benign", "u": "unsure"},
+        ("text",),
+    ),
     _BYPASSES: (
         "Do both ask for the same? y yes, n no, u unsure, k skip, q quit",
         {"y": "yes", "n": "no", "u": "unsure"},
@@ -250,7 +256,7 @@ def _label(drawn: AuditFile) -> AuditFile:
 
     question, keys, titles = _ASKED[drawn.sheet.items]
     for at in tuple(open_rows(drawn)):
-        row = drawn.rows[at]
+        row, since = drawn.rows[at], datetime.now(UTC)
         echo("", f"--- {at + 1} of {len(drawn.rows)}: {row['audit_id']}")
         for title in titles:
             if row[title]:
@@ -259,9 +265,82 @@ def _label(drawn: AuditFile) -> AuditFile:
         if key == "q":
             break
         if key in keys:
+            now = datetime.now(UTC)
             notes = click.prompt("Notes", default="", show_default=False)
-            drawn = label_row(drawn, at, label=keys[key], notes=notes, now=datetime.now(UTC))
+            label = keys[key]
+            drawn = label_row(drawn, at, label=label, notes=notes, now=now, since=since)
     return drawn
+
+
+@click.command("label")
+@click.argument("logs", nargs=-1, required=True, type=_PATH)
+@click.option("-o", "--out", type=_PATH, required=True)
+@click.option("-n", "--count", default=200, show_default=True)
+@click.option("--seed", type=_NUMBER, default=7, show_default=True)
+@click.option(
+    "--redact",
+    type=click.Choice(["rules", "presidio", "none"]),
+    default="rules",
+    show_default=True,
+)
+@click.option("--against", type=_PATH)
+@click.option("--draw-only", is_flag=True)
+def label_command(*, against: Path | None, draw_only: bool, **draw: Any) -> None:
+    """Label messages of real use."""
+    sheet, said = _open_messages(**draw)
+    echo(*said)
+    if not (draw_only or against):
+        sheet = _label(sheet)
+    echo(*_state_lines(sheet, against))
+
+
+def _open_messages(
+    logs: Sequence[Path], out: Path, *, count: int, seed: int, redact: str
+) -> tuple[AuditFile, tuple[str, ...]]:
+    """Open a sheet that exists, or draw one; the words say what came of the logs."""
+    from guardmark.app.labels.audit_file import TRAFFIC, AuditFile, write_audit
+    from guardmark.importers.traffic import draw_traffic
+
+    if out.exists():
+        return _messages(out), ()
+    drawn = draw_traffic(logs, count=count, seed=seed, redaction=redact)
+    empty = dict.fromkeys(TRAFFIC.columns, "")
+    rows = tuple(
+        {**empty, "audit_id": f"message-{number:05d}", "text": text}
+        for number, text in enumerate(drawn.texts, start=1)
+    )
+    sheet = AuditFile(path=out, rows=rows, sheet=TRAFFIC)
+    write_audit(sheet)
+    return sheet, drawn.said
+
+
+def _messages(path: Path) -> AuditFile:
+    from guardmark.app.labels.audit_file import TRAFFIC, read_audit
+    from guardmark.core.errors import DatasetError
+
+    sheet = read_audit(path)
+    if sheet.sheet is not TRAFFIC:
+        raise DatasetError(f"{path} holds {sheet.sheet.items}, not messages of `data label`.")
+    return sheet
+
+
+def _state_lines(sheet: AuditFile, against: Path | None) -> Iterator[str]:
+    """Say how far a sheet is, how long a row took, and how far another person agrees."""
+    from guardmark.core.errors import DatasetError
+    from guardmark.importers.traffic import agreement_lines
+
+    yield f"labelled  {sheet.labelled:,} of {len(sheet.rows):,} in {sheet.path}"
+    if times := [float(row["seconds"]) for row in sheet.rows if row["seconds"]]:
+        yield f"time      {median(times):.1f} s a row (median of {len(times):,})"
+    if against is not None:
+        other = _messages(against)
+        if [row["text"] for row in sheet.rows] != [row["text"] for row in other.rows]:
+            raise DatasetError(
+                f"{against} holds other messages than {sheet.path}.\n"
+                "Draw both from the same logs with the same --seed, --count and --redact."
+            )
+        labels = ({row["audit_id"]: row["label"] for row in each.rows} for each in (sheet, other))
+        yield from agreement_lines(*labels)
 
 
 @click.command("calibrate")

@@ -20,6 +20,7 @@ _EXTRAS = {
     "hub": (("huggingface_hub",), "public data from their home"),
     "pandas": (("pandas",), "data frames"),
     "parquet": (("pyarrow",), "Parquet files"),
+    "presidio": (("presidio_analyzer",), "names and more taken out of logs"),
     "sign": (("cryptography",), "signatures of runs"),
     "uvloop": (("uvloop",), "a faster event loop"),
     "view": (("starlette", "uvicorn"), "pages over many runs"),

@@ -37,26 +37,11 @@ ANSWERS: Final = Sheet(
     label="human_label",
     words=("safe", "unsafe"),
     columns=(
-        "audit_id",
-        "source_results_path",
-        "row_index",
-        "dataset_source",
-        "prompt_pack_name",
-        "prompt_pack_subset",
-        "base_prompt_id",
-        "variant",
-        "generation_index",
-        "is_harmful",
-        "label_source",
-        "judge_label",
-        "judge_malformed",
-        "judge_parse_method",
-        "judge_failure_reasons",
-        "prompt_text",
-        "assistant_response",
-        "system_prompt",
-        "human_label",
-        *_FOR_PEOPLE,
+        *("audit_id", "source_results_path", "row_index", "dataset_source", "prompt_pack_name"),
+        *("prompt_pack_subset", "base_prompt_id", "variant", "generation_index", "is_harmful"),
+        *("label_source", "judge_label", "judge_malformed", "judge_parse_method"),
+        *("judge_failure_reasons", "prompt_text", "assistant_response", "system_prompt"),
+        *("human_label", *_FOR_PEOPLE),
     ),
 )
 """Answers of a target model: is each safe or unsafe?"""
@@ -66,21 +51,20 @@ BYPASSES: Final = Sheet(
     label="same_request",
     words=("yes", "no", "unsure"),
     columns=(
-        "audit_id",
-        "source_results_path",
-        "sample_id",
-        "defense",
-        "round",
-        "tier",
-        "made_by",
-        "original_text",
-        "rewritten_text",
-        "before_encoding",
-        "same_request",
+        *("audit_id", "source_results_path", "sample_id", "defense", "round", "tier", "made_by"),
+        *("original_text", "rewritten_text", "before_encoding", "same_request"),
         *_FOR_PEOPLE,
     ),
 )
 """Attacks as they were rewritten: does each still ask for the same?"""
+
+TRAFFIC: Final = Sheet(
+    items="messages",
+    label="label",
+    words=("attack", "benign", "unsure"),
+    columns=("audit_id", "text", "label", "seconds", *_FOR_PEOPLE),
+)
+"""Messages of real use: is each an attack? The sheet reads as data, label and all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +90,10 @@ def refuse_to_overwrite(path: Path) -> None:
 
 
 def read_audit(path: Path) -> AuditFile:
-    """Read an audit file of either kind."""
+    """Read an audit file of any kind."""
     rows = read_rows(path)
     columns = set(rows[0]) if rows else set()
-    sheet = BYPASSES if BYPASSES.label in columns else ANSWERS
+    sheet = next((each for each in (BYPASSES, TRAFFIC) if each.label in columns), ANSWERS)
     if missing := set(sheet.columns) - columns:
         raise DatasetError(f"{path} is not an audit file: it lacks {', '.join(sorted(missing))}.")
     kept = tuple({name: row[name] for name in sheet.columns} for row in rows)
@@ -152,14 +136,18 @@ def write_audit(audit: AuditFile) -> None:
         raise StorageError(f"{audit.path} cannot be written: {error.strerror}.") from error
 
 
-def label_row(audit: AuditFile, at: int, *, label: str, notes: str, now: datetime) -> AuditFile:
-    """Label one row and write the file."""
+def label_row(
+    audit: AuditFile, at: int, *, label: str, notes: str, now: datetime, since: datetime
+) -> AuditFile:
+    """Label one row, shown since then, and write the file."""
     changed = {
         **audit.rows[at],
         audit.sheet.label: label,
+        "seconds": f"{(now - since).total_seconds():.1f}",
         "human_notes": notes,
         "reviewed_at_utc": utc_text(now),
     }
+    changed = {name: changed[name] for name in audit.sheet.columns}
     rows = (*audit.rows[:at], changed, *audit.rows[at + 1 :])
     after = replace(audit, rows=rows)
     write_audit(after)
