@@ -18,7 +18,7 @@ from guardmark.core.errors import ConfigError, DatasetError
 from guardmark.stats.agreement import cohen_kappa
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     Redactor = Callable[[str], tuple[str, int]]
@@ -120,7 +120,7 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
             return
         if path.suffix.lower() == ".json":
             document = json.load(stream)
-            rows = document if isinstance(document, list) else [document]
+            rows: Iterable[Any] = document if isinstance(document, list) else [document]
         else:
             rows = (json.loads(line) for line in stream if line.strip())
         for row in rows:
