@@ -428,7 +428,7 @@ CELLS: Final = (
     *(
         FigureCell(
             name="extrapolated ASR",
-            setting=f"{attacks} attacks, {budget} tries to {4 * budget}, {immune:.0%} immune",
+            setting=f"{attacks} attacks, {budget} tries to {4 * budget}, {immune:.0%} immune, Beta({a:g}, {b:g})",
             held=beyond(attacks, budget, immune=immune, a=a, b=b),
         )
         for attacks, budget, immune, a, b in (

@@ -294,10 +294,10 @@ def _by_width(score: Floats, bins: int) -> Ints:
 def _by_mass(score: Floats, bins: int) -> Ints:
     # By the middle rank of each distinct score, so that neither the order of the rows nor a tie
     # decides where a sample falls.
-    distinct, sizes = np.unique(score, return_counts=True)
+    _, of_row, sizes = np.unique(score, return_inverse=True, return_counts=True)
     middle = (np.cumsum(sizes) - sizes / 2) / len(score)
     of_distinct = np.minimum(np.floor(middle * bins), bins - 1).astype(np.int64)
-    return of_distinct[np.searchsorted(distinct, score)]
+    return of_distinct[of_row]
 
 
 def _parts(of_row: Ints) -> list[Ints]:

@@ -27,7 +27,7 @@ from guardmark.stats.arguments import group_column, require_fraction, scored_sam
 from guardmark.stats.distributions import two_sided_t
 from guardmark.stats.rates.clustered import group_freedom
 from guardmark.stats.scores.auc import logit_limits
-from guardmark.stats.scores.thresholds import count_at_thresholds
+from guardmark.stats.scores.thresholds import place_at_thresholds
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -202,13 +202,9 @@ class _Rows:
     @classmethod
     def read(cls, labels: ArrayLike, scores: ArrayLike, groups: ArrayLike | None) -> _Rows:
         attack, score = scored_samples(labels, scores)
-        distinct, rising = np.unique(score, return_inverse=True)
-        return cls(
-            attack=attack,
-            places=len(distinct) - 1 - rising,  # thresholds fall
-            codes=None if groups is None else group_column(groups, len(attack)),
-            counts=count_at_thresholds(attack, score),
-        )
+        counts, places = place_at_thresholds(attack, score)
+        codes = None if groups is None else group_column(groups, len(attack))
+        return cls(attack=attack, places=places, codes=codes, counts=counts)
 
     @property
     def groups(self) -> int | None:
@@ -220,14 +216,15 @@ class _Rows:
 
     def limits(self, value: float, parts: Floats, confidence: float) -> _Limits:
         """Return the limits of a figure in [0, 1] from the influence of each sample."""
-        codes = np.arange(len(parts)) if self.codes is None else self.codes
-        by_group = [np.bincount(codes[side]) for side in (self.attack, ~self.attack)]
-        if min(int((each > 0).sum()) for each in by_group) < 2:
+        freedom, squares = min(self.counts.attacks, self.counts.benign) - 1.0, parts**2
+        if self.codes is not None:
+            sides = [np.bincount(self.codes[side]) for side in (self.attack, ~self.attack)]
+            freedom = min(group_freedom(each[each > 0]) for each in sides)
+            squares = np.bincount(self.codes, weights=parts) ** 2
+        if freedom < 1:
             return _Limits(reason=_TOO_FEW)
         if not 0 < value < 1:
             return _Limits(reason=_AT_THE_END)
-        squares = np.bincount(codes, weights=parts) ** 2
-        freedom = min(group_freedom(each[each > 0]) for each in by_group)
         variance = float(squares.sum()) * (1 + 1 / freedom)
         if variance < 1e-24:
             return _Limits(reason=_NO_VARIANCE)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from guardmark.core.estimate import Ratio
-    from guardmark.stats.arguments import Floats, Ints
+    from guardmark.stats.arguments import Flags, Floats, Ints
     from guardmark.stats.drawing import DrawPlan
     from guardmark.stats.rates.clustered import EffectiveCounts
 
@@ -52,19 +52,21 @@ def count_at_thresholds(labels: ArrayLike, scores: ArrayLike) -> ThresholdCounts
 
     One class only is allowed here and shows in `undefined`.
     """
-    attack, score = scored_samples(labels, scores)
-    order = np.argsort(-score, kind="stable")
-    score, attack = score[order], attack[order]
-    last = np.flatnonzero(np.append(score[1:] != score[:-1], True)) if score.size else order
-    hits = np.cumsum(attack, dtype=np.int64)[last]
-    attacks = int(attack.sum())
-    return ThresholdCounts(
-        thresholds=score[last],
-        blocked_attacks=hits,
-        blocked_benign=last.astype(np.int64) + 1 - hits,
-        attacks=attacks,
-        benign=attack.size - attacks,
+    return place_at_thresholds(*scored_samples(labels, scores))[0]
+
+
+def place_at_thresholds(attack: Flags, score: Floats) -> tuple[ThresholdCounts, Ints]:
+    """Count what every threshold would block, and say which is the last to block each sample."""
+    distinct, rising, sizes = np.unique(score, return_inverse=True, return_counts=True)
+    hits = np.bincount(rising[attack], minlength=len(distinct))
+    counts = ThresholdCounts(
+        thresholds=distinct[::-1],
+        blocked_attacks=np.cumsum(hits[::-1]),
+        blocked_benign=np.cumsum((sizes - hits)[::-1]),
+        attacks=int(hits.sum()),
+        benign=len(score) - int(hits.sum()),
     )
+    return counts, len(distinct) - 1 - rising  # thresholds fall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
