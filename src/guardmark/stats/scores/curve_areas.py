@@ -220,7 +220,7 @@ class _Rows:
         if self.codes is not None:
             sides = [np.bincount(self.codes[side]) for side in (self.attack, ~self.attack)]
             freedom = min(group_freedom(each[each > 0]) for each in sides)
-            squares = np.bincount(self.codes, weights=parts) ** 2
+            squares = np.bincount(self.codes, weights=parts).astype(np.float64) ** 2
         if freedom < 1:
             return _Limits(reason=_TOO_FEW)
         if not 0 < value < 1:
