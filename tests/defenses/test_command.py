@@ -413,6 +413,17 @@ async def test_answers_of_usual_shapes_are_read(
     assert {d.score for d in decisions} == ({0.25} if has_score else {None})
 
 
+async def test_a_package_that_is_missing_elsewhere_is_named_with_the_next_step(
+    tmp_path: Path,
+) -> None:
+    """Not by the middle of a traceback: which package, and for which interpreter."""
+    settings = {"target": "no_such_package.guard:check", "interpreter": sys.executable}
+    defense = _built(PythonSettings.model_validate(settings), tmp_path)
+    with pytest.raises(ConfigError, match=r"named 'no_such_package'\. Next: install"):
+        await defense.start()
+    await defense.close()
+
+
 async def test_a_function_elsewhere_that_raises_is_an_error_of_that_text(tmp_path: Path) -> None:
     """And one that is not there is a mistake."""
     (tmp_path / "guard.py").write_text(GUARD)

@@ -50,7 +50,10 @@ def plain(answer: Any) -> Any:
 if __name__ == "__main__":
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the function prints goes to stderr
-    function, loop = load(sys.argv[1]), asyncio.new_event_loop()
+    try:
+        function, loop = load(sys.argv[1]), asyncio.new_event_loop()
+    except ImportError as error:
+        sys.exit(f"{error}. Next: install what is missing for {sys.executable}, or name another")
     for line in sys.stdin.buffer:
         question = json.loads(line)
         try:
