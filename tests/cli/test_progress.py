@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from guardmark.cli.progress import ProgressLine
+import pytest
+
+from guardmark.cli.progress import ProgressLine, fitted
 from guardmark.core.record import Stage
 from guardmark.engine.progress import OUTCOMES, Progress
 
@@ -38,3 +40,23 @@ def test_the_figures_are_those_of_the_defense_that_answers() -> None:
     last.counts[1] += 1
     assert "last: ASR undefined, FPR 100.0 % of 1" in line.line(2.0)
     assert "ASR" not in line.line(3.0)
+
+
+@pytest.mark.parametrize("width", [1, 20, 40, 80, 200])
+def test_a_line_is_never_wider_than_the_terminal(width: int) -> None:
+    """Whole parts as far as they fit; the first is cut where even that is too wide."""
+    parts = [" 12 %  1,200 of 10,000", "83/s", "1 min 46 s left", "0 errors, 0 malformed"]
+    line = fitted(parts, width)
+    assert len(line) <= width
+    assert "  ".join(parts).startswith(line)
+    assert fitted(parts, 200) == "  ".join(parts)
+
+
+def test_the_last_line_says_what_was_measured() -> None:
+    """With the time it took, and how much of it failed."""
+    progress = Progress()
+    part = progress.of("one", Stage.DEFENSE)
+    part.planned, part.counts[0], part.counts[2] = 10, 9, 1
+    said = ProgressLine(progress, quiet=True).closing(65.0)
+    assert said.startswith("Measured 10 of 10 in 1 min 05 s: ")
+    assert "1 malformed" in said

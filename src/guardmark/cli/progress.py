@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
 import threading
@@ -14,7 +15,7 @@ from guardmark.cli.terminal import ending_signals, in_line, tell
 from guardmark.core.record import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from guardmark.engine.progress import PartProgress, Progress
     from guardmark.engine.run_monitor import StopSignal
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _PLAIN_EVERY_S = 5.0
 _LIVE_EVERY_S = 0.25
 _RECENT_S = 60.0
+_WHOLE = 10_000  # a log gets whole lines
+_CLEAR = "\r\x1b[2K"
 
 
 class ProgressLine:
@@ -39,6 +42,7 @@ class ProgressLine:
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._seen: deque[tuple[float, int]] = deque()
         self._told: Counter[str] = Counter()
+        self._began: float | None = None  # when the first line was printed
 
     def __enter__(self) -> Self:
         """Start printing."""
@@ -51,16 +55,20 @@ class ProgressLine:
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
-        if self._is_live and not self._is_quiet:
-            tell("\r\x1b[2K")
+        if self._began is not None:
+            tell(
+                f"{_CLEAR if self._is_live else ''}{self.closing(time.monotonic() - self._began)}\n"
+            )
 
     def _watch(self) -> None:
         pause = _LIVE_EVERY_S if self._is_live else _PLAIN_EVERY_S
         while not self._over.wait(pause):
-            line = in_line(self.line(time.monotonic()))
-            tell(f"\r\x1b[2K{line}" if self._is_live else f"{line}\n")
+            self._began = self._began or time.monotonic() - pause
+            width = shutil.get_terminal_size().columns - 1 if self._is_live else _WHOLE
+            line = self.line(time.monotonic(), width)
+            tell(f"{_CLEAR}{line}" if self._is_live else f"{line}\n")
 
-    def line(self, now_s: float) -> str:
+    def line(self, now_s: float, width: int = _WHOLE) -> str:
         """Say how far the run is; speed and time left are those of the last minute.
 
         A run asks one defense after the other: what the quick ones took says nothing of the slow.
@@ -79,10 +87,30 @@ class ProgressLine:
         moving = [p for p in pulses if p.stage is Stage.DEFENSE and p.done > self._told[p.name]]
         parts.extend(map(_live_rates, moving[-1:]))
         self._told.update({pulse.name: pulse.done for pulse in moving})
-        errors = sum(pulse.errors for pulse in pulses)
-        malformed = sum(pulse.malformed for pulse in pulses)
-        parts.append(f"{errors:,} errors, {malformed:,} malformed")
-        return "  ".join(parts)
+        parts.append(_failures(pulses))
+        return fitted(map(in_line, parts), width)
+
+    def closing(self, seconds: float) -> str:
+        """Say what was measured, in which time, and how much of it failed."""
+        done, planned = self._progress.done, self._progress.planned
+        failures = _failures(self._progress.snapshot())
+        return f"Measured {done:,} of {planned:,} in {duration(seconds)}: {failures}"
+
+
+def _failures(pulses: Iterable[PartProgress]) -> str:
+    failed = [(pulse.errors, pulse.malformed) for pulse in pulses]
+    return f"{sum(e for e, _ in failed):,} errors, {sum(m for _, m in failed):,} malformed"
+
+
+def fitted(parts: Iterable[str], width: int) -> str:
+    """Join as many parts of a line as a width holds, whole ones; a first one too wide is cut."""
+    line = ""
+    for part in parts:
+        longer = f"{line}  {part}" if line else part
+        if line and len(longer) > width:
+            break
+        line = longer
+    return line[: max(width, 0)]
 
 
 def _live_rates(pulse: PartProgress) -> str:
