@@ -13,7 +13,7 @@ from guardmark.analysis.defense.costs import read_part_usage
 from guardmark.analysis.defense.defense_analysis import DefenseAnalysis, analyse_defense
 from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.defense.slices import FACETS, Slicer, TaxonomyCoverage, count_taxonomy
-from guardmark.analysis.pipeline.frame import SYSTEM
+from guardmark.analysis.pipeline.frame import SYSTEM, holds_parts
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.record import Stage
 from guardmark.store.layers import ADAPTIVE, LEFT_OUT
@@ -140,7 +140,7 @@ def _compare(frame: Frame, areas: tuple[AreaPair, ...]) -> RunComparison | None:
 def _pipeline(
     reader: RecordReader, frame: Frame, *, slicers: list[Slicer], taxonomy: TaxonomyCoverage
 ) -> dict[str, Any]:
-    if all(stage is not Stage.MODEL for _, stage, _ in reader.recorded_stages()):
+    if not holds_parts(reader, Stage.MODEL):
         return {}
     from guardmark.analysis.compare.comparison import compare_arms
     from guardmark.analysis.pipeline.arms import analyse_pipeline

@@ -116,9 +116,16 @@ def _flip_lines(flips: Flips, limit: int) -> Iterator[str]:
     )
     for flip in flips.flips[:limit]:
         repeat = f" (repeat {flip.repeat})" if flip.repeat else ""
-        yield f"  {flip.sample_id}{repeat}: {flip.before} -> {flip.after}"
+        before, after = (
+            ", ".join(filter(None, said))
+            for said in ((flip.before, flip.before_mode), (flip.after, flip.after_mode))
+        )
+        yield f"  {flip.sample_id}{repeat}: {before} -> {after}"
     if len(flips.flips) > limit:
         yield f"  ({len(flips.flips) - limit:,} more; --limit {len(flips.flips)} shows them)"
+
+
+_OF_FLIP = ("repeat", "before", "after", "before_mode", "after_mode")
 
 
 def _judged_json(judged: Judged) -> dict[str, object]:
@@ -136,7 +143,7 @@ def _judged_json(judged: Judged) -> dict[str, object]:
             "compared": flips.compared,
             "flipped": [
                 {"id": flip.sample_id, "label": "attack" if flip.is_attack else "benign"}
-                | {name: getattr(flip, name) for name in ("repeat", "before", "after")}
+                | {name: getattr(flip, name) for name in _OF_FLIP}
                 for flip in flips.flips
             ],
         },
@@ -216,24 +223,14 @@ def _opened(run: Path, typed: _Typed) -> AuditFile:
         raise ConfigError("--defense chooses among bypasses.\nNext: add --what bypasses.")
     if typed.label and typed.path.exists():
         return read_audit(typed.path)
+    shown, path = typed.with_verdicts, typed.path
+    drawing: dict[str, Any] = {"out": path, "seed": typed.seed, "with_verdicts": shown}
     if typed.what != _BYPASSES:
-        return draw_audit(
-            run,
-            out=typed.path,
-            count=typed.count or _ANSWERS_COUNT,
-            seed=typed.seed,
-            with_verdicts=typed.with_verdicts,
-        )
+        return draw_audit(run, count=typed.count or _ANSWERS_COUNT, **drawing)
     from guardmark.app.labels.auditing import BYPASSES_COUNT, draw_bypasses
 
-    audit = draw_bypasses(
-        run,
-        out=typed.path,
-        count=typed.count or BYPASSES_COUNT,
-        seed=typed.seed,
-        defense=typed.defense,
-        with_verdicts=typed.with_verdicts,
-    )
+    count = typed.count or BYPASSES_COUNT
+    audit = draw_bypasses(run, count=count, defense=typed.defense, **drawing)
     echo(*_drawn_lines(audit))
     return audit.file
 

@@ -56,6 +56,7 @@ class Advice:
     # Further plain figures: a threshold, a count, samples needed.
     numbers: tuple[tuple[str, float], ...] = ()
     scope: str = DEFENSE  # `defense`; or `system`, about unsafe answers and users turned down.
+    version: str = ""  # The version of the defense; of a system, its target model.
 
 
 class _Ground(NamedTuple):
@@ -74,16 +75,16 @@ def recommend(
     if scope != DEFENSE:
         candidates = [each for each in candidates if each.name != NO_GUARD] or candidates
     on_defenses = [
-        (rule, Advice(rule=rule, defense=each.name, scope=scope, **ground._asdict()))
+        Advice(rule=rule, defense=each.name, scope=scope, version=each.part.version, **at._asdict())
         for rule, grounds in _RULES.items()
         if rule != "no_separation" or scope == DEFENSE
         for each in candidates
-        for ground in grounds(each)
+        for at in grounds(each)
     ]
     return (
-        *(advice for rule, advice in on_defenses if rule != _LAST),
+        *(advice for advice in on_defenses if advice.rule != _LAST),
         *_between(comparison, {each.name for each in candidates if not separates(each.card)}),
-        *(advice for rule, advice in on_defenses if rule == _LAST),
+        *(advice for advice in on_defenses if advice.rule == _LAST),
     )
 
 

@@ -21,7 +21,7 @@ from guardmark.analysis.defense.costs import compare_costs
 from guardmark.analysis.defense.latency import is_timed
 from guardmark.analysis.defense.scorecard import estimate_rates
 from guardmark.analysis.defense.slices import NOT_STATED
-from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM, has_pipeline
+from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM, holds_parts
 from guardmark.core.errors import GuardmarkError, IncomparableRuns, UnknownName
 from guardmark.core.estimate import Difference
 from guardmark.core.sample import Severity
@@ -386,7 +386,8 @@ def compare_scopes(
     refusal: GuardmarkError | None = None
     compared: dict[str, Compared] = {}
     for scope in (DEFENSE, SYSTEM):
-        if scope == SYSTEM and not all(has_pipeline(run.reader) for run in opened):
+        kinds = ("model", "judge") if scope == SYSTEM else ()
+        if not all(holds_parts(run.reader, *kinds) for run in opened):
             continue
         chosen = wanted if scope == DEFENSE else replace(wanted, latency=False)
         try:

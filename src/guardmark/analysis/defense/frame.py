@@ -178,7 +178,7 @@ def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
     """Read a run as columns."""
     manifest = reader.manifest()
     parts = {part.name: part for part in manifest.parts if part.kind == "defense"}
-    names = _asked(reader)
+    names = _asked(reader, parts)
     thresholds = dict(settings.thresholds)
     for name in thresholds:
         if name not in names:
@@ -201,12 +201,13 @@ def _stops(reader: RecordReader, rules: tuple[str, ...]) -> EarlyStop | None:
     return open_early_stop(reader, rules)
 
 
-def _asked(reader: RecordReader) -> tuple[str, ...]:
-    """Defenses of the run; the arm without a guard holds answers and verdicts only."""
+def _asked(reader: RecordReader, parts: Mapping[str, PartManifest]) -> tuple[str, ...]:
+    """Defenses of the run; the arm without a guard holds answers and verdicts only, or nothing."""
     stages = reader.recorded_stages()
     others = {name for name, stage, _ in stages if stage in {Stage.MODEL, Stage.JUDGE}}
     guards = {name for name, stage, _ in stages if stage is Stage.DEFENSE}
-    return tuple(name for name in reader.defenses() if name in guards or name not in others)
+    known = guards | ((parts.keys() or set(reader.defenses())) - others)
+    return tuple(name for name in reader.defenses() if name in known)
 
 
 def _arm(

@@ -164,9 +164,8 @@ def analyse_pipeline(
     sources = [str(s.metadata.get("label_source", "")) for s in reader.samples()]
     stated = np.array([not source.startswith(_INFERRED) for source in sources], dtype=np.bool_)
     is_stated = np.tile(stated, frame.manifest.repeats)
-    models = [part.name for part in frame.manifest.parts if part.kind == "model"]
     return PipelineAnalysis(
-        model=models[0] if models else "model",
+        model=next((p.name for p in frame.manifest.parts if p.kind == "model"), "model"),
         model_errors=int(np.count_nonzero(pipeline.model == ERROR)),
         arms=tuple(_analyse_arm(rates, pipeline, arm, is_stated) for arm in pipeline.arms),
         judgings=tuple(rate_judging(rates, each) for each in pipeline.judgings),

@@ -111,11 +111,12 @@ class PipelineFrame:
 
 def read_pipeline(reader: RecordReader, frame: Frame) -> PipelineFrame | None:
     """Read model and judges of a run as columns."""
-    stages = reader.recorded_stages()
-    if (NO_GUARD, Stage.MODEL, FIRST_LAYER) not in stages:
+    if not holds_parts(reader, "model"):
         return None
     judgings: dict[str, list[JudgeColumns]] = {}
     layers, people = judge_layers(reader)
+    if layers == people and holds_parts(reader, "judge"):
+        layers = [FIRST_LAYER, *people]  # a guard let nothing through to be judged
     # `run/one` and `run/two` are judges of the judging `run`, which stands first.
     for layer in sorted(layers, key=lambda name: name.split("/")[0] != FIRST_LAYER):
         if layer not in people:
@@ -299,10 +300,10 @@ def find_ends(
     )
 
 
-def has_pipeline(reader: RecordReader) -> bool:
-    """Tell whether a target model was asked and its answers were judged."""
-    stages = {stage for _, stage, _ in reader.recorded_stages()}
-    return {Stage.MODEL, Stage.JUDGE} <= stages
+def holds_parts(reader: RecordReader, *kinds: str) -> bool:
+    """Tell whether a run has such parts, even where a guard let nothing through to them."""
+    stated = {part.kind for part in reader.manifest().parts}
+    return {*kinds} <= stated.union(stage for _, stage, _ in reader.recorded_stages())
 
 
 def read_system(reader: RecordReader, frame: Frame) -> Frame | None:
@@ -342,8 +343,9 @@ def _column(frame: Frame, arm: PipelineArm, judging: Judging) -> DefenseColumn:
     asked = np.flatnonzero(ends.asked)
     none = np.full(len(asked), -1, dtype=np.int8)
     part_type = next((each.part.type for each in frame.arms if each.name == arm.name), "")
+    model = next((p.settings.get("model") for p in frame.manifest.parts if p.kind == "model"), "")
     return DefenseColumn(
-        part=PartManifest(name=arm.name, kind=SYSTEM, type=part_type),
+        part=PartManifest(name=arm.name, kind=SYSTEM, type=part_type, version=str(model or "")),
         records=RecordColumns(
             defense=arm.name,
             stage=Stage.MODEL,

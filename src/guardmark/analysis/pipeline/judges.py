@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -26,7 +27,7 @@ from guardmark.stats.agreement import clustered_kappa, krippendorff_alpha
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.corrected import CorrectedRate, JudgedWorth, JudgeLabels, corrected_rate
 from guardmark.stats.rates.proportion import wilson
-from guardmark.store.schema import OUTCOME_NAMES
+from guardmark.store.schema import ANSWER_MODES, OUTCOME_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -283,9 +284,7 @@ def assess_judge(reader: RecordReader, layer: str, *, confidence: float = 0.95) 
     verdicts = list(reader.records(defense=NO_GUARD, stage=Stage.JUDGE, layer=layer))
     valid = [record for record in verdicts if record.outcome in _VALID]
     methods = Counter(_method(record) for record in verdicts)
-
-    def share(count: int, total: int) -> Estimate:
-        return wilson(count, total, confidence=confidence)
+    share = partial(wilson, confidence=confidence)
 
     def unsafe(records: list[Record]) -> Estimate:
         return share(sum(each.outcome == "unsafe" for each in records), len(records))
@@ -340,6 +339,8 @@ class Flip:
     is_attack: bool  # label of the sample
     before: str  # label by the first judging
     after: str  # label by the second
+    before_mode: str  # how the answer met the request by the first; empty where it did not say
+    after_mode: str  # the same by the second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,33 +353,35 @@ class Flips:
     flips: tuple[Flip, ...]  # those they label differently, in the order of the data
 
 
-def find_flips(reader: RecordReader, second: str, *, first: str = "") -> Flips | None:
-    """Find the answers that two judgings label differently."""
+def find_flips(reader: RecordReader, second: str) -> Flips | None:
+    """Find the answers to which two judgings give another label, or another answer mode."""
     frame = read_frame(reader, AnalysisSettings.of(reader.manifest()))
     pipeline = read_pipeline(reader, frame)
     judgings = {each.name: each for each in pipeline.judgings} if pipeline else {}
-    others = [name for name in judgings if name != second]
-    if second in judgings and not others and not first:
+    if second not in judgings:
+        raise UnknownName("judging of this run", second, judgings)
+    if (one := next((each for name, each in judgings.items() if name != second), None)) is None:
         return None
-    for name in (second, first or next(iter(others), second)):
-        if name not in judgings:
-            raise UnknownName("judging of this run", name, judgings)
-    one, two = judgings[first or others[0]], judgings[second]
-    shape = (frame.manifest.repeats, frame.sample_count)
-    before, after = (each.label.reshape(shape).T for each in (one, two))
+    two, shape = judgings[second], (frame.manifest.repeats, frame.sample_count)
+    before, after, met, meets = (
+        each.reshape(shape).T for each in (one.label, two.label, one.mode, two.mode)
+    )
     both = (before != MISSING) & (after != MISSING)
+    changed = (before != after) | ((met != meets) & (met >= 0) & (meets >= 0))
     return Flips(
         first=one.name,
         second=two.name,
         compared=int(np.count_nonzero(both)),
         flips=tuple(
             Flip(
-                sample_id=frame.samples.ids[sample],
-                repeat=repeat,
-                is_attack=bool(frame.samples.is_attack[sample]),
-                before=OUTCOME_NAMES[before[sample, repeat]],
-                after=OUTCOME_NAMES[after[sample, repeat]],
+                sample_id=frame.samples.ids[at[0]],
+                repeat=at[1],
+                is_attack=bool(frame.samples.is_attack[at[0]]),
+                before=OUTCOME_NAMES[before[at]],
+                after=OUTCOME_NAMES[after[at]],
+                before_mode=[*ANSWER_MODES, ""][met[at]],
+                after_mode=[*ANSWER_MODES, ""][meets[at]],
             )
-            for sample, repeat in np.argwhere(both & (before != after)).tolist()
+            for at in map(tuple, np.argwhere(both & changed).tolist())
         ),
     )

@@ -163,12 +163,10 @@ def measure_small_slices(
     """
     frame = read_frame(reader, settings)
     rates, variant = PlaceRates(frame, settings), frame.samples.variant
-    members = [variant.codes == code for code in range(len(variant.names))]
-    names = [name or "original" for name in variant.names]
-    variants = list(zip(names, members, strict=True))
+    variants = [(name or "original", variant.codes == at) for at, name in enumerate(variant.names)]
     everything = np.ones(frame.sample_count, dtype=np.bool_)
-    drawn = np.array([_draw(frame, members, request, seed) for seed in request.seeds])
-    drawn = np.tile(drawn, rates.repeats)
+    slices = [_draw(frame, request, seed, [mine for _, mine in variants]) for seed in request.seeds]
+    drawn = np.tile(np.array(slices), rates.repeats)
     return SliceStability(
         run=frame.manifest.name,
         request=request,
@@ -189,10 +187,9 @@ def measure_small_slices(
     )
 
 
-def _draw(frame: Frame, members: Sequence[Marks], request: SliceRequest, seed: int) -> Marks:
+def _draw(frame: Frame, request: SliceRequest, seed: int, members: Sequence[Marks]) -> Marks:
     """Mark the samples of one slice."""
-    chosen = np.zeros(frame.sample_count, dtype=np.bool_)
-    ids = frame.samples.ids
+    chosen, ids = np.zeros(frame.sample_count, dtype=np.bool_), frame.samples.ids
     for where in members:
         for label, count in ((True, request.attacks), (False, request.benign)):
             mine = np.flatnonzero(where & (frame.samples.is_attack == label)).tolist()
@@ -202,8 +199,7 @@ def _draw(frame: Frame, members: Sequence[Marks], request: SliceRequest, seed: i
 
 
 def _rows(variant: str, is_attack: Marks, request: SliceRequest) -> VariantRows:
-    attacks = int(is_attack.sum())
-    benign = len(is_attack) - attacks
+    attacks, benign = int(is_attack.sum()), int((~is_attack).sum())
     return VariantRows(
         variant=variant,
         attacks=attacks,

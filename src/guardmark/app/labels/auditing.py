@@ -63,17 +63,11 @@ def draw_audit(
                 "Next: name a run with a pipeline, or label bypasses: --what bypasses."
             )
         drawn = sorted(answers, key=lambda record: _order(record, seed))[:count]
-        verdicts = _verdicts(reader)
+        verdicts, source = _verdicts(reader) if with_verdicts else {}, str(folder.results)
         rows = tuple(
-            _row(
-                reader.sample_at(record.key.sample),
-                record,
-                source=str(folder.results),
-                verdict=verdicts.get((record.key.sample, record.key.repeat))
-                if with_verdicts
-                else None,
-            )
-            for record in drawn
+            _row(reader.sample_at(at), each, source=source, verdict=verdicts.get((at, repeat)))
+            for each in drawn
+            for at, repeat in ((each.key.sample, each.key.repeat),)
         )
     audit = AuditFile(path=out, rows=rows)
     write_audit(audit)
@@ -236,15 +230,12 @@ def _require(run: Path, resting: Mapping[str, tuple[Bypass, ...]], defense: str)
 
 def _ordered(bypasses: Sequence[Bypass], seed: int) -> list[Bypass]:
     """Put them in a random order, the first of every group before any second."""
-    seen = Counter[str]()
-    ranks = []
-    shuffled = sorted(bypasses, key=lambda b: sha256(f"{seed} {b.audit_id}".encode()).digest())
-    for each in shuffled:
-        group = each.sample.group or each.sample.id
-        ranks.append(seen[group])
-        seen[group] += 1
+    seen, ranked = Counter[str](), []
+    for each in sorted(bypasses, key=lambda b: sha256(f"{seed} {b.audit_id}".encode()).digest()):
+        ranked.append((seen[each.sample.lineage], each))
+        seen[each.sample.lineage] += 1
     # Sorting keeps the order of equals.
-    return [each for _, each in sorted(zip(ranks, shuffled, strict=True), key=lambda row: row[0])]
+    return [each for _, each in sorted(ranked, key=lambda row: row[0])]
 
 
 def _bypass_row(each: Bypass, text: VariantText, source: str, *, with_verdicts: bool) -> Row:
@@ -314,16 +305,10 @@ class VariantTexts:
 
     def _carried(self, each: Try, sample: Sample, text: str, key: str) -> VariantText | None:
         """Put edited words into the chain around them."""
+        before = text if key else ""
         if key:
-            made = apply(
-                parse_chain(key),
-                text,
-                seed=seed_for(self.seed, key, sample.id, 0),
-                must_keep=sample.must_keep,
-            )
-            text, before = made.text, text
-        else:
-            before = ""
+            seed, kept = seed_for(self.seed, key, sample.id, 0), sample.must_keep
+            text = apply(parse_chain(key), text, seed=seed, must_keep=kept).text
         return VariantText(text=text, before=before) if text_digest(text) == each.text else None
 
     @cached_property

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from guardmark.analysis.pipeline.judges import Flips, JudgeQuality, assess_judge, find_flips
 from guardmark.app.labels.audit_file import is_sheet_of_bypasses
@@ -16,14 +17,14 @@ from guardmark.app.labels.human_labels import (
     store_bypass_labels,
     store_labels,
 )
+from guardmark.app.parts import building
 from guardmark.app.parts.building import build_judges, close_parts, concurrency_of, open_services
 from guardmark.app.parts.loading import LoadedConfig, config_around, load_config, load_section
-from guardmark.app.registry import BUILTIN_PARTS
 from guardmark.app.results.opened_run import find_run
-from guardmark.app.run.run_folder import utc_text
+from guardmark.app.run.run_folder import data_hashes, utc_text
 from guardmark.app.settings import RunSettings, ServiceSettings
 from guardmark.config.settings import PriceSettings, Settings
-from guardmark.core.errors import ConfigError, StoreError
+from guardmark.core.errors import ConfigError, DatasetError, StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import NO_GUARD, Plan
@@ -38,9 +39,7 @@ from guardmark.store.records import RecordWriter
 from guardmark.store.under_way import unanswered_note
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pydantic import BaseModel
+    from collections.abc import Callable, Iterator, Mapping
 
     from guardmark.app.labels.human_labels import BypassLabel, HumanLabel
     from guardmark.app.run.running import Session
@@ -99,7 +98,7 @@ def judge_run(
             )
         if human_labels is not None and not bypasses:
             labels = read_labels(human_labels, reader)
-    loaded = None if config is None else load_judges(config, manifest)
+    loaded = None if config is None else load_judges(config, manifest, announce=session.announce)
     done, added = Judged(folder=folder), []
     with folder.lock(started=utc_text(session.now)), RecordWriter(folder.records) as writer:
         if writer.unanswered:
@@ -133,13 +132,16 @@ def report_quality(run: Path) -> tuple[JudgeQuality, ...]:
     return quality
 
 
-def load_judges(path: Path, manifest: RunManifest) -> LoadedConfig:
+def load_judges(
+    path: Path, manifest: RunManifest, *, announce: Callable[[str], None]
+) -> LoadedConfig:
     """Read judges from a configuration, or from a file that names nothing else."""
     text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
-    model: BaseModel | None = None
     if any(line.startswith("pipeline:") for line in text.splitlines()):
         loaded = load_config(path)
-        whole, model = loaded.config, loaded.parts.get(("pipeline", "model"))
+        whole = loaded.config
+        for change in _changes(loaded, manifest):
+            announce(f"Note: {change}; what the run keeps is judged, as it was")
         settings = JudgingSettings(
             judges=[] if whole.pipeline is None else whole.pipeline.judges,
             services=whole.services,
@@ -154,7 +156,7 @@ def load_judges(path: Path, manifest: RunManifest) -> LoadedConfig:
         "version": 1,
         "data": [{"builtin": "tutor"}],
         "pipeline": {
-            "model": {"type": "scripted", "system_prompt": _system_prompt(manifest, model, path)},
+            "model": {"type": "scripted", "system_prompt": _system_prompt(manifest)},
             "judges": settings.judges,
         },
         **settings.model_dump(mode="json", exclude={"judges"}, exclude_none=True),
@@ -164,29 +166,34 @@ def load_judges(path: Path, manifest: RunManifest) -> LoadedConfig:
     return config_around(path, document, moved={("judges",): here, ("judging", "judges"): here})
 
 
-def _system_prompt(manifest: RunManifest, own: BaseModel | None, path: Path) -> str:
-    """Return what the run's target model was told; only one's own configuration has files read."""
-    part = next((part for part in manifest.parts if part.kind == "model" and part.settings), None)
-    if part is None:
-        return ""
-    if own is not None and own.model_dump(mode="json") == part.settings:
-        before = getattr(own, "before", None)
-        return str(before(path.resolve().parent)) if before is not None else ""
-    if part.type not in BUILTIN_PARTS["model"] or part.settings.get("system_prompt_file"):
-        named = part.settings.get("system_prompt_file") or f"a model of type {part.type}"
-        raise ConfigError(
-            f"What the run told its target model stands in a file or a plug-in ({named!r}), and "
-            f"{path} does not name that model.\nNo file is read because a folder names it.\n"
-            "Next: name the configuration of the run, with the judges to ask under pipeline.judges."
-        )
-    kept = {name: part.settings.get(name) for name in ("system_prompt", "system_prompt_name")}
-    try:
-        settings = SystemPromptSettings.model_validate({k: v for k, v in kept.items() if v})
-    except ValidationError as error:
+def _system_prompt(manifest: RunManifest) -> str:
+    """Return what the run's target model was told, as the run keeps it."""
+    kept: Mapping[str, object] = next((p.settings for p in manifest.parts if p.kind == "model"), {})
+    text, file = kept.get("system_prompt") or "", kept.get("system_prompt_file")
+    if not isinstance(text, str) or (file and not text):
         raise StoreError(
-            f"The run {manifest.name!r} holds a system prompt that is not text."
-        ) from error
-    return settings.before(path.resolve().parent)
+            f"The run {manifest.name!r} does not hold what its target model was told.\n"
+            "No file is read because a folder names it.\nNext: run the configuration again."
+        )
+    name = None if text else kept.get("system_prompt_name")
+    told = SystemPromptSettings.model_validate({"system_prompt": text, "system_prompt_name": name})
+    return told.before(Path())
+
+
+def _changes(loaded: LoadedConfig, manifest: RunManifest) -> Iterator[str]:
+    """Say which originals that a configuration names are no longer those of the run."""
+    known = {name: digest for data in manifest.data for name, digest in data.files.items()}
+    try:
+        if building.instructions(loaded) != _system_prompt(manifest):
+            yield f"{loaded.source.shown_as} tells the target model something else by now"
+    except ConfigError as error:
+        yield str(error).partition("\n")[0].rstrip(".")
+    try:
+        hashes = data_hashes(loaded)
+    except (DatasetError, OSError) as error:
+        yield str(error).partition("\n")[0].rstrip(".")
+    else:
+        yield from (f"{each} was changed" for each in known if hashes.get(each) != known[each])
 
 
 async def _judge(

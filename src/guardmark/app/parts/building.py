@@ -121,7 +121,7 @@ def build_one(
     loaded: LoadedConfig, path: Keys, kind: str, *, name: str, services: Services | None
 ) -> BuiltPart:
     """Build the model or a judge of a pipeline, or a model that helps an attacker."""
-    system_prompt = _target_system_prompt(loaded) if path[0] == "pipeline" else ""
+    system_prompt = instructions(loaded) if path[0] == "pipeline" else ""
     prompt = system_prompt if kind == "judge" else ""
     context = replace(_context(loaded, path, services), system_prompt=prompt)
     context = replace(context, members=_members(loaded, path, name, context))
@@ -181,10 +181,9 @@ def _build_settings(loaded: LoadedConfig, path: Keys, name: str, context: BuildC
         raise locate_error(ConfigError(message), loaded, path) from error
 
 
-def _target_system_prompt(loaded: LoadedConfig) -> str:
-    """What the target model is told before every conversation; a judge must know it."""
-    settings = loaded.parts.get(("pipeline", "model"))
-    before = getattr(settings, "before", None)
+def instructions(loaded: LoadedConfig, path: Keys = ("pipeline", "model")) -> str:
+    """Return what a part is told before everything else; a judge must know it of the model."""
+    before = getattr(loaded.parts.get(path), "before", None)
     return str(before(loaded.folder)) if before is not None else ""
 
 
@@ -221,8 +220,16 @@ def _manifest(
         fingerprint=digest.hexdigest(),
         view=str(getattr(view, "value", view)),
         threshold=cast("float | None", getattr(part, "threshold", None)),
-        settings=resolved,
+        settings=resolved | _stated(loaded, path, kind=kind),
     )
+
+
+def _stated(loaded: LoadedConfig, path: Keys, *, kind: str) -> dict[str, str]:
+    """Return what settings name and do not hold: the text a part is told, and where it is."""
+    text, key = instructions(loaded, path), "system_prompt" if kind == "model" else "instructions"
+    address = service_address(loaded.parts[path])
+    told = {key: text, f"{key}_sha256": sha256(text.encode()).hexdigest()} if text else {}
+    return told | ({"address": address.partition("?")[0]} if address else {})
 
 
 def _files_of(part: object) -> Iterator[Path]:

@@ -28,7 +28,7 @@ from guardmark.analysis.pipeline.frame import (
     PlaceRates,
     as_subjects,
     deployed,
-    has_pipeline,
+    holds_parts,
     read_pipeline,
     read_system,
 )
@@ -210,7 +210,7 @@ def _gated(
     """Yield the scopes at which a run is held against its baseline, with what is gated there."""
     if arms := gated_arms(frame, limits):
         yield DEFENSE, arms
-    if all(has_pipeline(run.reader) for run in opened):
+    if all(holds_parts(run.reader, "model", "judge") for run in opened):
         system = read_system(opened[0].reader, frame)
         if system is not None:
             yield SYSTEM, deployed(system, limits.defenses)

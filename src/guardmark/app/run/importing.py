@@ -66,7 +66,8 @@ def import_run(
         home = path.parent if path.is_file() else path
         writer.put_manifest(_manifest(imported, config, digest=digest, now=now, home=home))
         writer.load_samples([row.sample for row in imported.rows])
-        store_rows(writer, imported.rows, guard=_guard_name(imported), unguarded=NO_GUARD)
+        names = {"guard": _guard_name(imported), "unguarded": NO_GUARD}
+        store_rows(writer, imported.rows, **names, has_model=bool(imported.model))
         writer.finish(RunState.COMPLETE)
     return Imported(
         folder=folder,

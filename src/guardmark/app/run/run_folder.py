@@ -81,7 +81,7 @@ def find_place(
             if out is None and not is_retry and not is_held(folder.path):
                 return RunLocation(folder=folder)  # killed while its samples were read
             continue
-        files = files or _file_hashes(loaded)
+        files = files or data_hashes(loaded)
         strange = difference(manifest, config_hash=config_hash, files=files, shard=shard)
         if not strange:
             return RunLocation(folder=folder, has_samples=True)
@@ -98,7 +98,8 @@ def find_place(
     return RunLocation(folder=new)
 
 
-def _file_hashes(loaded: LoadedConfig) -> dict[str, str]:
+def data_hashes(loaded: LoadedConfig) -> dict[str, str]:
+    """Return the hash of each file of data that a configuration names."""
     return {
         name: digest
         for entry in loaded.config.data

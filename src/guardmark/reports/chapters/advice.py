@@ -165,7 +165,7 @@ def advice_sentence(advice: Advice) -> str:
     what = words_of("sides").get(advice.subject, "")
     parts = {"defense": advice.defense, "subject": advice.subject, "rate": rate, "what": what}
     parts["subject_"], parts["other_"] = (
-        subject(each, advice.scope) for each in (advice.defense, advice.subject)
+        subject(each, advice.scope, advice.version) for each in (advice.defense, advice.subject)
     )
     for key, estimate in advice.figures:
         measure = figure(estimate)

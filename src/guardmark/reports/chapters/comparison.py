@@ -147,13 +147,13 @@ def _rule(pair: PairedComparison, weak: AbstractSet[str]) -> tuple[str, str]:
     return ("weak", " and ".join(lost)) if is_offered else ("", "")
 
 
-def subject(name: str, scope: str) -> str:
-    """Return what a defense, or the system behind it, is called."""
+def subject(name: str, scope: str, model: str = "") -> str:
+    """Return what a defense, or the system behind it with its target model, is called."""
     if scope == DEFENSE:
         return name
     bare, space, run = name.partition(" (")
     guard = "without a guard" if bare == NO_GUARD else f"behind {bare}"
-    return f"the system {guard}{space}{run}"
+    return f"{f'the model {model}' if model else 'the system'} {guard}{space}{run}"
 
 
 def recommendation(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.blocks import Document, Listing, section
@@ -86,16 +86,10 @@ def matrix_rates(analysis: RunAnalysis | None) -> Iterator[MatrixRates]:
             yield MatrixRates(arm=defense.name, scope="defense", harm=harm, alarm=alarm)
         return
     for arm in analysis.pipeline.arms:
-        allowed = None if arm.guard is None else arm.guard.allow
         cards: list[tuple[str, ScopeCard | VariantRates, Estimate | None]]
-        cards = [(ALL, arm.system, allowed)]
+        cards = [(ALL, arm.system, None if arm.guard is None else arm.guard.allow)]
         cards += ((each.variant, each, each.allowed) for each in arm.variants)
-        for variant, rates, let_through in cards:
-            yield MatrixRates(
-                arm=arm.name,
-                scope="system",
-                variant=variant,
-                harm=rates.attack_success_rate,
-                alarm=rates.over_refusal_rate,
-                allowed=let_through,
-            )
+        for variant, rates, allowed in cards:
+            harm, alarm = rates.attack_success_rate, rates.over_refusal_rate
+            named = MatrixRates(arm=arm.name, scope="system", harm=harm, alarm=alarm)
+            yield replace(named, variant=variant, allowed=allowed)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.document.blocks import Facts, Section, Table, section, warning
-from guardmark.reports.document.cells import name, table_of, words
+from guardmark.reports.document.blocks import Facts, Listing, Section, Table, section, warning
+from guardmark.reports.document.cells import name, slug, table_of, words
 from guardmark.reports.document.wording import count_text, percent_text, say, words_of
 
 if TYPE_CHECKING:
@@ -34,10 +35,7 @@ def _method(analysis: RunAnalysis) -> list[str]:
 
 def _warnings(analysis: RunAnalysis) -> Iterator[str]:
     if not analysis.samples.is_grouped:
-        yield (
-            "No sample names a group, so intervals take every sample as independent. If some "
-            "are variants of one idea, the intervals are too narrow."
-        )
+        yield say("ungrouped")
     yield f"The rates describe this data. {_mix_words(analysis)}"
     yield from (_about_stop(each) for each in analysis.defenses if each.stopped)
 
@@ -59,39 +57,36 @@ def _mix_words(analysis: RunAnalysis) -> str:
 def _about_stop(defense: DefenseAnalysis) -> str:
     asr, fpr = defense.card.attack_success_rate, defense.card.false_positive_rate
     decided = "; ".join(each.sentence for each in defense.stopped)
-    return say(
-        "stopped",
-        defense=defense.name,
-        decided=decided,
-        answers=count_text(asr.trials + fpr.trials),
-        method=asr.method,
-    )
+    answers, called = count_text(asr.trials + fpr.trials), defense.name
+    return say("stopped", defense=called, decided=decided, answers=answers, method=asr.method)
 
 
 _HASH = 16
 
 
+_KINDS: Final = {"defense": "guards", "model": "target model", "judge": "judged by"}
+
+
 def parts_line(manifest: RunManifest) -> str:
-    """Name model, system prompt, judges and guards in one line, so that runs are told apart."""
-    named = [
-        f"{_KINDS[part.kind]} {_part_words(part)}" for part in manifest.parts if part.kind in _KINDS
-    ]
-    return "; ".join(named)
+    """Name model, guards and judges in one line, so that runs are told apart."""
+    named = {
+        words: [part_words(part) for part in manifest.parts if part.kind == kind]
+        for kind, words in sorted(_KINDS.items(), reverse=True)
+    }
+    return "; ".join(f"{words} {', '.join(parts)}" for words, parts in named.items() if parts)
 
 
-_KINDS: Final = {"model": "target model", "judge": "judged by"}
-
-
-def _part_words(part: PartManifest) -> str:
+def part_words(part: PartManifest) -> str:
     """Return which model a part is, where it runs and what it is told."""
     stated = {key: str(value) for key, value in part.settings.items() if value}
     model = next((stated[key] for key in ("model", "path", "profile") if key in stated), part.type)
-    words = model if model == part.name else f"{part.name} ({model})"
-    prompt = next(
-        (stated[key] for key in ("system_prompt_name", "system_prompt_file") if key in stated),
-        "of its own" if "system_prompt" in stated else "",
-    )
-    return f"{words}, system prompt {prompt}" if prompt else words
+    words = part.name if model in {part.name, ""} else f"{part.name} ({model})"
+    words += f" at {stated['address']}" if "address" in stated else ""
+    if part.kind != "model" or "system_prompt" not in stated:
+        return words
+    called = stated.get("system_prompt_name") or stated.get("system_prompt_file") or "of its own"
+    digest = stated.get("system_prompt_sha256", "")[: _HASH // 2]
+    return f"{words}, system prompt {called}{f' ({digest})' if digest else ''}"
 
 
 def write_configuration(analysis: RunAnalysis) -> Section:
@@ -106,7 +101,8 @@ def write_configuration(analysis: RunAnalysis) -> Section:
         billed if status.possibly_billed else None,
         retried if status.retried else None,
         warning(partial) if status.stored < status.planned else None,
-        *(_facts(analysis), _defenses(analysis), _data(analysis)),
+        *(_facts(analysis), _parts(analysis), _data(analysis)),
+        *map(_settings, analysis.manifest.parts),
     )
 
 
@@ -129,20 +125,39 @@ def _facts(analysis: RunAnalysis) -> Facts:
     return Facts(title="The run", pairs=tuple(pair for pair in pairs.items() if pair[1].text))
 
 
-def _defenses(analysis: RunAnalysis) -> Table:
+def _parts(analysis: RunAnalysis) -> Table:
+    thresholds = {each.name: each.threshold for each in analysis.defenses}
     return table_of(
-        analysis.defenses,
+        analysis.manifest.parts,
         {
-            "Defense": lambda each: name(each.part.name),
-            "Type": lambda each: each.part.type or "unknown",
-            "Version": lambda each: each.part.version or "not stated",
-            "View": lambda each: each.part.view or "not stated",
-            "Threshold": lambda each: "" if each.threshold is None else f"{each.threshold:g}",
-            "Fingerprint": lambda each: name(each.part.fingerprint[:_HASH]),
+            "Part": lambda each: name(each.name),
+            "Kind": lambda each: each.kind,
+            "Type": lambda each: each.type or "unknown",
+            "Version": lambda each: each.version or "not stated",
+            "View": lambda each: each.view or ("not stated" if each.kind == "defense" else ""),
+            "Threshold": lambda each: (
+                "" if (at := thresholds.get(each.name)) is None else f"{at:g}"
+            ),
+            "Fingerprint": lambda each: name(each.fingerprint[:_HASH]),
         },
-        table_id="defenses",
-        texts=("Type", "Version", "View", "Threshold", "Fingerprint"),
+        table_id="parts",
+        texts=("Kind", "Type", "Version", "View", "Threshold", "Fingerprint"),
     )
+
+
+def _settings(part: PartManifest) -> Listing | None:
+    """Write all that is set of a part: its patterns or profile, where it runs, what it is told."""
+    lines = [
+        f"{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for key, value in part.settings.items()
+        if value not in (None, "", [], {})
+    ]
+    listing = Listing(
+        id=f"part-{part.kind}-{slug(part.name)}",
+        title=f"{part.kind} {part.name}: its configuration",
+        lines=tuple(line for text in lines for line in text.splitlines()),
+    )
+    return listing if lines else None
 
 
 def _data(analysis: RunAnalysis) -> Table:

@@ -62,9 +62,10 @@ def _system_verdict(system: DefenseAnalysis, bare: Scorecard | None) -> Headline
     without = "" if bare is None or system.name == NO_GUARD else _beside(bare)
     unknown, key = counts.malformed + counts.errors, subject(system.name, SYSTEM)
     outcomes = f"{count_text(unknown)} outcomes unknown" if unknown else "all outcomes known"
+    title = subject(system.name, SYSTEM, system.part.version)
     return Headline(
         defense=system.name,
-        title=f"{key[0].upper()}{key[1:]}",
+        title=f"{title[0].upper()}{title[1:]}",
         key=key,
         sentence=f"{_ends_words(succeeds, refused)}; {outcomes}",
         answer="" if system.is_baseline else _OF_SYSTEMS.get(answer, answer.value),

@@ -54,7 +54,7 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
 
 _OF_MANIFEST: Final = (
     *("name", "guardmark_version", "config_sha256", "data_sha256", "evaluator"),
-    *("seed", "repeats", "on_malformed", "on_error"),
+    *("seed", "repeats", "on_malformed", "on_error", "parts"),
 )
 
 
