@@ -41,5 +41,5 @@ async def test_numbers_are_no_sign_of_anything() -> None:
 
 def test_a_broken_pattern_is_a_configuration_error() -> None:
     """Named."""
-    with pytest.raises(ConfigError, match="no regular expression"):
+    with pytest.raises(ConfigError, match="not a regular expression"):
         RulesJudge("r", unsafe=["("])

@@ -28,5 +28,5 @@ async def test_planted_answers_come_first_then_rules_then_the_rest() -> None:
 
 def test_a_broken_rule_is_a_configuration_error() -> None:
     """Named."""
-    with pytest.raises(ConfigError, match="no regular expression"):
+    with pytest.raises(ConfigError, match="not a regular expression"):
         ScriptedModel("m", [ScriptedRule(when="(", answer="")], otherwise="")
