@@ -24,7 +24,7 @@ from guardmark.core.sample import Message, Prompt, Role, View
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
-    from guardmark.core.outcome import Decision
+    from guardmark.core.outcome import Decision, Evidence
 
     Ask = Callable[[Prompt], Awaitable[Decision]]
     Texts = Sequence[tuple[Decision, Decision, Decision]]
@@ -207,9 +207,23 @@ def _stop_if_hopeless(name: str, attack: Decision, benign: Decision, *, is_insid
             f"{message}\n{_said(attack)}Check that the address is that of the service itself."
         )
     if kinds & _UNREACHABLE:
-        raise ServiceError(
-            f"{message}\nCheck that the service is running and its address is right."
-        )
+        raise ServiceError(f"{message}\n{advise(attack.evidence)}")
+
+
+_BY_STATUS: Final = (
+    ((404, 405, 410), "Check the path of the address, and the name of the model."),
+    ((429,), "It asks for fewer requests: set rate or concurrency for it, under services."),
+    (range(400, 500), "It refuses the request itself: check the model's name and its options."),
+    (range(500, 600), "The service itself failed. Give the command again when it is well."),
+)
+"""Statuses of HTTP, from the narrow to the wide, to what a person can do about them."""
+
+
+def advise(evidence: Evidence | None) -> str:
+    """Say what to do about a service that failed, by the last status it answered with."""
+    status = evidence.attempts[-1].status if evidence and evidence.attempts else None
+    usual = "Check that the service is running and its address is right."
+    return next((advice for statuses, advice in _BY_STATUS if status in statuses), usual)
 
 
 def _warnings(attack: Decision, benign: Decision) -> list[str]:

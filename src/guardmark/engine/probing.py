@@ -17,17 +17,25 @@ from guardmark.core.errors import (
 from guardmark.core.outcome import ErrorKind, VerdictLabel
 from guardmark.core.protocols import GuidedModel, InlineDefense, PairJudge, SampleBound
 from guardmark.core.sample import Prompt, View
-from guardmark.defenses.probe import PATIENCE_S, Startable, examine_defense, probe_defense
+from guardmark.defenses.probe import (
+    PATIENCE_S,
+    Startable,
+    advise,
+    examine_defense,
+    probe_defense,
+)
 from guardmark.engine.calls import as_coroutine, as_decision, attempt
 from guardmark.engine.execution.warm_up import inline_ask
 from guardmark.engine.run_monitor import StopSignal, supervise
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
     from typing import TypeVar
 
     from guardmark.core.outcome import Decision, Evidence, Response, Verdict
     from guardmark.engine.plan import BuiltPart, Parts
+    from guardmark.store.reader import RecordReader
+    from guardmark.store.records import RecordWriter
 
     T = TypeVar("T")
 
@@ -187,9 +195,34 @@ def _failed(name: str, kind: ErrorKind | None, evidence: Evidence | None) -> Exc
         return UntrustworthyRun(
             f"{message}\n{_said(evidence)}Check that the address is that of the service itself."
         )
-    return ServiceError(f"{message}\nCheck that the service is running and its address is right.")
+    return ServiceError(f"{message}\n{advise(evidence)}")
 
 
 def _said(evidence: Evidence | None) -> str:
     raw = " ".join(evidence.raw.split())[:_EXCERPT] if evidence else ""
     return f"It said: {raw}\n" if raw else ""
+
+
+_REFUSED_FIELDS: Final = "refused-fields/"
+"""How the names of layers begin that say which field of its requests a server refused."""
+_NO_SCORE: Final = "; no score: the server gives no token probabilities"
+
+
+def note_refused_fields(writer: RecordWriter, models: Iterable[object]) -> list[str]:
+    """Store which fields of requests servers refused by name, and say it, a sentence for each."""
+    sentences = [
+        f"{getattr(each, 'model', 'a model')} refuses {name}: "
+        f"{f'{instead} was sent instead' if instead else 'it was left out'}"
+        f"{_NO_SCORE if name == 'top_logprobs' else ''}"
+        for each in models
+        for name, instead in getattr(each, "refused", {}).items()
+    ]
+    for sentence in sentences:
+        writer.add_layer(f"{_REFUSED_FIELDS}{sentence}", {})
+    return sentences
+
+
+def refused_fields(reader: RecordReader) -> tuple[str, ...]:
+    """Return these sentences of a run."""
+    layers = (layer for layer in reader.layers() if layer.startswith(_REFUSED_FIELDS))
+    return tuple(layer.removeprefix(_REFUSED_FIELDS) for layer in layers)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.outcome import ChatAnswer, EmbeddingAnswer, ErrorKind, TokenChoice, fault_of
 from guardmark.core.usage import Price, Usage, price_of
@@ -12,7 +12,7 @@ from guardmark.core.usage import Price, Usage, price_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.core.outcome import Vector
+    from guardmark.core.outcome import Attempt, Vector
     from guardmark.net.service import Exchange, Sender
 
 _MOST_OF_A_BODY = 300
@@ -33,13 +33,24 @@ class ChatEndpoint:
     model: str
     options: Mapping[str, Any] = field(default_factory=dict)
     price: Price | None = None
+    refused: dict[str, str] = field(default_factory=dict)  # field to what is sent instead, if any
+    taken: set[str] = field(default_factory=set)  # fields of requests that were answered
 
     async def complete(
         self, messages: Sequence[Mapping[str, str]], **options: object
     ) -> ChatAnswer:
-        """Ask for one completion."""
-        request = {"model": self.model, "messages": list(messages), **self.options, **options}
-        return read_chat(await self.endpoint.send(_ENCODE(request).encode()), self.price)
+        """Ask for one completion, without fields that the server refused by name at first."""
+        attempts: tuple[Attempt, ...] = ()
+        while True:
+            fields = {**self.options, **options}.items()
+            sent = {name: each for key, each in fields if (name := self.refused.get(key, key))}
+            request = {"model": self.model, "messages": list(messages), **sent}
+            answer = read_chat(await self.endpoint.send(_ENCODE(request).encode()), self.price)
+            attempts += answer.attempts
+            if not (refused := _refused(answer, sent.keys() - self.taken)):
+                self.taken.update(sent if answer.text is not None else ())
+                return replace(answer, attempts=attempts)
+            self.refused.update(refused)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +64,8 @@ class EmbeddingEndpoint:
 
     async def embed(self, texts: Sequence[str]) -> EmbeddingAnswer:
         """Ask for the vectors of some texts in one call."""
-        request = {
-            "model": self.model,
-            "input": list(texts),
-            "encoding_format": "float",
-            **self.options,
-        }
+        request = {"model": self.model, "input": list(texts), "encoding_format": "float"}
+        request.update(self.options)
         exchange = await self.endpoint.send(_ENCODE(request).encode())
         return read_embeddings(exchange, len(texts), price=self.price)
 
@@ -104,12 +111,24 @@ def refuses_options(answer: ChatAnswer) -> bool:
     return answer.error_kind is ErrorKind.HTTP and bool(statuses & _NOT_SUPPORTED)
 
 
+_INSTEAD: Final = "max_completion_tokens"
+_MAY_GO: Final = (("logprobs", "top_logprobs"), ("max_tokens",), (_INSTEAD,), ("response_format",))
+
+
+def _refused(answer: ChatAnswer, fields: set[str]) -> dict[str, str]:
+    """Return which fields a server refuses by their names, and what to send instead."""
+    if not refuses_options(answer):
+        return {}
+    if "max_tokens" in fields and _INSTEAD in answer.message:
+        return {"max_tokens": _INSTEAD}
+    named = (each for each in _MAY_GO if fields.intersection(each))
+    return dict.fromkeys(next((x for x in named if any(f in answer.message for f in x)), ()), "")
+
+
 def json_form(schema: Mapping[str, object], *, name: str) -> dict[str, object]:
     """Return the request field that holds a model to a JSON Schema."""
-    return {
-        "type": "json_schema",
-        "json_schema": {"name": name, "strict": True, "schema": dict(schema)},
-    }
+    form = {"name": name, "strict": True, "schema": dict(schema)}
+    return {"type": "json_schema", "json_schema": form}
 
 
 def _failure(exchange: Exchange, kind: ErrorKind, message: str) -> ChatAnswer:

@@ -67,6 +67,7 @@ class Services:
         self._default = default
         self.redactor = redactor or Redactor()
         self._services: dict[str, Service] = {}
+        self.models: list[ChatEndpoint | EmbeddingEndpoint] = []
         self._beside: dict[str, list[str]] = {}
         for url, its in (limits or {}).items():
             bases = [_base(each) for each in (url, *its.base_urls)]
@@ -138,7 +139,8 @@ class Services:
         """Prepare a model behind a server of one of the common protocols."""
         path, kind = _PROTOCOLS[protocol]
         endpoint = self.endpoint(f"{address}/{path}", secret_headers=secret_headers)
-        return kind(endpoint=endpoint, model=model, options=options, price=price)
+        self.models.append(kind(endpoint=endpoint, model=model, options=options, price=price))
+        return self.models[-1]
 
     def use(self) -> tuple[ServiceTraffic, ...]:
         """Say how each service was used so far, in the order of their addresses."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -229,12 +230,8 @@ def _name(error: Exception) -> tuple[str, ErrorKind, bool]:
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Read Retry-After; a date counts from the answer's own Date, so no clock is asked."""
     value = headers.get("Retry-After", "").strip()
-    if not value:
-        return None
-    try:
+    with suppress(ValueError):
         return max(0.0, float(value))
-    except ValueError:
-        pass
     try:
         until = parsedate_to_datetime(value)
         return max(0.0, (until - parsedate_to_datetime(headers["Date"])).total_seconds())

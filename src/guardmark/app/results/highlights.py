@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from guardmark.analysis.pipeline.frame import NO_GUARD
 from guardmark.app.results.gating import check_own_limits
 from guardmark.core.record import Stage
+from guardmark.engine.probing import refused_fields
 from guardmark.reports.chapters.advice import Highlights, SampleStory
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def read_highlights(reader: RecordReader, analysis: RunAnalysis, config: Config)
     return Highlights(
         gate=None if decided_anew else check_own_limits(reader, analysis, config),
         exchanges=read_exchanges(reader, ids) if analysis.pipeline is not None else {},
+        refused=refused_fields(reader),
     )
 
 

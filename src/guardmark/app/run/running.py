@@ -34,7 +34,7 @@ from guardmark.core.protocols import InlineDefense, SampleBound
 from guardmark.datasets.settings import describe_data, fetch_missing, merge_files
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import CachedParts, Plan, Timing, Workers
-from guardmark.engine.probing import probe_parts
+from guardmark.engine.probing import note_refused_fields, probe_parts
 from guardmark.engine.progress import Progress
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.engine.runner import run as run_engine
@@ -235,6 +235,8 @@ class _Invocation:
                     stop=self.session.stop,
                     stop_rule=early_stop(folder, self.loaded.config.run.stop_when),
                 )
+            for line in note_refused_fields(writer, self.services.models if self.services else ()):
+                self.session.announce(f"Note: {line}")
             note(ending_line(summary))
             for line in self._tell_endpoints(folder):
                 self.session.announce(line)

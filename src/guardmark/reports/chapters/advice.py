@@ -57,6 +57,7 @@ class Highlights:
     """What a report shows beside figures: its gate, and texts to read."""
 
     gate: GateResult | None = None
+    refused: tuple[str, ...] = ()  # Fields of requests that servers refused, a sentence for each.
     exchanges: Mapping[str, SampleStory] = field(default_factory=dict)  # By id of the sample.
 
 

@@ -10,7 +10,7 @@ from guardmark.reports.document.cells import name, slug, table_of, words
 from guardmark.reports.document.wording import count_text, percent_text, say, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
@@ -89,7 +89,7 @@ def part_words(part: PartManifest) -> str:
     return f"{words}, system prompt {called}{f' ({digest})' if digest else ''}"
 
 
-def write_configuration(analysis: RunAnalysis) -> Section:
+def write_configuration(analysis: RunAnalysis, refused: Sequence[str] = ()) -> Section:
     """Write the section on what was run."""
     status = analysis.status
     calls = count_text(status.possibly_billed)
@@ -101,6 +101,7 @@ def write_configuration(analysis: RunAnalysis) -> Section:
         billed if status.possibly_billed else None,
         retried if status.retried else None,
         warning(partial) if status.stored < status.planned else None,
+        warning(refused) if refused else None,
         *(_facts(analysis), _parts(analysis), _data(analysis)),
         *map(_settings, analysis.manifest.parts),
     )

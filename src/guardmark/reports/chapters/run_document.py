@@ -72,7 +72,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
             write_worst(analysis, shown),
             replace(write_slices(analysis), folded=True),
             replace(write_coverage(analysis), folded=True),
-            replace(write_configuration(analysis), folded=True),
+            replace(write_configuration(analysis, shown.refused), folded=True),
             replace(write_method(analysis), folded=True),
         ),
     )

@@ -1,0 +1,103 @@
+"""Servers that refuse a field of a request by its name are asked without it, and it is said."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.journeys.command_line import typed, write_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFIG = """\
+version: 1
+name: narrow
+data: [{{path: data.jsonl}}]
+defenses:
+  guard: {{type: guard-model, profile: llama-guard-3, base_url: "{url}", model: guard}}
+pipeline:
+  guards: [guard]
+  model: {{type: chat, base_url: "{url}", model: tutor}}
+  judges: [{{type: chat, name: judge, base_url: "{url}", model: judge}}]
+services: {{"{url}": {{retries: 0}}}}
+report: [json, md]
+"""
+REFUSED = {
+    "guard": ("top_logprobs", "Unrecognized request argument supplied: top_logprobs"),
+    "tutor": ("max_tokens", "Unsupported parameter: use 'max_completion_tokens' instead."),
+    "judge": ("response_format", "response_format is not supported by this model"),
+}
+
+
+class Narrow:
+    """A server that takes few fields, and counts what it refused."""
+
+    def __init__(self) -> None:
+        self.refused = Counter[str]()
+        self.limits: set[int] = set()
+
+    def __call__(self, body: dict[str, Any]) -> object:
+        """Answer one request."""
+        field, message = REFUSED[body["model"]]
+        if field in body:
+            self.refused[body["model"]] += 1
+            return 400, json.dumps({"error": {"message": message}})
+        if body["model"] == "guard":
+            return "unsafe\nS1" if "attack" in body["messages"][-1]["content"] else "safe"
+        if body["model"] == "tutor":
+            self.limits.add(body["max_completion_tokens"])
+            return "So it goes."
+        return json.dumps({"label": "safe", "answer_mode": "answered", "reasons": []})
+
+
+@pytest.mark.slow
+async def test_each_field_is_left_out_after_one_refusal(chat_server: Any, tmp_path: Path) -> None:
+    """Every call then succeeds; the report names the fields."""
+    chat_server.reply = server = Narrow()
+    rows = [
+        {"id": f"s-{n}", "text": f"{kind} {n}", "label": kind, "category": category}
+        for n in range(6)
+        for kind, category in (("attack", "jailbreak"), ("benign", "school"))
+        if kind == ("attack", "benign")[n % 2]
+    ]
+    write_rows(tmp_path / "data.jsonl", rows)
+    text = CONFIG.format(url=chat_server.base_url)
+    (tmp_path / "narrow.yaml").write_text(text, encoding="utf-8")
+    done = await typed("run", "narrow.yaml", "-o", "out", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert server.refused["tutor"] == server.refused["judge"] == 1
+    assert server.refused["guard"] <= 2, "its first two calls go out together"
+    assert server.limits == {512}
+    markdown = (tmp_path / "out" / "summary.md").read_text(encoding="utf-8").replace("\\", "")
+    assert "no score: the server gives no token probabilities" in markdown
+    assert "tutor refuses max_tokens: max_completion_tokens was sent instead" in markdown
+    assert "judge refuses response_format: it was left out" in markdown
+    assert (await typed("verify", "out", cwd=tmp_path)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [
+        (400, "It refuses the request itself"),
+        (401, "Check that its key is the right one"),
+        (404, "Check the path of the address, and the name of the model"),
+        (429, "It asks for fewer requests"),
+        (503, "The service itself failed"),
+    ],
+)
+@pytest.mark.slow
+async def test_the_advice_fits_the_status_and_quotes_the_server(
+    chat_server: Any, tmp_path: Path, status: int, advice: str
+) -> None:
+    """Before anything is spent, in the server's own words."""
+    chat_server.reply = lambda _body: (status, json.dumps({"error": {"message": "no turnips"}}))
+    write_rows(tmp_path / "data.jsonl", [{"id": "a", "text": "attack", "label": "attack"}])
+    text = CONFIG.format(url=chat_server.base_url)
+    (tmp_path / "narrow.yaml").write_text(text, encoding="utf-8")
+    done = await typed("run", "narrow.yaml", "-o", "out", cwd=tmp_path)
+    assert done.code != 0
+    assert advice in done.err
+    assert "no turnips" in done.err
