@@ -164,7 +164,7 @@ async def test_an_answer_that_was_edited_is_not_replayed(
 def test_a_line_of_another_kind_is_named(tmp_path: Path, line: bytes) -> None:
     """However odd it is."""
     (tmp_path / "c.jsonl").write_bytes(line + b"\n")
-    with pytest.raises(ConfigError, match="line 1: this is no exchange"):
+    with pytest.raises(ConfigError, match="line 1: guardmark did not record this exchange"):
         Services(replay=tmp_path / "c.jsonl")
 
 

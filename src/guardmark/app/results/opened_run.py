@@ -63,9 +63,11 @@ def find_run(path: Path) -> RunDir:
     if len(below) == 1:
         return RunDir(path=below[0]).checked()
     if not below:
+        is_theirs = (folder / "results.jsonl").exists() and (folder / "meta.json").exists()
         raise StoreError(
             f"There is no run in {path}: it holds no records.sqlite.\n"
-            "Name the folder that `guardmark run` printed."
+            + (f"For one of minor_bench: guardmark import minorbench {path}\n" if is_theirs else "")
+            + "Name the folder that `guardmark run` printed."
         )
     names = "\n".join(f"  {path}" for path in below[-2:])
     raise StoreError(f"{path} holds {len(below)} runs; name one. The newest:\n{names}")
