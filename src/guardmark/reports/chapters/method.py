@@ -64,15 +64,12 @@ def _about_stop(defense: DefenseAnalysis) -> str:
 _HASH = 16
 
 
-_KINDS: Final = {"defense": "guards", "model": "target model", "judge": "judged by"}
+_KINDS: Final = {"model": "target model", "judge": "judged by", "defense": "guards"}
 
 
 def parts_line(manifest: RunManifest) -> str:
     """Name model, guards and judges in one line, so that runs are told apart."""
-    named = {
-        words: [part_words(part) for part in manifest.parts if part.kind == kind]
-        for kind, words in sorted(_KINDS.items(), reverse=True)
-    }
+    named = {w: [part_words(p) for p in manifest.parts if p.kind == k] for k, w in _KINDS.items()}
     return "; ".join(f"{words} {', '.join(parts)}" for words, parts in named.items() if parts)
 
 
@@ -127,7 +124,8 @@ def _facts(analysis: RunAnalysis) -> Facts:
 
 
 def _parts(analysis: RunAnalysis) -> Table:
-    thresholds = {each.name: each.threshold for each in analysis.defenses}
+    shown = ((each.name, each.threshold) for each in analysis.defenses)
+    thresholds = {each: f"{threshold:g}" for each, threshold in shown if threshold is not None}
     return table_of(
         analysis.manifest.parts,
         {
@@ -136,9 +134,7 @@ def _parts(analysis: RunAnalysis) -> Table:
             "Type": lambda each: each.type or "unknown",
             "Version": lambda each: each.version or "not stated",
             "View": lambda each: each.view or ("not stated" if each.kind == "defense" else ""),
-            "Threshold": lambda each: (
-                "" if (at := thresholds.get(each.name)) is None else f"{at:g}"
-            ),
+            "Threshold": lambda each: thresholds.get(each.name, ""),
             "Fingerprint": lambda each: name(each.fingerprint[:_HASH]),
         },
         table_id="parts",
@@ -148,17 +144,16 @@ def _parts(analysis: RunAnalysis) -> Table:
 
 def _settings(part: PartManifest) -> Listing | None:
     """Write all that is set of a part: its patterns or profile, where it runs, what it is told."""
-    lines = [
+    text = "\n".join(
         f"{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
         for key, value in part.settings.items()
         if value not in (None, "", [], {})
-    ]
-    listing = Listing(
-        id=f"part-{part.kind}-{slug(part.name)}",
-        title=f"{part.kind} {part.name}: its configuration",
-        lines=tuple(line for text in lines for line in text.splitlines()),
     )
-    return listing if lines else None
+    key, title = (
+        f"part-{part.kind}-{slug(part.name)}",
+        f"{part.kind} {part.name}: its configuration",
+    )
+    return Listing(id=key, title=title, lines=tuple(text.splitlines())) if text else None
 
 
 def _data(analysis: RunAnalysis) -> Table:
