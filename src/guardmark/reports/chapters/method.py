@@ -149,10 +149,8 @@ def _settings(part: PartManifest) -> Listing | None:
         for key, value in part.settings.items()
         if value not in (None, "", [], {})
     )
-    key, title = (
-        f"part-{part.kind}-{slug(part.name)}",
-        f"{part.kind} {part.name}: its configuration",
-    )
+    title = f"{part.kind} {part.name}: its configuration"
+    key = f"part-{part.kind}-{slug(part.name)}"
     return Listing(id=key, title=title, lines=tuple(text.splitlines())) if text else None
 
 
