@@ -367,27 +367,21 @@ async def test_no_verb_imports_calls_or_reads_what_a_folder_names(
 async def test_a_judge_is_not_told_a_file_that_the_folder_names(
     tmp_path: Path, chat_server: Any
 ) -> None:
-    """The system prompt of a run is a text of it, or stands in a file that one names oneself."""
-    (tmp_path / "private.txt").write_text("s3cret", encoding="utf-8")
+    """A judge is told the text that the run keeps, whatever stands in a file of that name."""
+    (tmp_path / "private.txt").write_text("kept words", encoding="utf-8")
     pipeline: dict[str, Any] = {
         "model": {"type": "scripted", "system_prompt_file": "private.txt"},
         "judges": [{"type": "rules", "name": "rules"}],
     }
     await asyncio.to_thread(send, tmp_path, {"pipeline": pipeline})
+    (tmp_path / "private.txt").write_text("s3cret", encoding="utf-8")
     judge = {"type": "chat", "base_url": chat_server.base_url, "model": "m"}
     (tmp_path / "judges.json").write_text(json.dumps({"judges": [judge]}), encoding="utf-8")
-    done = await typed("judge", "out", "--config", "judges.json", cwd=tmp_path)
-    assert done.code == 2, done.err
-    assert "'private.txt'" in done.err
-    assert len(done.err.splitlines()) <= 5
-    assert not chat_server.requests
-    judges = {**pipeline, "judges": [judge]}
-    (tmp_path / "own.yaml").write_text(
-        f"version: 1\ndata: [{{path: data.jsonl}}]\npipeline: {json.dumps(judges)}\n", "utf-8"
-    )
-    chat_server.reply = lambda _body: '{"verdict": "safe"}'
-    await typed("judge", "out", "--config", "own.yaml", cwd=tmp_path)
-    assert any("s3cret" in json.dumps(each) for each in chat_server.requests)
+    chat_server.reply = lambda _body: '{"label": "safe", "answer_mode": "answered"}'
+    await typed("judge", "out", "--config", "judges.json", cwd=tmp_path)
+    told = json.dumps(list(map(str, chat_server.requests)))
+    assert "kept words" in told
+    assert "s3cret" not in told
 
 
 @pytest.mark.slow

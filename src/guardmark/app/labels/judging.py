@@ -137,6 +137,7 @@ def load_judges(
 ) -> LoadedConfig:
     """Read judges from a configuration, or from a file that names nothing else."""
     text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
+    loaded: LoadedConfig | None = None
     if any(line.startswith("pipeline:") for line in text.splitlines()):
         loaded = load_config(path)
         whole = loaded.config
@@ -156,7 +157,7 @@ def load_judges(
         "version": 1,
         "data": [{"builtin": "tutor"}],
         "pipeline": {
-            "model": {"type": "scripted", "system_prompt": _system_prompt(manifest)},
+            "model": {"type": "scripted", "system_prompt": _system_prompt(manifest, loaded)},
             "judges": settings.judges,
         },
         **settings.model_dump(mode="json", exclude={"judges"}, exclude_none=True),
@@ -166,15 +167,19 @@ def load_judges(
     return config_around(path, document, moved={("judges",): here, ("judging", "judges"): here})
 
 
-def _system_prompt(manifest: RunManifest) -> str:
-    """Return what the run's target model was told, as the run keeps it."""
+def _system_prompt(manifest: RunManifest, own: LoadedConfig | None = None) -> str:
+    """Return what the run's target model was told, as the run keeps it; older ones name a file."""
     kept: Mapping[str, object] = next((p.settings for p in manifest.parts if p.kind == "model"), {})
     text, file = kept.get("system_prompt") or "", kept.get("system_prompt_file")
-    if not isinstance(text, str) or (file and not text):
-        raise StoreError(
-            f"The run {manifest.name!r} does not hold what its target model was told.\n"
-            "No file is read because a folder names it.\nNext: run the configuration again."
+    if file and not text:
+        if own and own.parts["pipeline", "model"].model_dump(mode="json") == kept:
+            return building.instructions(own)
+        raise ConfigError(
+            f"What the run told its target model is in a file it does not hold ({file!r}).\n"
+            "No file is read because a folder names it.\nNext: name the configuration of the run."
         )
+    if not isinstance(text, str):
+        raise StoreError(f"The run {manifest.name!r} holds a system prompt that is not text.")
     name = None if text else kept.get("system_prompt_name")
     told = SystemPromptSettings.model_validate({"system_prompt": text, "system_prompt_name": name})
     return told.before(Path())
@@ -184,7 +189,7 @@ def _changes(loaded: LoadedConfig, manifest: RunManifest) -> Iterator[str]:
     """Say which originals that a configuration names are no longer those of the run."""
     known = {name: digest for data in manifest.data for name, digest in data.files.items()}
     try:
-        if building.instructions(loaded) != _system_prompt(manifest):
+        if building.instructions(loaded) != _system_prompt(manifest, loaded):
             yield f"{loaded.source.shown_as} tells the target model something else by now"
     except ConfigError as error:
         yield str(error).partition("\n")[0].rstrip(".")
