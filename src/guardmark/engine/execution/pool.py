@@ -8,7 +8,7 @@ from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event
-from time import monotonic, perf_counter_ns
+from time import monotonic, perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Final, Protocol
 
 from guardmark.core.errors import UntrustworthyRun
@@ -62,7 +62,7 @@ class InlineExecutor:
         monitor, size = work.monitor, 1
         most = READ_TOGETHER if monitor.rule is None else _MOST_WATCHED
         while (dealt := work.deal(size)) is not None:
-            began = perf_counter_ns()
+            began, worked = perf_counter_ns(), _Worked()
             decisions, latencies = decide_unless_abandoned(
                 self._decide, dealt.chunk.prompts, monitor.stop, timeout_s=self._timeout_s
             )
@@ -70,8 +70,34 @@ class InlineExecutor:
             work.record(dealt, decisions, latencies)
             monitor.busy_ns += took
             monitor.store(count=READ_TOGETHER)
-            size = next_size(size, took, most=most)
+            size = next_size(size, worked.since(took), most=most)
             await asyncio.sleep(0)
+
+
+class _Worked:
+    """How long a slice takes of itself, without the time in which other programs had the processor.
+
+    Else a busy machine would make slices shorter, and a run that a rule ends would ask about other
+    samples than on a quiet one. Where nobody counts the waits of a thread, all that passed counts.
+    """
+
+    def __init__(self) -> None:
+        self._cpu_ns, self._waits = thread_time_ns(), _waits()
+
+    def since(self, wall_ns: int) -> int:
+        """Return the time of the processor where nothing was waited for, else what has passed."""
+        waits = _waits()
+        is_waiting = waits is None or waits != self._waits
+        return wall_ns if is_waiting else min(wall_ns, thread_time_ns() - self._cpu_ns)
+
+
+def _waits() -> int | None:
+    """Return how often this thread gave the processor away of its own accord."""
+    try:
+        from resource import RUSAGE_THREAD, getrusage
+    except ImportError:  # not on every system
+        return None
+    return getrusage(RUSAGE_THREAD).ru_nvcsw
 
 
 def next_size(size: int, took_ns: int, *, most: int) -> int:
