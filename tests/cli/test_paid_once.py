@@ -11,6 +11,8 @@ from tests.journeys.command_line import guardmark
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """\
 version: 1
 data: [{path: rows.jsonl}]
