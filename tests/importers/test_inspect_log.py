@@ -296,7 +296,7 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.eval"
     with zipfile.ZipFile(other, "w") as packed:
         packed.writestr("readme.txt", "hello")
-    with pytest.raises(DatasetError, match="no log of Inspect"):
+    with pytest.raises(DatasetError, match="not a log of Inspect"):
         read(other)
     other.write_bytes(pack(tmp_path, log(sample(1))).read_bytes()[:200])
     with pytest.raises(DatasetError, match="inspect log convert"):

@@ -24,9 +24,8 @@ def read_highlights(reader: RecordReader, analysis: RunAnalysis, config: Config)
     """Read what the cover of a report shows of texts, and check the limits of its configuration."""
     worst = [analysis.worst, *filter(None, (analysis.system_worst,))]
     ids = {each.sample.id for samples in worst for each in samples.listed}
-    decided_anew = analysis.settings.thresholds
     return Highlights(
-        gate=None if decided_anew else check_own_limits(reader, analysis, config),
+        gate=None if analysis.settings.thresholds else check_own_limits(reader, analysis, config),
         exchanges=read_exchanges(reader, ids) if analysis.pipeline is not None else {},
         refused=refused_fields(reader),
     )
@@ -34,7 +33,8 @@ def read_highlights(reader: RecordReader, analysis: RunAnalysis, config: Config)
 
 def read_exchanges(reader: RecordReader, ids: Collection[str]) -> Mapping[str, SampleStory]:
     """Read what became of samples in a pipeline; of several repeats the one judged worst."""
-    positions = {reader.position_of(name): name for name in ids}
+    known = ((reader.position_of(name), name) for name in ids)
+    positions = {position: name for position, name in known if position is not None}
     answers: dict[int, dict[int, Record]] = defaultdict(dict)
     for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL):
         if record.key.sample in positions:
@@ -46,10 +46,10 @@ def read_exchanges(reader: RecordReader, ids: Collection[str]) -> Mapping[str, S
                 steps[record.key.sample, record.key.repeat].append(record)
     exchanges = {}
     for position, name in positions.items():
-        if position is None:
-            continue
         repeats = sorted({repeat for sample, repeat in steps if sample == position}) or [0]
-        worst = max(repeats, key=lambda at: _unsafe(steps[position, at]))
+        worst = max(
+            repeats, key=lambda at: [r.outcome for r in steps[position, at]].count("unsafe")
+        )
         answer = answers[position].get(worst)
         exchanges[name] = SampleStory(
             answer=None if answer is None else answer.text,
@@ -58,17 +58,12 @@ def read_exchanges(reader: RecordReader, ids: Collection[str]) -> Mapping[str, S
     return exchanges
 
 
-def _unsafe(records: list[Record]) -> int:
-    return sum(record.outcome == "unsafe" for record in records)
-
-
 def _step(record: Record) -> tuple[str, str]:
     """Say who decided what, and why where it says so."""
-    layer = record.key.layer
+    layer, evidence = record.key.layer, record.evidence
     who = f"Guard {record.key.defense}"
     if record.key.stage is Stage.JUDGE:
         who = f"Verdict of {layer.partition('/')[2] or layer}"
-    evidence = record.evidence
     mode = record.answer_mode.value.replace("_", " ") if record.answer_mode else ""
     why = "" if evidence is None else evidence.reason or evidence.message or evidence.raw
     return who, ", ".join(filter(None, (record.outcome, mode, why)))

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.app.settings import Config
 from guardmark.core.errors import StoreError, UnknownName
+from guardmark.datasets.settings import SAID_OF
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from guardmark.core.manifest import RunManifest
@@ -93,10 +94,10 @@ def label_runs(folders: Sequence[RunDir]) -> tuple[str, ...]:
 def run_config(manifest: RunManifest) -> Config:
     """Return the configuration a run was made with."""
     try:
-        return Config.model_validate(manifest.settings)
+        return Config.model_validate(_without_effect(manifest.settings))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(str(step) for step in first["loc"])
+        where = ".".join(map(str, first["loc"]))
         raise StoreError(
             f"The settings kept in run {manifest.name!r} are not those of this guardmark: "
             f"{where}: {first['msg']}.\n"
@@ -104,11 +105,25 @@ def run_config(manifest: RunManifest) -> Config:
         ) from error
 
 
+def _without_effect(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out settings that once were accepted and never had an effect, refused by now."""
+    settings, known = dict(kept), SAID_OF["builtin"] | {"builtin"}
+    if isinstance(pipeline := settings.get("pipeline"), dict):
+        settings["pipeline"] = {k: v for k, v in pipeline.items() if k != "system_prompt_name"}
+    if isinstance(data := settings.get("data"), list):
+        settings["data"] = [
+            {k: v for k, v in each.items() if k in known}
+            if isinstance(each, dict) and each.get("builtin")
+            else each
+            for each in data
+        ]
+    return settings
+
+
 def analysis_settings(reader: RecordReader, config: Config | None = None) -> AnalysisSettings:
     """Return how the records of a run are to be read."""
-    config = config or run_config(reader.manifest())
+    config, weights = config or run_config(reader.manifest()), tuple[float, ...]()
     stats = config.stats
-    weights: tuple[float, ...] = ()
     if stats.deployment_mix:
         from guardmark.datasets.checks.mix import mix_weights, read_mix
 
