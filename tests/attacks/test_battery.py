@@ -107,5 +107,5 @@ def test_another_lock_is_refused_with_what_differs() -> None:
 @pytest.mark.parametrize("text", ["", "no json", "[]", "3"])
 def test_what_is_no_lock_is_refused(text: str) -> None:
     """A damaged file is no reason to go on."""
-    with pytest.raises(IncomparableRuns, match="no battery lock"):
+    with pytest.raises(IncomparableRuns, match="not a battery lock"):
         require_lock(text)

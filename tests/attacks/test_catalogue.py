@@ -79,13 +79,13 @@ def test_a_share_between_the_listed_ones_is_allowed() -> None:
     [
         ("leet(p=0)", "not allowed"),
         ("leet(p=1.5)", "not allowed"),
-        ("leet(p=much)", "no number"),
+        ("leet(p=much)", "is not a number"),
         ("leet(q=1)", "no parameter 'q'"),
-        ("leet(p)", "no parameter=value"),
+        ("leet(p)", "not of the form parameter=value"),
         ("zalgo(marks=2)", "not allowed"),
         ("base64(wrapper=loud)", "not allowed"),
         ("leet@2", "version 2"),
-        ("leet(p=1", "no operator"),
+        ("leet(p=1", "is not an operator"),
     ],
 )
 def test_a_wrong_key_says_what_would_be_right(key: str, words: str) -> None:

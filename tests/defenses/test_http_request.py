@@ -69,7 +69,7 @@ def test_the_id_is_the_content_hash() -> None:
         ({"text": "fixed"}, "inserts nothing"),
         ({"id": {"$input": "id"}}, "inserts nothing"),
         ({"a": {"$input": "txt"}}, "Did you mean 'text'"),
-        ({"a": {"$input": "text", "b": 1}}, "stands alone"),
+        ({"a": {"$input": "text", "b": 1}}, "must be the only key"),
         ({"a": [{"$input": "text"}, float("nan")]}, r"body\.a\.1"),
         (None, "inserts nothing"),
     ],

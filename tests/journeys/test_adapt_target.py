@@ -260,5 +260,5 @@ async def test_a_trace_without_answers_of_the_target_says_so(
         cwd=tmp_path,
     )
     assert done.code == 0, done.err
-    assert "no target.jsonl" in done.err
+    assert "without target.jsonl" in done.err
     assert "filter evasion" in done.out

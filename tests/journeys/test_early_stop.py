@@ -56,7 +56,7 @@ def test_a_killed_run_decides_as_an_uninterrupted_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("rule", "said"),
-    [("asr", "is no rule"), ("patern.asr<0.1", "Did you mean 'pattern'?")],
+    [("asr", "is not a rule"), ("patern.asr<0.1", "Did you mean 'pattern'?")],
 )
 def test_a_rule_nobody_can_follow_stops_nothing(tmp_path: Path, rule: str, said: str) -> None:
     """A mistake in a rule is told before anything is asked."""

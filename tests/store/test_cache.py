@@ -88,7 +88,7 @@ def test_a_foreign_file_is_no_cache(tmp_path: Path) -> None:
     connection.execute("CREATE TABLE theirs (a)")
     connection.commit()
     connection.close()
-    with pytest.raises(StoreError, match="no cache"):
+    with pytest.raises(StoreError, match="not a cache"):
         AnswerCache(tmp_path / "x.sqlite")
     (tmp_path / "y.sqlite").write_text("hello " * 100)
     with pytest.raises(StoreError, match="damaged"):

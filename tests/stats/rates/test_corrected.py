@@ -223,7 +223,10 @@ def test_without_anything_judged_the_rate_stays_as_it_is() -> None:
     ("counts", "reason"),
     [
         ({"fell": 0, "attacks": 0, "judged": 0, "yes": 0, "answered": 0}, "no trials"),
-        ({"fell": 5, "attacks": 9, "judged": 2, "yes": 0, "answered": 0}, "nobody said yes or no"),
+        (
+            {"fell": 5, "attacks": 9, "judged": 2, "yes": 0, "answered": 0},
+            "nobody labelled any of them yes or no",
+        ),
     ],
 )
 def test_what_is_unknown_is_undefined(counts: dict[str, Any], reason: str) -> None:
