@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.journeys.command_line import typed, write_rows
 
+from guardmark.net.client import Services
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -101,3 +103,28 @@ async def test_the_advice_fits_the_status_and_quotes_the_server(
     assert done.code != 0
     assert advice in done.err
     assert "no turnips" in done.err
+
+
+async def test_a_server_that_refuses_every_field_is_asked_a_few_times_and_no_more(
+    chat_server: Any,
+) -> None:
+    """What is sent in place of a field may be refused as well; then neither is sent."""
+    services = Services()
+    fields = {"max_tokens": 9, "response_format": {"type": "json_object"}, "top_logprobs": 5}
+    names = ("max_tokens: use max_completion_tokens", "max_completion_tokens", *list(fields)[1:])
+
+    def refuse(body: dict[str, Any]) -> object:
+        named = [name for name in names if name.partition(":")[0] in body]
+        return (400, json.dumps({"error": {"message": f"no {named[0]}"}})) if named else "hello"
+
+    chat_server.reply = refuse
+    model = services.model(
+        "chat", chat_server.base_url, model="narrow", options=fields, price=None, secret_headers={}
+    )
+    try:
+        answer = await model.complete([{"role": "user", "content": "hi"}])
+    finally:
+        await services.close()
+    assert answer.text == "hello"
+    assert len(chat_server.requests) == len(names) + 1
+    assert sorted(chat_server.requests[-1]) == ["messages", "model"]

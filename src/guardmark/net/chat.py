@@ -39,7 +39,7 @@ class ChatEndpoint:
     async def complete(
         self, messages: Sequence[Mapping[str, str]], **options: object
     ) -> ChatAnswer:
-        """Ask for one completion, without fields that the server refused by name at first."""
+        """Ask for one completion, without what the server refused by name at first."""
         attempts: tuple[Attempt, ...] = ()
         while True:
             fields = {**self.options, **options}.items()
@@ -50,7 +50,7 @@ class ChatEndpoint:
             if not (refused := _refused(answer, sent.keys() - self.taken)):
                 self.taken.update(sent if answer.text is not None else ())
                 return replace(answer, attempts=attempts)
-            self.refused.update(refused)
+            self.refused.update({k: refused.get(v, v) for k, v in self.refused.items()} | refused)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
