@@ -147,3 +147,21 @@ def test_one_word_alone_leaves_kappa_undefined() -> None:
     """With the reason."""
     (line,) = agreement_lines({"a": "benign", "b": "benign"}, {"a": "benign", "b": "benign"})
     assert line.startswith("agreement 100.0 % of 2 labelled by both; kappa undefined (chance")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"resourceSpans": ["x"]},
+        {"resourceSpans": 3},
+        {"resourceSpans": [{"scopeSpans": [{"spans": [None]}]}]},
+        {"attributes": [{"value": 3}]},
+        {"attributes": {}, "events": [7]},
+    ],
+)
+def test_a_span_of_another_shape_is_a_mistake_of_the_log(tmp_path: Path, row: object) -> None:
+    """Whatever a log holds, the file is named and nothing is drawn."""
+    path = tmp_path / "spans.json"
+    path.write_text(json.dumps(row), encoding="utf-8")
+    with pytest.raises(DatasetError, match=r"spans\.json cannot be read: a span is not built"):
+        list(read_log(path))

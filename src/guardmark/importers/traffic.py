@@ -29,6 +29,8 @@ _INPUT: Final = "gen_ai.input.messages"
 _USER_EVENT: Final = "gen_ai.user.message"
 _NUMBERED: Final = re.compile(r"gen_ai\.prompt\.(\d+)\.content")
 
+_ILL_FORMED: Final = (AttributeError, KeyError, TypeError, RecursionError)
+
 _CARD: Final = re.compile(r"(?<![\w-])\d(?:[ -]?\d){12,18}(?![\w-])")
 _IBAN: Final = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b")
 _EMAIL: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
@@ -98,8 +100,10 @@ def read_log(path: Path) -> Iterator[str]:
             for text in _texts(row):
                 found = True
                 yield text
-    except (OSError, ValueError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+    except (*_ILL_FORMED, OSError, ValueError, csv.Error) as error:
+        is_shape = isinstance(error, _ILL_FORMED)
+        reason = "a span is not built as OpenTelemetry says" if is_shape else str(error)
+        reason = getattr(error, "strerror", None) or reason
         raise DatasetError(
             f"The log {path} cannot be read: {reason}.\n"
             "A log is JSONL or CSV, or spans of OpenTelemetry as JSON."
@@ -125,7 +129,7 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
             rows = (json.loads(line) for line in stream if line.strip())
         for row in rows:
             if not isinstance(row, dict):
-                raise ValueError("a row is no JSON object")  # noqa: TRY004 - of the file
+                raise ValueError("a row is not a JSON object")  # noqa: TRY004 - of the file
             yield row
 
 
