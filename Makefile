@@ -52,16 +52,21 @@ inspect: $(VENV)/.ready-dev $(VENV)-inspect/.ready   ## read our Inspect logs wi
 
 # The wheel where there is no checkout, with the lowest versions promised and the newest there are.
 NEWCOMER = $(BIN)/python -m pytest -m slow tests/journeys/test_newcomer.py --no-header
-installed: $(VENV)/.ready-dev   ## follow README and tutorial with the wheel, lowest and newest dependencies
+OTHERS   ?= python3.12 python3.13 python3.14
+QUIETLY  = -m pip install --quiet --disable-pip-version-check
+installed: $(VENV)/.ready-dev   ## follow README and tutorial with the wheel: lowest and newest dependencies, other Pythons
 	rm -rf build/wheel $(VENV)-lowest $(VENV)-newest
 	$(BIN)/python -m hatchling build -t wheel -d build/wheel
 	$(PYTHON) -m venv $(VENV)-lowest
-	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/lowest.lock
-	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps build/wheel/*.whl
+	$(VENV)-lowest/bin/python $(QUIETLY) --require-hashes -r requirements/lowest.lock
+	$(VENV)-lowest/bin/python $(QUIETLY) --no-deps build/wheel/*.whl
 	GUARDMARK_INSTALLED=$(abspath $(VENV))-lowest/bin/python $(NEWCOMER)
-	$(PYTHON) -m venv $(VENV)-newest
-	$(VENV)-newest/bin/python -m pip install --quiet --disable-pip-version-check build/wheel/*.whl
-	GUARDMARK_INSTALLED=$(abspath $(VENV))-newest/bin/python $(NEWCOMER)
+	@for each in $(PYTHON) $(OTHERS); do \
+	  $$each -c "" 2>/dev/null || { echo "$$each is not here: not tried"; continue; }; \
+	  rm -rf $(VENV)-newest && $$each -m venv $(VENV)-newest && \
+	  $(VENV)-newest/bin/python $(QUIETLY) build/wheel/*.whl && $(VENV)-newest/bin/python --version && \
+	  GUARDMARK_INSTALLED=$(abspath $(VENV))-newest/bin/python $(NEWCOMER) || exit 1; \
+	done
 
 $(VENV)-docs/.ready: requirements/docs.lock
 	$(PYTHON) -m venv $(VENV)-docs
