@@ -103,7 +103,7 @@ def test_without_a_folder_the_newest_unfinished_run_is_continued(
     assert artefacts(finished[0]) == undisturbed
     (finished[0] / "report.html").unlink()
     done = guardmark("run", "bench.yaml", cwd=tmp_path)
-    assert "Continuing" in done.err
+    assert "is reported again, nothing is asked" in done.err
     assert artefacts(finished[0]) == undisturbed
     assert "Writing" in guardmark("run", "bench.yaml", cwd=tmp_path).err
 
