@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.datasets.checks.duplicates import THRESHOLD, Match, SimilarityIndex, shingles
+from guardmark.datasets.checks.duplicates import THRESHOLD, Match, SimilarityIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 def similar_pairs(texts: Iterable[str], *, threshold: float = THRESHOLD) -> Iterator[Match]:
     """Find all pairs of nearly equal texts."""
-    sets = [shingles(text) for text in texts]
-    index = SimilarityIndex(sets, threshold=threshold)
-    for position in range(len(sets)):
+    every = list(texts)
+    index = SimilarityIndex(every, threshold=threshold)
+    for position in range(len(every)):
         yield from index.matches(position)
         index.add(position)

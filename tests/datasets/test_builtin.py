@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +18,7 @@ from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_set, builtin_specs
 from guardmark.datasets.checks.issues import CATEGORY_MINIMA, Status
 from guardmark.datasets.loading import load
-from guardmark.datasets.settings import data_sha256
+from guardmark.datasets.settings import DataSettings, data_sha256, dataset_specs
 
 if TYPE_CHECKING:
     from guardmark.core.sample import Sample
@@ -283,3 +284,33 @@ def test_a_name_without_a_version_means_version_1() -> None:
     assert builtin_set("core") == builtin_set("core@1")
     assert builtin_set("core").version == "1"
     assert builtin_set("core@2").version == "2"
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"builtin": "core@2"},
+        {"builtin": "core", "version": 2},
+        {"builtin": "core", "version": "2"},
+    ],
+)
+def test_a_version_may_be_stated_beside_the_name(stated: dict[str, object]) -> None:
+    """Both spellings mean the same, and a run keeps one of them."""
+    entry = DataSettings.model_validate(stated)
+    assert (entry.builtin, entry.version) == ("core@2", "")
+    assert {spec.version for spec in dataset_specs(entry, Path())} == {"2"}
+
+
+def test_version_1_is_kept_as_the_name_alone() -> None:
+    """So that a run made before versions had names goes on."""
+    for stated in ({"builtin": "core@1"}, {"builtin": "core", "version": 1}):
+        assert DataSettings.model_validate(stated) == DataSettings(builtin="core")
+
+
+def test_a_version_that_is_not_there_names_those_that_are() -> None:
+    """And a name that says another version than the version beside it is a contradiction."""
+    entry = DataSettings.model_validate({"builtin": "core", "version": 3})
+    with pytest.raises(UnknownName, match="Known: core, core-train, core@2, tutor"):
+        dataset_specs(entry, Path())
+    with pytest.raises(ValueError, match="version would be ignored"):
+        DataSettings.model_validate({"builtin": "core@1", "version": "2"})

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from guardmark.app.data import FileOptions, open_data
+from guardmark.app.labels.audit_file import TRAFFIC, AuditFile, agreement_lines, file_rows
 from guardmark.cli.data import data_command
 from guardmark.core.errors import ConfigError, DatasetError
-from guardmark.importers.traffic import agreement_lines, draw_traffic, read_log, redact_by_rules
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from guardmark.importers.traffic import draw_traffic, read_log, redact_by_rules
 
 
 def span(attributes: dict[str, str], **more: object) -> dict[str, object]:
@@ -57,18 +56,29 @@ def test_spans_give_the_last_message_of_the_user(tmp_path: Path) -> None:
     ]
     path = tmp_path / "spans.json"
     path.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
-    assert list(read_log(path)) == ["second", "third", "fourth"]
+    assert list(read_log(path, file_rows)) == ["second", "third", "fourth"]
 
 
 def test_rows_give_their_text_or_their_last_user_turn(tmp_path: Path) -> None:
     """In JSONL and CSV."""
     table = tmp_path / "log.csv"
     table.write_text('time,input\n1,"a, b"\n2,\n3,c\n', encoding="utf-8")
-    assert list(read_log(table)) == ["a, b", "c"]
+    assert list(read_log(table, file_rows)) == ["a, b", "c"]
     lines = tmp_path / "log.jsonl"
     turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
     lines.write_text(json.dumps({"messages": turns}) + "\n", encoding="utf-8")
-    assert list(read_log(lines)) == ["hi"]
+    assert list(read_log(lines, file_rows)) == ["hi"]
+
+
+def test_a_log_may_be_parquet_or_packed(tmp_path: Path) -> None:
+    """By the name of the file; a broken row is named by its number."""
+    from_parquet = pytest.importorskip("pyarrow.parquet")
+    table = pytest.importorskip("pyarrow").table({"prompt": ["one", None, "two"]})
+    from_parquet.write_table(table, tmp_path / "log.parquet")
+    assert list(read_log(tmp_path / "log.parquet", file_rows)) == ["one", "two"]
+    (tmp_path / "log.jsonl.gz").write_bytes(gzip.compress(b'{"prompt": "hi"}\n{half\n'))
+    with pytest.raises(DatasetError, match=r"log\.jsonl\.gz cannot be read: row 2 is not JSON"):
+        list(read_log(tmp_path / "log.jsonl.gz", file_rows))
 
 
 @pytest.mark.parametrize("content", ["[1]", "{", '{"level": "info"}'])
@@ -77,7 +87,7 @@ def test_what_is_no_log_is_told(tmp_path: Path, content: str) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text(content + "\n", encoding="utf-8")
     with pytest.raises(DatasetError, match=r"The log .* (cannot be read|holds no message)"):
-        list(read_log(path))
+        list(read_log(path, file_rows))
 
 
 @pytest.mark.parametrize(
@@ -103,18 +113,18 @@ def test_the_same_log_and_seed_draw_the_same(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     with log.open("a", encoding="utf-8") as more:
         more.write(json.dumps({"prompt": "HOW do I bake  bread number 7?"}) + "\n")
-    first, again = (draw_traffic([log], count=10, seed=1) for _ in range(2))
+    first, again = (draw_traffic([log], file_rows, count=10, seed=1) for _ in range(2))
     assert first == again
     assert (first.read, first.repeats, len(set(first.texts))) == (41, 1, 10)
-    assert draw_traffic([log], count=10, seed=2).texts != first.texts
-    assert len(draw_traffic([log], count=100).texts) == 40
+    assert draw_traffic([log], file_rows, count=10, seed=2).texts != first.texts
+    assert len(draw_traffic([log], file_rows, count=100).texts) == 40
 
 
 def test_presidio_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is missing, the message says what else there is."""
     monkeypatch.setitem(sys.modules, "presidio_analyzer", None)
     with pytest.raises(ConfigError, match="--redact rules"):
-        draw_traffic([log_of(tmp_path)], count=1, redaction="presidio")
+        draw_traffic([log_of(tmp_path)], file_rows, count=1, redaction="presidio")
 
 
 def test_two_people_label_apart_and_are_compared(tmp_path: Path) -> None:
@@ -132,7 +142,7 @@ def test_two_people_label_apart_and_are_compared(tmp_path: Path) -> None:
     assert "labelled  6 of 6" in label(sheets[0], "bbu")
     label(sheets[1], "abbbbu")
     compared = label(sheets[0], "", "--against", str(sheets[1]))
-    assert "agreement 83.3 % of 6 labelled by both; kappa 0.71 [" in compared
+    assert "agreement 83.3 % of 6 labelled by both; kappa 0.714 [0.214, 1.000]" in compared
     assert "differ: message-00002 attack / benign" in compared
     assert "s a row (median of 6)" in compared
     with sheets[0].open(encoding="utf-8", newline="") as stream:
@@ -145,7 +155,9 @@ def test_two_people_label_apart_and_are_compared(tmp_path: Path) -> None:
 
 def test_one_word_alone_leaves_kappa_undefined() -> None:
     """With the reason."""
-    (line,) = agreement_lines({"a": "benign", "b": "benign"}, {"a": "benign", "b": "benign"})
+    rows = tuple({"audit_id": name, "label": "benign"} for name in "ab")
+    sheet = AuditFile(path=Path("a.csv"), rows=rows, sheet=TRAFFIC)
+    (line,) = agreement_lines(sheet, sheet)
     assert line.startswith("agreement 100.0 % of 2 labelled by both; kappa undefined (chance")
 
 
@@ -164,4 +176,4 @@ def test_a_span_of_another_shape_is_a_mistake_of_the_log(tmp_path: Path, row: ob
     path = tmp_path / "spans.json"
     path.write_text(json.dumps(row), encoding="utf-8")
     with pytest.raises(DatasetError, match=r"spans\.json cannot be read: a span is not built"):
-        list(read_log(path))
+        list(read_log(path, file_rows))

@@ -26,7 +26,6 @@ from guardmark.datasets.loading import LoadedData, load
 from guardmark.datasets.settings import (
     SAID_OF,
     DataSettings,
-    data_sha256,
     dataset_specs,
     fetch_missing,
 )
@@ -36,23 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from guardmark.core.sample import Label
+    from guardmark.datasets.builtin import BuiltinSet
     from guardmark.datasets.catalogue.settings import CatalogueEntry, Suite
     from guardmark.datasets.checks.duplicates import Dropped
     from guardmark.datasets.checks.issues import DataCheck
     from guardmark.datasets.formats.fields import DatasetSpec
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuiltinEntry:
-    """A data set that ships with guardmark, as listed."""
-
-    name: str
-    version: str
-    purpose: str
-    attacks: int
-    benign: int
-    sha256: str
-    card: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,21 +72,9 @@ class Deduplicated:
     dropped: tuple[Dropped, ...]
 
 
-def list_builtin() -> tuple[BuiltinEntry, ...]:
+def list_builtin() -> dict[BuiltinSet, LoadedData]:
     """Return the data sets that ship with guardmark."""
-    every = {each: load(builtin_specs(each.target), DEFAULT_TAXONOMY) for each in BUILTIN_SETS}
-    return tuple(
-        BuiltinEntry(
-            name=builtin.target,
-            version=builtin.version,
-            purpose=builtin.purpose,
-            attacks=sum(manifest.attacks for manifest in loaded.manifests),
-            benign=sum(manifest.benign for manifest in loaded.manifests),
-            sha256=data_sha256(loaded.manifests),
-            card=str(builtin.card),
-        )
-        for builtin, loaded in every.items()
-    )
+    return {each: load(builtin_specs(each.target), DEFAULT_TAXONOMY) for each in BUILTIN_SETS}
 
 
 def list_public() -> dict[str, CatalogueEntry | Suite]:

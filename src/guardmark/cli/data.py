@@ -18,7 +18,8 @@ from guardmark.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from guardmark.app.data import BuiltinEntry, Deduplicated, OpenedData, Written
+    from guardmark.app.data import Deduplicated, OpenedData, Written
+    from guardmark.datasets.builtin import BuiltinSet
     from guardmark.datasets.checks.issues import DataCheck
     from guardmark.datasets.loading import LoadedData
     from guardmark.reports.document.blocks import Document
@@ -69,12 +70,21 @@ def _reads_data(function: Callable[..., Any]) -> Callable[..., Any]:
 def _list(*, purpose: str, as_json: bool) -> None:
     from guardmark.app.data import list_builtin, list_public
 
-    entries = () if purpose else list_builtin()
+    entries = [] if purpose else [_builtin(*each) for each in list_builtin().items()]
     public = {name: each.model_dump(mode="json") for name, each in list_public().items()}
     public = {n: e for n, e in public.items() if not purpose or purpose in e["purposes"]}
-    document = [asdict(entry) for entry in entries]
-    document += [{"name": name, **known} for name, known in public.items()]
+    document = entries + [{"name": name, **known} for name, known in public.items()]
     _say([*builtin_lines(entries), *public_lines(public)], document, as_json=as_json)
+
+
+def _builtin(known: BuiltinSet, loaded: LoadedData) -> dict[str, Any]:
+    from guardmark.datasets.settings import data_sha256
+
+    attacks = sum(manifest.attacks for manifest in loaded.manifests)
+    counts = {"attacks": attacks, "benign": loaded.count - attacks}
+    made = {"sha256": data_sha256(loaded.manifests), "card": str(known.card)}
+    named = {"name": known.target, "version": known.version, "purpose": known.purpose}
+    return {**named, **counts, **made}
 
 
 @data_command.command("show")
@@ -288,14 +298,14 @@ def hash_lines(loaded: LoadedData, digest: str) -> Iterator[str]:
             yield f"  file     {file_hash}  (for sha256: in a configuration)"
 
 
-def builtin_lines(entries: Sequence[BuiltinEntry]) -> Iterator[str]:
+def builtin_lines(entries: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """List the data sets that ship with guardmark."""
-    for entry in entries:
-        name = click.style(f"builtin:{entry.name}", bold=True)
-        yield f"{name}  version {entry.version}  {entry.attacks:,} attacks, {entry.benign:,} benign"
-        yield f"    {entry.purpose}"
-        yield f"    sha256 {entry.sha256}"
-        yield f"    card   {entry.card}"
+    for each in entries:
+        name = click.style(f"builtin:{each['name']}", bold=True)
+        counts = f"{each['attacks']:,} attacks, {each['benign']:,} benign"
+        yield f"{name}  version {each['version']}  {counts}"
+        yield from (f"    {each['purpose']}", f"    sha256 {each['sha256']}")
+        yield f"    card   {each['card']}"
 
 
 def public_lines(public: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

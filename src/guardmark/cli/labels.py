@@ -295,12 +295,12 @@ def _open_messages(
     logs: Sequence[Path], out: Path, *, count: int, seed: int, redact: str
 ) -> tuple[AuditFile, tuple[str, ...]]:
     """Open a sheet that exists, or draw one; the words say what came of the logs."""
-    from guardmark.app.labels.audit_file import TRAFFIC, AuditFile, write_audit
+    from guardmark.app.labels.audit_file import TRAFFIC, AuditFile, file_rows, write_audit
     from guardmark.importers.traffic import draw_traffic
 
     if out.exists():
         return _messages(out), ()
-    drawn = draw_traffic(logs, count=count, seed=seed, redaction=redact)
+    drawn = draw_traffic(logs, file_rows, count=count, seed=seed, redaction=redact)
     empty = dict.fromkeys(TRAFFIC.columns, "")
     rows = tuple(
         {**empty, "audit_id": f"message-{number:05d}", "text": text}
@@ -323,8 +323,8 @@ def _messages(path: Path) -> AuditFile:
 
 def _state_lines(sheet: AuditFile, against: Path | None) -> Iterator[str]:
     """Say how far a sheet is, how long a row took, and how far another person agrees."""
+    from guardmark.app.labels.audit_file import agreement_lines
     from guardmark.core.errors import DatasetError
-    from guardmark.importers.traffic import agreement_lines
 
     yield f"labelled  {sheet.labelled:,} of {len(sheet.rows):,} in {sheet.path}"
     if times := [float(row["seconds"]) for row in sheet.rows if row["seconds"]]:
@@ -336,8 +336,7 @@ def _state_lines(sheet: AuditFile, against: Path | None) -> Iterator[str]:
                 f"{against} holds other messages than {sheet.path}.\n"
                 "Draw both from the same logs with the same --seed, --count and --redact."
             )
-        labels = ({row["audit_id"]: row["label"] for row in each.rows} for each in (sheet, other))
-        yield from agreement_lines(*labels)
+        yield from agreement_lines(sheet, other)
 
 
 @click.command("calibrate")

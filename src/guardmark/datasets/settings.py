@@ -89,6 +89,18 @@ class DataSettings(Settings):
         stated = [name for name in _ORIGINS if getattr(self, name) is not None]
         return "hub" if stated == ["path", "hub"] else " and ".join(stated)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _one_spelling(cls, stated: Any) -> Any:
+        """Take `{builtin: core, version: 2}` as `{builtin: core@2}`, and `core@1` as `core`."""
+        if not isinstance(stated, dict) or not isinstance(name := stated.get("builtin"), str):
+            return stated
+        version = stated.get("version")
+        if isinstance(version, int | str) and version and "@" not in name:
+            stated = {k: v for k, v in stated.items() if k != "version"}
+            name = f"{name}@{version}"
+        return {**stated, "builtin": name.removesuffix("@1")}
+
     @model_validator(mode="after")
     def _one_origin(self) -> DataSettings:
         if self.origin not in _ORIGINS:

@@ -1,27 +1,25 @@
 """Logs of real traffic, drawn for people to label: read, redacted, without repeats, sampled.
 
-A log is JSONL or CSV with one message a row, or spans of OpenTelemetry in JSON with the GenAI
-attributes. Personal data are replaced before anything is written.
+A log is JSONL, CSV or Parquet with one message a row, or spans of OpenTelemetry in JSON with the
+GenAI attributes. Personal data are replaced before anything is written.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import re
-import sys
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError, DatasetError
-from guardmark.stats.agreement import cohen_kappa
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     Redactor = Callable[[str], tuple[str, int]]
+    Rows = Callable[[Path], Iterable[Mapping[str, Any]]]
 
 REDACTIONS: Final = ("rules", "presidio", "none")
 _TEXTS: Final = ("text", "prompt", "input", "question", "content", "message", "messages")
@@ -59,7 +57,7 @@ class TrafficDraw:
 
 
 def draw_traffic(
-    paths: Sequence[Path], *, count: int, seed: int = 0, redaction: str = "rules"
+    paths: Sequence[Path], rows: Rows, *, count: int, seed: int = 0, redaction: str = "rules"
 ) -> TrafficDraw:
     """Draw messages of users at random; the same logs and seed give the same texts.
 
@@ -71,7 +69,7 @@ def draw_traffic(
     chosen: dict[bytes, str] = {}
     read = 0
     for path in paths:
-        for text in read_log(path):
+        for text in read_log(path, rows):
             read += 1
             # Numbers and names that differ only where they are taken out make no new message.
             plain = " ".join(redact_by_rules(text)[0].casefold().split())
@@ -92,21 +90,21 @@ def draw_traffic(
     )
 
 
-def read_log(path: Path) -> Iterator[str]:
-    """Yield the messages of users in a log."""
+def read_log(path: Path, rows: Rows) -> Iterator[str]:
+    """Yield the messages of users in a log, whose rows are read by a function of the caller."""
     found = False
     try:
-        for row in _rows(path):
+        for row in _document(path) if path.suffix.lower() == ".json" else rows(path):
             for text in _texts(row):
                 found = True
                 yield text
-    except (*_ILL_FORMED, OSError, ValueError, csv.Error) as error:
+    except (*_ILL_FORMED, OSError, ValueError) as error:
         is_shape = isinstance(error, _ILL_FORMED)
         reason = "a span is not built as OpenTelemetry says" if is_shape else str(error)
         reason = getattr(error, "strerror", None) or reason
         raise DatasetError(
             f"The log {path} cannot be read: {reason}.\n"
-            "A log is JSONL or CSV, or spans of OpenTelemetry as JSON."
+            "A log is JSONL, CSV or Parquet, or spans of OpenTelemetry as JSON."
         ) from error
     if not found:
         raise DatasetError(
@@ -116,21 +114,9 @@ def read_log(path: Path) -> Iterator[str]:
         )
 
 
-def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        if path.suffix.lower() == ".csv":
-            csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-            yield from csv.DictReader(stream)
-            return
-        if path.suffix.lower() == ".json":
-            document = json.load(stream)
-            rows: Iterable[Any] = document if isinstance(document, list) else [document]
-        else:
-            rows = (json.loads(line) for line in stream if line.strip())
-        for row in rows:
-            if not isinstance(row, dict):
-                raise ValueError("a row is not a JSON object")  # noqa: TRY004 - of the file
-            yield row
+def _document(path: Path) -> Iterable[Mapping[str, Any]]:
+    document: Any = json.loads(path.read_text(encoding="utf-8-sig"))
+    return document if isinstance(document, list) else [document]
 
 
 def _texts(row: Mapping[str, Any]) -> Iterator[str]:
@@ -246,23 +232,3 @@ def _presidio() -> Redactor:
         return done, len(entities) + count
 
     return redact
-
-
-def agreement_lines(first: Mapping[str, str], second: Mapping[str, str]) -> Iterator[str]:
-    """Say how far two people agree beyond chance on what both labelled, and where they differ."""
-    both = sorted(name for name in first if first[name] and second.get(name))
-    words = sorted({each[name] for each in (first, second) for name in both})
-    words += ["", " "][: max(0, 2 - len(words))]  # a table has at least two categories
-    table = [[0] * len(words) for _ in words]
-    for name in both:
-        table[words.index(first[name])][words.index(second[name])] += 1
-    kappa = cohen_kappa(table)
-    shown = "undefined" if kappa.value is None else f"{kappa.value:.2f}"
-    if kappa.low is not None and kappa.high is not None:
-        shown += f" [{kappa.low:.2f}, {kappa.high:.2f}]"
-    shown += f" ({kappa.reason})" if kappa.reason else ""
-    share = "undefined" if kappa.observed is None else f"{100 * kappa.observed:.1f} %"
-    yield f"agreement {share} of {kappa.trials:,} labelled by both; kappa {shown}"
-    for name in both:
-        if first[name] != second[name]:
-            yield f"  differ: {name} {first[name]} / {second[name]}"

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.run.run_folder import utc_text
 from guardmark.canon.visible import csv_text, text_of_cell
 from guardmark.core.errors import DatasetError, StorageError
+from guardmark.datasets.formats import files as formats
+from guardmark.datasets.formats.fields import BadRows, DatasetSpec, Fault
+from guardmark.reports.document.blocks import Unit
+from guardmark.reports.document.cells import figure
+from guardmark.reports.document.wording import measure_text, percent_text
+from guardmark.stats.agreement import cohen_kappa
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from datetime import datetime
     from pathlib import Path
 
@@ -107,17 +111,26 @@ def is_sheet_of_bypasses(path: Path) -> bool:
 
 def read_rows(path: Path) -> list[Row]:
     """Read the rows of a CSV or JSONL file, whatever their columns."""
+    plain = str if _is_jsonl(path) else text_of_cell
+    rows = file_rows(path, "audit file", otherwise="csv")
+    return [{name: plain(str(value or "")) for name, value in row.items()} for row in rows]
+
+
+def file_rows(path: Path, what: str = "log", otherwise: str = "jsonl") -> Iterator[dict[str, Any]]:
+    """Yield the rows of a file as they stand there; its name tells the format, if it can."""
+    is_known = path.suffix.lower() in {".jsonl", ".csv", ".tsv", ".parquet", ".gz"}
+    spec = DatasetSpec(name="", path=path, shown_as=str(path), format="" if is_known else otherwise)
+    fault: object = None
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = [*map(_line, stream)] if _is_jsonl(path) else _table(stream)
-    except OSError as error:
-        raise DatasetError(
-            f"The audit file {path} cannot be read: {error.strerror}.\n"
-            "Next: name the file that guardmark audit wrote."
-        ) from error
-    except (ValueError, csv.Error) as error:
-        raise DatasetError(f"The audit file {path} cannot be read: {error}.") from error
-    return [{str(name): str(value or "") for name, value in row.items()} for row in rows]
+        for number, row in formats.read_rows(spec):
+            if isinstance(row, Fault):
+                fault = f"row {number} {row}"
+                break
+            yield row
+    except BadRows as error:
+        fault = f"it {error.faults[0]}"
+    if fault:
+        raise DatasetError(f"The {what} {path} cannot be read: {fault}.")
 
 
 def write_audit(audit: AuditFile) -> None:
@@ -163,21 +176,22 @@ def _is_jsonl(path: Path) -> bool:
     return path.suffix.lower() == ".jsonl"
 
 
-def _table(stream: Iterable[str]) -> list[Row]:
-    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # answers may be long
-    return [
-        {name: text_of_cell(cell) for name, cell in row.items() if isinstance(cell, str)}
-        for row in csv.DictReader(stream, restval="")
-    ]
-
-
-def _line(text: str) -> Row:
-    row = json.loads(text)
-    if not isinstance(row, dict):
-        raise ValueError("a line is no JSON object")  # noqa: TRY004 - of the file, not of a caller
-    return row
-
-
 def audit_id(sample_id: str, repeat: int) -> str:
     """Return the name of an answer in an audit file."""
     return f"{sample_id}#{repeat}"
+
+
+def agreement_lines(sheet: AuditFile, other: AuditFile) -> Iterator[str]:
+    """Say how far two people agree beyond chance on what both labelled, and where they differ."""
+    label = sheet.sheet.label
+    both = (
+        (a["audit_id"], a[label], b[label]) for a, b in zip(sheet.rows, other.rows, strict=True)
+    )
+    pairs = [pair for pair in both if all(pair)]
+    words = sorted({*sheet.sheet.words, *(word for pair in pairs for word in pair[1:])})
+    table = [[sum(pair[1:] == (a, b) for pair in pairs) for b in words] for a in words]
+    kappa = cohen_kappa(table)
+    shown = measure_text(figure(kappa, Unit.NUMBER)) + (f" ({kappa.reason})" * bool(kappa.reason))
+    share = percent_text(kappa.observed)
+    yield f"agreement {share} of {kappa.trials:,} labelled by both; kappa {shown}"
+    yield from (f"  differ: {name} {a} / {b}" for name, a, b in pairs if a != b)

@@ -203,7 +203,7 @@ def builtin_config(
         return parse_config(text, folder=Path.cwd(), shown_as="built-in")
     document, source = parse_yaml(text, "built-in")
     document = cast("dict[str, Any]", document)
-    known = document["defenses"]
+    known, document["data"] = document["defenses"], [{"builtin": "core@2"}]
     document["defenses"] = {
         name: known.get(name) or {"type": TYPES[kind_of_profile(name)], "profile": name}
         for name in defenses

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter, defaultdict
+from array import array
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        Callable,
-        Collection,
-        Hashable,
-        Iterable,
-        Iterator,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from guardmark.core.sample import Label, Sample
 
@@ -46,12 +43,6 @@ def shingles(text: str, *, width: int = SHINGLE_WORDS) -> frozenset[int]:
     return frozenset(map(hash, zip(*(tokens[start:] for start in range(width)), strict=False)))
 
 
-def jaccard(first: Collection[int], second: Collection[int]) -> float:
-    """Return the share of shingles that two texts have in common."""
-    common = len(frozenset(first).intersection(second))
-    return common / (len(first) + len(second) - common)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
     """Two texts that are nearly the same."""
@@ -67,55 +58,82 @@ class SimilarityIndex:
     Two texts of similarity t share at least t of the shingles of either. With shingles sorted
     rarest first, they must then share one among the first 1 - t of each: only these are
     indexed, and only what shares one is compared. Rare shingles have short lists, so most
-    texts meet few others. Memory grows with the number of shingles.
+    texts meet few others. A shingle takes four bytes: its rank among all, from the rarest on.
 
     References:
         Bayardo, Ma & Srikant (2007), Scaling up all pairs similarity search,
         doi:10.1145/1242572.1242591.
     """
 
-    def __init__(self, sets: Sequence[frozenset[int]], *, threshold: float = THRESHOLD) -> None:
-        """Prepare the search."""
+    def __init__(self, texts: Iterable[str], *, threshold: float = THRESHOLD) -> None:
+        """Read the texts; none is compared with until it is added."""
         if not 0 < threshold <= 1:
             raise ValueError(f"threshold must be in (0, 1], got {threshold}")
-        self._sets = sets
         self._threshold = threshold
-        self._frequency = Counter(shingle for each in sets for shingle in each)
-        self._index: dict[int, list[int]] = defaultdict(list)
+        hashes, ends = array("q"), array("q", [0])
+        for text in texts:
+            hashes.extend(shingles(text))
+            ends.append(len(hashes))
+        self._ends = ends
+        self._ranks, self._alone = _by_rarity(np.asarray(hashes), np.diff(ends))
+        self._index: dict[int, list[int]] = {}
+        self._equal: dict[int, int] = {}
+
+    def first_equal(self, position: int) -> int:
+        """Return the first text asked about that has the same shingles, or this one."""
+        mine = self._shingles(position)
+        first = self._equal.setdefault(hash(mine.tobytes()), position)
+        return first if np.array_equal(self._shingles(first), mine) else position
 
     def add(self, position: int) -> None:
         """Let later texts be compared with this one."""
         for shingle in self._prefix(position):
-            self._index[shingle].append(position)
+            self._index.setdefault(shingle, []).append(position)
 
     def matches(
-        self, position: int, *, skip: Callable[[int], bool] | None = None
+        self, position: int, *, skip: Callable[[int], bool] = lambda _: False
     ) -> Iterator[Match]:
         """Compare one text with those added before."""
         candidates: set[int] = set()
         for shingle in self._prefix(position):
             candidates.update(self._index.get(shingle, ()))
-        mine = self._sets[position]
+        mine = set(self._shingles(position).tolist()) if candidates else set()
         for other in sorted(candidates):
-            if skip is not None and skip(other):
+            if skip(other):
                 continue
-            theirs = self._sets[other]
+            theirs = self._shingles(other)
             if min(len(mine), len(theirs)) < self._threshold * max(len(mine), len(theirs)):
                 continue
-            similarity = jaccard(mine, theirs)
+            common = len(mine.intersection(theirs.tolist()))
+            similarity = common / (len(mine) + len(theirs) - common)
             if similarity >= self._threshold:
                 yield Match(first=other, second=position, similarity=similarity)
 
+    def _shingles(self, position: int) -> NDArray[np.int32]:
+        return self._ranks[self._ends[position] : self._ends[position + 1]]
+
     def _prefix(self, position: int) -> list[int]:
         """The shingles, rarest first, among which any similar text must have one."""
-        mine = self._sets[position]
+        mine = self._shingles(position)
         # A hair below the product: 0.1 * 30 must not be rounded up to 4.
         needed = math.ceil(self._threshold * len(mine) - 1e-9)
-        length = len(mine) - max(needed, 1) + 1
-        frequency = self._frequency
+        first: list[int] = mine[: len(mine) - max(needed, 1) + 1].tolist()
         # A shingle that no other text has can lead to no match; it still takes its place.
-        ranked = sorted(mine, key=lambda shingle: (frequency[shingle], shingle))[:length]
-        return [shingle for shingle in ranked if frequency[shingle] > 1]
+        return [shingle for shingle in first if shingle >= self._alone]
+
+
+def _by_rarity(
+    hashes: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], int]:
+    """Rank shingles from the rarest on, sorted in each text; return how many one text has alone."""
+    _, names, counts = np.unique(hashes, return_inverse=True, return_counts=True)
+    ranks = np.empty_like(counts)
+    ranks[np.argsort(counts, kind="stable")] = np.arange(len(counts))
+    keys = np.repeat(np.arange(len(sizes)) * len(counts), sizes)
+    keys += ranks[names]
+    keys.sort()
+    keys %= max(len(counts), 1)
+    return keys.astype(np.int32), int(np.count_nonzero(counts == 1))
 
 
 class Families:
@@ -199,18 +217,9 @@ def find_duplicates(samples: Iterable[Sample], *, threshold: float = THRESHOLD) 
     """Look for samples that say the same twice."""
     everything = list(samples)
     copies, rewordings = _count_repeats(everything)
-    sets = [shingles(sample.prompt.text) for sample in everything]
-    members: dict[frozenset[int], list[int]] = defaultdict(list)
-    for position, each in enumerate(sets):
-        members[each].append(position)
-    # Equal sets are compared once; their samples follow their first.
-    firsts = [positions[0] for positions in members.values()]
     families = Families(len(everything))
-    conflicts = list(_conflicts_within(everything, members.values(), families))
-    conflicts.extend(
-        _join_similar(everything, sets, firsts, threshold=threshold, families=families)
-    )
-    # A sample of one label may have several opposites: once for each pair of sets is enough.
+    opposites = list(join_similar(everything, families, threshold=threshold))
+    conflicts = [_conflict(everything[m.first], everything[m.second], m) for m in opposites]
     return Duplicates(
         samples=len(everything),
         threshold=threshold,
@@ -221,6 +230,33 @@ def find_duplicates(samples: Iterable[Sample], *, threshold: float = THRESHOLD) 
     )
 
 
+def join_similar(
+    samples: Sequence[Sample], families: Families, *, threshold: float
+) -> Iterator[Match]:
+    """Join near-duplicates, and yield those of opposite labels: of equal shingles one pair."""
+    index = SimilarityIndex((s.prompt.text for s in samples), threshold=threshold)
+    told: set[int] = set()
+    for position, sample in enumerate(samples):
+        first = index.first_equal(position)
+        if first != position:
+            families.join(first, position)
+            if samples[first].label is not sample.label and first not in told:
+                told.add(first)
+                yield Match(first=first, second=position, similarity=1.0)
+            continue
+
+        def is_known(other: int, position: int = position, mine: Sample = sample) -> bool:
+            """Joined and of the same label: comparing adds nothing."""
+            same = samples[other].label is mine.label
+            return same and families.root(other) == families.root(position)
+
+        for match in index.matches(position, skip=is_known):
+            families.join(match.first, match.second)
+            if samples[match.first].label is not sample.label:
+                yield match
+        index.add(position)
+
+
 def deduplicate(
     samples: Sequence[Sample], *, threshold: float = THRESHOLD, within_groups: bool = False
 ) -> tuple[Dropped, ...]:
@@ -229,8 +265,7 @@ def deduplicate(
     The first of its kind stays. Samples of opposite labels never drop each other: which of
     the two is right is for a person to say.
     """
-    sets = [shingles(sample.prompt.text) for sample in samples]
-    index = SimilarityIndex(sets, threshold=threshold)
+    index = SimilarityIndex((s.prompt.text for s in samples), threshold=threshold)
     seen: dict[tuple[bytes, Label], str] = {}
     dropped: list[Dropped] = []
     for position, sample in enumerate(samples):
@@ -255,28 +290,12 @@ def families_of(samples: Sequence[Sample], *, threshold: float | None = THRESHOL
     for position, sample in enumerate(samples):
         families.join(by_group.setdefault(sample.lineage, position), position)
     if threshold is not None:
-        sets = [shingles(sample.prompt.text) for sample in samples]
-        index = SimilarityIndex(sets, threshold=threshold)
-        first_of: dict[frozenset[int], int] = {}
-        for position, each in enumerate(sets):
-            first = first_of.setdefault(each, position)
-            families.join(first, position)
-            if first == position:
-                _join_matches(index, position, families)
+        deque(join_similar(samples, families, threshold=threshold), maxlen=0)
     names: dict[int, str] = {}
     for position, sample in enumerate(samples):
         root = families.root(position)
         names[root] = min(names.get(root, sample.lineage), sample.lineage)
     return [names[families.root(position)] for position in range(len(samples))]
-
-
-def _join_matches(index: SimilarityIndex, position: int, families: Families) -> None:
-    def is_joined(other: int) -> bool:
-        return families.root(other) == families.root(position)
-
-    for match in index.matches(position, skip=is_joined):
-        families.join(match.first, match.second)
-    index.add(position)
 
 
 def _first_match(
@@ -295,10 +314,10 @@ def _first_match(
 def _count_repeats(samples: Sequence[Sample]) -> tuple[int, int]:
     """Count copies and rewordings of whole prompts."""
     digests: set[bytes] = set()
-    wordings: set[Hashable] = set()
+    wordings: set[int] = set()  # hashes: the words of a million texts would fill the memory
     copies = rewordings = 0
     for sample in samples:
-        digest, wording = sample.prompt.digest(), _wording(sample)
+        digest, wording = sample.prompt.digest(), hash(_wording(sample))
         copies += digest in digests
         rewordings += wording in wordings and digest not in digests
         digests.add(digest)
@@ -314,58 +333,23 @@ def _wording(sample: Sample) -> Hashable:
     )
 
 
-def _conflicts_within(
-    samples: Sequence[Sample], sets: Iterable[Sequence[int]], families: Families
-) -> Iterator[Conflict]:
-    """Join samples of equal shingles; name one pair of opposite labels for each set."""
-    for positions in sets:
-        for position in positions[1:]:
-            families.join(positions[0], position)
-        attack = next((p for p in positions if samples[p].is_attack), None)
-        benign = next((p for p in positions if not samples[p].is_attack), None)
-        if attack is not None and benign is not None:
-            yield _conflict(samples[attack], samples[benign], 1.0)
-
-
-def _join_similar(
-    samples: Sequence[Sample],
-    sets: Sequence[frozenset[int]],
-    firsts: Sequence[int],
-    *,
-    threshold: float,
-    families: Families,
-) -> Iterator[Conflict]:
-    index = SimilarityIndex(sets, threshold=threshold)
-    for position in firsts:
-        mine = samples[position]
-
-        def is_known(other: int, position: int = position, mine: Sample = mine) -> bool:
-            """Joined and of the same label: comparing adds nothing."""
-            same = samples[other].label is mine.label
-            return same and families.root(other) == families.root(position)
-
-        for match in index.matches(position, skip=is_known):
-            families.join(match.first, match.second)
-            other = samples[match.first]
-            if other.label is not mine.label:
-                attack, benign = (mine, other) if mine.is_attack else (other, mine)
-                yield _conflict(attack, benign, match.similarity)
-        index.add(position)
-
-
-def _conflict(attack: Sample, benign: Sample, similarity: float) -> Conflict:
+def _conflict(one: Sample, other: Sample, match: Match) -> Conflict:
+    attack, benign = (one, other) if one.is_attack else (other, one)
     return Conflict(
         attack=attack.id,
         benign=benign.id,
-        similarity=similarity,
+        similarity=match.similarity,
         is_same=_wording(attack) == _wording(benign),
     )
 
 
 def _families(samples: Sequence[Sample], families: Families) -> tuple[Family, ...]:
+    roots = [families.root(position) for position in range(len(samples))]
+    sizes = Counter(roots)
     gathered: dict[int, list[Sample]] = defaultdict(list)
-    for position, sample in enumerate(samples):
-        gathered[families.root(position)].append(sample)
+    for root, sample in zip(roots, samples, strict=True):
+        if sizes[root] > 1:
+            gathered[root].append(sample)
     every = [
         Family(ids=tuple(s.id for s in members), groups=len({s.lineage for s in members}))
         for members in gathered.values()
