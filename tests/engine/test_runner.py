@@ -421,16 +421,15 @@ async def test_a_run_that_is_cut_short_has_seen_a_random_part_in_whole_groups(
     assert 25 < sum(n < 200 for n in first) < 75  # within five standard errors of 50
 
 
-@pytest.mark.slow
 async def test_large_data_are_asked_about_in_random_blocks(
     tmp_path: Path, manifest: RunManifest, sample: Callable[[int], Sample]
 ) -> None:
     """One by one, rows out of order would cost as much as the run."""
     writer = RecordWriter(tmp_path / "large.sqlite")
-    writer.load_samples(sample(n) for n in range(120_000))
-    asked = await _first_asked(writer, manifest, 12_000)
-    assert len({n // 500 for n in asked}) == 24
-    assert 1_500 < sum(n < 60_000 for n in asked) < 10_500
+    writer.load_samples(sample(n) for n in range(20_000))
+    asked = await _first_asked(writer, manifest, 4_000)
+    assert len({n // 50 for n in asked}) == 80
+    assert 1_000 < sum(n < 10_000 for n in asked) < 3_000  # within five standard errors
 
 
 class AfterTen:

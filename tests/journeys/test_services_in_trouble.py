@@ -181,7 +181,7 @@ async def test_a_key_in_a_finished_folder_is_loud(tmp_path: Path, serve: Serve) 
     lines = (tmp_path / "data.jsonl").read_text("utf-8").replace("plus one", f"plus {SECRET}", 1)
     (tmp_path / "data.jsonl").write_text(lines, "utf-8")
     done = await run(tmp_path, env={"PLANTED": SECRET})
-    assert done.code == 70
+    assert done.code == 5
     assert "out/records.sqlite holds the value of PLANTED" in done.err
     assert SECRET not in done.err
     # Who only reads the folder has no key to look for, and reads no variable that it names.

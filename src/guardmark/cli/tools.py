@@ -15,7 +15,7 @@ import click
 from guardmark.cli.terminal import echo, echo_json, echo_raw, one_line, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from guardmark.app.verify.verification import Verification
     from guardmark.config.installation import Check
@@ -65,7 +65,7 @@ def _list_profiles(*, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True)
 def doctor_command(*, config: Path | None, as_json: bool) -> int:
     """Examine this installation, or the defenses of a configuration."""
-    from guardmark.config.installation import draw_checks, examine_installation
+    from guardmark.config.installation import examine_installation
 
     found: dict[str, Sequence[Check]] = {"": examine_installation()}
     if config is not None:
@@ -76,8 +76,20 @@ def doctor_command(*, config: Path | None, as_json: bool) -> int:
         rows = {name: [asdict(check) for check in checks] for name, checks in found.items()}
         echo_json(json.dumps(rows if config else rows[""], indent=2, ensure_ascii=False))
     else:
-        echo(*draw_checks(found))
+        echo(*_check_lines(found))
     return int(any(c.is_fine is False and c.is_needed for each in found.values() for c in each))
+
+
+def _check_lines(found: Mapping[str, Sequence[Check]]) -> Iterator[str]:
+    """Return the lines in which a person reads checks, under what they are about."""
+    for about, checks in found.items():
+        if about:
+            yield f"defense {about}"
+        width = max(len(check.subject) for check in checks)
+        for check in checks:
+            mark = {True: "ok", False: "--", None: "?"}[check.is_fine]
+            detail = " ".join(check.detail.split())[:400]
+            yield f"{mark:<2}  {check.subject:<{width}}  {detail}"
 
 
 _LISTED = 20

@@ -10,10 +10,6 @@ import sqlite3
 import sys
 from dataclasses import KW_ONLY, dataclass
 from importlib.metadata import PackageNotFoundError, distribution, requires, version
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 _EXTRAS = {
     "hf": (("torch", "transformers"), "local guard models and classifiers"),
@@ -37,18 +33,6 @@ class Check:
     _: KW_ONLY
     is_fine: bool | None = None
     is_needed: bool = False  # Nothing works without it.
-
-
-def draw_checks(found: Mapping[str, Sequence[Check]]) -> Iterator[str]:
-    """Return the lines in which a person reads checks, under what they are about."""
-    for about, checks in found.items():
-        if about:
-            yield f"defense {about}"
-        width = max(len(check.subject) for check in checks)
-        for check in checks:
-            mark = {True: "ok", False: "--", None: "?"}[check.is_fine]
-            detail = " ".join(check.detail.split())[:400]
-            yield f"{mark:<2}  {check.subject:<{width}}  {detail}"
 
 
 def examine_installation() -> list[Check]:

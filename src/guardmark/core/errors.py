@@ -13,7 +13,7 @@
     ├── ServiceError                4   a defense, model or judge is unreachable or rejects the key
     │   ├── ServiceTimeout          4
     │   └── ServiceRefused          4
-    ├── UntrustworthyRun            5   too many errors or malformed answers, or too few samples
+    ├── UntrustworthyRun            5   too many errors, too few samples, a key in what was written
     └── BudgetReached               6   can be resumed
 """
 
@@ -102,7 +102,7 @@ class ServiceRefused(ServiceError):
 
 
 class UntrustworthyRun(GuardmarkError):
-    """Errors or malformed answers exceed their limit, or samples do not suffice."""
+    """Too many errors, too few samples, or a key in what was written."""
 
     exit_code = 5
 

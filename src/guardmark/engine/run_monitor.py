@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _ERROR: Final = OUTCOME_CODE["error"]
 _FLUSH_EVERY: Final = 250  # a commit of this size stalls calls in flight for about a millisecond
-_MOST_IN_GROUPS: Final = 100_000  # samples; beyond, rows out of order cost as much as the rest
-_BLOCK: Final = 500  # neighbours that are asked about together where there are more samples
+_MOST_IN_GROUPS: Final = 10_000  # samples; beyond, rows out of order cost as much as the rest
+_BLOCK: Final = 50  # neighbours that are asked about together where there are more samples
 
 
 class Halt(StrEnum):

@@ -6,7 +6,7 @@ from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from guardmark.core.errors import GuardmarkError, StorageError
+from guardmark.core.errors import StorageError, UntrustworthyRun
 from guardmark.net.redaction import KNOWN, Redactor
 from guardmark.store.connect import open_to_read
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 1 << 20
 _ROWS: Final = 500
-_MOST_NAMED: Final = 3
+_MOST_NAMED: Final = 2
 
 
 def require_no_secret(paths: Iterable[Path | None]) -> None:
@@ -35,7 +35,7 @@ def require_no_secret(paths: Iterable[Path | None]) -> None:
     ]
     if hits:
         more = f"\n... and {len(hits) - _MOST_NAMED} more files" if hits[_MOST_NAMED:] else ""
-        raise GuardmarkError(
+        raise UntrustworthyRun(
             "A key is in what was written, as it is or encoded:\n"
             f"{chr(10).join(hits[:_MOST_NAMED])}{more}\n"
             "Next: pass nothing of this on; find where the key stands (a prompt of the data, a "
