@@ -31,8 +31,9 @@ from guardmark.app.labels.audit_file import (
     open_rows,
     read_audit,
 )
-from guardmark.app.labels.auditing import VariantTexts, draw_bypasses, resting_of
+from guardmark.app.labels.auditing import draw_bypasses, resting_of
 from guardmark.app.labels.human_labels import read_bypass_labels, store_bypass_labels
+from guardmark.app.results.variant_texts import VariantTexts
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.core.errors import DatasetError, StorageError, StoreError, UnknownName

@@ -25,6 +25,7 @@ NEW_KEYS: Final = frozenset(
         "defenses/[]/thresholds/chosen/[]/reason",
         "adaptive/[]/operators/[]/expansion/method",
         "pairs/[]/text",
+        "timing/retries",
     }
 )
 """What version 2 says and version 1 did not."""

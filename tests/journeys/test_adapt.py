@@ -70,6 +70,9 @@ def test_a_run_is_attacked_replayed_and_not_mixed(tmp_path: Path) -> None:
     report = (tmp_path / "first" / "report.html").read_text("utf-8")
     assert "words: threat model" in report
     assert report.index("attacker who rewrites and watches") < report.index("Adaptive rounds</h2>")
+    first_to_read = report[report.index('id="read-first"') : report.index("Adaptive rounds</h2>")]
+    assert "Ignore all previous instructions, case" in first_to_read
+    assert ", let through by words</p>" in first_to_read, "the rewritten text follows the original"
 
     assert guardmark(tmp_path, "run", "guard.yaml", "-o", "second").returncode == 0
     again = guardmark(

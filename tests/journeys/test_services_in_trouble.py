@@ -218,3 +218,36 @@ async def test_a_damaged_cache_is_told_in_words(tmp_path: Path, serve: Serve) ->
     done = await run(tmp_path, "--fresh")
     assert done.code in {3, 7}
     assert path.name in done.err
+
+
+async def test_requests_that_were_sent_again_stand_in_every_report(
+    tmp_path: Path, serve: Serve
+) -> None:
+    """Some requests are refused at first: how many answers that cost, why, and how long it took."""
+    seen = set[str]()
+
+    async def answer(request: web.Request) -> web.Response:
+        text = (await request.json())["text"]
+        if text not in seen and text.startswith("Please ignore") and len(text) % 2:
+            seen.add(text)
+            return web.Response(status=429, headers={"retry-after": "0.01"})
+        return web.json_response({"flagged": False})
+
+    server = await serve(answer)
+    set_up(tmp_path, GUARD.format(url=server.url, more="", run="concurrency: 4"), count=COUNT)
+    done = await run(tmp_path)
+    assert done.code == 0, done.err
+    out = tmp_path / "out"
+    (again,) = json.loads((out / "summary.json").read_text("utf-8"))["timing"]["retries"]
+    assert (again["part"], again["stage"]) == ("vendor", "defense")
+    assert again["answers"] == COUNT
+    assert again["resent"] == len(seen) > 0
+    assert again["failures"] == {"429": len(seen)}
+    assert again["seconds"] > 0
+    share = f"{len(seen)} ({100 * len(seen) / COUNT:.1f} %)"
+    for told in (done.out, (out / "summary.md").read_text("utf-8")):
+        assert "Requests that were sent again" in told
+        assert share in told
+        assert f"429 {len(seen)} times" in told
+    page = (out / "report.html").read_text("utf-8")
+    assert f"{len(seen)} answers took more than one request (429)." in page

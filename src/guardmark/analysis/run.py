@@ -9,7 +9,7 @@ import numpy as np
 
 from guardmark.analysis.compare.recommendations import Advice, recommend
 from guardmark.analysis.defense.bypasses import WorstSamples, find_worst
-from guardmark.analysis.defense.costs import read_part_usage
+from guardmark.analysis.defense.costs import PartRetries, read_part_usage
 from guardmark.analysis.defense.defense_analysis import DefenseAnalysis, analyse_defense
 from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.defense.slices import FACETS, Slicer, TaxonomyCoverage, count_taxonomy
@@ -74,6 +74,7 @@ class RunAnalysis:
     # Name of each defense that no rewriting reaches to what it is shown.
     adaptive_left_out: Mapping[str, str] = field(default_factory=dict)
     spending: tuple[PartUsage, ...] = ()
+    retries: tuple[PartRetries, ...] = field(default=(), metadata={"json": False})
 
     def __repr__(self) -> str:
         """Tell the samples, and a line for each of the first defenses."""
@@ -88,10 +89,8 @@ class RunAnalysis:
         return tuple(each for each in self.defenses if not each.is_baseline) or self.defenses
 
 
-_EXCHANGES = 40
-"""Exchanges that a report lists at most."""
-_SHOWN = 8
-"""Defenses that the text of a run names."""
+_EXCHANGES = 40  # exchanges that a report lists at most
+_SHOWN = 8  # defenses that the text of a run names
 
 
 def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) -> RunAnalysis:

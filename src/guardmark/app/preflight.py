@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from guardmark.engine.plan import BuiltPart, Parts
     from guardmark.net.client import Services
 
-CHARACTERS_A_TOKEN: Final = 4
-"""Rule of thumb for English."""
+CHARACTERS_A_TOKEN: Final = 4  # rule of thumb for English
 ASSUMPTIONS: Final = (
     "Costs assume 4 characters a token, and answers of 1 token up to max_tokens. Not counted: "
     "templates that a server puts around messages, and calls repeated after a failure."
@@ -368,11 +367,7 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
 
 
 async def _probe_all(
-    parts: Parts,
-    services: Services | None,
-    *,
-    helpers: Attacker | None,
-    samples: Sequence[Sample],
+    parts: Parts, services: Services | None, *, helpers: Attacker | None, samples: Sequence[Sample]
 ) -> list[Probe]:
     """Ask each model that helps an attacker for a word, then each defense about the samples."""
     own = () if helpers is None else helpers.parts

@@ -47,9 +47,7 @@ BUILTIN_PARTS: dict[str, dict[str, str]] = {
         "embedding": "guardmark.models.similarity:EmbeddingSettings",
         "local-embedding": "guardmark.models.similarity:LocalEmbeddingSettings",
     },
-    "gradient": {
-        "hotflip": "guardmark.attacks.hotflip:HotFlipSettings",
-    },
+    "gradient": {"hotflip": "guardmark.attacks.hotflip:HotFlipSettings"},
 }
 """Kind, then type as written in a configuration, to `module:name` of its settings."""
 

@@ -23,6 +23,8 @@ from guardmark.cli.terminal import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.adapt.adapting import Adapted, AdaptOptions
     from guardmark.app.adapt.subject import TrustList
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 _Files = tuple[tuple[str, Path], ...]
 _PATH = click.Path(path_type=Path)
 _NARROWEST = 60
+_LEAST = 4
 _WHOLE = 10_000  # a file or another program gets whole lines
 
 
@@ -107,14 +110,14 @@ def _request(
     subject: Path | None, typed: _Typed
 ) -> tuple[LoadedConfig | Path | None, AdaptOptions]:
     """Return what is attacked and how, as the verb takes it."""
-    from guardmark.app.adapt.adapting import AdaptOptions, parse_budget, sort_replays
+    from guardmark.app.adapt.adapting import AdaptOptions
     from guardmark.app.parts.loading import load_config
     from guardmark.app.run.running import RunOptions
     from guardmark.core.errors import ConfigError
 
-    trace, cassette = sort_replays(typed.replays)
+    trace, cassette = _sort_replays(typed.replays)
     options = AdaptOptions(
-        budget=parse_budget(typed.budget),
+        budget=_parse_budget(typed.budget),
         config=typed.config,
         trust=partial(_agree, typed.trust_list) if typed.trust or typed.trust_list else None,
         trace=trace,
@@ -131,6 +134,42 @@ def _request(
             "Next: leave out -o, or name a configuration."
         )
     return subject, options
+
+
+def _parse_budget(budget: str) -> int:
+    from guardmark.adaptive.state import BUDGETS
+    from guardmark.core.errors import ConfigError
+
+    if budget in BUDGETS:
+        return BUDGETS[budget]
+    if not budget.isdecimal() or int(budget) < _LEAST:
+        raise ConfigError(
+            f"--budget {budget!r} is not a budget. Known: {', '.join(BUDGETS)}, or a number of "
+            f"search calls for each attack, at least {_LEAST}."
+        )
+    return int(budget)
+
+
+def _sort_replays(paths: Sequence[Path]) -> tuple[Path | None, Path | None]:
+    """Tell a trace from a cassette."""
+    from guardmark.core.errors import ConfigError
+
+    cassettes = [path for path in paths if _is_cassette(path)]
+    traces = [path for path in paths if path not in cassettes]
+    for kind, named in (("traces", traces), ("cassettes", cassettes)):
+        if len(named) > 1:
+            shown = " and ".join(map(str, named[:2]))
+            raise ConfigError(f"--replay names two {kind}: {shown}.\nNext: name one of each.")
+    return next(iter(traces), None), next(iter(cassettes), None)
+
+
+def _is_cassette(path: Path) -> bool:
+    """Look at the first line; what cannot be read is left to the reader of traces."""
+    try:
+        with path.open("rb") as stream:
+            return b'"guardmark_cassette"' in stream.readline(200)
+    except OSError:
+        return False
 
 
 def _agree(known: str | None, listed: TrustList) -> bool:

@@ -13,7 +13,7 @@ from guardmark.canon.visible import spell_hidden
 from guardmark.cli.terminal import echo, echo_json, echo_text, one_line, tell_output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from guardmark.analysis.defense.bypasses import Flaw, ListedSample
     from guardmark.app.results.reading import Selection
@@ -174,28 +174,51 @@ def report_command(
     *,
     formats: str | None,
     threshold: tuple[str, ...],
+    choose: tuple[str, ...],
+    guarantee: tuple[str, ...],
     no_texts: bool,
     as_json: bool,
-    **limits: tuple[str, ...],
 ) -> None:
     """Write reports again."""
-    from guardmark.app.results.reporting import parse_thresholds
     from guardmark.app.results.reporting import report as write_report
 
     chosen = _formats(formats)
     for path in runs:
-        if any(limits.values()):
+        if choose or guarantee:
             from guardmark.app.results.reporting import choose_thresholds
 
-            fragment = choose_thresholds(path, **limits)
+            limits = _parse_thresholds(choose, option="--choose", meaning="FPR")
+            fragment = choose_thresholds(path, limits, guarantee)
             echo_text(fragment.read_text(encoding="utf-8"))
             echo(f"thresholds {fragment}", err=True)
             continue
-        thresholds = parse_thresholds(threshold)
+        thresholds = _parse_thresholds(threshold)
         tell_output(
             write_report(path, formats=chosen, thresholds=thresholds, texts=not no_texts),
             as_json=as_json,
         )
+
+
+def _parse_thresholds(
+    words: Sequence[str], *, option: str = "--threshold", meaning: str = "X"
+) -> tuple[tuple[str, float], ...]:
+    """Read thresholds, or limits for them, written as NAME=X."""
+    from guardmark.core.errors import ConfigError
+
+    thresholds = []
+    for word in words:
+        name, equals, number = word.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = -1.0
+        if not equals or not name or not 0 <= value <= 1:
+            raise ConfigError(
+                f"{option} {word!r} is not of the form NAME={meaning} with {meaning} in [0, 1].\n"
+                f"For example: {option} granite={0.01 if meaning == 'FPR' else 0.8}"
+            )
+        thresholds.append((name, value))
+    return tuple(thresholds)
 
 
 def _formats(words: str | None) -> tuple[str, ...]:

@@ -215,3 +215,12 @@ def _pool_executor(defense: InlineDefense, plan: Plan) -> Executor:
             "Next: set workers to threads or inline."
         )
     return ProcessExecutor(factory, count)
+
+
+def unanswered_note(count: int) -> str:
+    """Say what became of the calls that an earlier command left unanswered."""
+    calls = "1 call was" if count == 1 else f"{count:,} calls were"
+    return (
+        f"Note: {calls} under way when this was stopped; without an answer in the records, but "
+        "possibly billed. What is still needed is asked again"
+    )

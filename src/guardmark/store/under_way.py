@@ -111,14 +111,5 @@ def take_over(connection: StoreConnection, path: Path) -> int:
     return count
 
 
-def unanswered_note(count: int) -> str:
-    """Say what became of the calls that an earlier command left unanswered."""
-    calls = "1 call was" if count == 1 else f"{count:,} calls were"
-    return (
-        f"Note: {calls} under way when this was stopped; without an answer in the records, but "
-        "possibly billed. What is still needed is asked again"
-    )
-
-
 def _line(key: CallKey) -> bytes:
     return b"%s\n" % " ".join(map(str, key)).encode()

@@ -113,12 +113,7 @@ def resting_bypasses(battle: AdaptiveRecords, is_attack: Sequence[bool]) -> dict
 
 
 def read_audit_card(
-    reader: RecordReader,
-    defense: str,
-    proofs: Proofs,
-    *,
-    rates: SampleRates,
-    seed: int,
+    reader: RecordReader, defense: str, proofs: Proofs, *, rates: SampleRates, seed: int
 ) -> AuditCard | None:
     """Count what people said of one defense's bypasses."""
     source, labels = _read(reader, defense)

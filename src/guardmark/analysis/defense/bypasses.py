@@ -35,6 +35,7 @@ class Flaw(StrEnum):
     ERROR = "error"
     MALFORMED = "malformed"
     DIFFERENT = "different"
+    REWRITTEN = "rewritten"
 
 
 _SHARES: Final = (
@@ -122,7 +123,7 @@ def find_worst(reader: RecordReader, frame: Frame) -> WorstSamples:
         if position not in cache:
             cache[position] = ListedSample(
                 sample=reader.sample_at(position),
-                flaws=tuple(flaw for flaw in Flaw if flagged[flaw][position]),
+                flaws=tuple(flaw for flaw in flagged if flagged[flaw][position]),
                 answers=tuple(_answer(frame, each, position) for each in judged),
             )
         return cache[position]
@@ -131,7 +132,7 @@ def find_worst(reader: RecordReader, frame: Frame) -> WorstSamples:
         listed=tuple(map(listed, positions)),
         counts=tuple(
             FlawCount(flaw=flaw, total=total, listed=int(flagged[flaw][positions].sum()))
-            for flaw in Flaw
+            for flaw in flagged
             if (total := int(flagged[flaw].sum()))
         ),
         top=tuple(

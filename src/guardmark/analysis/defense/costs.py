@@ -150,13 +150,28 @@ def _known(count: float) -> float | None:
     return None if np.isnan(count) else count
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartRetries:
+    """What it took one part, at one stage and layer, to send requests again."""
+
+    part: str  # As in `PartUsage`.
+    stage: str
+    layer: str
+    answers: int  # All its answers.
+    resent: int  # Answers that took more than one request.
+    failures: tuple[tuple[str, int], ...]  # Failed requests by status, or by kind of failure.
+    seconds: float  # Time of failed requests, and of the waits before the next.
+
+
 def read_part_usage(reader: RecordReader, manifest: RunManifest) -> tuple[PartUsage, ...]:
     """Add up what a run used; model and judges go by their own names."""
-    return tuple(replace(each, part=_part(reader, manifest, each)) for each in read_usage(reader))
+    return tuple(
+        replace(each, part=part_name(reader, manifest, each)) for each in read_usage(reader)
+    )
 
 
-def _part(reader: RecordReader, manifest: RunManifest, usage: PartUsage) -> str:
-    """Model and judges are stored under the arm without a guard."""
+def part_name(reader: RecordReader, manifest: RunManifest, usage: PartUsage | PartRetries) -> str:
+    """Name a part: model and judges are stored under the arm without a guard."""
     stage, layer = Stage(usage.stage), usage.layer
     if stage not in {Stage.MODEL, Stage.JUDGE}:
         return usage.part

@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.scorecard import RatePair, Scorecard
     from guardmark.core.estimate import Estimate
 
-MOST_THROUGH: Final = 0.10
-"""Share of attacks that may get through a defense one relies on."""
-MOST_ALARMS: Final = 0.05
-"""Share of benign samples that may be blocked by a defense one relies on."""
+MOST_THROUGH: Final = 0.10  # share of attacks that may get through a defense one relies on
+MOST_ALARMS: Final = 0.05  # share of benign samples that may be blocked by a defense one relies on
 _LEAST_SAMPLES: Final = 20
 _HALF_WIDTH: Final = 0.10
 _ANSWERED_ENOUGH: Final = 0.99

@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from guardmark.analysis.defense.counts import grouped_difference, grouped_rate
-from guardmark.analysis.defense.frame import (
-    ALLOW,
-    BLOCK,
-    ERROR,
-    MALFORMED,
-    MISSING,
-    DefenseColumn,
-)
+from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING, DefenseColumn
 from guardmark.core.manifest import PartManifest
 from guardmark.core.outcome import AnswerMode
 from guardmark.core.record import FIRST_LAYER, Stage
@@ -44,18 +37,14 @@ if TYPE_CHECKING:
     Codes = NDArray[np.int8]
     Marks = NDArray[np.bool_]
 
-NO_GUARD: Final = "none"
-"""Name of the arm without a guard; model and judges are stored under it."""
-SYSTEM: Final = "system"
-"""The scope that asks what came out of guard and model together."""
-DEFENSE: Final = "defense"
-"""The scope that asks what a defense decided."""
+NO_GUARD: Final = "none"  # name of the arm without a guard; model and judges are stored under it
+SYSTEM: Final = "system"  # the scope that asks what came out of guard and model together
+DEFENSE: Final = "defense"  # the scope that asks what a defense decided
 
 SAFE: Final = OUTCOME_CODE["safe"]
 UNSAFE: Final = OUTCOME_CODE["unsafe"]
 ANSWERED: Final = OUTCOME_CODE["answered"]
-HUMAN: Final = "human"
-"""Value of the setting `kind` of a layer that holds the labels of people."""
+HUMAN: Final = "human"  # value of the setting `kind` of a layer that holds the labels of people
 
 _MODES: Final = 4
 _NOT_SAID: Final = -1

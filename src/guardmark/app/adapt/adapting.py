@@ -8,13 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from guardmark.adaptive.asker import stored_tries
-from guardmark.adaptive.campaign import (
-    AdaptivePlan,
-    AdaptiveSummary,
-    check_settings,
-    run_adaptive,
-)
-from guardmark.adaptive.state import BUDGETS
+from guardmark.adaptive.campaign import AdaptivePlan, AdaptiveSummary, check_settings, run_adaptive
 from guardmark.app.adapt.attacker import (
     Attacker,
     AttackerConfig,
@@ -48,13 +42,12 @@ from guardmark.core.errors import ConfigError, IncomparableRuns
 from guardmark.core.protocols import SampleBound
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.probing import probe_parts
-from guardmark.engine.runner import Ending
+from guardmark.engine.runner import Ending, unanswered_note
 from guardmark.engine.secret_scan import require_no_secret
 from guardmark.reports.chapters.adaptive.operators import repair_fragment
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir
-from guardmark.store.under_way import unanswered_note
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -66,9 +59,6 @@ if TYPE_CHECKING:
     from guardmark.engine.plan import BuiltPart, Parts
     from guardmark.net.client import Services
     from guardmark.store.tries import TryRecord
-
-
-_LEAST = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,38 +73,6 @@ class AdaptOptions:
     seeds: int | None = None
     run: RunOptions = field(default_factory=RunOptions)
     trust: Callable[[TrustList], bool] | None = None
-
-
-def parse_budget(budget: str) -> int:
-    """Read a budget."""
-    if budget in BUDGETS:
-        return BUDGETS[budget]
-    if not budget.isdecimal() or int(budget) < _LEAST:
-        raise ConfigError(
-            f"--budget {budget!r} is not a budget. Known: {', '.join(BUDGETS)}, or a number of "
-            f"search calls for each attack, at least {_LEAST}."
-        )
-    return int(budget)
-
-
-def sort_replays(paths: Sequence[Path]) -> tuple[Path | None, Path | None]:
-    """Tell a trace from a cassette."""
-    cassettes = [path for path in paths if _is_cassette(path)]
-    traces = [path for path in paths if path not in cassettes]
-    for kind, named in (("traces", traces), ("cassettes", cassettes)):
-        if len(named) > 1:
-            shown = " and ".join(map(str, named[:2]))
-            raise ConfigError(f"--replay names two {kind}: {shown}.\nNext: name one of each.")
-    return next(iter(traces), None), next(iter(cassettes), None)
-
-
-def _is_cassette(path: Path) -> bool:
-    """Look at the first line; what cannot be read is left to the reader of traces."""
-    try:
-        with path.open("rb") as stream:
-            return b'"guardmark_cassette"' in stream.readline(200)
-    except OSError:
-        return False
 
 
 LOCK = "battery.lock"  # of a run folder: operators, parameters and tables of its tries
@@ -313,10 +271,7 @@ class _Work:
 
 
 def _replay(
-    plan: AdaptivePlan,
-    trace: Path,
-    samples: Sequence[Sample],
-    earlier: Mapping[TryKey, TryRecord],
+    plan: AdaptivePlan, trace: Path, samples: Sequence[Sample], earlier: Mapping[TryKey, TryRecord]
 ) -> AdaptivePlan:
     if earlier:
         raise IncomparableRuns(

@@ -217,8 +217,7 @@ def _fault(before: PartManifest, now: PartManifest | None) -> str:
     return f"{before.kind} {before.name!r} has {what}"
 
 
-BASELINES: Final = ("allow-all", "block-all", "coin")
-"""Types of defenses that nobody attacks."""
+BASELINES: Final = ("allow-all", "block-all", "coin")  # types of defenses that nobody attacks
 _NARROW: Final[tuple[View, ...]] = (View.RESPONSE, View.DOCUMENT)
 _MARK: Final = "."  # rewriting a text is seen where adding this to it is
 
@@ -284,8 +283,7 @@ def _stated(loaded: LoadedConfig, name: str, *, above: tuple[str, ...] = ()) -> 
     return view if isinstance(view, View) else View.TEXT
 
 
-CANARIES = 20
-"""Canaries asked for each operator, where nothing else is said."""
+CANARIES = 20  # canaries asked for each operator, where nothing else is said
 
 
 def protected_of(

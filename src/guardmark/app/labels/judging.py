@@ -30,13 +30,13 @@ from guardmark.engine.execution.process import keep_working_directory, run_on_lo
 from guardmark.engine.plan import NO_GUARD, Plan
 from guardmark.engine.probing import probe_judge
 from guardmark.engine.rejudge import judge_again
+from guardmark.engine.runner import unanswered_note
 from guardmark.models.chat import SystemPromptSettings
 from guardmark.reports.chapters.pipeline import quality_document
 from guardmark.reports.render.json.documents import quality_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
-from guardmark.store.under_way import unanswered_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

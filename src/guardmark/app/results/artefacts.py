@@ -12,7 +12,7 @@ from guardmark.analysis.defense.bypasses import find_worst
 from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.run import analyse_run
 from guardmark.app.results.gating import check_own_limits
-from guardmark.app.results.highlights import read_highlights
+from guardmark.app.results.highlights import read_highlights, read_retries
 from guardmark.app.results.opened_run import analysis_settings, open_run, run_config
 from guardmark.core.errors import UnknownName
 from guardmark.engine.secret_scan import require_no_secret
@@ -58,6 +58,7 @@ def write_reports(
         if not _LISTING.intersection(formats):
             settings = replace(settings, listed_samples=0)  # nobody would read them
         analysis = analyse_run(reader, settings)
+        analysis = replace(analysis, retries=tuple(read_retries(reader)))
         if "json" in formats and (analysis.comparison or analysis.systems):
             to.write_text(to.comparison_json.name, run_comparison(reader, analysis))
         if "junit" in formats:

@@ -36,34 +36,14 @@ if TYPE_CHECKING:
     from guardmark.app.settings import Config
 
 
-def parse_thresholds(
-    words: Sequence[str], *, option: str = "--threshold", meaning: str = "X"
-) -> tuple[tuple[str, float], ...]:
-    """Read thresholds, or limits for them, written as NAME=X."""
-    thresholds = []
-    for word in words:
-        name, equals, number = word.rpartition("=")
-        try:
-            value = float(number)
-        except ValueError:
-            value = -1.0
-        if not equals or not name or not 0 <= value <= 1:
-            raise ConfigError(
-                f"{option} {word!r} is not of the form NAME={meaning} with {meaning} in [0, 1].\n"
-                f"For example: {option} granite={0.01 if meaning == 'FPR' else 0.8}"
-            )
-        thresholds.append((name, value))
-    return tuple(thresholds)
+FRAGMENT = "thresholds.yaml"  # name of the file in the folder of the run
 
 
-FRAGMENT = "thresholds.yaml"
-"""Name of the file in the folder of the run."""
-
-
-def choose_thresholds(run: Path, choose: Sequence[str], guarantee: Sequence[str] = ()) -> Path:
+def choose_thresholds(
+    run: Path, limits: Sequence[tuple[str, float]], guarantee: Sequence[str] = ()
+) -> Path:
     """Choose thresholds within limits, or shown to keep them, on one half of the groups."""
     with open_run(run) as opened:
-        limits = parse_thresholds(choose, option="--choose", meaning="FPR")
         folder, config, settings = opened.folder, opened.config, opened.settings
         frame = read_frame(opened.reader, settings)
     stated = config.model_dump(mode="json")["defenses"]
@@ -149,8 +129,7 @@ def report(
     )
 
 
-_REASON = 160
-"""Characters of a reason that are quoted."""
+_REASON = 160  # characters of a reason that are quoted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

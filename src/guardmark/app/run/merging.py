@@ -11,12 +11,7 @@ from guardmark.app.results.opened_run import find_run, label_runs, run_config
 from guardmark.app.results.reporting import finish
 from guardmark.app.run.run_folder import logbook, utc_text, write_description
 from guardmark.core.errors import ConfigError, StorageError
-from guardmark.engine.merging import (
-    MergeSource,
-    describe_merged,
-    describe_source,
-    merge_records,
-)
+from guardmark.engine.merging import MergeSource, describe_merged, describe_source, merge_records
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir, errors_of_files, is_held

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from guardmark.engine.runner import RunSummary
 
 
-RUNS = Path("runs")
-"""Folder of all runs when none is named."""
+RUNS = Path("runs")  # folder of all runs when none is named
 
 
 class Start(StrEnum):

@@ -38,13 +38,13 @@ from guardmark.engine.probing import note_refused_fields, probe_parts
 from guardmark.engine.progress import Progress
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.engine.runner import run as run_engine
+from guardmark.engine.runner import unanswered_note
 from guardmark.engine.secret_scan import require_no_secret
 from guardmark.engine.shards import ShardSet
 from guardmark.net.redaction import KNOWN
 from guardmark.net.service import describe_traffic, traffic_text
 from guardmark.store.records import RecordWriter, count_errors, supersede_errors
 from guardmark.store.run_dir import RunDir
-from guardmark.store.under_way import unanswered_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

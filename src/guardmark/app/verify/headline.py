@@ -8,12 +8,7 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.app.verify.formulas import (
-    PairGroups,
-    RateGroups,
-    difference_interval,
-    rate_interval,
-)
+from guardmark.app.verify.formulas import PairGroups, RateGroups, difference_interval, rate_interval
 from guardmark.app.verify.mismatches import MismatchKind
 
 if TYPE_CHECKING:
@@ -169,10 +164,7 @@ def _defense_figures(
 
 
 def _pair_figures(
-    stated: Json,
-    connection: sqlite3.Connection,
-    confidence: float,
-    thresholds: Mapping[str, float],
+    stated: Json, connection: sqlite3.Connection, confidence: float, thresholds: Mapping[str, float]
 ) -> Iterator[tuple[str, Json, Json]]:
     """Yield place, stated and counted figures of the paired differences."""
     for number, pair in enumerate(_objects(_within(stated, "comparison").get("pairs"))):

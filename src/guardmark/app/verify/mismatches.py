@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 MOST_LISTED: Final = 1_000
 _RELATIVE: Final = 1e-7
-_ABSOLUTE: Final = 1e-9
-"""Two ways of adding up the same numbers differ in their last digits only."""
+_ABSOLUTE: Final = 1e-9  # two ways of adding up the same numbers differ in their last digits only
 _SHOWN: Final = 80
 
 

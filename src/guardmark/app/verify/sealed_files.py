@@ -36,8 +36,7 @@ _BESIDE: Final = {
 _RECORDS: Final = (f"records.sqlite{end}" for end in ("", "-wal", "-shm"))
 _OURS: Final = {SEALS, LOCK, UNDER_WAY, f"{UNDER_WAY}.new", *_RECORDS}
 """Files that have a check of their own, or say nothing of the run."""
-_NAMED: Final = 5
-"""Files that a note names."""
+_NAMED: Final = 5  # files that a note names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from guardmark.store.run_dir import RunDir, SealChain
 
-LEAST_DIGITS: Final = 16
-"""Hexadecimal digits of a head that tell it from any other."""
+LEAST_DIGITS: Final = 16  # hexadecimal digits of a head that tell it from any other
 
 _ROWS: Final = "SELECT (SELECT count(*) FROM records) + (SELECT count(*) FROM samples)"
 _CHAINED: Final = "no record was changed, lost or doubled, unless the whole chain was made anew"

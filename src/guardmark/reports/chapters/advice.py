@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.defense.bypasses import Flaw
+from guardmark.analysis.defense.bypasses import Flaw, ListedSample
 from guardmark.analysis.defense.reliance import MOST_ALARMS, MOST_THROUGH
 from guardmark.analysis.pipeline.frame import SYSTEM
 from guardmark.reports.chapters.comparison import draw_plane, subject
@@ -22,6 +22,7 @@ from guardmark.reports.document.blocks import (
 )
 from guardmark.reports.document.cells import figure, slug, table_of, words
 from guardmark.reports.document.wording import (
+    count_text,
     counts_text,
     measure_text,
     percent_text,
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.compare.recommendations import Advice
-    from guardmark.analysis.defense.bypasses import ListedSample, WorstSamples
+    from guardmark.analysis.defense.bypasses import WorstSamples
     from guardmark.analysis.gate import GateResult
     from guardmark.analysis.run import RunAnalysis
+    from guardmark.core.sample import Sample
 
 MORE_ADVICE: Final = "more-advice"  # the table of those past the first
 _FIRST: Final = 3
@@ -53,12 +55,23 @@ class SampleStory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """An attack that a defense blocked, and the text that carried it past it."""
+
+    sample: Sample
+    defense: str
+    how: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Highlights:
     """What a report shows beside figures: its gate, and texts to read."""
 
     gate: GateResult | None = None
     refused: tuple[str, ...] = ()  # Fields of requests that servers refused, a sentence for each.
     exchanges: Mapping[str, SampleStory] = field(default_factory=dict)  # By id of the sample.
+    rewrite: Rewrite | None = None
 
 
 def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
@@ -133,7 +146,7 @@ def _limits(gate: GateResult | None, attacks: str, benign: str) -> tuple[float, 
 
 
 def _to_read(analysis: RunAnalysis, highlights: Highlights) -> SampleBrowser | None:
-    """Choose the worst bypass and the worst false alarm, of two groups."""
+    """Choose the worst bypass and the worst false alarm, of two groups, and the best rewrite."""
     characters = analysis.settings.excerpt_characters
     worst = analysis.system_worst or analysis.worst
     entries: dict[str, SampleEntry] = {}
@@ -144,6 +157,11 @@ def _to_read(analysis: RunAnalysis, highlights: Highlights) -> SampleBrowser | N
                 chosen, characters, highlights.exchanges, is_system=worst is analysis.system_worst
             )
             entries[chosen.sample.lineage] = replace(entry, kinds=(flaw,))
+    if (rewrite := highlights.rewrite) is not None:
+        listed = ListedSample(sample=rewrite.sample, flaws=(Flaw.REWRITTEN,), answers=())
+        after = f"Rewritten ({rewrite.how}), let through by {rewrite.defense}"
+        story = ((after, rewrite.text[:characters]),)
+        entries["rewrite"] = replace(_entry(listed, characters, {}), story=story)
     browser = SampleBrowser(
         id="read-first", title="Read these first", entries=tuple(entries.values()), counts=()
     )
@@ -153,9 +171,15 @@ def _to_read(analysis: RunAnalysis, highlights: Highlights) -> SampleBrowser | N
 def _how_sure(analysis: RunAnalysis) -> str:
     samples, status = analysis.samples, analysis.status
     adapted = "" if analysis.adaptive else "No adaptive rounds were run. "
+    resent = ""
+    if retries := analysis.retries:
+        kinds = ", ".join(sorted({kind for each in retries for kind, _ in each.failures}))
+        count = count_text(sum(each.resent for each in retries))
+        resent = say("resent", count=count, kinds=kinds)
     failed = sum(e.card.confusion.malformed + e.card.confusion.errors for e in analysis.defenses)
     sure = 100 * analysis.settings.confidence
-    return say("how_sure", of=samples, failed=failed, run=status, adapted=adapted, confidence=sure)
+    more = {"failed": failed, "resent": resent, "adapted": adapted, "confidence": sure}
+    return say("how_sure", of=samples, run=status, **more)
 
 
 def advice_sentence(advice: Advice) -> str:

@@ -367,7 +367,9 @@ def _scope_sections(compared: Compared, *, texts: bool) -> Iterator[Section]:
     plane = draw_plane(rated, compared.front, scope=compared.scope)
     table = _rates_table(rated, compared.comparison, scope=compared.scope)
     parts = _parts(compared.comparison, table, plane, weak=weak_among(rated, compared.scope))
-    yield section(f"{key}rates", f"{lead}Rates", *parts, _method(compared))
+    unit = "groups of variants" if compared.is_grouped else "samples"
+    method = say("compared", confidence=100 * compared.confidence, unit=unit)
+    yield section(f"{key}rates", f"{lead}Rates", *parts, method)
     alike = [each for each in compared.details if not each.first_only + each.second_only]
     for number, detail in enumerate(compared.details, start=1):
         if detail not in alike or len(alike) == 1:
@@ -387,11 +389,6 @@ def _advice(compared: Compared) -> list[str]:
             "--only or --against names those of interest."
         )
     return lines
-
-
-def _method(compared: Compared) -> str:
-    unit = "groups of variants" if compared.is_grouped else "samples"
-    return say("compared", confidence=100 * compared.confidence, unit=unit)
 
 
 def _rates_table(

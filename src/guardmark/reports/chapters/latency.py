@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Final
 from guardmark.core.record import FIRST_LAYER
 from guardmark.reports.document.blocks import Histogram, Section, Table, Unit, section
 from guardmark.reports.document.cells import figure, known, mute, name, slug, table_of
-from guardmark.reports.document.wording import count_text, say, value_text, words_of
+from guardmark.reports.document.wording import count_text, percent_text, say, value_text, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from guardmark.analysis.defense.costs import PartRetries
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.defense.latency import LatencyHistogram
     from guardmark.analysis.run import RunAnalysis
+    from guardmark.reports.document.cells import Value
     from guardmark.store.columns import PartUsage
 
 
@@ -23,12 +25,14 @@ _MOST_CHARTS = 6
 
 def write(analysis: RunAnalysis) -> Section:
     """Write the section on latency."""
-    timed = [each for each in analysis.defenses if _timed(each)]
+    sides = ((each, (each.latency.attacks, each.latency.benign)) for each in analysis.defenses)
+    timed = [each for each, (attacks, benign) in sides if attacks.timed or benign.timed]
     remarks = [line for each in analysis.defenses for line in _remarks(each)]
-    spent = _spending(analysis)
+    spent, again = _spending(analysis), _resent(analysis) if analysis.retries else None
     if not timed:
         nothing = " ".join(["No answer was timed.", *remarks])
-        return section("latency", "Latency", spent and nothing, spent, otherwise=nothing)
+        lead = nothing if spent or again else None
+        return section("latency", "Latency", lead, spent, again, otherwise=nothing)
     latency = timed[0].latency
     mode = say(
         "latency",
@@ -39,12 +43,8 @@ def write(analysis: RunAnalysis) -> Section:
     )
     spreads = [(each.name, each.latency.histogram) for each in analysis.candidates]
     charts = [_histogram(each, spread) for each, spread in spreads if spread is not None]
-    tables = mode, _table(timed), remarks, *charts[:_MOST_CHARTS], spent
+    tables = mode, _table(timed), remarks, *charts[:_MOST_CHARTS], spent, again
     return section("latency", "Latency", *tables)
-
-
-def _timed(defense: DefenseAnalysis) -> int:
-    return defense.latency.attacks.timed + defense.latency.benign.timed
 
 
 def _table(timed: list[DefenseAnalysis]) -> Table:
@@ -96,7 +96,6 @@ def _histogram(defense: str, spread: LatencyHistogram) -> Histogram:
 
 
 SPENDING_TABLE: Final = "spending"
-"""Id of the table."""
 
 
 def _spending(analysis: RunAnalysis) -> Table | None:
@@ -128,7 +127,33 @@ def _spending(analysis: RunAnalysis) -> Table | None:
     )
 
 
-def _stage(usage: PartUsage) -> str:
+RETRIES_TABLE: Final = "retries"
+
+
+def _resent(analysis: RunAnalysis) -> Table:
+    """Write which requests failed and were sent again."""
+    return table_of(
+        analysis.retries,
+        {
+            "Part": lambda each: name(each.part),
+            "At": _stage,
+            "Answers|Sent again: answers that took more than one request|"
+            "Failed requests: by status, or by kind of failure|"
+            "Time: of failed requests, and of waits before the next": _retry_cells,
+        },
+        table_id=RETRIES_TABLE,
+        texts=("At", "Sent again", "Failed requests", "Time"),
+    )
+
+
+def _retry_cells(retries: PartRetries) -> tuple[Value, ...]:
+    share = percent_text(retries.resent / retries.answers)
+    failed = ", ".join(f"{kind} {count_text(times)} times" for kind, times in retries.failures)
+    resent = f"{count_text(retries.resent)} ({share})"
+    return retries.answers, resent, failed, f"{retries.seconds:,.1f} s"
+
+
+def _stage(usage: PartUsage | PartRetries) -> str:
     stage = words_of("stages").get(usage.stage, usage.stage)
     return stage if usage.layer.partition("/")[0] == FIRST_LAYER else f"{stage} ({usage.layer})"
 

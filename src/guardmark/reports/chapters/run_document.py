@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.reports.chapters import comparison, latency, pipeline, summary, thresholds
 from guardmark.reports.chapters.advice import MORE_ADVICE, Highlights, write_advice, write_worst
 from guardmark.reports.chapters.gate import write_gate
-from guardmark.reports.chapters.latency import SPENDING_TABLE
+from guardmark.reports.chapters.latency import RETRIES_TABLE, SPENDING_TABLE
 from guardmark.reports.chapters.method import parts_line, write_configuration, write_method
 from guardmark.reports.chapters.pipeline import CARD_TABLES
 from guardmark.reports.chapters.slices import (
@@ -87,7 +87,7 @@ def shorten(document: Document) -> Document:
         tables["overview"] = replace(tables["overview"], title="")
     shown = [
         section(table_id, "", replace(tables[table_id], note=""))
-        for table_id in (*CARD_TABLES, "overview", SPENDING_TABLE)
+        for table_id in (*CARD_TABLES, "overview", SPENDING_TABLE, RETRIES_TABLE)
         if table_id in tables
     ]
     advice = sections["recommendations"]

@@ -27,12 +27,7 @@ from guardmark.reports.document.cells import (
     with_counts,
     words,
 )
-from guardmark.reports.document.wording import (
-    count_text,
-    percent_text,
-    value_text,
-    words_of,
-)
+from guardmark.reports.document.wording import count_text, percent_text, value_text, words_of
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.scores import LimitedPoint, ScoreDetails, ThresholdAnalysis

@@ -44,13 +44,10 @@ def write_verdicts(analysis: RunAnalysis) -> tuple[Headline, ...]:
     attacked = {card.name: card for card in analysis.adaptive}
     arms = {} if analysis.pipeline is None else {a.name: a for a in analysis.pipeline.arms}
     bare = next((each.card for each in analysis.system if each.name == NO_GUARD), None)
-    verdicts = [_system_verdict(each, bare) for each in _in_use_first(analysis.system)]
+    in_use_first = sorted(analysis.system, key=lambda each: each.name == NO_GUARD)
+    verdicts = [_system_verdict(each, bare) for each in in_use_first]
     verdicts += [_verdict(each, attacked.get(each.name), arms) for each in analysis.defenses]
     return tuple(sorted(verdicts, key=lambda each: each.baseline))
-
-
-def _in_use_first(systems: tuple[DefenseAnalysis, ...]) -> list[DefenseAnalysis]:
-    return sorted(systems, key=lambda each: each.name == NO_GUARD)
 
 
 def _system_verdict(system: DefenseAnalysis, bare: Scorecard | None) -> Headline:

@@ -17,12 +17,7 @@ from guardmark.reports.document.blocks import (
     Tone,
     Unit,
 )
-from guardmark.reports.document.wording import (
-    count_text,
-    counts_text,
-    measure_text,
-    table_words,
-)
+from guardmark.reports.document.wording import count_text, counts_text, measure_text, table_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

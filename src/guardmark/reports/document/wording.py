@@ -13,8 +13,7 @@ from guardmark.reports.document.blocks import Cell, FigureCell, TextCell, Unit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-UNDEFINED = "undefined"
-"""What stands where a figure has no value; never a zero, never a dash."""
+UNDEFINED = "undefined"  # what stands where a figure has no value; never a zero, never a dash
 
 
 @cache
@@ -108,10 +107,6 @@ def _percent(share: float) -> str:
     return f"{digits} %"
 
 
-def _milliseconds(value: float) -> str:
-    return f"{_time(value, value)} {'ms' if abs(value) >= 1 else 'µs'}"
-
-
 def _time(value: float, beside: float) -> str:
     """Return a time without its unit, in the unit of the time it stands beside."""
     scaled = value if abs(beside) >= 1 else 1000 * value
@@ -121,7 +116,7 @@ def _time(value: float, beside: float) -> str:
 _WORDS: dict[Unit, Callable[[float], str]] = {
     Unit.SHARE: _percent,
     Unit.POINTS: lambda value: f"{100 * value:+.1f} points",
-    Unit.MILLISECONDS: _milliseconds,
+    Unit.MILLISECONDS: lambda ms: f"{_time(ms, ms)} {'ms' if abs(ms) >= 1 else 'µs'}",
     Unit.COUNT: lambda value: count_text(round(value)),
     Unit.NUMBER: lambda value: f"{value:.3f}",
     Unit.P_VALUE: lambda value: "< 0.0001" if value < 0.0001 else f"{value:.4f}",

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from guardmark.reports.document.blocks import FigureCell, IntervalChart, IntervalMark
 
-STRIP: Final = 24
-"""Height of a strip in pixels."""
+STRIP: Final = 24  # height of a strip in pixels
 _MIDDLE: Final = STRIP / 2
 _MANY: Final = 8
 

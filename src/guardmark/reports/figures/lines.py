@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
     _Box = tuple[float, float, float, float]
 
-DASHES: Final = 4
-"""How many patterns of dashes the style sheet has for lines."""
+DASHES: Final = 4  # how many patterns of dashes the style sheet has for lines
 _WIDTH, _HEIGHT = 440, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 50
 _LETTER: Final = 7.2  # width of one, about

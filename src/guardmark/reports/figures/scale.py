@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 
-_NOTHING: Final = 1e-12
-"""Values below it are drawn as zero."""
+_NOTHING: Final = 1e-12  # values below it are drawn as zero
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

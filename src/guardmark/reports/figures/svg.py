@@ -19,14 +19,11 @@ SHAPES: Final = (
 )
 """Outlines of marks around their centre, so series differ without colour."""
 
-COLOURS: Final = 6
-"""How many colours the style sheet has for series."""
+COLOURS: Final = 6  # how many colours the style sheet has for series
 
-NEUTRAL: Final = -1
-"""Index of a series without a colour of its own."""
+NEUTRAL: Final = -1  # index of a series without a colour of its own
 
-BASELINE: Final = -2
-"""Index of a series that only marks the floor or the ceiling."""
+BASELINE: Final = -2  # index of a series that only marks the floor or the ceiling
 
 _UNFIT: Final = re.compile(
     # What no page may hold, and marks that would turn the reading direction of what follows.

@@ -120,6 +120,7 @@ def repair_sentence(card: AdaptiveCard) -> str:
     fixed = card.repaired
     if fixed is None:
         return f"{card.name}: no cleaning of texts blocks more bypasses than benign texts"
+    refused = f"; refused, since they let some in: {', '.join(fixed.refused)}"
     without = " without the attacker model" if card.attacker is not None else ""
     return (
         f"{card.name}, repaired (asked again about the text cleaned by {fixed.name}) and attacked "
@@ -127,12 +128,8 @@ def repair_sentence(card: AdaptiveCard) -> str:
         f"before {rate_text(fixed.before)}; change {figure_text(fixed.change)}. Of all known "
         f"bypasses {rate_text(fixed.known)} are blocked, and {rate_text(fixed.cost)} of the benign "
         f"texts let through so far. None of {count_text(fixed.checked)} texts blocked before "
-        f"passes{_refused_words(fixed.refused)}"
+        f"passes{refused if fixed.refused else ''}"
     )
-
-
-def _refused_words(refused: tuple[str, ...]) -> str:
-    return f"; refused, since they let some in: {', '.join(refused)}" if refused else ""
 
 
 def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:

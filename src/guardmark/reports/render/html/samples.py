@@ -40,6 +40,7 @@ KINDS: Final = {
             Flaw.ERROR: "no answer",
             Flaw.MALFORMED: "an unreadable answer",
             Flaw.DIFFERENT: "defenses disagree",
+            Flaw.REWRITTEN: "an attack that got through once it was rewritten",
         }.items()
     )
 }

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.rows import CostPerBypass
     from guardmark.analysis.compare.comparison import PairedComparison
     from guardmark.analysis.compare.runs_compared import Compared, PairDetail, ScopedComparisons
+    from guardmark.analysis.defense.costs import PartRetries
     from guardmark.analysis.defense.latency import Latency
     from guardmark.analysis.gate import GateResult
     from guardmark.analysis.pipeline.judges import JudgeQuality
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION: Final = 2
 """Of `summary.json` and `comparison.json`: raised when a field goes or changes its meaning."""
 
-_FIRST_VERSION: Final = 1
-"""Of the documents whose fields never changed."""
+_FIRST_VERSION: Final = 1  # of the documents whose fields never changed
 
 SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
     "AdaptiveCard": {
@@ -90,6 +90,7 @@ class RunTiming:
     # Median latencies of the slices of each defense.
     slice_medians: Mapping[str, tuple[SliceTimes, ...]]
     adaptive: Mapping[str, CostPerBypass]  # Service time in seconds of what attacked each defense.
+    retries: tuple[PartRetries, ...]  # Parts whose requests had to be sent again.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +197,7 @@ def _timing(analysis: RunAnalysis) -> RunTiming:
             for each in analysis.defenses
         },
         adaptive={card.name: card.costs.seconds for card in analysis.adaptive},
+        retries=analysis.retries,
     )
 
 

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     Tree = dict[str, "Tree"] | list["Tree"] | str | float | int | bool | None
     Sentences = Mapping[str, Mapping[str, str]]
 
-BESIDE: Final = "*"
-"""Key of an entry whose own keys stand beside those of the object."""
+BESIDE: Final = "*"  # key of an entry whose own keys stand beside those of the object
 
 _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 _TABLE: Final = re.compile(r"tuple\[tuple\[(str|int), .+\], \.\.\.\]", re.DOTALL)

@@ -1,0 +1,135 @@
+"""Texts of an adaptive attacker made again: the records keep their hashes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from guardmark.adaptive.search import MOST_USES
+from guardmark.adaptive.state import text_digest
+from guardmark.analysis.adaptive.rows import read_battles
+from guardmark.attacks.application import apply, seed_for
+from guardmark.attacks.catalogue import parse_chain
+from guardmark.attacks.contract import OperatorChain, Tier
+from guardmark.attacks.prompts import STRATEGIES
+from guardmark.attacks.word_edits import read_recipe
+from guardmark.core.errors import ConfigError
+from guardmark.core.sample import Severity
+from guardmark.parsing.attacker_models import read_candidates
+from guardmark.reports.chapters.advice import Rewrite
+from guardmark.store.layers import ADAPTIVE, ATTACKER
+from guardmark.store.tries import read_tries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from guardmark.analysis.adaptive.rows import Try
+    from guardmark.core.sample import Sample
+    from guardmark.store.reader import RecordReader
+
+_BY_MODEL: Final = "attacker ["
+_SPAN: Final = re.compile(r"^(?P<chain>.*?)(?: \[(?P<start>\d+):(?P<end>\d+)\])?$", re.DOTALL)
+_JUDGED: Final = frozenset({Tier.V3, Tier.V3_TABLE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantText:
+    """A text as it was sent."""
+
+    text: str
+    before: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantTexts:
+    """Makes the texts of one defense's tries again: chains from seeds, candidates from replies."""
+
+    reader: RecordReader
+    defense: str
+    samples: Sequence[Sample]
+    seed: int
+
+    def text_of(self, each: Try) -> VariantText | None:
+        """Return the text of a try."""
+        if each.chain.startswith(_BY_MODEL):
+            text = self._candidates.get((each.sample, each.text))
+            return None if text is None else VariantText(text=text)
+        return self._made(each)
+
+    def _made(self, each: Try) -> VariantText | None:
+        sample = self.samples[each.sample]
+        if (words := read_recipe(each.chain, sample.prompt.text)) is not None:
+            return self._carried(each, sample, *words)
+        parsed = _SPAN.match(each.chain)
+        if parsed is None:
+            return None
+        try:
+            chain = parse_chain(parsed["chain"])
+        except ConfigError:  # an operator this version does not know
+            return None
+        span = None if parsed["start"] is None else (int(parsed["start"]), int(parsed["end"]))
+        for index in range(MOST_USES):
+            seed = seed_for(self.seed, chain.key, sample.id, index)
+            text = _applied(chain, sample, seed, span)
+            if text_digest(text) == each.text:
+                return VariantText(text=text, before=_before(chain, sample, seed, span))
+        return None
+
+    def _carried(self, each: Try, sample: Sample, text: str, key: str) -> VariantText | None:
+        """Put edited words into the chain around them."""
+        before = text if key else ""
+        if key:
+            seed, kept = seed_for(self.seed, key, sample.id, 0), sample.must_keep
+            text = apply(parse_chain(key), text, seed=seed, must_keep=kept).text
+        return VariantText(text=text, before=before) if text_digest(text) == each.text else None
+
+    @cached_property
+    def _candidates(self) -> dict[tuple[int, str], str]:
+        """Every candidate of the attacker model, by sample and hash."""
+        texts: dict[tuple[int, str], str] = {}
+        for record in read_tries(self.reader, defense=self.defense, layer=ATTACKER):
+            raw = "" if record.evidence is None else record.evidence.raw
+            for each in read_candidates(raw, strategies=STRATEGIES).candidates:
+                texts[record.sample, text_digest(each.text)] = each.text
+        return texts
+
+
+def _applied(
+    chain: OperatorChain, sample: Sample, seed: bytes, span: tuple[int, int] | None
+) -> str:
+    text = sample.prompt.text
+    return apply(chain, text, seed=seed, must_keep=sample.must_keep, span=span).text
+
+
+def _before(chain: OperatorChain, sample: Sample, seed: bytes, span: tuple[int, int] | None) -> str:
+    """Apply the chain up to its last step that has to be judged; its draws stay the same."""
+    last = max((i for i, arm in enumerate(chain.arms) if arm.tier in _JUDGED), default=-1)
+    if last in {-1, len(chain.arms) - 1}:
+        return ""
+    return _applied(OperatorChain(arms=chain.arms[: last + 1]), sample, seed, span)
+
+
+_GRAVEST: Final[dict[Severity | None, int]] = {
+    severity: -rank for rank, severity in enumerate(Severity)
+}
+
+
+def read_rewrite(reader: RecordReader) -> Rewrite | None:
+    """Choose the gravest attack that got through once it was rewritten, in the fewest tries."""
+    samples = list(reader.samples())
+    wins = [
+        (_GRAVEST.get(samples[at].severity, 1), number, at, records.name, story.tries[number - 1])
+        for records in read_battles(reader)
+        for stories in (records.battery, records.stories.get(ADAPTIVE, {}))
+        for at, story in stories.items()
+        if samples[at].is_attack and (number := story.first()) is not None
+    ]
+    seed = int(str(reader.layer_settings(ADAPTIVE).get("seed", 0)))
+    for _, number, at, name, attempt in sorted(wins, key=lambda win: win[:4]):
+        texts = VariantTexts(reader=reader, defense=name, samples=samples, seed=seed)
+        if (made := texts.text_of(attempt)) is not None:
+            how = f"{attempt.chain or 'as it is'}, {attempt.tier}, {attempt.round} try {number}"
+            return Rewrite(sample=samples[at], defense=name, how=how, text=made.text)
+    return None
