@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Hundreds of tests start the command line: byte code is compiled once, not by each of them.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test slow check lint types floors sizes fix bench field-study soak lock clean hf inspect docs gallery dist sbom installed
+.PHONY: help demo test slow check lint types floors sizes fix bench field-study soak lock clean hf inspect ray docs gallery dist sbom installed
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -68,6 +68,17 @@ installed: $(VENV)/.ready-dev   ## follow README and tutorial with the wheel: lo
 	  GUARDMARK_INSTALLED=$(abspath $(VENV))-newest/bin/python $(NEWCOMER) || exit 1; \
 	done
 
+# Ray brings 300 MB of its own, which no other test needs.
+$(VENV)-ray/.ready: requirements/dev.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)-ray
+	$(VENV)-ray/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	$(VENV)-ray/bin/python -m pip install --quiet --disable-pip-version-check ray==2.60.0
+	$(VENV)-ray/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+ray: $(VENV)-ray/.ready       ## tests of calls on a Ray cluster, on a local one
+	$(VENV)-ray/bin/python -m pytest tests/cluster --no-header
+
 $(VENV)-docs/.ready: requirements/docs.lock
 	$(PYTHON) -m venv $(VENV)-docs
 	$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.lock
@@ -106,7 +117,7 @@ floors: $(VENV)/.ready-dev
 sizes: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest tests/house -q
 
-check: lint types floors test slow hf inspect installed docs    ## all of CI: lint, types, floors, every test
+check: lint types floors test slow hf inspect ray installed docs    ## all of CI: lint, types, floors, every test
 
 fix: $(VENV)/.ready-dev       ## format and fix what can be fixed
 	$(BIN)/ruff check --fix-only .

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from guardmark.core.manifest import PartManifest
 from guardmark.core.outcome import (
     ALLOWED,
     BLOCKED,
@@ -18,6 +19,7 @@ from guardmark.core.outcome import (
 )
 from guardmark.core.sample import Prompt, View
 from guardmark.core.usage import Usage
+from guardmark.engine.plan import BuiltPart
 
 
 def number_of(prompt: Prompt) -> int:
@@ -43,6 +45,12 @@ class Inline:
         """Count the call and follow the rule."""
         self.calls[number_of(prompt)] += 1
         return self.rule(prompt)
+
+
+def built(make: Callable[[], Inline]) -> BuiltPart:
+    """Build a part as a process does."""
+    part = make()
+    return BuiltPart(part=part, manifest=PartManifest(name=part.name, kind="defense", type="test"))
 
 
 @dataclass

@@ -16,7 +16,7 @@ from threading import Event
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from tests.engine.parts import Inline, Remote, number_of, thirds
+from tests.engine.parts import Inline, Remote, built, number_of, thirds
 
 from guardmark.core.errors import BudgetReached, UntrustworthyRun
 from guardmark.core.manifest import LatencyMode
@@ -126,7 +126,7 @@ async def test_a_process_that_does_not_come_back_is_ended_and_another_started(
         defenses=(Timed(rule=rule),),
         workers=Workers.PROCESSES,
         worker_count=2,
-        factories={"inline": partial(Timed, rule=rule)},
+        factories={"inline": partial(built, partial(Timed, rule=rule))},
     )
     writer = open_writer()
     await asyncio.wait_for(runner.run(plan, writer), 60)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.engine.parts import Batched, Inline, Limits, Remote
+from tests.engine.parts import Batched, Inline, Limits, Remote, built
 
 from guardmark.core.errors import BudgetReached
 from guardmark.core.manifest import LatencyMode
@@ -102,7 +103,10 @@ async def test_what_is_dealt_out_counts_against_the_budget(
         (Inline(), {"workers": Workers.THREADS}, ThreadExecutor),
         (
             Inline(),
-            {"workers": Workers.PROCESSES, "factories": {"inline": Inline}},
+            {
+                "workers": Workers.PROCESSES,
+                "factories": {"inline": functools.partial(built, Inline)},
+            },
             ProcessExecutor,
         ),
         (Inline(), {"workers": Workers.THREADS, "timing": ISOLATED}, InlineExecutor),

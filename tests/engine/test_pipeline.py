@@ -77,7 +77,7 @@ async def test_without_a_baseline_only_what_passes_is_answered_and_judged(
     assert (summary.planned, summary.stored) == (40 + 2 * len(LET_THROUGH),) * 2
     assert set(model.calls.values()) == {1}
     assert set(judge.calls.values()) == {1}
-    assert {p.stage: (p.done, p.planned) for p in progress.snapshot()}[Stage.JUDGE] == (26, 26)
+    assert {p.stage: (p.done, p.planned) for p in progress.parts}[Stage.JUDGE] == (26, 26)
 
 
 async def test_arms_share_one_answer(open_writer: OpenWriter) -> None:

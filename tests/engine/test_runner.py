@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engine.parts import Batched, Inline, Limits, Remote, number_of, thirds
+from tests.engine.parts import Batched, Inline, Limits, Remote, built, number_of, thirds
 
 from guardmark.core.errors import (
     BudgetReached,
@@ -36,7 +36,7 @@ from guardmark.core.outcome import (
 from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt, Sample, View
 from guardmark.core.usage import Usage
-from guardmark.engine.plan import Budget, Plan, Timing, Workers
+from guardmark.engine.plan import Budget, BuiltPart, Plan, Timing, Workers
 from guardmark.engine.progress import Progress
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.engine.runner import Ending, run
@@ -96,14 +96,13 @@ async def test_several_defenses_share_one_run(open_writer: OpenWriter) -> None:
     await run(Plan(defenses=parts), writer, progress=progress)
     for part in parts:
         assert decided(writer.path, part.name) == expected(40)
-    assert {pulse.name: (pulse.done, pulse.planned) for pulse in progress.snapshot()} == {
+    assert {pulse.name: (pulse.done, pulse.planned) for pulse in progress.parts} == {
         "remote": (40, 40),
         "inline": (40, 40),
         "batched": (40, 40),
     }
-    (pulse,) = [p for p in progress.snapshot() if p.name == "inline"]
-    assert (pulse.attacks_answered, pulse.attacks_blocked) == (20, 7)
-    assert (pulse.benign_answered, pulse.benign_blocked) == (20, 7)
+    (pulse,) = [p for p in progress.parts if p.name == "inline"]
+    assert pulse.blocked(is_attack=True) == pulse.blocked(is_attack=False) == (7, 20)
 
 
 @pytest.mark.parametrize("make", [Inline, Remote, Batched])
@@ -517,8 +516,10 @@ async def test_workers_give_the_same_records(
     """Threads and processes change speed, nothing else."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))  # where a process finds this file
     writer = open_writer(200)
-    make = functools.partial(Inline, rule=slow_rule)
-    plan = Plan(defenses=(make(),), workers=workers, worker_count=2, factories={"inline": make})
+    make = functools.partial(built, functools.partial(Inline, rule=slow_rule))
+    plan = Plan(
+        defenses=(make().part,), workers=workers, worker_count=2, factories={"inline": make}
+    )
     await run(plan, writer)
     assert decided(writer.path, "inline") == {**expected(200), 5: "error"}
     with RecordReader(writer.path) as reader:
@@ -526,7 +527,7 @@ async def test_workers_give_the_same_records(
     assert (latency >= 500_000).all()
 
 
-def die() -> Inline:
+def die() -> BuiltPart:
     """End the process that builds it."""
     os._exit(1)
 

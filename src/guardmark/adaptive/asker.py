@@ -14,9 +14,9 @@ from guardmark.adaptive.state import PROBE, Account, Ask, Query, TryAnswer, is_c
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, Response, Verdict
 from guardmark.core.protocols import BatchDefense, InlineDefense
+from guardmark.defenses.calls.failure import Failure
 from guardmark.defenses.deadline import timeout_of
 from guardmark.engine.calls import (
-    Failure,
     as_coroutine,
     as_decision,
     attempt,

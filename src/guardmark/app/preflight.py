@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.app.adapt.attacker import AttackerConfig, build_attacker, probe_attacker
 from guardmark.app.parts.building import (
+    OUR_TYPES,
     build_defenses,
     build_parts,
     close_parts,
@@ -356,7 +357,7 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
     medians = {probe.defense: probe.median_ms for probe in seen}
     return Checkup(
         data=data.manifests,
-        warnings=data.warnings,
+        warnings=(*data.warnings, *_advise_on_ray(loaded)),
         margin=stats.margin,
         needed=trials_for_half_width(stats.margin, confidence=stats.confidence),
         sizes=tuple(_size(subject, groups, stats) for subject, groups in tallies.items()),
@@ -364,6 +365,18 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
         probes=tuple(seen),
         samples=data.count,
     )
+
+
+def _advise_on_ray(loaded: LoadedConfig) -> Iterator[str]:
+    """Say where workers on a cluster gain nothing."""
+    parts = {name: loaded.parts["defenses", name] for name in loaded.config.defenses}
+    local = [name for name, settings in parts.items() if not service_address(settings)]
+    if loaded.config.run.cluster and not local:
+        yield "run.engine ray is not worth it: every defense calls a service, whose limit is global"
+    elif loaded.config.run.cluster and all(
+        loaded.config.defenses[name]["type"] in OUR_TYPES for name in local
+    ):
+        yield "run.engine ray is not worth it: rules answer faster here than a batch travels"
 
 
 async def _probe_all(

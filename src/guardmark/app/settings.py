@@ -6,28 +6,25 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from guardmark.config.calls import LatencySettings, ServiceSettings
 from guardmark.config.settings import Name, PriceSettings, Rate, Settings
-from guardmark.core.manifest import LatencyMode, Policy
+from guardmark.core.errors import ConfigError
+from guardmark.core.manifest import Policy
 from guardmark.datasets.settings import DataSettings
+from guardmark.defenses.calls.cluster import ClusterSettings, WorkerChoice
 from guardmark.engine.plan import Budget
 from guardmark.engine.shards import ShardSet
 
 
-class ServiceSettings(Settings):
-    """How one service may be called."""
-
-    concurrency: int | None = Field(None, ge=1, le=2_000)
-    rate: str | None = Field(None, pattern=r"^\d+(\.\d+)?/(s|min|h)$")
-    tokens: str | None = Field(None, pattern=r"^\d+/(s|min|h)$")
-    connect_timeout_s: float = Field(5.0, gt=0)
-    read_timeout_s: float = Field(60.0, gt=0)
-    retries: int = Field(3, ge=0, le=20)
-    adaptive: bool = False
-    ca_file: str | None = None
-    base_urls: list[str] = []
+def _valid(read: Any, value: object) -> Any:
+    """Read a value whose mistake is one of the setting it stands in."""
+    try:
+        return read(value)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
 
 
-class RunSettings(Settings):
+class RunSettings(ClusterSettings):
     """How the run goes about its work."""
 
     concurrency: int = Field(16, ge=1, le=2_000)
@@ -36,7 +33,7 @@ class RunSettings(Settings):
     on_malformed: Policy | None = None
     on_error: Policy | None = None
     evaluator: str = ""
-    workers: Literal["inline", "threads", "processes"] = "inline"
+    workers: WorkerChoice = "inline"
     max_errors: int | None = Field(None, ge=0)
     error_limit: Rate = 0.5
     malformed_limit: Rate = 0.5
@@ -59,12 +56,8 @@ class RunSettings(Settings):
     @classmethod
     def _known_rules(cls, value: list[str]) -> list[str]:
         from guardmark.analysis.stopping.rules import parse_stop_rule
-        from guardmark.core.errors import ConfigError
 
-        try:
-            return [parse_stop_rule(rule).said for rule in value]
-        except ConfigError as error:
-            raise ValueError(str(error)) from error
+        return [_valid(parse_stop_rule, rule).said for rule in value]
 
     @field_validator("shard")
     @classmethod
@@ -76,20 +69,6 @@ class TaxonomySettings(Settings):
     """Own categories, beside the built-in ones."""
 
     extend: dict[str, list[str]] = {}
-
-
-class LatencySettings(Settings):
-    """How calls are spaced while latency is measured."""
-
-    mode: LatencyMode = LatencyMode.LOADED
-    warmup: int = Field(3, ge=0)
-    rate: str | None = Field(None, pattern=r"^\d+(\.\d+)?/(s|min|h)$")
-
-    @model_validator(mode="after")
-    def _open_needs_a_rate(self) -> LatencySettings:
-        if self.mode is LatencyMode.OPEN and self.rate is None:
-            raise ValueError("mode: open needs a rate, for example rate: 20/s")
-        return self
 
 
 class StatsSettings(Settings):
@@ -110,13 +89,9 @@ class StatsSettings(Settings):
     def _readable_mix(cls, value: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
         # Here and not when the report is written: a run would be paid for before it is told.
         if value:
-            from guardmark.core.errors import ConfigError
             from guardmark.datasets.checks.mix import read_mix
 
-            try:
-                read_mix(value)
-            except ConfigError as error:
-                raise ValueError(str(error)) from error
+            _valid(read_mix, value)
         return value
 
 

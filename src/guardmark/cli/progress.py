@@ -12,12 +12,13 @@ from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Self
 
 from guardmark.cli.terminal import ending_signals, in_line, tell
+from guardmark.core.outcome import Outcome
 from guardmark.core.record import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from guardmark.engine.progress import PartProgress, Progress
+    from guardmark.engine.progress import Progress, ProgressCounts
     from guardmark.engine.run_monitor import StopSignal
 
 
@@ -73,7 +74,7 @@ class ProgressLine:
 
         A run asks one defense after the other: what the quick ones took says nothing of the slow.
         """
-        pulses = self._progress.snapshot()
+        pulses = self._progress.parts
         done, planned = self._progress.done, self._progress.planned
         self._seen.append((now_s, done))
         while now_s - self._seen[0][0] > _RECENT_S:
@@ -93,13 +94,14 @@ class ProgressLine:
     def closing(self, seconds: float) -> str:
         """Say what was measured, in which time, and how much of it failed."""
         done, planned = self._progress.done, self._progress.planned
-        failures = _failures(self._progress.snapshot())
+        failures = _failures(self._progress.parts)
         return f"Measured {done:,} of {planned:,} in {duration(seconds)}: {failures}"
 
 
-def _failures(pulses: Iterable[PartProgress]) -> str:
-    failed = [(pulse.errors, pulse.malformed) for pulse in pulses]
-    return f"{sum(e for e, _ in failed):,} errors, {sum(m for _, m in failed):,} malformed"
+def _failures(parts: Sequence[ProgressCounts]) -> str:
+    errors = sum(part.failed(Outcome.ERROR) for part in parts)
+    malformed = sum(part.failed(Outcome.MALFORMED) for part in parts)
+    return f"{errors:,} errors, {malformed:,} malformed"
 
 
 def fitted(parts: Iterable[str], width: int) -> str:
@@ -113,13 +115,12 @@ def fitted(parts: Iterable[str], width: int) -> str:
     return line[: max(width, 0)]
 
 
-def _live_rates(pulse: PartProgress) -> str:
+def _live_rates(part: ProgressCounts) -> str:
     """The rates so far, with their counts, of the defense that is being measured."""
-    attacks, benign = pulse.attacks_answered, pulse.benign_answered
-    missed = attacks - pulse.attacks_blocked
-    success = f"{100 * missed / attacks:.1f} % of {attacks:,}" if attacks else "undefined"
-    alarms = f"{100 * pulse.benign_blocked / benign:.1f} % of {benign:,}" if benign else "undefined"
-    return f"{pulse.name}: ASR {success}, FPR {alarms}"
+    caught, attacks = part.blocked(is_attack=True)
+    pairs = ((attacks - caught, attacks), part.blocked(is_attack=False))
+    asr, fpr = (f"{100 * n / of:.1f} % of {of:,}" if of else "undefined" for n, of in pairs)
+    return f"{part.name}: ASR {asr}, FPR {fpr}"
 
 
 def duration(seconds: float) -> str:

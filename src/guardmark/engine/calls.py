@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout, StorageError
+from guardmark.core.errors import StorageError
 from guardmark.core.outcome import (
     Decision,
     ErrorKind,
@@ -20,9 +20,9 @@ from guardmark.core.outcome import (
 )
 from guardmark.core.protocols import Defense, InlineDefense
 from guardmark.core.sample import View
+from guardmark.defenses.calls.failure import Failure, failure_of, not_a
 from guardmark.defenses.deadline import CallAlarm, Overrun, timeout_of
 from guardmark.engine.run_monitor import Abandoned
-from guardmark.net.redaction import KNOWN
 from guardmark.store.cache import key_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     About = tuple[Prompt, *tuple[str, ...]]
 
 
-_MESSAGE: Final = 2000  # characters of an exception's text that are kept
 ALWAYS_SHOWN: Final = (View.TEXT, View.CONVERSATION)
 """Views that every prompt can show."""
 SKIPPED: Final = Decision(
@@ -45,42 +44,9 @@ SKIPPED: Final = Decision(
     error_kind=ErrorKind.SKIPPED,
     evidence=Evidence(message="the sample has nothing for this defense's view"),
 )
-_KINDS: Final = (
-    ((ServiceTimeout, TimeoutError, Overrun), ErrorKind.TIMEOUT),
-    (ServiceRefused, ErrorKind.REFUSED),
-    (ServiceError, ErrorKind.CONNECTION),
-)
 T = TypeVar("T")
 Answers = tuple[list[Decision], list[int]]
 """Decisions and their latencies in nanoseconds, in the order of the prompts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """What a call raised, or that it broke its contract."""
-
-    kind: ErrorKind
-    message: str
-
-    @property
-    def evidence(self) -> Evidence:
-        """The message, as an answer carries it: without a key, also where it is cut off."""
-        return Evidence(message=KNOWN.text(self.message[: 16 * _MESSAGE])[:_MESSAGE])
-
-    def as_decision(self) -> Decision:
-        """Return the failure as a defense's decision."""
-        return Decision(outcome=Outcome.ERROR, error_kind=self.kind, evidence=self.evidence)
-
-
-def failure_of(error: BaseException) -> Failure:
-    """Name what a part raised."""
-    kinds = (meaning for known, meaning in _KINDS if isinstance(error, known))
-    return Failure(next(kinds, ErrorKind.CRASH), f"{type(error).__name__}: {error}")
-
-
-def not_a(wanted: str, answer: object) -> Failure:
-    """Name an answer of the wrong type."""
-    return Failure(ErrorKind.CONTRACT, f"expected a {wanted}, got {type(answer).__name__}")
 
 
 def decide_all(
@@ -247,25 +213,34 @@ def _one_by_one(defense: BatchDefense) -> Callable[[Prompt], Awaitable[Decision]
     return ask
 
 
-async def decide_batch(defense: BatchDefense, prompts: Sequence[Prompt]) -> list[Decision]:
+async def decide_batch(
+    defense: BatchDefense,
+    prompts: Sequence[Prompt],
+    *,
+    on_failure: Callable[[Failure], None] = lambda _failure: None,
+) -> list[Decision]:
     """Ask a defense about a batch; a batch that fails is asked one by one.
 
-    One input that crashes a batch must not turn its neighbours into errors.
+    One input must not turn its neighbours into errors. `on_failure` may raise to do better.
     """
     view = defense.view
     if view not in ALWAYS_SHOWN:
         shown = [prompt for prompt in prompts if prompt.shown(view) is not None]
-        answers = iter(await _decide(defense, shown)) if shown else iter(())
+        answers = iter(await _decide(defense, shown, on_failure) if shown else ())
         return [SKIPPED if prompt.shown(view) is None else next(answers) for prompt in prompts]
-    return await _decide(defense, prompts)
+    return await _decide(defense, prompts, on_failure)
 
 
-async def _decide(defense: BatchDefense, prompts: Sequence[Prompt]) -> list[Decision]:
+async def _decide(
+    defense: BatchDefense, prompts: Sequence[Prompt], on_failure: Callable[[Failure], None]
+) -> list[Decision]:
     answer: Any = await attempt(defense.decide_batch, prompts)
     if isinstance(answer, list) and len(answer) == len(prompts):
         return [as_decision(each) for each in answer]
     if len(prompts) > 1:
-        return [(await _decide(defense, [prompt]))[0] for prompt in prompts]
+        if isinstance(answer, Failure):
+            on_failure(answer)
+        return [(await _decide(defense, [prompt], on_failure))[0] for prompt in prompts]
     if not isinstance(answer, Failure):
         answer = Failure(ErrorKind.CONTRACT, f"expected 1 decision, got {answer!r:.100}")
     return [answer.as_decision()]

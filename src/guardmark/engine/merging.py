@@ -6,6 +6,7 @@ import heapq
 import json
 from array import array
 from collections import Counter, defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import product
@@ -252,11 +253,10 @@ def _joined(sources: Sequence[MergeSource]) -> RunManifest:
 def describe_source(source: MergeSource, file: Path) -> dict[str, Any]:
     """Say which run was merged, and where it was measured as far as a file of its folder says."""
     environment: object = None
-    try:
+    # A folder may have lost it, and no figure depends on it.
+    with suppress(OSError, ValueError, RecursionError):
         if file.stat().st_size <= _LARGEST:
             environment = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        environment = None  # a folder may have lost it, and no figure depends on it
     status, shards = source.reader.status(), source.shards
     return {
         "run": source.label,

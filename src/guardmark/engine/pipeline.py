@@ -79,11 +79,12 @@ class PipelineRunner:
         plan, repeats = monitor.plan, range(monitor.plan.repeats)
         self._arms = {guard.name: guard for guard in guards if guard.name in pipeline.arms}
         is_single = plan.timing.mode is LatencyMode.ISOLATED
+        elsewhere = plan.factories if plan.cluster else {}
         self.asks = {
             name
             for name, guard in self._arms.items()
             if guard.defense.view is View.RESPONSE
-            or not (is_single or isinstance(guard.defense, InlineDefense))
+            or not (is_single or isinstance(guard.defense, InlineDefense) or name in elsewhere)
         }
         self._model = [
             open_recorder(monitor, NO_GUARD, Stage.MODEL, repeat=repeat) for repeat in repeats

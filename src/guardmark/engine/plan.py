@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from guardmark.core.manifest import PartManifest
+    from guardmark.defenses.calls.cluster import ClusterPlan
     from guardmark.store.cache import AnswerCache
 
 AnyDefense = Defense | InlineDefense | BatchDefense
@@ -131,7 +132,8 @@ class Plan:
     max_errors: int | None = None
     workers: Workers = Workers.INLINE
     worker_count: int = 0
-    factories: Mapping[str, Callable[[], InlineDefense]] = field(default_factory=dict)
+    factories: Mapping[str, Callable[[], BuiltPart]] = field(default_factory=dict)
+    cluster: ClusterPlan | None = None
     pipeline: Pipeline | None = None
     cached: CachedParts | None = None
 
@@ -156,6 +158,11 @@ def check(plan: Plan) -> None:
     if plan.repeats < 1:
         raise ConfigError(f"repeats must be at least 1, got {plan.repeats}.")
     _check_timing(plan.timing)
+    if plan.cluster is not None and plan.timing.mode is not LatencyMode.LOADED:
+        raise ConfigError(
+            f"Latency mode {plan.timing.mode} times single calls, and run.engine ray asks batches."
+            "\nNext: set latency.mode to loaded, or run.engine to local."
+        )
     if plan.pipeline is None:
         return
     if plan.timing.mode is LatencyMode.OPEN:

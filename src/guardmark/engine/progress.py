@@ -8,27 +8,11 @@ from typing import TYPE_CHECKING, Final
 from guardmark.store.schema import OUTCOME_CODE, OUTCOME_NAMES
 
 if TYPE_CHECKING:
+    from guardmark.core.outcome import Outcome
     from guardmark.core.record import Stage
 
 OUTCOMES: Final = len(OUTCOME_NAMES)
 """Outcomes counted for each label; a count lies at `outcome + OUTCOMES * is_attack`."""
-_FAILED: Final = (OUTCOME_CODE["malformed"], OUTCOME_CODE["error"])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartProgress:
-    """How far one part is, at one moment."""
-
-    name: str
-    stage: Stage
-    planned: int
-    done: int
-    attacks_answered: int
-    attacks_blocked: int
-    benign_answered: int
-    benign_blocked: int
-    malformed: int
-    errors: int
 
 
 @dataclass(slots=True, eq=False)
@@ -45,23 +29,14 @@ class ProgressCounts:
         """Number of records."""
         return sum(self.counts)
 
-    def pulse(self) -> PartProgress:
-        """Return the present counts as a value."""
-        counts = list(self.counts)
-        benign, attacks = counts[:OUTCOMES], counts[OUTCOMES:]
-        malformed, error = _FAILED
-        return PartProgress(
-            name=self.name,
-            stage=self.stage,
-            planned=self.planned,
-            done=sum(counts),
-            attacks_answered=attacks[0] + attacks[1],
-            attacks_blocked=attacks[1],
-            benign_answered=benign[0] + benign[1],
-            benign_blocked=benign[1],
-            malformed=benign[malformed] + attacks[malformed],
-            errors=benign[error] + attacks[error],
-        )
+    def failed(self, outcome: Outcome) -> int:
+        """Number of answers that are none, of one kind."""
+        return sum(self.counts[OUTCOME_CODE[outcome] :: OUTCOMES])
+
+    def blocked(self, *, is_attack: bool) -> tuple[int, int]:
+        """Return how many attacks, or benign samples, were blocked, and of how many answered."""
+        allowed, blocked = self.counts[OUTCOMES * is_attack :][:2]
+        return blocked, allowed + blocked
 
 
 class Progress:
@@ -90,7 +65,3 @@ class Progress:
     def done(self) -> int:
         """Records the run has, earlier runs of the same command included."""
         return sum(part.done for part in self.parts)
-
-    def snapshot(self) -> tuple[PartProgress, ...]:
-        """Return the present counts of every part."""
-        return tuple(part.pulse() for part in list(self.parts))

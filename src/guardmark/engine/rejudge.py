@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from guardmark.core.errors import ConfigError
 from guardmark.core.record import FIRST_LAYER, Stage
@@ -15,7 +15,7 @@ from guardmark.engine.runner import raise_for, summary_of
 from guardmark.store.schema import OUTCOME_CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Iterator
 
     from guardmark.core.protocols import Judge
     from guardmark.core.sample import Prompt
@@ -55,9 +55,7 @@ async def judge_again(
             "Next: name a run with a pipeline."
         )
     feed = _answers(recorders, monitor)
-    workers: list[Coroutine[Any, Any, None]] = [
-        _judge_each(judge, feed, monitor) for _ in range(plan.in_flight(judge.name))
-    ]
+    workers = (_judge_each(judge, feed, monitor) for _ in range(plan.in_flight(judge.name)))
     await supervise(workers, monitor.tick)
     monitor.store(is_forced=True)
     writer.note_head()

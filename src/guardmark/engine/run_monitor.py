@@ -79,6 +79,7 @@ class RunMonitor:
         self.dealt = 0  # calls that an executor was dealt and that nobody has counted yet
         self.busy_ns = self.lag_ns = self.errors = 0
         self.cost = 0.0
+        self.notes: list[str] = []  # what deserves a word when the run is over
         self.progress = progress
         self.stop = stop
         self.rule = stop_rule

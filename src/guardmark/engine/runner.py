@@ -13,8 +13,10 @@ from guardmark.core.errors import BudgetReached, ConfigError, StorageError, Untr
 from guardmark.core.manifest import LatencyMode
 from guardmark.core.protocols import BatchDefense, InlineDefense, SampleBound
 from guardmark.core.record import Stage
+from guardmark.defenses.calls.cluster import Cluster
 from guardmark.defenses.deadline import holds_interpreter
 from guardmark.engine import plan as planning
+from guardmark.engine.execution.actors import RayExecutor
 from guardmark.engine.execution.batches import BatchExecutor, takes_batches
 from guardmark.engine.execution.executor import DefenseWork
 from guardmark.engine.execution.pool import InlineExecutor, ProcessExecutor, ThreadExecutor
@@ -28,6 +30,8 @@ from guardmark.engine.run_monitor import Halt, RunMonitor, StopSignal, supervise
 from guardmark.store.reader import RunState
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from guardmark.core.protocols import StopRule
     from guardmark.engine.execution.executor import Executor
     from guardmark.engine.plan import AnyDefense, Plan
@@ -60,6 +64,7 @@ class RunSummary:
     elapsed_s: float
     mean_in_flight: float
     loop_lag_ms: float
+    notes: tuple[str, ...] = ()
 
 
 async def run(
@@ -84,8 +89,9 @@ async def run(
     threshold = gc.get_threshold()
     gc.freeze()  # what is loaded stays: looking at it again and again is wasted
     gc.set_threshold(_GC_EVERY, *threshold[1:])
+    cluster = None if plan.cluster is None else Cluster(plan.cluster, monitor.notes)
     try:
-        await _carry_out(monitor, counters)
+        await _carry_out(monitor, counters, cluster)
         monitor.store(is_forced=True)
         monitor.note_early_end()
     except StorageError:
@@ -97,6 +103,8 @@ async def run(
         writer.finish(RunState.FAILED)
         raise
     finally:
+        if cluster is not None:
+            cluster.close()
         gc.set_threshold(*threshold)
         gc.unfreeze()
     writer.plan(counters.planned)
@@ -105,16 +113,13 @@ async def run(
     return summary_of(monitor, counters)
 
 
-_ENDINGS: dict[Halt | None, Ending] = {
+_ENDINGS: Mapping[Halt | None, Ending] = {
     Halt.INTERRUPTED: Ending.INTERRUPTED,
     Halt.EARLY: Ending.EARLY,
 }
 _STATES: dict[Halt | None, RunState] = {
-    Halt.INTERRUPTED: RunState.INTERRUPTED,
-    Halt.BUDGET: RunState.INTERRUPTED,
-    Halt.TIME: RunState.INTERRUPTED,
-    Halt.ERRORS: RunState.FAILED,
-    Halt.POLICY: RunState.FAILED,
+    **dict.fromkeys((Halt.INTERRUPTED, Halt.BUDGET, Halt.TIME), RunState.INTERRUPTED),
+    **dict.fromkeys((Halt.ERRORS, Halt.POLICY), RunState.FAILED),
 }
 
 
@@ -148,10 +153,11 @@ def summary_of(monitor: RunMonitor, progress: Progress) -> RunSummary:
         elapsed_s=elapsed,
         mean_in_flight=monitor.busy_ns / 1e9 / elapsed if elapsed else 0.0,
         loop_lag_ms=monitor.lag_ns / 1e6,
+        notes=tuple(monitor.notes),
     )
 
 
-async def _carry_out(monitor: RunMonitor, progress: Progress) -> None:
+async def _carry_out(monitor: RunMonitor, progress: Progress, cluster: Cluster | None) -> None:
     plan = monitor.plan
     every = [_work(defense, monitor) for defense in plan.defenses]
     pipeline = None
@@ -159,7 +165,7 @@ async def _carry_out(monitor: RunMonitor, progress: Progress) -> None:
         pipeline = PipelineRunner(plan.pipeline, monitor, guards=every)
     monitor.writer.plan(progress.planned)
     inside = set() if pipeline is None else pipeline.asks
-    outside = [(work, choose_executor(work.defense, plan)) for work in every]
+    outside = [(work, choose_executor(work.defense, plan, cluster)) for work in every]
     outside = [(work, executor) for work, executor in outside if work.name not in inside]
     alone = {work.name for work, executor in outside if executor.runs_alone}
     for work, executor in outside:
@@ -188,8 +194,10 @@ def _work(defense: AnyDefense, monitor: RunMonitor) -> DefenseWork:
     return DefenseWork(defense, recorders, monitor)
 
 
-def choose_executor(defense: AnyDefense, plan: Plan) -> Executor:
+def choose_executor(defense: AnyDefense, plan: Plan, cluster: Cluster | None = None) -> Executor:
     """Return what makes the calls of a defense, by its kind and the plan."""
+    if cluster is not None and (factory := plan.factories.get(defense.name)) is not None:
+        return RayExecutor(cluster, factory)
     mode = plan.timing.mode
     if isinstance(defense, InlineDefense) and mode is not LatencyMode.OPEN:
         is_single = mode is LatencyMode.ISOLATED

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, Self
 
 from guardmark.store.samples import PlainSample
@@ -84,13 +85,9 @@ class ShardSet:
 
 def in_ranges(numbers: Iterable[int]) -> str:
     """Write numbers as `1-4,7`."""
-    ranges: list[list[int]] = []
-    for number in sorted(numbers):
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    return ",".join(f"{a}-{b}" if a < b else str(a) for a, b in ranges)
+    steps = groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0])
+    ranges = [[number for _, number in pairs] for _, pairs in steps]
+    return ",".join(f"{each[0]}-{each[-1]}" if each[1:] else str(each[0]) for each in ranges)
 
 
 def _placed(sample: Sample | PlainSample, position: int) -> Sample | PlainSample:

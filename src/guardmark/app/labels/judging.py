@@ -22,7 +22,8 @@ from guardmark.app.parts.building import build_judges, close_parts, concurrency_
 from guardmark.app.parts.loading import LoadedConfig, config_around, load_config, load_section
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.run.run_folder import data_hashes, utc_text
-from guardmark.app.settings import RunSettings, ServiceSettings
+from guardmark.app.settings import RunSettings
+from guardmark.config.calls import ServiceSettings
 from guardmark.config.settings import PriceSettings, Settings
 from guardmark.core.errors import ConfigError, DatasetError, StoreError
 from guardmark.core.record import FIRST_LAYER, Stage

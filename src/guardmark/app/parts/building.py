@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from guardmark.net.client import Services
 
 _GRADIENT = ("adaptive", "gradient")
-_OURS = {
+OUR_TYPES = {
     *("allow-all", "block-all", "canonical", "chain", "coin", "ngram", "pattern"),
     *("panel", "rules", "scripted"),
 }
@@ -216,7 +216,7 @@ def _manifest(
         name=name,
         kind=kind,
         type=str(written["type"]),
-        version=str(stated or (f"guardmark {VERSION}" if written["type"] in _OURS else "")),
+        version=str(stated or (f"guardmark {VERSION}" if written["type"] in OUR_TYPES else "")),
         fingerprint=digest.hexdigest(),
         view=str(getattr(view, "value", view)),
         threshold=cast("float | None", getattr(part, "threshold", None)),

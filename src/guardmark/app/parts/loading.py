@@ -23,6 +23,7 @@ from guardmark.core.errors import BadSettings, ConfigError, UnknownName, did_you
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
 from guardmark.datasets.loading import DataReading, LoadedData, load
 from guardmark.datasets.settings import dataset_specs
+from guardmark.defenses.calls.cluster import CLUSTER_SETTINGS
 from guardmark.defenses.profile import TYPES, kind_of_profile
 
 if TYPE_CHECKING:
@@ -312,6 +313,10 @@ def config_sha256(
         document.pop(section, None)
     for setting in ("max_errors", "max_calls", "max_tokens", "max_cost", "max_time_s", "shard"):
         document["run"].pop(setting)
+    if config.run.cluster:  # another place for the same calls
+        document["run"]["workers"] = "inline"
+        for setting in CLUSTER_SETTINGS:
+            document["run"].pop(setting)
     document["parts"] = {part.name: part.fingerprint for part in parts}
     document["only"] = sorted(only)
     document["limit"] = limit

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from guardmark.app.parts.loading import LoadedConfig, parse_config
 from guardmark.app.results.artefacts import write_reports
 from guardmark.app.run.running import RunOptions, run
+from guardmark.config.source import parse_yaml, read_text
 from guardmark.core.errors import ConfigError, GuardmarkError
 from guardmark.engine.runner import Ending
 from guardmark.exporters.tables import matrix_metrics, matrix_pivot
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from guardmark.app.run.running import Session
 
 _KEYS = frozenset({"global", "rows"})
+_INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +48,7 @@ class MatrixDone:
 
 def load_matrix(path: Path) -> tuple[MatrixRow, ...]:
     """Read a file of configurations: `global` settings, and `rows` that change them."""
-    import yaml
-
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise ConfigError(f"The matrix {path} cannot be read: {error.strerror}.") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"The matrix {path} cannot be read: {error}.") from error
+    document, _ = parse_yaml(read_text(path, f"The matrix {path}"), str(path))
     if not isinstance(document, dict) or not isinstance(document.get("rows"), list):
         raise ConfigError(f"{path}: a matrix has the keys global and rows (a list).")
     if set(document) - _KEYS:
@@ -72,11 +67,9 @@ def run_matrix(
     rows = load_matrix(path)
     home = RunDir(path=out).create()
     lines: list[MatrixLine] = []
-    is_interrupted = False
     for row in rows:
-        line, is_interrupted = _run_row(row, out / row.row_id, session(), options or RunOptions())
-        lines.append(line)
-        if is_interrupted:
+        lines.append(_run_row(row, out / row.row_id, session(), options or RunOptions()))
+        if lines[-1].message == _INTERRUPTED:
             break
     source, names = str(path), ("label", "status", "message", "run_dir")
     entries = [{"id": each.row_id} | {n: getattr(each, n) for n in names} for each in lines]
@@ -86,25 +79,24 @@ def run_matrix(
     home.write_text("matrix_attack_success.csv", matrix_pivot(lines, alarms=False))
     home.write_text("matrix_false_alarms.csv", matrix_pivot(lines, alarms=True))
     home.write_text("matrix_report.md", render_markdown(matrix_document(lines, source=source)))
-    return MatrixDone(folder=home, lines=tuple(lines), is_interrupted=is_interrupted)
+    return MatrixDone(
+        folder=home, lines=tuple(lines), is_interrupted=lines[-1].message == _INTERRUPTED
+    )
 
 
-def _run_row(
-    row: MatrixRow, folder: Path, session: Session, options: RunOptions
-) -> tuple[MatrixLine, bool]:
-    analysis, status, message, is_interrupted = None, "success", "", False
+def _run_row(row: MatrixRow, folder: Path, session: Session, options: RunOptions) -> MatrixLine:
+    analysis, status, message = None, "success", ""
     try:
         result = run(row.loaded, replace(options, out=folder), session)
-        is_interrupted = result.summary.ending is Ending.INTERRUPTED
+        if result.summary.ending is Ending.INTERRUPTED:
+            status, message = "failed", _INTERRUPTED
         formats = row.loaded.config.report
         analysis, _ = write_reports(result.folder, row.loaded.config, formats=formats)
     except GuardmarkError as error:
         # A probe speaks before anything is stored.
         began = RunDir(path=folder).records.exists()
         status, message = "failed" if began else "skipped_after_probe", str(error)
-    if is_interrupted:
-        status, message = "failed", "interrupted"
-    line = MatrixLine(
+    return MatrixLine(
         row_id=row.row_id,
         label=row.label,
         status=status,
@@ -112,7 +104,6 @@ def _run_row(
         run_dir=str(folder),
         analysis=analysis,
     )
-    return line, is_interrupted
 
 
 def _row(shared: Mapping[str, Any], entry: object, path: Path) -> MatrixRow:

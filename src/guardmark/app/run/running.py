@@ -16,6 +16,7 @@ from guardmark.app.parts.building import (
     close_parts,
     concurrency_of,
     open_services,
+    service_address,
 )
 from guardmark.app.parts.loading import config_sha256, read_data, require_gate
 from guardmark.app.run.run_folder import (
@@ -30,7 +31,7 @@ from guardmark.app.run.run_folder import (
 )
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.manifest import VERSION, LatencyMode
-from guardmark.core.protocols import InlineDefense, SampleBound
+from guardmark.core.protocols import SampleBound
 from guardmark.datasets.settings import describe_data, fetch_missing, merge_files
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import CachedParts, Plan, Timing, Workers
@@ -53,9 +54,9 @@ if TYPE_CHECKING:
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.app.run.run_folder import RunLocation
     from guardmark.app.settings import Config
-    from guardmark.core.manifest import DataManifest, RunManifest
+    from guardmark.core.manifest import DataManifest, PartManifest, RunManifest
     from guardmark.datasets.loading import DataReading, LoadedData
-    from guardmark.engine.plan import Parts
+    from guardmark.engine.plan import BuiltPart, Parts
     from guardmark.engine.runner import RunSummary
     from guardmark.net.client import Services
 
@@ -238,7 +239,8 @@ class _Invocation:
             for line in note_refused_fields(writer, self.services.models if self.services else ()):
                 self.session.announce(f"Note: {line}")
             note(ending_line(summary))
-            for line in self._tell_endpoints(folder):
+            for line in (*summary.notes, *self._tell_endpoints(folder)):
+                note(line)
                 self.session.announce(line)
         return RunResult(
             folder=folder, summary=summary, data=manifest.data, warnings=tuple(warnings)
@@ -246,23 +248,21 @@ class _Invocation:
 
     def _tell_endpoints(self, folder: RunDir) -> Iterator[str]:
         """Write how each of several addresses of a service answered, and yield it as lines."""
-        traffic = (
-            [each for each in self.services.use() if each.is_one_of_many] if self.services else []
-        )
-        if not traffic:
-            return
-        from guardmark.stats.quantiles import estimate_quantiles  # numpy: needed only here
+        path, lines = folder.file(ENDPOINTS), list[str]()
+        for each in self.services.use() if self.services else ():
+            if each.is_one_of_many:
+                from guardmark.stats.quantiles import estimate_quantiles  # numpy: only here
 
-        path, sure = folder.file(ENDPOINTS), self.loaded.config.stats.confidence
-        earlier = path.read_text(encoding="utf-8") if path.is_file() else ""
-        lines = []
-        for each in traffic:
-            times = [ns / 1e6 for ns in each.times_ns]
-            quantiles = estimate_quantiles(times, (0.5, 0.95), confidence=sure)
-            line = describe_traffic(each, KNOWN.text(each.base_url), [asdict(q) for q in quantiles])
-            lines.append(json.dumps({"command_utc": utc_text(self.session.now), **line}))
-            yield traffic_text(line)
-        folder.write_text(ENDPOINTS, "\n".join([*earlier.splitlines(), *lines, ""]))
+                sure = self.loaded.config.stats.confidence
+                times = [ns / 1e6 for ns in each.times_ns]
+                quantiles = estimate_quantiles(times, (0.5, 0.95), confidence=sure)
+                rows = [asdict(quantile) for quantile in quantiles]
+                line = describe_traffic(each, KNOWN.text(each.base_url), rows)
+                lines.append(json.dumps({"command_utc": utc_text(self.session.now), **line}) + "\n")
+                yield traffic_text(line)
+        if lines:
+            earlier = path.read_text(encoding="utf-8") if path.is_file() else ""
+            folder.write_text(ENDPOINTS, earlier + "".join(lines))
 
     def _bind(self, writer: RecordWriter) -> None:
         """Tell the parts that answer by sample which samples there are."""
@@ -286,7 +286,7 @@ class _Invocation:
         )
 
     def _plan(self) -> Plan:
-        config, options = self.loaded.config, self.options
+        config, options, workers = self.loaded.config, self.options, self.loaded.config.run.workers
         on_malformed, on_error = config.policies
         rate = per_second(config.latency.rate) if config.latency.rate else None
         return Plan(
@@ -299,7 +299,8 @@ class _Invocation:
             timing=Timing(mode=config.latency.mode, warmup=config.latency.warmup, rate_per_s=rate),
             budget=replace(config.run.budget, cost=options.max_cost or config.run.max_cost),
             max_errors=config.run.max_errors if options.max_errors is None else options.max_errors,
-            workers=Workers(config.run.workers),
+            workers=Workers.INLINE if isinstance(workers, int) else Workers(workers),
+            cluster=config.run.cluster,
             factories=rebuilds(self.loaded, self.parts),
             pipeline=self.parts.pipeline,
         )
@@ -394,24 +395,39 @@ def identities(parts: Parts) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebuild:
-    """Builds one defense from the settings it was built from before; can be sent to a process."""
+    """Builds one defense from the settings it was built from before; can be sent elsewhere."""
 
     loaded: LoadedConfig
-    name: str
+    manifest: PartManifest
+    version: str = VERSION
 
-    def __call__(self) -> InlineDefense:
-        """Build it."""
-        part = build_defenses(self.loaded, None, only=(self.name,))[0].part
-        if not isinstance(part, InlineDefense):
-            raise ConfigError(f"{self.name} does not answer at once.")
-        return part
+    def __call__(self) -> BuiltPart:
+        """Build it, and refuse another one."""
+        name = self.manifest.name
+        built = build_defenses(self.loaded, None, only=(name,))[0]
+        ours = (self.version, self.manifest.fingerprint)
+        if (theirs := (VERSION, built.manifest.fingerprint)) != ours:
+            raise ConfigError(
+                f"{name} is another one here: hash {theirs[1][:12]}, not {ours[1][:12]}; guardmark "
+                f"{theirs[0]}, not {ours[0]}.\nNext: the same files and guardmark on every machine."
+            )
+        return built
 
 
 def rebuilds(loaded: LoadedConfig, parts: Parts) -> Mapping[str, Rebuild]:
-    """Return how processes get the defenses that answer at once."""
+    """Return how processes and other machines get the defenses that call no service."""
     return {
-        built.manifest.name: Rebuild(loaded=loaded, name=built.manifest.name)
+        name: Rebuild(loaded=loaded, manifest=built.manifest)
         for built in parts.defenses
-        if isinstance(built.part, InlineDefense)
-        and ("defenses", built.manifest.name) in loaded.parts
+        if ("defenses", name := built.manifest.name) in loaded.parts
+        # What answers by looking samples up knows them in this process only.
+        and not (isinstance(built.part, SampleBound) or _calls_service(loaded, name))
     }
+
+
+def _calls_service(loaded: LoadedConfig, name: str) -> bool:
+    """Tell whether a defense calls a service, or one that it is made of."""
+    settings = loaded.parts["defenses", name]
+    of: str | Sequence[str] = getattr(settings, "of", ())
+    members = (of,) if isinstance(of, str) else of
+    return bool(service_address(settings)) or any(_calls_service(loaded, n) for n in members)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from guardmark.core.errors import UntrustworthyRun
 from guardmark.core.outcome import ErrorKind
+from guardmark.defenses.calls.failure import Failure
 from guardmark.defenses.deadline import overrun_message, timeout_of
 from guardmark.engine.calls import (
     Answers,
-    Failure,
     decide_all,
     decide_unless_abandoned,
     skipping,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from guardmark.core.protocols import InlineDefense
     from guardmark.core.sample import Prompt
     from guardmark.engine.execution.executor import DefenseWork
+    from guardmark.engine.plan import BuiltPart
 
     Chunks = Collection[asyncio.Future[Answers]]
 
@@ -160,7 +161,7 @@ class ProcessExecutor:
 
     runs_alone: Final = True
 
-    def __init__(self, factory: Callable[[], InlineDefense], count: int) -> None:
+    def __init__(self, factory: Callable[[], BuiltPart], count: int) -> None:
         self._factory = factory
         self._count = count
 
@@ -341,7 +342,7 @@ class _Threads:
 class _Processes:
     """Processes of our own; one that does not come back is ended, and all are started anew."""
 
-    def __init__(self, factory: Callable[[], InlineDefense], count: int) -> None:
+    def __init__(self, factory: Callable[[], BuiltPart], count: int) -> None:
         # Loaded on use: five hundredths of a second of a run that asks in line.
         from multiprocessing import active_children, get_context
         from multiprocessing.sharedctypes import RawArray

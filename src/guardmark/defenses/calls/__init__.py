@@ -1,0 +1,1 @@
+"""What calls of defenses share: failures as answers, and the cluster they are made on."""

@@ -1,0 +1,175 @@
+"""The Ray cluster that local defenses are asked on: joined, or started on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from guardmark.config.settings import Settings
+from guardmark.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_OLDEST: Final = (2, 60)
+_STORE_BYTES: Final = 256 * 1024 * 1024
+_INSTALL: Final = "Next: pip install 'guardmark[ray]', on every machine of the cluster the same."
+
+
+WorkerChoice = Literal["inline", "threads", "processes"] | Annotated[int, Field(ge=1)]
+CLUSTER_SETTINGS = ("engine", "address", "cpus_per_worker", "gpus_per_worker", "batch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPlan:
+    """Where a Ray cluster is, and what each worker on it gets."""
+
+    address: str = "local"
+    workers: int = 2
+    cpus: float = 1.0
+    gpus: float = 0.0
+    batch: int | None = None
+
+
+class ClusterSettings(Settings):
+    """Settings of a run that say who makes the calls of defenses without a service."""
+
+    if TYPE_CHECKING:  # a setting of the run: it stands among the others there
+        workers: WorkerChoice = "inline"
+    engine: Literal["local", "ray"] = "local"
+    address: str = "auto"
+    cpus_per_worker: float = Field(1.0, ge=0)
+    gpus_per_worker: float = Field(0.0, ge=0)
+    batch: int | None = Field(None, ge=1)
+
+    @property
+    def cluster(self) -> ClusterPlan | None:
+        """Where a Ray cluster is and what its workers get, or None where nobody asks one."""
+        if not isinstance(self.workers, int):
+            return None
+        return ClusterPlan(
+            address=self.address,
+            workers=self.workers,
+            cpus=self.cpus_per_worker,
+            gpus=self.gpus_per_worker,
+            batch=self.batch,
+        )
+
+    @model_validator(mode="after")
+    def _counted_on_a_cluster(self) -> ClusterSettings:
+        if (self.engine == "ray") != isinstance(self.workers, int):
+            raise ValueError("engine: ray and a number of workers go together")
+        given = sorted(self.model_fields_set.intersection(CLUSTER_SETTINGS[1:]))
+        if given and self.engine != "ray":
+            raise ValueError(f"{given[0]} goes with engine: ray")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_a_cluster(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what has no effect: runs made before it could be set stay the same."""
+        unused = () if self.engine == "ray" else CLUSTER_SETTINGS
+        return {name: value for name, value in handler(self).items() if name not in unused}
+
+
+class Cluster:
+    """The Ray cluster of a run: joined, or started on this machine, when it is first needed."""
+
+    def __init__(self, plan: ClusterPlan, notes: list[str]) -> None:
+        self.plan = plan
+        self.notes = notes
+        self._ray: Any = None
+        self._is_ours = False
+
+    def joined(self) -> Any:
+        """Return Ray's module, connected.
+
+        Raises:
+            ConfigError: If Ray is missing or of another version, or the cluster cannot be joined
+                or is too small.
+        """
+        if self._ray is not None:
+            return self._ray
+        began, ray = perf_counter(), _imported()
+        if not ray.is_initialized():
+            try:
+                with _our_signals_kept():
+                    self._connect(ray)
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                raise ConfigError(
+                    f"The Ray cluster at {self.plan.address!r} cannot be joined: {error}.\n"
+                    "Next: see that it runs there, with the same Ray and Python; or set "
+                    "run.address to local."
+                ) from error
+            self._is_ours = True
+        self._ray = ray
+        self._require_room(ray.cluster_resources())
+        self.notes.append(f"Ray {ray.__version__} was ready after {perf_counter() - began:.1f} s")
+        return ray
+
+    def _connect(self, ray: Any) -> None:
+        quiet = {"log_to_driver": False, "configure_logging": False}
+        if self.plan.address != "local":
+            try:
+                ray.init(address=self.plan.address, **quiet)
+            except ConnectionError:
+                if self.plan.address != "auto":
+                    raise
+            else:
+                return
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told of a measurement
+        ray.init(
+            address="local",
+            include_dashboard=False,
+            object_store_memory=_STORE_BYTES,
+            **quiet,
+        )
+
+    def _require_room(self, resources: dict[str, float]) -> None:
+        plan = self.plan
+        for each, name in ((plan.cpus, "CPU"), (plan.gpus, "GPU")):
+            wanted, there = each * plan.workers, resources.get(name, 0.0)
+            if wanted > there:
+                self.close()
+                raise ConfigError(
+                    f"{plan.workers} workers with {each:g} {name} each need {wanted:g}, and the "
+                    f"Ray cluster has {there:g}.\nNext: fewer run.workers, a smaller run."
+                    f"{name.lower()}s_per_worker, or a larger cluster."
+                )
+
+    def close(self) -> None:
+        """Leave the cluster; one that was started here ends."""
+        if self._ray is not None and self._is_ours:
+            self._ray.shutdown()
+        self._ray = None
+
+
+def _imported() -> Any:
+    try:
+        ray = import_module("ray")
+    except ImportError as error:
+        raise ConfigError(f"run.engine is ray, and Ray is not installed.\n{_INSTALL}") from error
+    version = str(ray.__version__)
+    if not _OLDEST <= tuple(map(int, version.split(".")[:2])) < (_OLDEST[0] + 1, 0):
+        wanted = ".".join(map(str, _OLDEST))
+        raise ConfigError(
+            f"run.engine is ray, and Ray {version} is installed; guardmark works with {wanted} "
+            f"and later 2.x.\n{_INSTALL}"
+        )
+    return ray
+
+
+@contextmanager
+def _our_signals_kept() -> Iterator[None]:
+    """Keep our own answer to SIGTERM, which Ray replaces when it connects."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,191 @@
+"""Calls in actors of a local Ray: the same records, whatever the actors meet."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guardmark.app.parts.building import build_parts
+from guardmark.app.parts.loading import load_config
+from guardmark.app.run.running import RunOptions, Session, run, run_parts
+from guardmark.core.errors import ConfigError
+from guardmark.core.record import Stage
+from guardmark.defenses.calls.cluster import Cluster, ClusterPlan
+from guardmark.store.reader import RecordReader
+
+pytest.importorskip("ray", reason="Ray is not installed; make ray has an environment with it")
+
+GUARD = '''
+"""A guard that some tests make fail."""
+import os, signal, time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def check(text: str) -> bool:
+    number = int(text.split()[1])
+    if number == 17 and (HERE / "kill").exists():
+        (HERE / "kill").unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+    if number == 18 and (HERE / "poison").exists():
+        os._exit(1)
+    if (HERE / "slow").exists():
+        time.sleep(0.05)
+    return number % 3 == 0
+'''
+CONFIG = """
+version: 1
+data: [{path: samples.jsonl}]
+defenses:
+  code: {type: python, target: "guard.py:check"}
+  words: {type: pattern, keywords: ["text 1"]}
+  apart: {type: python, target: "guard.py:check", interpreter: PYTHON, batch: 8}
+report: [json]
+run: RUN
+"""
+RAY = "{engine: ray, address: local, workers: 2, cpus_per_worker: 0.5, batch: 16}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_cluster() -> Iterator[None]:
+    """A local Ray for all tests: to start one takes seconds."""
+    cluster = Cluster(ClusterPlan(address="local"), [])
+    cluster.joined()
+    yield
+    cluster.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A configuration of three kinds of defenses over 60 samples."""
+    lines = [
+        f'{{"id": "s{n}", "prompt": "text {n} {"word " * (n % 9)}", "label": "{label}"}}'
+        for n in range(60)
+        for label in ["attack" if n % 2 else "benign"]
+    ]
+    (tmp_path / "samples.jsonl").write_text("\n".join(lines))
+    (tmp_path / "guard.py").write_text(GUARD)
+    return tmp_path
+
+
+def configured(folder: Path, settings: str, *, name: str = "bench.yaml") -> Path:
+    """Write a configuration with these settings of the run."""
+    text = CONFIG.replace("PYTHON", sys.executable).replace("RUN", settings)
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def measured(config: Path, out: Path, *, only: tuple[str, ...] = ()) -> tuple[Any, list[str]]:
+    """Carry out a run; return its records, order aside, and what was announced."""
+    lines: list[str] = []
+    options = RunOptions(out=out, only=only)
+    run(load_config(config), options, Session(announce=lines.append))
+    return records(out), lines
+
+
+def records(out: Path) -> list[tuple[object, ...]]:
+    """What was decided, by key: all but the time it took."""
+    with RecordReader(out / "records.sqlite") as reader:
+        return sorted(
+            (
+                each.key.defense,
+                each.key.stage.value,
+                each.key.repeat,
+                each.key.sample,
+                each.outcome,
+                each.score,
+                str(each.error_kind),
+                str(each.evidence),
+            )
+            for each in reader.records()
+            if each.key.stage is Stage.DEFENSE
+        )
+
+
+def test_local_and_ray_runs_give_the_same_records(folder: Path) -> None:
+    """Functions, patterns and processes of their own; and it says what Ray cost."""
+    here, _ = measured(configured(folder, "{}"), folder / "here")
+    there, lines = measured(configured(folder, RAY, name="ray.yaml"), folder / "there")
+    assert there == here
+    assert len(here) == 180
+    assert any("was ready after" in line for line in lines)
+
+
+def test_a_worker_killed_in_the_middle_of_a_batch_loses_nothing(folder: Path) -> None:
+    """Its batch is asked again in halves, and the run says so."""
+    here, _ = measured(configured(folder, "{}"), folder / "here", only=("code",))
+    (folder / "kill").touch()
+    config = configured(folder, RAY, name="ray.yaml")
+    there, lines = measured(config, folder / "there", only=("code",))
+    assert there == here
+    assert not (folder / "kill").exists()
+    assert any("is asked again in halves" in line for line in lines)
+
+
+def test_a_sample_that_ends_every_worker_is_an_error_of_its_own(folder: Path) -> None:
+    """A failure is no decision, and none of its neighbours fails with it."""
+    here, _ = measured(configured(folder, "{}"), folder / "here", only=("code",))
+    (folder / "poison").touch()
+    config = configured(folder, RAY.replace("16", "2"), name="ray.yaml")
+    there, _ = measured(config, folder / "there", only=("code",))
+    differ = [(old, new) for old, new in zip(here, there, strict=True) if old != new]
+    assert len(differ) == 1
+    assert "text 18 " in (folder / "samples.jsonl").read_text().splitlines()[differ[0][1][3]]
+    assert (differ[0][1][4], differ[0][1][6]) == ("error", "crash")
+
+
+def test_a_worker_with_other_files_is_refused(folder: Path) -> None:
+    """A hash of all that a defense is made of is compared where it is built."""
+    loaded = load_config(configured(folder, RAY))
+    parts = build_parts(loaded, None, only=("code",))
+    (folder / "guard.py").write_text(GUARD + "\n# another revision\n")
+    with pytest.raises(ConfigError, match="code is another one here: hash"):
+        run_parts(
+            loaded,
+            parts,
+            services=None,
+            options=RunOptions(out=folder / "run", only=("code",)),
+            session=Session(),
+        )
+
+
+def test_a_cluster_that_is_too_small_is_refused(folder: Path) -> None:
+    """In place of waiting for ever."""
+    config = configured(folder, RAY.replace("workers: 2", "workers: 4000"))
+    with pytest.raises(ConfigError, match=r"4000 workers with 0\.5 CPU each need 2000"):
+        measured(config, folder / "run", only=("code",))
+
+
+def test_a_driver_that_was_killed_goes_on(folder: Path) -> None:
+    """Its cluster ends with it, and the same command asks about what is left."""
+    here, _ = measured(configured(folder, "{}"), folder / "here", only=("code",))
+    (folder / "slow").touch()
+    config = configured(folder, RAY.replace("16", "2"), name="ray.yaml")
+    out = folder / "there"
+    command = [sys.executable, "-m", "guardmark", "run", str(config), "-o", str(out)]
+    driver = subprocess.Popen([*command, "--only", "code"], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not stored(out):
+        time.sleep(0.1)
+    driver.kill()
+    driver.wait()
+    before = stored(out)
+    assert 0 < before < 60
+    (folder / "slow").unlink()
+    there, _ = measured(config, out, only=("code",))
+    assert there == here
+
+
+def stored(out: Path) -> int:
+    """How many decisions are stored by now."""
+    if not (out / "records.sqlite").exists():
+        return 0
+    with RecordReader(out / "records.sqlite") as reader:
+        return sum(each.key.stage is Stage.DEFENSE for each in reader.records())

@@ -1,0 +1,32 @@
+"""Joining a Ray cluster: what is missing is named before anything is asked."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from guardmark.core.errors import ConfigError
+from guardmark.defenses.calls.cluster import Cluster, ClusterPlan
+
+
+@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed here")
+def test_a_missing_ray_names_the_extra() -> None:
+    """And nothing else of a run needs it."""
+    with pytest.raises(ConfigError, match=r"not installed.\nNext: pip install 'guardmark\[ray\]'"):
+        Cluster(ClusterPlan(), []).joined()
+
+
+@pytest.mark.parametrize("version", ["2.59.1", "3.0.0"])
+def test_another_ray_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    """All machines of a cluster need the same."""
+    (tmp_path / "ray.py").write_text(f"__version__ = {version!r}\n")
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError, match=rf"Ray {version} is installed.*\n.*guardmark\[ray\]"):
+        Cluster(ClusterPlan(), []).joined()
+    monkeypatch.delitem(sys.modules, "ray")
