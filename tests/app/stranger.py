@@ -13,8 +13,7 @@ from guardmark.app.parts.building import build_parts, open_services
 from guardmark.app.parts.loading import LoadedConfig, parse_config
 from guardmark.app.run.running import RunOptions, Session, run_parts
 from guardmark.engine.plan import Parts
-from guardmark.engine.progress import Progress
-from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.run_monitor import Progress, StopSignal
 
 if TYPE_CHECKING:
     from pathlib import Path

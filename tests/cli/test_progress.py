@@ -6,7 +6,7 @@ import pytest
 
 from guardmark.cli.progress import ProgressLine, fitted
 from guardmark.core.record import Stage
-from guardmark.engine.progress import OUTCOMES, Progress
+from guardmark.engine.run_monitor import OUTCOMES, Progress
 
 
 def test_time_left_follows_the_slow_defense_that_is_asked_now() -> None:

@@ -14,9 +14,10 @@ import pytest
 from guardmark.app.parts.building import build_parts
 from guardmark.app.parts.loading import load_config
 from guardmark.app.run.running import RunOptions, Session, run, run_parts
+from guardmark.app.settings import RunSettings
 from guardmark.core.errors import ConfigError
 from guardmark.core.record import Stage
-from guardmark.defenses.calls.cluster import Cluster, ClusterPlan
+from guardmark.defenses.calls.cluster import Cluster
 from guardmark.store.reader import RecordReader
 
 pytest.importorskip("ray", reason="Ray is not installed; make ray has an environment with it")
@@ -56,7 +57,7 @@ RAY = "{engine: ray, address: local, workers: 2, cpus_per_worker: 0.5, batch: 16
 @pytest.fixture(scope="module", autouse=True)
 def _one_cluster() -> Iterator[None]:
     """A local Ray for all tests: to start one takes seconds."""
-    cluster = Cluster(ClusterPlan(address="local"), [])
+    cluster = Cluster(RunSettings(engine="ray", address="local", workers=2), [])
     cluster.joined()
     yield
     cluster.close()

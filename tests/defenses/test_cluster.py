@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from guardmark.app.settings import RunSettings
 from guardmark.core.errors import ConfigError
-from guardmark.defenses.calls.cluster import Cluster, ClusterPlan
+from guardmark.defenses.calls.cluster import Cluster
 
 
 @pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed here")
 def test_a_missing_ray_names_the_extra() -> None:
     """And nothing else of a run needs it."""
     with pytest.raises(ConfigError, match=r"not installed.\nNext: pip install 'guardmark\[ray\]'"):
-        Cluster(ClusterPlan(), []).joined()
+        Cluster(RunSettings(engine="ray", workers=2), []).joined()
 
 
 @pytest.mark.parametrize("version", ["2.59.1", "3.0.0"])
@@ -28,5 +29,5 @@ def test_another_ray_names_the_extra(
     monkeypatch.delitem(sys.modules, "ray", raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ConfigError, match=rf"Ray {version} is installed.*\n.*guardmark\[ray\]"):
-        Cluster(ClusterPlan(), []).joined()
+        Cluster(RunSettings(engine="ray", workers=2), []).joined()
     monkeypatch.delitem(sys.modules, "ray")

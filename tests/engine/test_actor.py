@@ -11,7 +11,7 @@ from tests.engine.parts import Batched, Inline, Remote, built
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt
-from guardmark.engine.execution.actor import DefenseActor
+from guardmark.engine.execution.worker import DefenseActor
 from guardmark.engine.plan import BuiltPart
 
 PROMPTS = [Prompt.of_text(f"text {number} ...") for number in range(6)]

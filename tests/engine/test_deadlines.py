@@ -29,7 +29,7 @@ from guardmark.defenses.deadline import CallAlarm, Overrun
 from guardmark.defenses.function import defense_from
 from guardmark.defenses.pattern import CompiledRule, PatternDefense
 from guardmark.engine import runner
-from guardmark.engine.calls import decide_batch, decide_unless_abandoned
+from guardmark.engine.calls import decide_all, decide_batch
 from guardmark.engine.execution.pool import InlineExecutor
 from guardmark.engine.plan import Budget, Plan, Timing, Workers
 from guardmark.engine.run_monitor import StopSignal
@@ -244,10 +244,8 @@ def test_somebody_elses_alarm_is_set_again() -> None:
 
 def test_the_kind_of_an_overrun() -> None:
     """It is an error of the kind timeout, with the setting to change in its message."""
-    stop = StopSignal()
-    decisions, _ = decide_unless_abandoned(
-        search_for_ever, [Prompt.of_text("text 3"), Prompt.of_text("text 4")], stop, timeout_s=0.2
-    )
+    prompts = [Prompt.of_text("text 3"), Prompt.of_text("text 4")]
+    decisions, _ = decide_all(search_for_ever, prompts, timeout_s=0.2, stop=StopSignal())
     assert [each.error_kind for each in decisions] == [ErrorKind.TIMEOUT, None]
     assert "timeout_s" in (decisions[0].evidence.message if decisions[0].evidence else "")
 

@@ -13,8 +13,8 @@ from guardmark.core.outcome import ErrorKind, Response, Verdict, VerdictLabel
 from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt
 from guardmark.engine.plan import NO_GUARD, Budget, Pipeline, Plan
-from guardmark.engine.progress import Progress
 from guardmark.engine.rejudge import judge_again
+from guardmark.engine.run_monitor import Progress
 from guardmark.engine.runner import Ending, run
 from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader, RunState

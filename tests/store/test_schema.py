@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from guardmark.core.outcome import AnswerMode, ErrorKind, Outcome, ScoreKind, VerdictLabel
 from guardmark.core.record import Stage
-from guardmark.engine.progress import OUTCOMES
+from guardmark.engine.run_monitor import OUTCOMES
 from guardmark.store import schema
 from guardmark.store.export import COLUMNS
 from guardmark.store.schema import FACET_COLUMNS, TABLES

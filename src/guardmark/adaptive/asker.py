@@ -20,8 +20,8 @@ from guardmark.engine.calls import (
     as_coroutine,
     as_decision,
     attempt,
+    decide_all,
     decide_batch,
-    decide_unless_abandoned,
     skipping,
 )
 from guardmark.engine.run_monitor import supervise
@@ -367,8 +367,8 @@ class DefenseAsker:
         for start in range(0, len(batch), _SLICE):
             self.context.may_go_on()
             part = [self._prompt(query) for query in batch[start : start + _SLICE]]
-            answers = decide_unless_abandoned(
-                decide, part, self.context.stop, timeout_s=timeout_of(self.defense)
+            answers = decide_all(
+                decide, part, timeout_s=timeout_of(self.defense), stop=self.context.stop
             )
             for number, (decision, took) in enumerate(zip(*answers, strict=True), start):
                 take(number, _sound(decision), took)

@@ -18,8 +18,7 @@ from guardmark.core.record import Stage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from guardmark.engine.progress import Progress, ProgressCounts
-    from guardmark.engine.run_monitor import StopSignal
+    from guardmark.engine.run_monitor import Progress, ProgressCounts, StopSignal
 
 
 _PLAIN_EVERY_S = 5.0

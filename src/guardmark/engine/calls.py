@@ -19,6 +19,7 @@ from guardmark.core.outcome import (
     VerdictLabel,
 )
 from guardmark.core.protocols import Defense, InlineDefense
+from guardmark.core.record import asking_about
 from guardmark.core.sample import View
 from guardmark.defenses.calls.failure import Failure, failure_of, not_a
 from guardmark.defenses.deadline import CallAlarm, Overrun, timeout_of
@@ -55,62 +56,38 @@ def decide_all(
     *,
     is_over: Callable[[], bool] | None = None,
     timeout_s: float | None = None,
+    stop: StopSignal | None = None,
 ) -> Answers:
-    """Ask a defense that answers at once about several prompts."""
-    answers = list[Decision](), list[int]()
-    _decide_in_time(answers, decide, prompts, is_over=is_over, timeout_s=timeout_s, look=None)
-    return answers
-
-
-def decide_unless_abandoned(
-    decide: Callable[[Prompt], object],
-    prompts: Sequence[Prompt],
-    stop: StopSignal,
-    *,
-    timeout_s: float | None = None,
-) -> Answers:
-    """Ask as `decide_all`, in the main thread, where a call may be abandoned."""
+    """Ask a defense that answers at once; with a signal, in the main thread, until it is set."""
     decisions, latencies = list[Decision](), list[int]()
+    look = None if stop is None else stop.abandon_call
     try:
-        stop.is_calling = True
-        _decide_in_time(
-            (decisions, latencies),
-            decide,
-            prompts,
-            is_over=None,
-            timeout_s=timeout_s,
-            look=stop.abandon_call,
-        )
+        if stop is not None:
+            stop.is_calling = True
+        while True:
+            begun = len(decisions)
+            finished_s = partial(_seconds, latencies, begun)
+            try:
+                with CallAlarm(timeout_s, finished_s=finished_s, look=look):
+                    _decide_into(
+                        decisions,
+                        latencies,
+                        decide=decide,
+                        prompts=prompts[begun:],
+                        is_over=is_over,
+                    )
+            except Overrun as error:  # it met the end of the call
+                del latencies[len(decisions) :]
+                decisions.append(failure_of(error).as_decision())
+                latencies.append(int((timeout_s or 0.0) * 1e9))
+            else:
+                break
     except Abandoned:
         del latencies[len(decisions) :]
     finally:
-        stop.is_calling = False
+        if stop is not None:
+            stop.is_calling = False
     return decisions, latencies
-
-
-def _decide_in_time(
-    answers: Answers,
-    decide: Callable[[Prompt], object],
-    prompts: Sequence[Prompt],
-    *,
-    is_over: Callable[[], bool] | None,
-    timeout_s: float | None,
-    look: Callable[[], None] | None,
-) -> None:
-    decisions, latencies = answers
-    while True:
-        begun = len(decisions)
-        try:
-            with CallAlarm(timeout_s, finished_s=partial(_seconds, latencies, begun), look=look):
-                _decide_into(
-                    decisions, latencies, decide=decide, prompts=prompts[begun:], is_over=is_over
-                )
-        except Overrun as error:  # it met the end of the call
-            del latencies[len(decisions) :]
-            decisions.append(failure_of(error).as_decision())
-            latencies.append(int((timeout_s or 0.0) * 1e9))
-        else:
-            return
 
 
 def _seconds(latencies: Sequence[int], begun: int) -> float:
@@ -277,20 +254,20 @@ async def ask_part(
     position: int,
 ) -> tuple[Any, int | None]:
     """Ask a part about a sample and take the time, or recall its answer."""
-    repeat, monitor = recorder.batch.repeat, recorder.monitor
-    cached = monitor.plan.cached
+    cached = recorder.monitor.plan.cached
     identity = None if cached is None else cached.identities.get(part)
-    if cached is None or identity is None:
-        return await _timed(call, about, recorder, position)
-    asked = (about[0].digest().hex(), *about[1:])
-    key = key_of(identity, repeat=repeat, asked=asked)
-    kept = cached.cache.recall(key)
-    if kept is not None:
-        return kept, None
-    answer, took = await _timed(call, about, recorder, position)
-    if isinstance(answer, Decision | Response | Verdict):
-        cached.cache.keep(key, answer)
-    return answer, took
+    with asking_about(part, recorder.batch.repeat, position):
+        if cached is None or identity is None:
+            return await _timed(call, about, recorder, position)
+        asked = (about[0].digest().hex(), *about[1:])
+        key = key_of(identity, repeat=recorder.batch.repeat, asked=asked)
+        kept = cached.cache.recall(key)
+        if kept is not None:
+            return kept, None
+        answer, took = await _timed(call, about, recorder, position)
+        if isinstance(answer, Decision | Response | Verdict):
+            cached.cache.keep(key, answer)
+        return answer, took
 
 
 async def _timed(

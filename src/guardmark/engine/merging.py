@@ -22,6 +22,7 @@ from guardmark.store.codec import SELECT_RECORDS, record_of
 from guardmark.store.connect import values_of
 from guardmark.store.reader import RunState
 from guardmark.store.records import supersede_errors
+from guardmark.store.schema import STAGE_CODE
 from guardmark.store.under_way import POSSIBLY_BILLED
 
 if TYPE_CHECKING:
@@ -284,7 +285,7 @@ def merge_records(
     _copy_superseded(sources, positions, writer)
     offsets = Counter[str]()
     for source, own_positions in zip(sources, positions, strict=True):
-        _copy(source, _RECORDS, own_positions, writer, offsets=offsets)
+        _copy(source, own_positions, writer, offsets=offsets)
     statuses = [source.reader.status() for source in sources]
     writer.plan(sum(status.planned for status in statuses))
     if billed := sum(status.possibly_billed for status in statuses):
@@ -322,25 +323,21 @@ def _numbered(number: int, source: MergeSource) -> Iterator[tuple[int, int, Samp
 
 def _copy(
     source: MergeSource,
-    query: str,
     own_positions: Sequence[int],
     writer: RecordWriter,
     *,
     offsets: Counter[str],
 ) -> None:
     """Add records of a run to the merged one."""
-    last, connection = Counter[str](), source.reader.connection
+    last = Counter[str]()
     with values_of(source.reader.path):
-        for rows in connection.chunks(query, size=_CHUNK):
+        for rows in source.reader.connection.chunks(_RECORDS, size=_CHUNK):
             for row in rows:
-                record = record_of(row)
-                key, repeat = record.key, record.key.repeat
-                if key.stage is Stage.WARMUP:  # each process warms up by itself
-                    last[key.defense] = max(last[key.defense], repeat + 1)
-                    repeat += offsets[key.defense]
-                batch = writer.record_batch(key.defense, key.stage, layer=key.layer, repeat=repeat)
-                position, answer = own_positions[key.sample], _answer(record)
-                batch.add(position, answer, latency_ns=record.latency_ns, flags=row[5])
+                defense, stage, _, repeat = row[:4]
+                is_warmup = stage == STAGE_CODE[Stage.WARMUP]
+                if is_warmup:  # each process warms up by itself
+                    last[defense] = max(last[defense], repeat + 1)
+                _add(row, own_positions, writer, later=is_warmup * offsets[defense])
             writer.flush()
     offsets.update(last)
 
@@ -359,16 +356,23 @@ def _copy_superseded(
     for _, attempt in sorted(rounds.items()):
         for number, row in attempt:
             with values_of(sources[number].reader.path):
-                record = record_of(row)
-                position = positions[number][record.key.sample]
-                key = record.key
-            batch = writer.record_batch(key.defense, key.stage, layer=key.layer, repeat=key.repeat)
-            batch.add(position, _answer(record), latency_ns=record.latency_ns, flags=row[5])
+                _add(row, positions[number], writer)
         writer.flush()
         supersede_errors(writer)
 
 
-def _answer(record: Record) -> Answer:
+def _add(
+    row: tuple[Any, ...], own_positions: Sequence[int], writer: RecordWriter, *, later: int = 0
+) -> None:
+    """Add a stored record of a run to the merged one."""
+    record = record_of(row)
+    key, repeat = record.key, record.key.repeat + later
+    batch = writer.record_batch(key.defense, key.stage, layer=key.layer, repeat=repeat)
+    position, answer = own_positions[key.sample], answer_of(record)
+    batch.add(position, answer, latency_ns=record.latency_ns, flags=row[5])
+
+
+def answer_of(record: Record) -> Answer:
     """Return the answer that a record was made from."""
     stage, error, evidence = record.key.stage, record.error_kind, record.evidence
     if stage is Stage.MODEL:

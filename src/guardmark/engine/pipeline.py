@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.manifest import LatencyMode, Policy
 from guardmark.core.protocols import DrawingModel, InlineDefense
-from guardmark.core.record import Stage, asking_about
+from guardmark.core.record import Stage
 from guardmark.core.sample import Message, Prompt, Role, View
 from guardmark.engine.calls import (
     SKIPPED,
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
     from guardmark.core.outcome import Response
     from guardmark.core.protocols import ChatModel, Judge
-    from guardmark.engine.calls import About
     from guardmark.engine.execution.executor import DefenseWork
     from guardmark.engine.plan import Pipeline
-    from guardmark.engine.recorder import Recorder
     from guardmark.engine.run_monitor import RunMonitor
     from guardmark.store.samples import Chunk
+
+    Step = Callable[["SampleState"], Awaitable[None]]
 
 _ALLOW: Final = OUTCOME_CODE["allow"]
 _BLOCK: Final = OUTCOME_CODE["block"]
@@ -115,27 +115,34 @@ class PipelineRunner:
         plan, pipeline = self._monitor.plan, self._pipeline
         work: list[Coroutine[Any, Any, None]] = [self._feed()]
         for name in self.asks:
-            guard = self._arms[name]
+            guard, count = self._arms[name], plan.in_flight(name)
             if takes_batches(guard.defense, plan) and guard.defense.view is not View.RESPONSE:
-                count = plan.concurrency_of.get(name, 1)
-                queue = self._open_queue(name, count)
+                queue = self._open_queue(name, count := plan.concurrency_of.get(name, 1))
                 work += [self._guard_batches(guard, queue) for _ in range(count)]
             else:
-                count = plan.in_flight(name)
-                queue = self._open_queue(name, count)
-                work += [self._guard_each(guard, queue) for _ in range(count)]
+                work += self._work_off(name, count, self._guard_step(guard))
         count = plan.in_flight(pipeline.model.name)
-        queue = self._open_queue(_MODEL, count)
-        work += [self._answer_each(queue) for _ in range(count)]
+        work += self._work_off(_MODEL, count, self._answer)
         for layer, judge in self._judges.items():
-            count = plan.in_flight(judge.name)
-            queue = self._open_queue(f"judge/{layer}", count)
-            work += [self._judge_each(judge, layer, queue) for _ in range(count)]
+            step = partial(self._judge, judge, layer)
+            work += self._work_off(f"judge/{layer}", plan.in_flight(judge.name), step)
         return work
 
     def _open_queue(self, name: str, workers: int) -> Queue:
         self._queues[name], self._workers[name] = Queue(), workers
         return self._queues[name]
+
+    def _work_off(self, name: str, workers: int, step: Step) -> list[Coroutine[Any, Any, None]]:
+        """Open the queue of a stage, and return its workers: each takes a step with each state."""
+        queue = self._open_queue(name, workers)
+
+        async def work() -> None:
+            while (state := await queue.get()) is not None:
+                if self._monitor.may_go_on():
+                    await step(state)
+                self._release(state)
+
+        return [work() for _ in range(workers)]
 
     def _send(self, stage: str, state: SampleState) -> None:
         state.open += 1
@@ -252,23 +259,23 @@ class PipelineRunner:
             if layer not in state.judged:
                 self._send(f"judge/{layer}", state)
 
-    async def _guard_each(self, guard: DefenseWork, queue: Queue) -> None:
-        ask = as_coroutine(guard.defense)
-        is_last = guard.defense.view is View.RESPONSE
-        while (state := await queue.get()) is not None:
-            if self._monitor.may_go_on():
-                prompt = _answered(state) if is_last else state.prompt
-                item = _item(guard, state, prompt or state.prompt)
-                answer, took = SKIPPED, None
-                if prompt is not None:
-                    answer, took = await self._ask(
-                        ask, (prompt,), item.recorder, part=guard.name, position=state.position
-                    )
-                state.codes[guard.name] = item.recorder.record_decision(
-                    item, as_decision(answer), latency_ns=took
+    def _guard_step(self, guard: DefenseWork) -> Step:
+        ask, is_last = as_coroutine(guard.defense), guard.defense.view is View.RESPONSE
+
+        async def step(state: SampleState) -> None:
+            prompt = _answered(state) if is_last else state.prompt
+            item = _item(guard, state, prompt or state.prompt)
+            answer, took = SKIPPED, None
+            if prompt is not None:
+                answer, took = await ask_part(
+                    ask, (prompt,), recorder=item.recorder, part=guard.name, position=state.position
                 )
-                self._go_on(state)
-            self._release(state)
+            state.codes[guard.name] = item.recorder.record_decision(
+                item, as_decision(answer), latency_ns=took
+            )
+            self._go_on(state)
+
+        return step
 
     async def _guard_batches(self, guard: DefenseWork, queue: Queue) -> None:
         defense = guard.defense
@@ -289,50 +296,28 @@ class PipelineRunner:
             for state in states:
                 self._release(state)
 
-    async def _answer_each(self, queue: Queue) -> None:
-        model = self._pipeline.model
-        while (state := await queue.get()) is not None:
-            if self._monitor.may_go_on():
-                recorder = self._model[state.repeat]
-                answer, took = await self._ask(
-                    self._answering[state.repeat],
-                    (state.prompt,),
-                    recorder,
-                    part=model.name,
-                    position=state.position,
-                )
-                response = as_response(answer)
-                code = recorder.record_answer(
-                    state.position, response, is_attack=state.is_attack, latency_ns=took
-                )
-                state.model_code = code
-                state.answer = response.text if code == _ANSWERED else None
-                self._after_answer(state)
-            self._release(state)
+    async def _answer(self, state: SampleState) -> None:
+        ask, recorder = self._answering[state.repeat], self._model[state.repeat]
+        name, position = self._pipeline.model.name, state.position
+        answer, took = await ask_part(
+            ask, (state.prompt,), recorder=recorder, part=name, position=position
+        )
+        response = as_response(answer)
+        state.model_code = recorder.record_answer(
+            position, response, is_attack=state.is_attack, latency_ns=took
+        )
+        state.answer = response.text if state.model_code == _ANSWERED else None
+        self._after_answer(state)
 
-    async def _judge_each(self, judge: Judge, layer: str, queue: Queue) -> None:
-        while (state := await queue.get()) is not None:
-            if self._monitor.may_go_on() and state.answer is not None:
-                about, recorder = (state.prompt, state.answer), self._verdicts[layer][state.repeat]
-                answer, took = await self._ask(
-                    judge.judge, about, recorder, part=judge.name, position=state.position
-                )
-                recorder.record_answer(
-                    state.position, as_verdict(answer), is_attack=state.is_attack, latency_ns=took
-                )
-            self._release(state)
-
-    @staticmethod
-    async def _ask(
-        call: Callable[..., Awaitable[Any]],
-        about: About,
-        recorder: Recorder,
-        *,
-        part: str,
-        position: int,
-    ) -> tuple[Any, int | None]:
-        with asking_about(part, recorder.batch.repeat, position):
-            return await ask_part(call, about, recorder=recorder, part=part, position=position)
+    async def _judge(self, judge: Judge, layer: str, state: SampleState) -> None:
+        if state.answer is not None:
+            about, recorder = (state.prompt, state.answer), self._verdicts[layer][state.repeat]
+            answer, took = await ask_part(
+                judge.judge, about, recorder=recorder, part=judge.name, position=state.position
+            )
+            recorder.record_answer(
+                state.position, as_verdict(answer), is_attack=state.is_attack, latency_ns=took
+            )
 
 
 def _answering(model: ChatModel, repeat: int) -> Callable[[Prompt], Awaitable[Response]]:

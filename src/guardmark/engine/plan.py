@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from guardmark.core.manifest import PartManifest
-    from guardmark.defenses.calls.cluster import ClusterPlan
+    from guardmark.defenses.calls.cluster import ClusterSettings
     from guardmark.store.cache import AnswerCache
 
 AnyDefense = Defense | InlineDefense | BatchDefense
@@ -133,7 +133,7 @@ class Plan:
     workers: Workers = Workers.INLINE
     worker_count: int = 0
     factories: Mapping[str, Callable[[], BuiltPart]] = field(default_factory=dict)
-    cluster: ClusterPlan | None = None
+    cluster: ClusterSettings | None = None
     pipeline: Pipeline | None = None
     cached: CachedParts | None = None
 

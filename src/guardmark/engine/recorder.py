@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.engine.progress import OUTCOMES
+from guardmark.engine.run_monitor import OUTCOMES
 from guardmark.store.schema import OUTCOME_CODE
 
 if TYPE_CHECKING:
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from guardmark.core.outcome import Decision, Evidence, Response, Verdict
     from guardmark.core.sample import Prompt
-    from guardmark.engine.progress import ProgressCounts
-    from guardmark.engine.run_monitor import RunMonitor
+    from guardmark.engine.run_monitor import ProgressCounts, RunMonitor
     from guardmark.store.records import RecordBatch
     from guardmark.store.samples import Chunk
 

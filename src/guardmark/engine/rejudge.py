@@ -8,9 +8,8 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.calls import as_verdict, ask_part
 from guardmark.engine.plan import NO_GUARD, Plan
-from guardmark.engine.progress import OUTCOMES, Progress
 from guardmark.engine.recorder import open_recorder
-from guardmark.engine.run_monitor import RunMonitor, StopSignal, supervise
+from guardmark.engine.run_monitor import OUTCOMES, Progress, RunMonitor, StopSignal, supervise
 from guardmark.engine.runner import raise_for, summary_of
 from guardmark.store.schema import OUTCOME_CODE
 

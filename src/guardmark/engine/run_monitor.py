@@ -1,9 +1,10 @@
-"""Whether a run may go on: what it has spent and met, the wish to stop, its tasks."""
+"""How far a run is, and whether it may go on: its counts, what it spent, the wish to stop."""
 
 from __future__ import annotations
 
 import asyncio
 from array import array
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 from random import Random
@@ -12,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import ErrorKind
-from guardmark.store.schema import OUTCOME_CODE
+from guardmark.store.schema import OUTCOME_CODE, OUTCOME_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
-    from guardmark.core.outcome import Decision, Evidence
+    from guardmark.core.outcome import Decision, Evidence, Outcome
     from guardmark.core.protocols import StopRule
+    from guardmark.core.record import Stage
     from guardmark.engine.plan import Plan
-    from guardmark.engine.progress import Progress, ProgressCounts
     from guardmark.store.records import RecordWriter
 
 
@@ -28,6 +29,62 @@ _ERROR: Final = OUTCOME_CODE["error"]
 _FLUSH_EVERY: Final = 250  # a commit of this size stalls calls in flight for about a millisecond
 _MOST_IN_GROUPS: Final = 10_000  # samples; beyond, rows out of order cost as much as the rest
 _BLOCK: Final = 50  # neighbours that are asked about together where there are more samples
+
+
+OUTCOMES: Final = len(OUTCOME_NAMES)
+"""Outcomes counted for each label; a count lies at `outcome + OUTCOMES * is_attack`."""
+
+
+@dataclass(slots=True, eq=False)
+class ProgressCounts:
+    """Counts of one part by label and outcome."""
+
+    name: str
+    stage: Stage
+    planned: int = 0
+    counts: list[int] = field(default_factory=lambda: [0] * (2 * OUTCOMES))
+
+    @property
+    def done(self) -> int:
+        """Number of records."""
+        return sum(self.counts)
+
+    def failed(self, outcome: Outcome) -> int:
+        """Number of answers that are none, of one kind."""
+        return sum(self.counts[OUTCOME_CODE[outcome] :: OUTCOMES])
+
+    def blocked(self, *, is_attack: bool) -> tuple[int, int]:
+        """Return how many attacks, or benign samples, were blocked, and of how many answered."""
+        allowed, blocked = self.counts[OUTCOMES * is_attack :][:2]
+        return blocked, allowed + blocked
+
+
+class Progress:
+    """Counters of a run; written by the engine, read by anybody, also by another thread."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self) -> None:
+        self.parts: list[ProgressCounts] = []
+
+    def of(self, name: str, stage: Stage) -> ProgressCounts:
+        """Return the counts of a part, new ones if it has none."""
+        for part in self.parts:
+            if part.name == name and part.stage == stage:
+                return part
+        part = ProgressCounts(name, stage)
+        self.parts.append(part)
+        return part
+
+    @property
+    def planned(self) -> int:
+        """Records the run will have, as far as known."""
+        return sum(part.planned for part in self.parts)
+
+    @property
+    def done(self) -> int:
+        """Records the run has, earlier runs of the same command included."""
+        return sum(part.done for part in self.parts)
 
 
 class Halt(StrEnum):
@@ -232,10 +289,12 @@ class StopSignal:
 _TICK_S: Final = 0.05
 
 
-async def supervise(work: Iterable[Coroutine[Any, Any, None]], tick: Callable[[int], bool]) -> None:
+async def supervise(
+    work: Iterable[Coroutine[Any, Any, None]], tick: Callable[[int], bool] = lambda _lag_ns: True
+) -> None:
     """Run coroutines beside each other until all are done, or a tick says that it is over.
 
-    A tick is told in nanoseconds how late it comes.
+    A tick is told in nanoseconds how late it comes. One that raises ends the others.
     """
     tasks = [asyncio.ensure_future(part) for part in work]
     try:
@@ -250,17 +309,6 @@ async def supervise(work: Iterable[Coroutine[Any, Any, None]], tick: Callable[[i
             lag_ns = perf_counter_ns() - before - int(_TICK_S * 1e9) if pending else 0
             if not tick(lag_ns):
                 return
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def run_together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run coroutines beside each other; one that raises ends the others."""
-    tasks = [asyncio.ensure_future(part) for part in work]
-    try:
-        await asyncio.gather(*tasks)
     finally:
         for task in tasks:
             task.cancel()

@@ -24,9 +24,8 @@ from guardmark.engine.execution.service import ServiceExecutor
 from guardmark.engine.execution.warm_up import warm_up
 from guardmark.engine.pipeline import PipelineRunner
 from guardmark.engine.plan import Workers
-from guardmark.engine.progress import Progress
 from guardmark.engine.recorder import open_recorder
-from guardmark.engine.run_monitor import Halt, RunMonitor, StopSignal, supervise
+from guardmark.engine.run_monitor import Halt, Progress, RunMonitor, StopSignal, supervise
 from guardmark.store.reader import RunState
 
 if TYPE_CHECKING:

@@ -26,45 +26,18 @@ if TYPE_CHECKING:
     from guardmark.store.reader import RecordReader
 
 HEAD: Final = (
-    "defense",
-    "facet",
-    "value",
-    "label",
-    "rate",
-    "asked",
-    "answered",
-    "errors_counted",
-    "estimate",
-    "low",
-    "high",
-    "confidence",
-    "method",
-    "groups",
-    "effective_n",
-    "design_effect",
-    "is_greyed",
-    "median_latency_ms",
-    "folded",
+    *("defense", "facet", "value", "label", "rate", "asked", "answered", "errors_counted"),
+    *("estimate", "low", "high", "confidence", "method", "groups", "effective_n", "design_effect"),
+    *("is_greyed", "median_latency_ms", "folded"),
 )
 """Columns; `errors_counted` is the number of attacks allowed or of benign samples blocked, `folded`
 how many rare values a row holds together, 0 for a value by itself."""
 
 MATRIX_HEAD: Final = (
-    "row_id",
-    "row_label",
-    "arm",
-    "scope",
-    "variant",
-    "attack_success_rate",
-    "attack_success_low",
-    "attack_success_high",
-    "attacks",
-    "false_alarm_rate",
-    "false_alarm_low",
-    "false_alarm_high",
-    "benign",
-    "allow_rate",
-    "run_dir",
+    *("row_id", "row_label", "arm", "scope", "variant"),
+    *("attack_success_rate", "attack_success_low", "attack_success_high", "attacks"),
+    *("false_alarm_rate", "false_alarm_low", "false_alarm_high", "benign"),
+    *("allow_rate", "run_dir"),
 )
 """Columns; a false alarm is an over-refusal at scope `system`, a blocked benign sample at scope
 `defense`."""

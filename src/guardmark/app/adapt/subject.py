@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from guardmark.adaptive.target import KnownAnswers, ProtectedTarget
 from guardmark.app.adapt.attacker import is_configuration
@@ -23,9 +23,9 @@ from guardmark.app.verify.data_files import check_data
 from guardmark.app.verify.mismatches import Mismatches
 from guardmark.attacks.comprehension import COMPREHENSION_VERSION, LEAST_OVERLAP, WORDS_IN_A_ROW
 from guardmark.core.errors import ConfigError, IncomparableRuns, StoreError
-from guardmark.core.outcome import Response, Verdict, VerdictLabel
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
+from guardmark.engine.merging import answer_of
 from guardmark.engine.plan import NO_GUARD, layer_of
 from guardmark.reports.chapters.adaptive.chapter import sight_text
 from guardmark.store import integrity
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.core.manifest import PartManifest, RunManifest
+    from guardmark.core.outcome import Response, Verdict
     from guardmark.core.protocols import Judge
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import BuiltPart, Parts
@@ -328,7 +329,7 @@ def _as_run(reader: RecordReader, protected: ProtectedTarget) -> Mapping[int, Kn
     judges: tuple[Judge, ...] = protected.judges
     is_attack = [sample.is_attack for sample in reader.samples()]
     answers = {
-        record.key.sample: Response(text=record.text, evidence=record.evidence)
+        record.key.sample: cast("Response", answer_of(record))
         for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL)
         if record.key.repeat == 0 and record.outcome == "answered" and is_attack[record.key.sample]
     }
@@ -338,12 +339,7 @@ def _as_run(reader: RecordReader, protected: ProtectedTarget) -> Mapping[int, Kn
         for record in stored:
             known = verdicts.get(record.key.sample)
             if record.key.repeat == 0 and known is not None and record.outcome != "error":
-                known[layer] = Verdict(
-                    label=VerdictLabel(record.outcome),
-                    answer_mode=record.answer_mode,
-                    score=record.score,
-                    evidence=record.evidence,
-                )
+                known[layer] = cast("Verdict", answer_of(record))
     return {
         position: KnownAnswers(response=response, verdicts=verdicts[position])
         for position, response in answers.items()

@@ -36,8 +36,7 @@ from guardmark.datasets.settings import describe_data, fetch_missing, merge_file
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import CachedParts, Plan, Timing, Workers
 from guardmark.engine.probing import note_refused_fields, probe_parts
-from guardmark.engine.progress import Progress
-from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.run_monitor import Progress, StopSignal
 from guardmark.engine.runner import run as run_engine
 from guardmark.engine.runner import unanswered_note
 from guardmark.engine.secret_scan import require_no_secret

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
+from threading import current_thread, main_thread
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -27,17 +27,6 @@ WorkerChoice = Literal["inline", "threads", "processes"] | Annotated[int, Field(
 CLUSTER_SETTINGS = ("engine", "address", "cpus_per_worker", "gpus_per_worker", "batch")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterPlan:
-    """Where a Ray cluster is, and what each worker on it gets."""
-
-    address: str = "local"
-    workers: int = 2
-    cpus: float = 1.0
-    gpus: float = 0.0
-    batch: int | None = None
-
-
 class ClusterSettings(Settings):
     """Settings of a run that say who makes the calls of defenses without a service."""
 
@@ -50,17 +39,9 @@ class ClusterSettings(Settings):
     batch: int | None = Field(None, ge=1)
 
     @property
-    def cluster(self) -> ClusterPlan | None:
-        """Where a Ray cluster is and what its workers get, or None where nobody asks one."""
-        if not isinstance(self.workers, int):
-            return None
-        return ClusterPlan(
-            address=self.address,
-            workers=self.workers,
-            cpus=self.cpus_per_worker,
-            gpus=self.gpus_per_worker,
-            batch=self.batch,
-        )
+    def cluster(self) -> Self | None:
+        """These settings, or None where no cluster is asked."""
+        return self if self.engine == "ray" else None
 
     @model_validator(mode="after")
     def _counted_on_a_cluster(self) -> ClusterSettings:
@@ -81,8 +62,9 @@ class ClusterSettings(Settings):
 class Cluster:
     """The Ray cluster of a run: joined, or started on this machine, when it is first needed."""
 
-    def __init__(self, plan: ClusterPlan, notes: list[str]) -> None:
-        self.plan = plan
+    def __init__(self, settings: ClusterSettings, notes: list[str]) -> None:
+        self.settings = settings
+        self.workers = int(settings.workers)
         self.notes = notes
         self._ray: Any = None
         self._is_ours = False
@@ -103,7 +85,7 @@ class Cluster:
                     self._connect(ray)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise ConfigError(
-                    f"The Ray cluster at {self.plan.address!r} cannot be joined: {error}.\n"
+                    f"The Ray cluster at {self.settings.address!r} cannot be joined: {error}.\n"
                     "Next: see that it runs there, with the same Ray and Python; or set "
                     "run.address to local."
                 ) from error
@@ -115,11 +97,11 @@ class Cluster:
 
     def _connect(self, ray: Any) -> None:
         quiet = {"log_to_driver": False, "configure_logging": False}
-        if self.plan.address != "local":
+        if (address := self.settings.address) != "local":
             try:
-                ray.init(address=self.plan.address, **quiet)
+                ray.init(address=address, **quiet)
             except ConnectionError:
-                if self.plan.address != "auto":
+                if address != "auto":
                     raise
             else:
                 return
@@ -132,13 +114,13 @@ class Cluster:
         )
 
     def _require_room(self, resources: dict[str, float]) -> None:
-        plan = self.plan
-        for each, name in ((plan.cpus, "CPU"), (plan.gpus, "GPU")):
-            wanted, there = each * plan.workers, resources.get(name, 0.0)
+        cpus, gpus = self.settings.cpus_per_worker, self.settings.gpus_per_worker
+        for each, name in ((cpus, "CPU"), (gpus, "GPU")):
+            wanted, there = each * self.workers, resources.get(name, 0.0)
             if wanted > there:
                 self.close()
                 raise ConfigError(
-                    f"{plan.workers} workers with {each:g} {name} each need {wanted:g}, and the "
+                    f"{self.workers} workers with {each:g} {name} each need {wanted:g}, and the "
                     f"Ray cluster has {there:g}.\nNext: fewer run.workers, a smaller run."
                     f"{name.lower()}s_per_worker, or a larger cluster."
                 )
@@ -167,9 +149,10 @@ def _imported() -> Any:
 
 @contextmanager
 def _our_signals_kept() -> Iterator[None]:
-    """Keep our own answer to SIGTERM, which Ray replaces when it connects."""
+    """Keep our own answer to SIGTERM, which Ray replaces when it connects in the main thread."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if current_thread() is main_thread():
+            signal.signal(signal.SIGTERM, before)

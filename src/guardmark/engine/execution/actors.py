@@ -13,8 +13,8 @@ from guardmark.core.errors import ConfigError, UntrustworthyRun
 from guardmark.core.outcome import ErrorKind
 from guardmark.defenses.calls.failure import Failure
 from guardmark.defenses.deadline import overrun_message, timeout_of
-from guardmark.engine.execution.actor import DefenseActor
 from guardmark.engine.execution.batches import batches_of, takes_batches
+from guardmark.engine.execution.worker import DefenseActor
 from guardmark.engine.run_monitor import Halt, supervise
 from guardmark.store.schema import FLAG_AMORTISED
 
@@ -68,10 +68,10 @@ class _ActorWork:
         feed, defense = work.samples(), work.defense
         self._is_batched = takes_batches(defense, work.monitor.plan)
         if takes_batches(defense, work.monitor.plan):
-            self._most = cluster.plan.batch or defense.batch_limits.max_count
+            self._most = cluster.settings.batch or defense.batch_limits.max_count
             self._batches = batches_of(feed, defense)
         else:
-            self._most = cluster.plan.batch or _USUAL_BATCH
+            self._most = cluster.settings.batch or _USUAL_BATCH
             self._batches = iter(lambda: list(islice(feed, self._most)), [])
         self._again: deque[Batch] = deque()
         self._died_on: set[tuple[object, int]] = set()
@@ -82,7 +82,7 @@ class _ActorWork:
         if first := self._next():
             self._again.append(first)
             self._cluster.joined()
-            workers = range(self._cluster.plan.workers)
+            workers = range(self._cluster.workers)
             await supervise((self._serve() for _ in workers), self._monitor.tick)
 
     async def _serve(self) -> None:
@@ -124,8 +124,9 @@ class _ActorWork:
         return batch[: self._most] or None
 
     async def _started(self) -> Any:
-        plan, ray, began = self._cluster.plan, self._cluster.joined(), perf_counter()
-        kind = ray.remote(num_cpus=plan.cpus, num_gpus=plan.gpus)(DefenseActor)
+        settings, ray, began = self._cluster.settings, self._cluster.joined(), perf_counter()
+        needs = {"num_cpus": settings.cpus_per_worker, "num_gpus": settings.gpus_per_worker}
+        kind = ray.remote(**needs)(DefenseActor)
         while True:
             actor = kind.remote()
             loading = actor.load.remote(self._factory, self._monitor.plan.timing.warmup)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 from guardmark.core.manifest import LatencyMode
 from guardmark.core.protocols import BatchDefense
 from guardmark.engine.calls import decide_batch
-from guardmark.engine.run_monitor import run_together
+from guardmark.engine.run_monitor import supervise
 from guardmark.store.schema import FLAG_AMORTISED, FLAG_COLD
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class BatchExecutor:
     async def execute(self, work: DefenseWork) -> None:
         """Ask batch by batch, one at a time unless the plan says more."""
         batches, plan = batches_of(work.samples(), self._defense), work.monitor.plan
-        await run_together(
+        await supervise(
             self._ask(batches, work.monitor, is_cold=plan.timing.warmup == 0)
             for _ in range(plan.concurrency_of.get(work.name, 1))
         )

@@ -15,12 +15,7 @@ from guardmark.core.errors import UntrustworthyRun
 from guardmark.core.outcome import ErrorKind
 from guardmark.defenses.calls.failure import Failure
 from guardmark.defenses.deadline import overrun_message, timeout_of
-from guardmark.engine.calls import (
-    Answers,
-    decide_all,
-    decide_unless_abandoned,
-    skipping,
-)
+from guardmark.engine.calls import Answers, decide_all, skipping
 from guardmark.engine.execution import worker
 from guardmark.engine.execution.executor import READ_TOGETHER, DealtSamples
 
@@ -64,8 +59,8 @@ class InlineExecutor:
         most = READ_TOGETHER if monitor.rule is None else _MOST_WATCHED
         while (dealt := work.deal(size)) is not None:
             began, worked = perf_counter_ns(), _Worked()
-            decisions, latencies = decide_unless_abandoned(
-                self._decide, dealt.chunk.prompts, monitor.stop, timeout_s=self._timeout_s
+            decisions, latencies = decide_all(
+                self._decide, dealt.chunk.prompts, timeout_s=self._timeout_s, stop=monitor.stop
             )
             took = perf_counter_ns() - began
             work.record(dealt, decisions, latencies)

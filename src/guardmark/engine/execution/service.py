@@ -7,9 +7,8 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.manifest import LatencyMode
-from guardmark.core.record import asking_about
 from guardmark.engine.calls import as_coroutine, as_decision, ask_part
-from guardmark.engine.run_monitor import run_together
+from guardmark.engine.run_monitor import supervise
 from guardmark.store.schema import FLAG_COLD, FLAG_PLANNED
 
 if TYPE_CHECKING:
@@ -57,11 +56,9 @@ async def ask_each(
         if planned is not None and not monitor.may_go_on():
             return
         recorder, position = sample.recorder, sample.position
-        name = recorder.name
-        with asking_about(name, recorder.batch.repeat, position):
-            answer, took = await ask_part(
-                ask, (sample.prompt,), recorder=recorder, part=name, position=position
-            )
+        answer, took = await ask_part(
+            ask, (sample.prompt,), recorder=recorder, part=recorder.name, position=position
+        )
         if planned is not None and took is not None:
             flags, took = flags | FLAG_PLANNED, perf_counter_ns() - planned
         recorder.record_decision(sample, as_decision(answer), latency_ns=took, flags=flags)
@@ -82,7 +79,7 @@ class ServiceExecutor:
         plan, feed = work.monitor.plan, work.samples()
         timing = plan.timing
         pace = Pace(timing.rate_per_s or 1.0) if timing.mode is LatencyMode.OPEN else None
-        await run_together(
+        await supervise(
             ask_each(
                 self._ask, feed, monitor=work.monitor, pace=pace, is_cold=number >= timing.warmup
             )

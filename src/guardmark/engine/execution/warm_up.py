@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING
 from guardmark.core.protocols import InlineDefense
 from guardmark.core.record import Stage
 from guardmark.defenses.deadline import timeout_of
-from guardmark.engine.calls import (
-    as_coroutine,
-    as_decision,
-    attempt,
-    decide_unless_abandoned,
-    skipping,
-)
+from guardmark.engine.calls import as_coroutine, as_decision, attempt, decide_all, skipping
 from guardmark.engine.run_monitor import supervise
 from guardmark.store.schema import FLAG_COLD
 
@@ -67,7 +61,7 @@ def inline_ask(defense: InlineDefense, stop: StopSignal) -> Callable[[Prompt], A
     async def ask(prompt: Prompt) -> Decision:
         decisions: list[Decision] = []
         if not stop.is_set:
-            decisions, _ = decide_unless_abandoned(decide, [prompt], stop, timeout_s=timeout_s)
+            decisions, _ = decide_all(decide, [prompt], timeout_s=timeout_s, stop=stop)
         if not decisions:
             await asyncio.Event().wait()  # abandoned: whoever supervises us will cancel us
         return decisions[0]
