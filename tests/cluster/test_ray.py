@@ -15,7 +15,7 @@ from guardmark.app.parts.building import build_parts
 from guardmark.app.parts.loading import load_config
 from guardmark.app.run.running import RunOptions, Session, run, run_parts
 from guardmark.app.settings import RunSettings
-from guardmark.core.errors import ConfigError
+from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.record import Stage
 from guardmark.defenses.calls.cluster import Cluster
 from guardmark.store.reader import RecordReader
@@ -186,7 +186,8 @@ def test_a_driver_that_was_killed_goes_on(folder: Path) -> None:
 
 def stored(out: Path) -> int:
     """How many decisions are stored by now."""
-    if not (out / "records.sqlite").exists():
+    try:
+        with RecordReader(out / "records.sqlite") as reader:
+            return sum(each.key.stage is Stage.DEFENSE for each in reader.records())
+    except StoreError:  # not there, or just being made
         return 0
-    with RecordReader(out / "records.sqlite") as reader:
-        return sum(each.key.stage is Stage.DEFENSE for each in reader.records())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import contextmanager
 from importlib import import_module
 from threading import current_thread, main_thread
 from time import perf_counter
@@ -14,9 +13,6 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _OLDEST: Final = (2, 60)
 _STORE_BYTES: Final = 256 * 1024 * 1024
@@ -80,15 +76,18 @@ class Cluster:
             return self._ray
         began, ray = perf_counter(), _imported()
         if not ray.is_initialized():
+            before = signal.getsignal(signal.SIGTERM)
             try:
-                with _our_signals_kept():
-                    self._connect(ray)
+                self._connect(ray)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise ConfigError(
                     f"The Ray cluster at {self.settings.address!r} cannot be joined: {error}.\n"
                     "Next: see that it runs there, with the same Ray and Python; or set "
                     "run.address to local."
                 ) from error
+            finally:
+                if current_thread() is main_thread():  # there Ray answers in our place
+                    signal.signal(signal.SIGTERM, before)
             self._is_ours = True
         self._ray = ray
         self._require_room(ray.cluster_resources())
@@ -145,14 +144,3 @@ def _imported() -> Any:
             f"and later 2.x.\n{_INSTALL}"
         )
     return ray
-
-
-@contextmanager
-def _our_signals_kept() -> Iterator[None]:
-    """Keep our own answer to SIGTERM, which Ray replaces when it connects in the main thread."""
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        if current_thread() is main_thread():
-            signal.signal(signal.SIGTERM, before)

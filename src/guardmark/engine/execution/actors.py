@@ -182,7 +182,8 @@ class _ActorWork:
         elif last is None:
             self._again.append(batch)
         else:
-            self._record(batch, ([last.as_decision()], [0]))
+            failed = last.as_decision()
+            batch[0].recorder.record_decision(batch[0], failed, latency_ns=None)
 
     def _note_death(self, error: BaseException) -> None:
         self._deaths += 1

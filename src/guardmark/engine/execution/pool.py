@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event
 from time import monotonic, perf_counter_ns, thread_time_ns
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import UntrustworthyRun
 from guardmark.core.outcome import ErrorKind
@@ -103,30 +103,6 @@ def next_size(size: int, took_ns: int, *, most: int) -> int:
     return max(1, min(size * SLICE_NS // took_ns, most))
 
 
-class _Pool(Protocol):
-    """Workers, how they are asked, and how those that do not come back are replaced."""
-
-    def ask(self, prompts: Sequence[Prompt], slot: int) -> asyncio.Future[Answers]:
-        """Ask about a chunk; its worker notes in a slot of its own which call it is in."""
-        ...
-
-    def call_in(self, slot: int) -> tuple[int, float]:
-        """Return which call of its chunk a worker is in, and since when; 0 for in none."""
-        ...
-
-    def replace_workers(self, late: Chunks, open_chunks: Chunks) -> Chunks:
-        """Start anew in place of workers that are late; return the chunks lost with them."""
-        ...
-
-    def end(self, *, is_waiting: bool) -> None:
-        """End all workers, those in a call as well where that can be done."""
-        ...
-
-    def stop(self) -> None:
-        """Ask all workers to end after the call they are in."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
     """A chunk that a worker has."""
@@ -178,7 +154,7 @@ class _PoolWork:
     """
 
     def __init__(
-        self, pool: _Pool, work: DefenseWork, *, limit: int, timeout_s: float | None
+        self, pool: _Threads | _Processes, work: DefenseWork, *, limit: int, timeout_s: float | None
     ) -> None:
         self._pool = pool
         self._work = work
@@ -298,12 +274,12 @@ class _Threads:
         return future
 
     def call_in(self, slot: int) -> tuple[int, float]:
-        """Read a slot."""
+        """Return which call of its chunk a worker is in, and since when; 0 for in none."""
         index, began, _ = self._notes[slot]
         return int(index), began
 
     def replace_workers(self, late: Chunks, open_chunks: Chunks) -> Chunks:
-        """Leave the pool to those that still work in it, and start another.
+        """Leave the pool to those that still work in it, and start another; return what is lost.
 
         Raises:
             UntrustworthyRun: If too many threads are left behind, each of which takes its share
@@ -368,7 +344,9 @@ class _Processes:
         import pickle
 
         with _signals_for_us_alone():  # a new process may be started for it
-            future = _loop().run_in_executor(self._executor, worker.ask, prompts, slot)
+            future = asyncio.get_running_loop().run_in_executor(
+                self._executor, worker.ask, prompts, slot
+            )
         answers: Answers = pickle.loads(await future)  # noqa: S301 - from a process of our own
         return answers
 
@@ -377,7 +355,7 @@ class _Processes:
         return int(self._calls[2 * slot]), self._calls[2 * slot + 1]
 
     def replace_workers(self, late: Chunks, open_chunks: Chunks) -> Chunks:  # noqa: ARG002 - all go
-        """End all processes and start others."""
+        """End all processes and start others; return the chunks that are lost with them."""
         self.end(is_waiting=True)
         with _signals_for_us_alone():
             # A process may have ended while it held the lock of the event.
@@ -401,10 +379,6 @@ class _Processes:
         for child in active_children():
             if child not in self._others:
                 child.terminate()
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    return asyncio.get_running_loop()
 
 
 @contextmanager
