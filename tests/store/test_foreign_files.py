@@ -211,7 +211,7 @@ def test_files_of_earlier_versions_are_known(finished: Path, version: int) -> No
         if version == 1:
             connection.executescript(
                 "DROP VIEW results; ALTER TABLE records DROP COLUMN said; DROP TABLE sayings;"
-                + schema.RESULTS
+                + schema.definitions()["results"]
             )
         connection.execute(f"PRAGMA user_version = {version}")
     for _ in range(2):

@@ -7,7 +7,7 @@ from guardmark.core.record import Stage
 from guardmark.engine.run_monitor import OUTCOMES
 from guardmark.store import schema
 from guardmark.store.export import COLUMNS
-from guardmark.store.schema import FACET_COLUMNS, TABLES
+from guardmark.store.schema import FACET_COLUMNS, definitions
 
 
 def test_every_word_of_the_vocabulary_has_a_code() -> None:
@@ -35,8 +35,7 @@ def test_counts_of_the_store_and_of_the_engine_have_the_same_width() -> None:
 
 def test_facets_are_the_same_in_the_tables_and_in_exports() -> None:
     """In the same order: rows are read by position."""
-    kinds = TABLES[TABLES.index("CREATE TABLE kinds") :]
-    kinds = kinds[: kinds.index(");")]
+    kinds = definitions()["kinds"]
     places = [kinds.index(f" {name} TEXT") for name in FACET_COLUMNS]
     assert places == sorted(places)
     assert [name for name in COLUMNS if name in FACET_COLUMNS] == list(FACET_COLUMNS)

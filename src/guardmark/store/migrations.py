@@ -14,11 +14,9 @@ from guardmark.core.errors import StoreError
 from guardmark.core.record import Stage
 from guardmark.store.schema import (
     OUTCOME_CODE,
-    SAYINGS,
     SCHEMA_VERSION,
     STAGE_CODE,
-    TRIES,
-    statements,
+    definitions,
     transaction,
 )
 
@@ -158,12 +156,12 @@ def _columns(note: dict[str, Any]) -> Row:
 
 def _add_sayings(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE records ADD COLUMN said INTEGER")
-    connection.execute(SAYINGS)
+    connection.execute(definitions()["sayings"])
 
 
 def _add_tries(connection: sqlite3.Connection) -> None:
-    for statement in statements(TRIES):
-        connection.execute(statement)
+    for table in ("tries", "confirmations"):
+        connection.execute(definitions()[table])
     _move_tries(connection)
 
 

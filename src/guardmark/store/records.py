@@ -30,7 +30,7 @@ from guardmark.store.schema import (
     OUTCOME_CODE,
     OUTCOME_NAMES,
     STAGE_CODE,
-    SUPERSEDED,
+    definitions,
 )
 from guardmark.store.tries import TryBatch
 from guardmark.store.under_way import UNDER_WAY, CallsUnderWay, take_over
@@ -300,7 +300,7 @@ def supersede_errors(writer: RecordWriter) -> None:
     """
     connection = writer.connection
     with connection.transaction():
-        connection.execute(SUPERSEDED)
+        connection.execute(definitions()["superseded"])
         connection.execute(
             f"INSERT INTO superseded ({_COLUMNS}, text, evidence)"  # noqa: S608 - constants of ours
             f" SELECT {', '.join(f'r.{name}' for name in _COLUMNS.split(', '))},"

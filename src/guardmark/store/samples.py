@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from guardmark.core.errors import DatasetError
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
 from guardmark.store.connect import insert, values_of
-from guardmark.store.schema import SAMPLE_IDS
+from guardmark.store.schema import definitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -84,7 +84,7 @@ def load(
             insert(connection, _SAMPLES, chosen=_VALUES, rows=rows)
         connection.executemany(_INSERT_KIND, [(number, *kind) for kind, number in kinds.items()])
         try:
-            connection.execute(SAMPLE_IDS)
+            connection.execute(definitions()["samples_by_id"])
         except sqlite3.IntegrityError as error:
             raise DatasetError(f"Two samples have the same id: {_doubled(connection)}.") from error
         seal.update(_sealed_kinds(connection))

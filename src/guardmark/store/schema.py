@@ -1,17 +1,11 @@
-"""The tables of `records.sqlite`, their version, and the integers that stand for words in them.
-
-`records` holds what was observed, lean, by defense, stage, layer, repeat and sample; `details` has
-text and evidence where there is more to say, `sayings` the evidence that many records share
-(`records.said`). `batches` has a row a commit, the links of a hash chain. `tries` holds what an
-adaptive attacker sent and the answer, `confirmations` what came of a pass that was sent again.
-`superseded` has the errors that were asked about again; it is made when it is first needed.
-"""
+"""The tables of `records.sqlite` (`schema.sql`), and the integers that stand for words in them."""
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from functools import cache
-from re import sub
+from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.outcome import AnswerMode, ErrorKind, ScoreKind
@@ -70,87 +64,9 @@ FACET_COLUMNS: Final = (
     *("category", "subcategory", "severity", "language", "variant", "technique", "source"),
 )
 
-_OBSERVED: Final = """
-    outcome INTEGER NOT NULL, score REAL, score_kind INTEGER NOT NULL, error_kind INTEGER,
-    answer_mode INTEGER, latency_ns INTEGER, flags INTEGER NOT NULL"""
-_KEY: Final = """
-    defense INTEGER NOT NULL, stage INTEGER NOT NULL, layer INTEGER NOT NULL,
-    repeat INTEGER NOT NULL, sample INTEGER NOT NULL"""
-_KEY_OF_TRY: Final = """
-    defense INTEGER NOT NULL, layer INTEGER NOT NULL, number INTEGER NOT NULL,
-    sample INTEGER NOT NULL"""
-
-TRIES: Final = f"""
-CREATE TABLE tries ({_KEY_OF_TRY},
-    batch INTEGER NOT NULL, account TEXT NOT NULL, round TEXT NOT NULL, chain TEXT, tier TEXT,
-    digest TEXT NOT NULL, size INTEGER, decoded INTEGER, resend_of INTEGER,
-    is_free INTEGER NOT NULL, {_OBSERVED},
-    details TEXT, evidence TEXT, note TEXT, PRIMARY KEY (defense, layer, number, sample)
-) WITHOUT ROWID;
-CREATE TABLE confirmations ({_KEY_OF_TRY},
-    batch INTEGER NOT NULL, sent INTEGER NOT NULL, passed INTEGER NOT NULL,
-    is_confirmed INTEGER NOT NULL, PRIMARY KEY (defense, layer, number, sample)
-) WITHOUT ROWID;
-"""
-"""`resend_of` is the number of the try whose text was sent again; `note` holds the words that a try
-of an older version was hashed with."""
-
-SAYINGS: Final = (
-    "CREATE TABLE sayings (id INTEGER PRIMARY KEY, evidence TEXT NOT NULL, batch INTEGER NOT NULL)"
-)
-TABLES: Final = f"""
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE words (
-    kind TEXT NOT NULL, id INTEGER NOT NULL, name TEXT NOT NULL, PRIMARY KEY (kind, id)
-) WITHOUT ROWID;
-CREATE TABLE defenses (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-CREATE TABLE layers (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings TEXT NOT NULL DEFAULT '{{}}'
-);
-CREATE TABLE kinds (
-    id INTEGER PRIMARY KEY, is_attack INTEGER NOT NULL,
-    {", ".join(f"{name} TEXT NOT NULL" for name in FACET_COLUMNS)}
-);
-CREATE TABLE samples (
-    position INTEGER PRIMARY KEY, id TEXT NOT NULL, kind INTEGER NOT NULL, origin TEXT,
-    length INTEGER NOT NULL, digest BLOB NOT NULL, text TEXT NOT NULL, prompt TEXT, rest TEXT
-);
-CREATE TABLE batches (id INTEGER PRIMARY KEY, rows INTEGER NOT NULL, hash BLOB NOT NULL);
-CREATE TABLE records ({_KEY}, {_OBSERVED},
-    batch INTEGER NOT NULL, said INTEGER, PRIMARY KEY (defense, stage, layer, repeat, sample)
-) WITHOUT ROWID;
-CREATE TABLE details ({_KEY},
-    batch INTEGER NOT NULL, text TEXT, evidence TEXT,
-    UNIQUE (defense, stage, layer, repeat, sample)
-);
-{SAYINGS};
-"""
-RESULTS: Final = """CREATE VIEW results AS
-SELECT d.name AS defense, st.name AS stage, l.name AS layer, r.repeat, r.sample AS position,
-       s.id, CASE k.is_attack WHEN 1 THEN 'attack' ELSE 'benign' END AS label,
-       k.category, o.name AS outcome, r.score, sk.name AS score_kind,
-       e.name AS error_kind, a.name AS answer_mode, r.latency_ns / 1e6 AS latency_ms, r.flags
-FROM records r
-JOIN defenses d ON d.id = r.defense
-JOIN layers l ON l.id = r.layer
-JOIN samples s ON s.position = r.sample
-JOIN kinds k ON k.id = s.kind
-JOIN words o ON o.kind = 'outcome' AND o.id = r.outcome
-JOIN words st ON st.kind = 'stage' AND st.id = r.stage
-JOIN words sk ON sk.kind = 'score_kind' AND sk.id = r.score_kind
-LEFT JOIN words e ON e.kind = 'error_kind' AND e.id = r.error_kind
-LEFT JOIN words a ON a.kind = 'answer_mode' AND a.id = r.answer_mode"""
-
-SAMPLE_IDS: Final = "CREATE UNIQUE INDEX samples_by_id ON samples (id)"
-"""Made when all samples are stored: an index that grows with them costs more."""
-
-SUPERSEDED: Final = f"""
-CREATE TABLE IF NOT EXISTS superseded (id INTEGER PRIMARY KEY, {_KEY},
-    batch INTEGER NOT NULL, {_OBSERVED}, text TEXT, evidence TEXT
-)
-"""
-"""Records as they were before a second attempt took their place, details included. An addition
-that changes nothing for who does not know it: the records mean the same without it."""
+_NAME: Final = re.compile(r"(?:TABLE|VIEW|INDEX)(?: IF NOT EXISTS)? (\w+)")
+_LATER: Final = ("samples_by_id", "superseded")
+"""What is made when it is first needed."""
 
 DETAILS_OF_RECORDS: Final = (
     " LEFT JOIN details x ON x.defense = r.defense AND x.stage = r.stage AND x.layer = r.layer"
@@ -172,19 +88,26 @@ COUNT_STORED: Final = (
 
 
 @cache
+def definitions() -> dict[str, str]:
+    """Return how each table, view and index is made, by its name, in the order of `schema.sql`."""
+    script = files("guardmark.store").joinpath("schema.sql").read_text(encoding="utf-8")
+    made = [each[each.index("CREATE") :] for each in script.split(";") if each.strip()]
+    return {_NAME.findall(each)[0]: each for each in made}
+
+
+@cache
 def known_definitions() -> frozenset[str]:
     """Return how every table, view and index that guardmark ever wrote is defined, as `folded`."""
-    superseded = SUPERSEDED.replace("IF NOT EXISTS ", "")
-    written = {folded(each) for each in (*statements(TABLES + TRIES), RESULTS, SAMPLE_IDS)}
-    (records,) = (each for each in written if each.startswith("CREATE TABLE records("))
-    first = records.replace("said INTEGER,", "")
+    written = {name: folded(each) for name, each in definitions().items()}
+    superseded = written["superseded"].replace("IF NOT EXISTS ", "")
+    first = written["records"].replace("said INTEGER,", "")
     moved = first.replace(")WITHOUT ROWID", ",said INTEGER)WITHOUT ROWID")  # by a migration
-    return frozenset({*written, folded(superseded), first, moved})
+    return frozenset({*written.values(), superseded, first, moved})
 
 
 def folded(sql: str) -> str:
     """Return SQL without the blanks that mean nothing."""
-    return sub(r"\s*([(),])\s*", r"\1", " ".join(sql.split())).strip()
+    return re.sub(r"\s*([(),])\s*", r"\1", " ".join(sql.split())).strip()
 
 
 @contextmanager
@@ -199,18 +122,14 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("ROLLBACK")
 
 
-def statements(script: str) -> Iterator[str]:
-    """Yield the statements of a script, which SQLite would run outside of a transaction."""
-    return filter(str.strip, script.split(";"))
-
-
 def create(connection: sqlite3.Connection) -> None:
     """Write the tables of the present version into an empty database."""
     rows = [(kind, code, name) for kind, names in WORDS.items() for code, name in enumerate(names)]
     # One transaction: a kill in the middle leaves an empty file, not half a schema.
     with transaction(connection):
-        for statement in (*statements(TABLES + TRIES), RESULTS):
-            connection.execute(statement)
+        for name, statement in definitions().items():
+            if name not in _LATER:
+                connection.execute(statement)
         connection.execute("INSERT INTO layers (id, name) VALUES (0, 'run')")
         connection.executemany("INSERT INTO words VALUES (?, ?, ?)", rows)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
