@@ -126,4 +126,4 @@ class RunManifest:
     shared_answers: tuple[str, ...] = ()
 
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
