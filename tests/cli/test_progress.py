@@ -39,7 +39,19 @@ def test_the_figures_are_those_of_the_defense_that_answers() -> None:
     assert "last" not in told
     last.counts[1] += 1
     assert "last: ASR undefined, FPR 100.0 % of 1" in line.line(2.0)
-    assert "ASR" not in line.line(3.0)
+    assert "last: ASR undefined, FPR 100.0 % of 1" in line.line(3.0), "it is still waited for"
+    for second in range(4, 8):  # more answers than were told of before, less than all that were
+        last.counts[1] += 1
+        assert f"last: ASR undefined, FPR 100.0 % of {second - 2}" in line.line(float(second))
+    first.counts[OUTCOMES] += 1
+    assert "first: ASR" in line.line(8.0)
+
+
+def test_no_speed_is_told_before_there_is_one() -> None:
+    """One look gives no speed."""
+    progress = Progress()
+    progress.of("one", Stage.DEFENSE).planned = 10
+    assert "/s" not in ProgressLine(progress).line(1.0)
 
 
 @pytest.mark.parametrize("width", [1, 20, 40, 80, 200])

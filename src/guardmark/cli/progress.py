@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Self
 
@@ -41,7 +41,8 @@ class ProgressLine:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._seen: deque[tuple[float, int]] = deque()
-        self._told: Counter[str] = Counter()
+        self._told: dict[str, int] = {}
+        self._answering = ""  # the defense from which an answer came last
         self._began: float | None = None  # when the first line was printed
 
     def __enter__(self) -> Self:
@@ -79,14 +80,18 @@ class ProgressLine:
         while now_s - self._seen[0][0] > _RECENT_S:
             self._seen.popleft()
         then_s, before = self._seen[0]
-        rate = (done - before) / (now_s - then_s) if now_s > then_s else 0.0
         share = f"{100 * done / planned:3.0f} %" if planned else "  ? %"
-        parts = [f"{share}  {done:,} of {planned:,}", f"{rate:,.0f}/s"]
-        if rate and planned > done:
-            parts.append(f"{duration((planned - done) / rate)} left")
-        moving = [p for p in pulses if p.stage is Stage.DEFENSE and p.done > self._told[p.name]]
-        parts.extend(map(_live_rates, moving[-1:]))
-        self._told.update({pulse.name: pulse.done for pulse in moving})
+        parts = [f"{share}  {done:,} of {planned:,}"]
+        if now_s > then_s:
+            rate = (done - before) / (now_s - then_s)
+            parts.append(f"{rate:,.0f}/s")
+            if rate and planned > done:
+                parts.append(f"{duration((planned - done) / rate)} left")
+        for pulse in pulses:
+            if pulse.stage is Stage.DEFENSE and pulse.done > self._told.get(pulse.name, 0):
+                self._answering, self._told[pulse.name] = pulse.name, pulse.done
+        defenses = (pulse for pulse in pulses if pulse.stage is Stage.DEFENSE)
+        parts.extend(_live_rates(each) for each in defenses if each.name == self._answering)
         parts.append(_failures(pulses))
         return fitted(map(in_line, parts), width)
 
