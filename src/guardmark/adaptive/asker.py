@@ -68,6 +68,10 @@ class AskContext:
     is_replay: bool = False
     calls: Counter[tuple[str, Account]] = field(default_factory=Counter)
 
+    def prompt_of(self, query: Query) -> Prompt:
+        """Return the prompt of a sample with a text in place of its own."""
+        return self.samples[query.sample].prompt.with_text(query.text)
+
     def may_go_on(self) -> None:
         """Commit what is due; stop where that is wished."""
         if self.stop.is_set:
@@ -228,12 +232,7 @@ class Asker(Generic[Q, A]):
             self.context.add(asked.key, asked.subject, answer, is_free=stored.is_free)
 
     def _store(
-        self,
-        asked: Asked[Q, A],
-        answer: A,
-        *,
-        latency_ns: int | None = None,
-        is_free: bool = False,
+        self, asked: Asked[Q, A], answer: A, *, latency_ns: int | None = None, is_free: bool = False
     ) -> None:
         asked.answer, asked.is_answered = answer, True
         if details := self.details(asked.question, answer):
@@ -355,18 +354,15 @@ class DefenseAsker:
                     is_confirmed=is_confirmed(resends),
                 )
 
-    def _prompt(self, query: Query) -> Prompt:
-        return self.context.samples[query.sample].prompt.with_text(query.text)
-
     async def _respond(self, query: Query) -> Decision:
-        return _sound(as_decision(await attempt(self._decide, self._prompt(query))))
+        return _sound(as_decision(await attempt(self._decide, self.context.prompt_of(query))))
 
     async def _call_inline(
         self, decide: Callable[[Prompt], Decision], batch: Sequence[Query], take: Take[Decision]
     ) -> None:
         for start in range(0, len(batch), _SLICE):
             self.context.may_go_on()
-            part = [self._prompt(query) for query in batch[start : start + _SLICE]]
+            part = [self.context.prompt_of(query) for query in batch[start : start + _SLICE]]
             answers = decide_all(
                 decide, part, timeout_s=timeout_of(self.defense), stop=self.context.stop
             )
@@ -382,7 +378,7 @@ class DefenseAsker:
         size = max(1, defense.batch_limits.max_count)
         for start in range(0, len(batch), size):
             self.context.may_go_on()
-            part = [self._prompt(query) for query in batch[start : start + size]]
+            part = [self.context.prompt_of(query) for query in batch[start : start + size]]
             began = perf_counter_ns()
             decisions = await decide_batch(defense, part)
             took = max(1, (perf_counter_ns() - began) // len(part))

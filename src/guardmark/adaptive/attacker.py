@@ -21,8 +21,8 @@ from guardmark.adaptive.state import (
 )
 from guardmark.attacks import prompts
 from guardmark.attacks.application import keeps
-from guardmark.attacks.contract import Tier
-from guardmark.attacks.prompts import STRATEGIES, Critique, PastTry, Situation
+from guardmark.attacks.contract import Tier, is_writable
+from guardmark.attacks.prompts import STRATEGIES, PastTry, Situation
 from guardmark.canon.steps import skeleton
 from guardmark.store.layers import CANDIDATES, TWIN_CANDIDATES
 from guardmark.store.tries import TrySubject
@@ -177,13 +177,8 @@ Turn = list[tuple[AttackerThread, Draft]]
 
 
 def _is_usable(text: str) -> bool:
-    if not text.strip() or len(text) > _LONGEST:
-        return False
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which no service takes
-        return False
-    return True
+    """Say whether a service would take a text: half of a surrogate pair, none does."""
+    return bool(text.strip()) and len(text) <= _LONGEST and is_writable(text)
 
 
 def _squeezed(text: str) -> str:
@@ -290,16 +285,11 @@ class ModelRound:
         """Ask for candidates of one line at one depth."""
 
         def prompt(call: str) -> Prompt:
-            situation = Situation(
-                call=call,
+            situation = replace(
+                self._situation(thread, call),
                 defense=self.models.name,
-                kind=self.diagnosis.kind,
-                folds=self.diagnosis.folds,
-                trigger=self.diagnosis.core_of(thread.position),
-                request=thread.target.sample.prompt.text,
                 must_keep=thread.target.sample.must_keep,
                 refuted=thread.refuted,
-                strategies=self.record_for(thread),
                 tries=shown_tries(thread.past[stream], most=self.models.plan.history),
                 wanted=self.models.plan.candidates,
                 stream=(stream + 1, len(thread.past)),
@@ -308,6 +298,16 @@ class ModelRound:
 
         details = {"stream": stream, "depth": depth, "repair": False}
         return self._ask(thread, purpose, account=self.side.writer, prompt=prompt, details=details)
+
+    def _situation(self, thread: AttackerThread, call: str) -> Situation:
+        return Situation(
+            call=call,
+            kind=self.diagnosis.kind,
+            folds=self.diagnosis.folds,
+            trigger=self.diagnosis.core_of(thread.position),
+            request=thread.target.sample.prompt.text,
+            strategies=self.record_for(thread),
+        )
 
     def _ask(
         self,
@@ -350,22 +350,14 @@ class ModelRound:
                 line[draft.position] = replace(line[draft.position], closeness=reply.closeness)
 
     def _ask_critic(self, thread: AttackerThread, draft: Draft) -> Ask:
-        number, diagnosis = thread.criticised, self.diagnosis
+        number = thread.criticised
         thread.criticised += 1
+        reason = thread.past[draft.stream][draft.position].reason
 
         def prompt(call: str) -> Prompt:
+            about = self._situation(thread, call)
             return prompts.critic_prompt(
-                Critique(
-                    call=call,
-                    kind=diagnosis.kind,
-                    folds=diagnosis.folds,
-                    trigger=diagnosis.core_of(thread.position),
-                    request=thread.target.sample.prompt.text,
-                    text=draft.text,
-                    strategy=draft.strategy,
-                    reason=thread.past[draft.stream][draft.position].reason,
-                    strategies=self.record_for(thread),
-                )
+                about, text=draft.text, strategy=draft.strategy, reason=reason
             )
 
         coordinates = {"stream": draft.stream, "depth": draft.depth, "candidate": number}
@@ -494,11 +486,7 @@ async def _try_next(work: ModelRound, batch: Sequence[AttackerThread]) -> None:
 
 
 async def run_rewording(after: ModelRound) -> None:
-    """Reword benign texts as attacks were reworded, so that both block rates can be compared.
-
-    One call for each of a seeded subsample, with the strategies of the round, the label untold;
-    every candidate that the judge calls the same request is sent once. The evaluator pays.
-    """
+    """Reword some benign texts as attacks were, label untold, so that block rates compare."""
     work, state, models = replace(after, side=_BENIGN), after.state, after.models
     wanted = min(models.plan.twin, len(state.benign))
     if not wanted or models.has_gone():

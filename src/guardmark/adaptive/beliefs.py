@@ -68,15 +68,10 @@ class _Kind:
 
 
 class Precedents:
-    """Beliefs on chains of one arm, drawn from what the battery did to other attacks.
+    """Beliefs on chains of one arm, drawn from what the battery did to attacks of other groups.
 
-    A chain of the battery is believed by its own record; one that differs by its settings, by
-    the record of its operator; any other, by that of its family. Each record is shrunk towards
-    the next wider one. Attacks count the less, the more of what failed on the attack in
-    question got through to them, so that its failures teach what kind of attack it is.
-
-    The battery on an attack itself, or on its group, never counts: the search would otherwise
-    begin with what it knows to work.
+    Each record (chain, operator, family, all) is shrunk towards the next wider one. Attacks count
+    the less, the more of what failed on the attack in question got through to them.
     """
 
     def __init__(
@@ -226,21 +221,24 @@ class Bandit:
         return [belief.mean for belief in self.beliefs()]
 
     def rankings(
-        self, draw: Random, most: int, *, least: float = 0.0
-    ) -> Callable[[int, int, tuple[int, int]], Sequence[int]]:
-        """Draw how promising each chain is, by number of the attack, its tries and its kind."""
+        self, draw: Random, most: int
+    ) -> Callable[[int, int, tuple[int, int]], Mapping[int, float]]:
+        """Draw how promising each chain is, by number of the attack, its tries and its kind.
+
+        Chains stand in the order drawn, each with the rate at which it is believed to pass.
+        """
         views = [[draw.gauss(0.0, 1.0) for _ in self.chains] for _ in range(min(most, _VIEWS))]
         beliefs = cache(self.beliefs)
 
         @cache
-        def ranking(view: int, tries: int, kind: tuple[int, int]) -> list[int]:
+        def ranking(view: int, tries: int, kind: tuple[int, int]) -> dict[int, float]:
             luck = _LUCK * min(1.0, (1 + tries) / _WARY)
             drawn = {}
             for number, belief in enumerate(beliefs(kind)):
                 spread = sqrt((belief.mean * (1 - belief.mean) + _CURIOSITY) / (1 + belief.weight))
-                if belief.mean >= least:
-                    drawn[number] = belief.mean + luck * spread * views[view][number]
-            return sorted(drawn, key=drawn.__getitem__, reverse=True)
+                drawn[number] = belief.mean + luck * spread * views[view][number]
+            order = sorted(drawn, key=drawn.__getitem__, reverse=True)
+            return {number: beliefs(kind)[number].mean for number in order}
 
         return lambda number, tries, kind: ranking(number % len(views), tries, kind)
 
@@ -249,11 +247,7 @@ class Bandit:
         (self.passes if passed else self.stops)[number] += 1
 
     def fade(self) -> None:
-        """Let passes count half as much: what they were about has fallen.
-
-        A pass takes its attack out of the search, so it tells of those left only as far as
-        these are like it; a stop tells of an attack that is still there.
-        """
+        """Let passes count half as much: each took the attack that it tells of away."""
         self.passes = [_FADE * passes for passes in self.passes]
 
     def joined(self, made: Iterable[tuple[OperatorChain, Belief]]) -> Bandit:

@@ -298,11 +298,7 @@ async def _search(attack: _Attack) -> list[Target]:
 
 
 async def _repeat(attack: _Attack, turn: int) -> None:
-    """Carry out rounds 2 to 4 and their control arms with another seed and a new memory.
-
-    What was asked before the search is known to it, as it was at the first seed; what other
-    seeds asked is not, so that each pays for itself.
-    """
+    """Carry out rounds 2 to 4 and their control arms with another seed, which pays for itself."""
     state, drive = attack.state.repeated(turn), attack.defense.drive
     answers = attack.defense.asker.known
     answers[state.layer()] = dict(attack.known.answers)

@@ -14,10 +14,10 @@ from guardmark.attacks.contract import Tier, weakest
 from guardmark.attacks.word_edits import EditKind, edited, edited_tier, edits_of, recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from random import Random
 
-    from guardmark.adaptive.state import SearchState, Steps, Target, TryAnswer
+    from guardmark.adaptive.state import SearchState, Target, TryAnswer
     from guardmark.attacks.word_edits import WordEdit
 
 _EDGE: Final = 1e-6  # nearest to 0 and 1 that a score is taken for
@@ -25,6 +25,11 @@ _LEAST: Final = 0.01  # of the logit: a smaller fall is none
 _HOPE: Final = 0.15  # fall expected of an edit before any was tried
 _SIZE: Final = "size"  # by how much an edit moves a score as a rule
 _PATIENCE: Final = 16  # tries in a row without any fall
+_PACE: Final = 0.2  # fall of a try to expect before any was made
+_DOUBT: Final = 20  # tries that what is expected beforehand is worth
+_TRUST: Final = 2  # wins that distance and pace are believed for
+_OWN: Final = 4  # tries that the pace of the others is worth
+_NEAR: Final = 0.5  # a score is never taken for nearer than this to what is let through
 
 
 @dataclass(slots=True)
@@ -78,18 +83,17 @@ class _Descent:
     memory: ScoreMemory
     draw: Random
     score: float
-    carrier: str
+    carrier: str = ""
     kept: tuple[WordEdit, ...] = ()
     tried: tuple[WordEdit, ...] = ()
     refused: set[WordEdit] = field(default_factory=set)
     step: int = 0  # Words changed at once.
     idle: int = 0
+    tries: int = 0
+    fallen: float = 0.0
 
     def word(self, edit: WordEdit) -> str:
         return self.target.sample.prompt.text[edit.start : edit.end].lower()
-
-    def may_go_on(self, until: int) -> bool:
-        return self.target.win is None and self.target.tries < until and self.idle < _PATIENCE
 
     def propose(self) -> Query | None:
         """Make the next try: the most promising edits, in place of those kept or beside them."""
@@ -174,32 +178,64 @@ def _logit(score: float) -> float:
     return log(inside / (1 - inside))
 
 
-def follow_scores(
-    state: SearchState, targets: Iterable[Target], memory: ScoreMemory, *, until: int
-) -> Steps[None]:
-    """Give each attack one try a wave, as long as its score falls."""
-    live = [
-        _Descent(
-            state=state,
-            target=target,
-            memory=memory,
-            draw=state.draw("scores", target.sample.id),
-            score=_logit(score),
-            carrier=carrier,
-        )
-        for target in targets
-        if target.win is None and target.tries < until and target.position in state.scores
-        for score, carrier in [min((state.scores[target.position], ""), target.carried)]
-    ]
-    while live:
-        tries = [(each, query) for each in live if (query := each.propose()) is not None]
-        if not tries:
-            return
-        batch = [query for _, query in tries]
-        answers = yield batch
-        won = yield from state.confirm(batch, answers)
-        for i, (each, query) in enumerate(tries):
-            each.target.tries += 1
-            each.learn(answers[i])
-            each.target.win = query if i in won else None
-        live = [each for each, _ in tries if each.may_go_on(until)]
+@dataclass(slots=True, kw_only=True)
+class Descents:
+    """Every attack that has a score, and how fast scores fall: what following them is worth."""
+
+    state: SearchState
+    memory: ScoreMemory = field(default_factory=ScoreMemory)
+    under_way: dict[int, _Descent] = field(default_factory=dict)
+    fallen: float = 0.0
+    tries: int = 0
+    wins: int = 0
+    promised: float = 0.0  # wins, by distance and pace
+
+    def hope(self, target: Target) -> float:
+        """Return how likely the next try of an attack gets through, from distance and pace."""
+        each = self._descent(target)
+        if each is None or each.idle >= _PATIENCE:
+            return 0.0
+        return (self.wins + _TRUST) / (self.promised + _TRUST) * self._promise(each)
+
+    def _promise(self, each: _Descent) -> float:
+        usual = (self.fallen + _DOUBT * _PACE) / (self.tries + _DOUBT)
+        pace = (each.fallen + _OWN * usual) / (each.tries + _OWN)
+        distance = each.score - _logit(self.state.allowed_score)
+        return min(1.0, pace / max(_NEAR, distance))
+
+    def _descent(self, target: Target) -> _Descent | None:
+        """Return where an attack stands; a carrier that helps more is taken on."""
+        place = target.position
+        if place not in self.under_way and place in self.state.scores:
+            self.under_way[place] = _Descent(
+                state=self.state,
+                target=target,
+                memory=self.memory,
+                draw=self.state.draw("scores", target.sample.id),
+                score=_logit(self.state.scores[place]),
+            )
+        each = self.under_way.get(place)
+        score, carrier = target.carried
+        if each is not None and carrier != each.carrier and _logit(score) < each.score:
+            each.score, each.carrier, each.kept, each.idle = _logit(score), carrier, (), 0
+        return each
+
+    def propose(self, target: Target) -> Query | None:
+        """Make the next try of an attack, if there is one."""
+        each = self._descent(target)
+        query = None if each is None or each.idle >= _PATIENCE else each.propose()
+        if each is not None and query is None:
+            each.idle = _PATIENCE
+        return query
+
+    def learn(self, target: Target, answer: TryAnswer) -> None:
+        """Take note of what a try came to."""
+        each = self.under_way[target.position]
+        self.promised += self._promise(each)
+        self.wins += target.win is not None
+        self.tries += 1
+        before = each.score
+        each.learn(answer)
+        self.fallen += before - each.score
+        each.fallen += before - each.score
+        each.tries += 1

@@ -127,11 +127,7 @@ def read_reply(account: Account, response: Response) -> ModelReply:
     return ModelReply(kind=ReplyKind.REFUSED if is_refusal else ReplyKind.INVALID, text=text)
 
 
-_SAMENESS: Final = {
-    True: ReplyKind.SAME,
-    False: ReplyKind.DIFFERENT,
-    None: ReplyKind.MALFORMED,
-}
+_SAMENESS: Final = {True: ReplyKind.SAME, False: ReplyKind.DIFFERENT, None: ReplyKind.MALFORMED}
 _WRITERS: Final = (Account.ATTACKER, Account.TWIN_ATTACKER)
 
 

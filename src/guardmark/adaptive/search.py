@@ -5,22 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.beliefs import Background, Bandit, Belief, Precedents, best
-from guardmark.adaptive.guided import ScoreMemory, follow_scores
+from guardmark.adaptive.guided import Descents
 from guardmark.adaptive.state import Query, together
-from guardmark.attacks.contract import LONGEST, OperatorChain, Slot, may_follow
+from guardmark.attacks.contract import OperatorChain, Slot, fault_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from guardmark.adaptive.state import SearchState, Steps, Target
+    from guardmark.adaptive.state import SearchState, Steps, Target, TryAnswer
 
-SEARCH_VERSION: Final = "search-v4"
+SEARCH_VERSION: Final = "search-v5"
 """Changes whenever equal answers no longer lead to equal tries."""
 BEAM: Final = 4
 _EXTENSIONS: Final = 12
 _CARRIERS: Final = (Slot.CARRIER, Slot.WRAPPER)
-_OPENING: Final = 4  # tries at least before the score is followed, to find a carrier
-_WORTH: Final = 0.15  # belief in a chain that goes before following the score
 _ALONE: Final = 16  # tries of single operators, where other attacks teach nothing
 _HOPE: Final = 1.0  # tries that the parts of a chain are worth
 MOST_USES: Final = 2  # of a seeded chain on one attack; others give the same text again
@@ -53,20 +51,14 @@ def spend_rest(state: SearchState, targets: list[Target], known: Background) -> 
 
 
 def _search(state: SearchState, known: Background) -> Steps[list[Target]]:
-    targets = state.targets()
-    most = state.budget
+    targets, most = state.targets(), state.budget
     bandit = _singles(state, known)
-    if state.scores:
-        opening = max(_OPENING, most // 8)
-        yield from _waves(state, targets, bandit, round_="R2", until=opening)
-        if known.record.outcomes:  # else nothing is known that could be worth more
-            yield from _waves(state, targets, bandit, round_="R2", until=most, least=_WORTH)
-        yield from follow_scores(state, targets, ScoreMemory(), until=most)
+    descents = Descents(state=state) if state.scores else None
     alone = 0 if state.shares_memory else min(most, _ALONE)
-    yield from _waves(state, targets, bandit, round_="R2", until=max(alone, most // 2))
-    for lengths, until, round_ in ((1, most * 5 // 8, "R3"), (2, most, "R4")):
-        bandit = _extended(bandit, lengths=lengths)
-        yield from _waves(state, targets, bandit, round_=round_, until=until)
+    ends = (("R2", max(alone, most // 2)), ("R3", most * 5 // 8), ("R4", most))
+    for lengths, (round_, until) in enumerate(ends):
+        bandit = _extended(bandit, lengths=lengths) if lengths else bandit
+        yield from _waves(state, targets, bandit, round_=round_, until=until, descents=descents)
     return targets
 
 
@@ -95,13 +87,9 @@ def _extended(bandit: Bandit, *, lengths: int) -> Bandit:
 
 def _joined(chain: OperatorChain, single: OperatorChain) -> Iterator[OperatorChain]:
     """Put an arm behind a chain and before it, where the order is allowed."""
-    if may_follow(chain, single.arms[0]):
-        yield OperatorChain(arms=(*chain.arms, single.arms[0]))
-    arms = (*single.arms, *chain.arms)
-    if len(chain.arms) < LONGEST and all(
-        may_follow(OperatorChain(arms=arms[:i]), arms[i]) for i in range(1, len(arms))
-    ):
-        yield OperatorChain(arms=arms)
+    for arms in ((*chain.arms, *single.arms), (*single.arms, *chain.arms)):
+        if not fault_of(arms):
+            yield OperatorChain(arms=arms)
 
 
 def _waves(
@@ -111,22 +99,20 @@ def _waves(
     *,
     round_: str,
     until: int,
-    least: float = 0.0,
+    descents: Descents | None = None,
 ) -> Steps[None]:
-    """Give each attack under way one try a wave, until its budget for the round is spent.
-
-    Attacks for which no chain is believed to get through at a rate of `least` are left out.
-    """
+    """Give each attack under way one try a wave, until its budget for the round is spent."""
     wave, live = 0, [t for t in targets if t.win is None and t.tries < until]
     while live:
-        ranking = bandit.rankings(state.draw(round_, until, wave), len(live), least=least)
-        tries: list[tuple[Target, Query, int]] = []
+        ranking = bandit.rankings(state.draw(round_, until, wave), len(live))
+        tries: list[tuple[Target, Query, int | None]] = []
         for i, target in enumerate(live):
-            for number in ranking(i, target.tries, bandit.kind(target.fold, target.failed)):
-                query = _next_use(state, target, bandit.chains[number], round_=round_)
-                if query is not None:
-                    tries.append((target, query, number))
-                    break
+            order = ranking(i, target.tries, bandit.kind(target.fold, target.failed))
+            # Every other try goes to chains: what one attack finds there serves all of them.
+            guide = descents if (i + wave) % 2 else None
+            chosen = _next_try(state, target, bandit, order, round_=round_, descents=guide)
+            if chosen is not None:
+                tries.append((target, *chosen))
         if not tries:
             return
         batch = [query for _, query, _ in tries]
@@ -135,18 +121,51 @@ def _waves(
         bandit.fade()
         for i, (target, query, number) in enumerate(tries):
             target.tries += 1
-            if answers[i].is_blocked is None:
-                continue
-            chain, score = bandit.chains[number], answers[i].score or 0.0
-            bandit.learn(number, passed=i in won)
-            if score > state.allowed_score and chain.arms[0].operator.slot in _CARRIERS:
-                target.carried = min(target.carried, (score, chain.key))
             if i in won:
                 target.win = query
-            else:
-                target.failed |= bandit.failed(number)
+            if answers[i].is_blocked is None:
+                continue
+            if number is not None:
+                _learn(state, target, bandit, number, answer=answers[i])
+            elif descents is not None:
+                descents.learn(target, answers[i])
         live = [t for t, _, _ in tries if t.win is None and t.tries < until]
         wave += 1
+
+
+def _next_try(
+    state: SearchState,
+    target: Target,
+    bandit: Bandit,
+    order: Mapping[int, float],
+    *,
+    round_: str,
+    descents: Descents | None,
+) -> tuple[Query, int | None] | None:
+    """Make the next try of an attack, by a chain or where its score points, and name the chain."""
+    if descents is not None:
+        new = (n for n in order if f"{bandit.chains[n].key}#0" not in target.tried)
+        if descents.hope(target) > order.get(next(new, -1), 0.0):
+            query = descents.propose(target)
+            if query is not None:
+                return query, None
+    for number in order:
+        query = _next_use(state, target, bandit.chains[number], round_=round_)
+        if query is not None:
+            return query, number
+    return None
+
+
+def _learn(
+    state: SearchState, target: Target, bandit: Bandit, number: int, *, answer: TryAnswer
+) -> None:
+    """Take note of what a chain came to."""
+    chain, score = bandit.chains[number], answer.score or 0.0
+    bandit.learn(number, passed=target.win is not None)
+    if score > state.allowed_score and chain.arms[0].operator.slot in _CARRIERS:
+        target.carried = min(target.carried, (score, chain.key))
+    if target.win is None:
+        target.failed |= bandit.failed(number)
 
 
 def _next_use(

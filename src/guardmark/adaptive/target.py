@@ -83,10 +83,11 @@ class TargetAsker:
 
     async def ask(self, defense: str, questions: Sequence[Query]) -> None:
         """Ask about texts that reached the model behind a defense, and have the answers judged."""
+        context = self.context
         responder = Asker(
             name=defense,
-            context=self.context,
-            respond=lambda query: self.respond(self._prompt(query)),
+            context=context,
+            respond=lambda query: self.respond(context.prompt_of(query)),
             read=response_of,
             kept=kept_response,
             is_lasting=lambda response: response.text is not None,
@@ -115,9 +116,8 @@ class TargetAsker:
     def _judge_asker(self, defense: str, judge: Judge) -> Asker[Query, Verdict]:
         async def compare(query: Query) -> Verdict:
             response = self._responses[TARGET][query.sample, text_digest(query.text)]
-            verdict = as_verdict(
-                await attempt(judge.judge, self._prompt(query), response.text or "")
-            )
+            prompt = self.context.prompt_of(query)
+            verdict = as_verdict(await attempt(judge.judge, prompt, response.text or ""))
             fault = score_fault(verdict.score)
             return verdict if fault is None else as_verdict(fault)
 
@@ -129,9 +129,6 @@ class TargetAsker:
             is_lasting=lambda verdict: verdict.label is not VerdictLabel.ERROR,
             known=self._verdicts,
         )
-
-    def _prompt(self, query: Query) -> Prompt:
-        return self.context.samples[query.sample].prompt.with_text(query.text)
 
 
 def _verdict_of(record: TryRecord) -> Verdict:
@@ -146,10 +143,7 @@ def _verdict_of(record: TryRecord) -> Verdict:
 async def measure_effects(asker: TargetAsker, passes: Mapping[str, Passes], *, seed: int) -> None:
     """Ask the target model about every attack, every operator and one bypass of each attack.
 
-    An attack is sent as it is, without any guard (the undefended arm), and with one text that
-    got through each defense: as many texts on both sides, so that the pairs are fair. Among
-    several texts that got through, the one whose operators the target model reads best is
-    sent; that is known from canaries alone, never from the attack itself.
+    Of several bypasses the one is sent whose operators the target model reads best by canaries.
     """
     attacks = [
         Query(position, sample.prompt.text, Account.UNDEFENDED, TARGET_ROUND, layer=TARGET)

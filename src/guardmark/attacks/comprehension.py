@@ -80,3 +80,26 @@ def _pieces(text: str) -> set[tuple[str, ...]]:
     words = _WORD.findall(text.casefold())
     ends = range(WORDS_IN_A_ROW, len(words) + 1)
     return {tuple(words[end - WORDS_IN_A_ROW : end]) for end in ends}
+
+
+SHORTS: Final = (
+    "The letter from the library mentions {} and the opening hours.",
+    "On the kitchen table lay a card with {} written on it in blue ink.",
+    "My aunt asked the baker about {} while it was raining outside.",
+)
+LONGS: Final = (
+    (
+        "The garden club met on Tuesday afternoon and talked about tomatoes, watering cans, the "
+        "price of seeds and the weather of the past month. Somebody read a note aloud which "
+        "said {} and then everybody went on to choose a day for the summer picnic near the old "
+        "mill, where there is shade and enough room for all the families and their bicycles."
+    ),
+    (
+        "In the morning the ferry was late again, so the children counted gulls and shared a "
+        "bag of apples. On a torn poster by the ticket window somebody had written {} in large "
+        "letters. After an hour the sun came out, the captain waved from the bridge, and the "
+        "whole group went aboard with their baskets, two dogs and a guitar to spend a quiet day "
+        "on the island."
+    ),
+)
+"""Harmless text around a gap, short and long, in which probes of a defense are carried."""

@@ -139,10 +139,11 @@ class Operator:
 
     def promises(self, text: str) -> bool:
         """Say whether the declared tier is promised for a text."""
-        return _is_writable(text) and (self.domain is None or self.domain(text))
+        return is_writable(text) and (self.domain is None or self.domain(text))
 
 
-def _is_writable(text: str) -> bool:
+def is_writable(text: str) -> bool:
+    """Say whether a text has a form in bytes, which half of a surrogate pair has not."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -317,8 +318,3 @@ def fault_of(arms: Sequence[OperatorConfig]) -> str:
                 f"{before.operator.name} ({before.operator.slot.name.lower()})"
             )
     return ""
-
-
-def may_follow(chain: OperatorChain, arm: OperatorConfig) -> bool:
-    """Say whether an arm may be put after a chain."""
-    return not fault_of((*chain.arms, arm))

@@ -155,7 +155,7 @@ class Situation:
     """What one call is about."""
 
     call: str
-    defense: str
+    defense: str = ""
     kind: str = ""
     folds: bool = False
     trigger: tuple[str, ...] = ()
@@ -164,8 +164,8 @@ class Situation:
     refuted: tuple[str, ...] = ()
     strategies: Mapping[str, tuple[int, int]]
     tries: tuple[PastTry, ...] = ()
-    wanted: int
-    stream: tuple[int, int]
+    wanted: int = 1
+    stream: tuple[int, int] = (1, 1)
 
 
 @cache
@@ -197,12 +197,7 @@ def neutral_digest() -> str:
 def attacker_prompt(situation: Situation, *, system: str | None = None) -> Prompt:
     """Write one call."""
     document = {
-        "filter": {
-            "name": situation.defense,
-            "kind": situation.kind or "unknown",
-            "ignores_hidden_characters": situation.folds,
-            "trigger": list(situation.trigger),
-        },
+        "filter": {"name": situation.defense, **_filter(situation)},
         "request": situation.request,
         "must_keep": list(situation.must_keep),
         "refuted": list(situation.refuted),
@@ -213,6 +208,14 @@ def attacker_prompt(situation: Situation, *, system: str | None = None) -> Promp
         "call": situation.call,
     }
     return model_prompt(system or system_text(), document)
+
+
+def _filter(situation: Situation) -> dict[str, object]:
+    return {
+        "kind": situation.kind or "unknown",
+        "ignores_hidden_characters": situation.folds,
+        "trigger": list(situation.trigger),
+    }
 
 
 def repair_prompt(before: Prompt, reply: str) -> Prompt:
@@ -274,43 +277,24 @@ on from: keep what it does, and change what the filter may still recognise in it
 """What the attacker model is told beside its own instructions where a critic is at work."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Critique:
-    """What one call is about."""
-
-    call: str
-    kind: str = ""
-    folds: bool = False
-    trigger: tuple[str, ...] = ()
-    request: str
-    text: str
-    strategy: str
-    reason: str = ""
-    strategies: Mapping[str, tuple[int, int]]
-
-
 def critic_digest() -> str:
     """Return the SHA-256 of everything fixed that is said because of a critic, in hex."""
     form = json.dumps(CRITIC_FORM)
     return digest_of(CRITIC_VERSION, CRITIC_SYSTEM, CRITIC_REPAIR, form, TOLD_TO_ATTACKER)
 
 
-def critic_prompt(critique: Critique) -> Prompt:
+def critic_prompt(situation: Situation, *, text: str, strategy: str, reason: str = "") -> Prompt:
     """Ask how close a candidate came."""
     document = {
-        "filter": {
-            "kind": critique.kind or "unknown",
-            "ignores_hidden_characters": critique.folds,
-            "trigger": list(critique.trigger),
-        },
-        "request": critique.request,
-        "strategies": told_counts(critique.strategies),
+        "filter": _filter(situation),
+        "request": situation.request,
+        "strategies": told_counts(situation.strategies),
         "try": {
-            "text": critique.text[:_MOST_OF_A_TEXT],
-            "strategy": critique.strategy,
-            **({"reason": critique.reason[:_MOST_OF_A_TEXT]} if critique.reason else {}),
+            "text": text[:_MOST_OF_A_TEXT],
+            "strategy": strategy,
+            **({"reason": reason[:_MOST_OF_A_TEXT]} if reason else {}),
         },
-        "call": critique.call,
+        "call": situation.call,
     }
     return model_prompt(CRITIC_SYSTEM, document)
 
