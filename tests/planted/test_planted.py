@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cache
 from itertools import product
 
 import numpy as np
 import pytest
 from tests.planted.defenses import PLANTED, Planted, planted
+from tests.planted.held_out import HELD_OUT
 from tests.planted.references import greedy
 from tests.planted.table import Row, attacked, measure, share
 
@@ -33,23 +35,42 @@ def test_there_are_at_least_twenty_and_each_declares_a_weakness() -> None:
     assert all(each.weakness for each in PLANTED)
 
 
-def within(each: Planted, k: int, *, seed: int = 3) -> list[bool]:
-    """Attack with a real budget of k calls, and mark the attacks that fell."""
+@cache
+def within(each: Planted, k: int, seed: int = 3) -> tuple[list[str], list[bool]]:
+    """Attack with a real budget of k calls; name the attacks, and mark those that fell."""
     state, asked, _, _ = attacked(each.data(), each.start(), budget=k, seed=seed)
-    return [first <= k for first in asked.firsts(ADAPTIVE, state.blocked)]
+    names = [f"{each.name.removesuffix(', mute')} {place}" for place in state.blocked]
+    return names, [first <= k for first in asked.firsts(ADAPTIVE, state.blocked)]
 
 
-def test_a_score_is_worth_something() -> None:
-    """More falls at 64 calls to a score than where it is kept back, over two defenses and seeds."""
+def worth_of_scores(pairs: Iterable[tuple[Planted, Planted]], k: int, *, seeds: int) -> Difference:
+    """Compare what falls with the score to what falls without it, the seeds of an attack a group."""
     shown, kept_back, groups = [], [], []
-    for each, seed in product(SCORED[:2], (1, 2, 3)):
-        marks = within(each, 64, seed=seed)
+    for (with_score, without), seed in product(pairs, range(1, seeds + 1)):
+        names, marks = within(with_score, k, seed)
         shown += marks
-        kept_back += within(planted(f"{each.name}, mute"), 64, seed=seed)
-        groups += [f"{each.name} {place}" for place in range(len(marks))]
+        kept_back += within(without, k, seed)[1]
+        groups += names
     _, numbers = np.unique(groups, return_inverse=True)
-    gain = grouped_difference(np.array(shown), np.array(kept_back), groups=numbers, confidence=0.95)
-    assert gain.low > 0
+    return grouped_difference(np.array(shown), np.array(kept_back), groups=numbers, confidence=0.95)
+
+
+MUTE = [(each, planted(f"{each.name}, mute")) for each in SCORED]
+
+
+def test_a_score_is_worth_something_at_16_calls() -> None:
+    """More falls where the score is shown, over three defenses and five seeds."""
+    assert worth_of_scores(MUTE, 16, seeds=5).low > 0
+
+
+def test_a_score_is_worth_something_at_64_calls() -> None:
+    """More falls where the score is shown, over two defenses and two seeds."""
+    assert worth_of_scores(MUTE[:2], 64, seeds=2).low > 0
+
+
+def test_a_score_does_not_hurt_where_nobody_tuned() -> None:
+    """At 16 calls not less falls to a score of defenses that were held out."""
+    assert worth_of_scores(HELD_OUT, 16, seeds=2).value >= 0
 
 
 def test_it_does_not_lose_to_a_greedy_search() -> None:
@@ -59,7 +80,7 @@ def test_it_does_not_lose_to_a_greedy_search() -> None:
         blocked = [sample for sample in attacks if rule(sample.prompt.text)[0]]
         for k in (16, 64):
             firsts = [greedy(rule, sample, budget=k)[0] for sample in blocked]
-            assert share(within(each, k)) >= share([first <= k for first in firsts]) - 0.03
+            assert share(within(each, k)[1]) >= share([first <= k for first in firsts]) - 0.03
 
 
 @pytest.mark.parametrize("name", ["words gated", "letters gated", "hardened"])

@@ -142,11 +142,7 @@ async def run_adaptive(
     earlier: Mapping[TryKey, TryRecord] | None = None,
     stop: StopSignal | None = None,
 ) -> AdaptiveSummary:
-    """Attack each defense with everything there is, controls included.
-
-    The order of questions depends on answers alone: any concurrency, an interruption and a
-    replay give the same tries.
-    """
+    """Attack each defense, controls included; answers alone decide the order of questions."""
     writer.add_layer(ADAPTIVE, plan.settings)
     if plan.left_out:
         left_out = {"kind": "adaptive-left-out", "defenses": dict(plan.left_out)}

@@ -25,10 +25,7 @@ MOST_USES: Final = 2  # of a seeded chain on one attack; others give the same te
 
 
 def search(state: SearchState, known: Background) -> Steps[list[Target]]:
-    """Look for a bypass of every attack that was blocked at first, one try of each a wave.
-
-    Without shared memory, each attack is searched as if it were the only one.
-    """
+    """Look for a bypass of every blocked attack, one try of each a wave, or each on its own."""
     if state.shares_memory:
         return (yield from _search(state, known))
     lists = yield from together(
@@ -44,7 +41,14 @@ def spend_rest(state: SearchState, targets: list[Target], known: Background) -> 
         parts = [(state.alone(each.position), [each], Background()) for each in targets]
     yield from together(
         [
-            _waves(own, some, _singles(own, shared), round_="R4", until=state.budget)
+            _waves(
+                own,
+                some,
+                _singles(own, shared),
+                round_="R4",
+                until=state.budget,
+                descents=Descents(state=own),
+            )
             for own, some, shared in parts
         ]
     )
@@ -53,7 +57,7 @@ def spend_rest(state: SearchState, targets: list[Target], known: Background) -> 
 def _search(state: SearchState, known: Background) -> Steps[list[Target]]:
     targets, most = state.targets(), state.budget
     bandit = _singles(state, known)
-    descents = Descents(state=state) if state.scores else None
+    descents = Descents(state=state)
     alone = 0 if state.shares_memory else min(most, _ALONE)
     ends = (("R2", max(alone, most // 2)), ("R3", most * 5 // 8), ("R4", most))
     for lengths, (round_, until) in enumerate(ends):
@@ -99,7 +103,7 @@ def _waves(
     *,
     round_: str,
     until: int,
-    descents: Descents | None = None,
+    descents: Descents,
 ) -> Steps[None]:
     """Give each attack under way one try a wave, until its budget for the round is spent."""
     wave, live = 0, [t for t in targets if t.win is None and t.tries < until]
@@ -109,8 +113,10 @@ def _waves(
         for i, target in enumerate(live):
             order = ranking(i, target.tries, bandit.kind(target.fold, target.failed))
             # Every other try goes to chains: what one attack finds there serves all of them.
-            guide = descents if (i + wave) % 2 else None
-            chosen = _next_try(state, target, bandit, order, round_=round_, descents=guide)
+            turn = (i + wave) % 2 > 0
+            chosen = _next_try(
+                state, target, bandit, order, descents=descents, round_=round_, is_turn=turn
+            )
             if chosen is not None:
                 tries.append((target, *chosen))
         if not tries:
@@ -127,7 +133,7 @@ def _waves(
                 continue
             if number is not None:
                 _learn(state, target, bandit, number, answer=answers[i])
-            elif descents is not None:
+            else:
                 descents.learn(target, answers[i])
         live = [t for t, _, _ in tries if t.win is None and t.tries < until]
         wave += 1
@@ -139,21 +145,21 @@ def _next_try(
     bandit: Bandit,
     order: Mapping[int, float],
     *,
+    descents: Descents,
     round_: str,
-    descents: Descents | None,
+    is_turn: bool,
 ) -> tuple[Query, int | None] | None:
-    """Make the next try of an attack, by a chain or where its score points, and name the chain."""
-    if descents is not None:
-        new = (n for n in order if f"{bandit.chains[n].key}#0" not in target.tried)
-        if descents.hope(target) > order.get(next(new, -1), 0.0):
-            query = descents.propose(target)
-            if query is not None:
-                return query, None
-    for number in order:
-        query = _next_use(state, target, bandit.chains[number], round_=round_)
-        if query is not None:
-            return query, number
-    return None
+    """Make the next try, by a chain (with its number) or where the score points if worth more."""
+    made = ((_next_use(state, target, bandit.chains[n], round_=round_), n) for n in order)
+    chain = next(((query, n) for query, n in made if query is not None), None)
+    if chain is None or (is_turn and descents.hope(target) > order[chain[1]]):
+        guided = descents.propose(target)
+        if guided is not None and chain is not None:  # The variant was made, and is not asked.
+            target.seen.discard(chain[0].text)
+            target.tried -= {f"{chain[0].chain}#{use}" for use in range(MOST_USES)}
+        if guided is not None:
+            return guided, None
+    return chain
 
 
 def _learn(

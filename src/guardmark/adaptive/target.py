@@ -141,10 +141,7 @@ def _verdict_of(record: TryRecord) -> Verdict:
 
 
 async def measure_effects(asker: TargetAsker, passes: Mapping[str, Passes], *, seed: int) -> None:
-    """Ask the target model about every attack, every operator and one bypass of each attack.
-
-    Of several bypasses the one is sent whose operators the target model reads best by canaries.
-    """
+    """Ask about every attack, every operator and, of each attack, the bypass that reads best."""
     attacks = [
         Query(position, sample.prompt.text, Account.UNDEFENDED, TARGET_ROUND, layer=TARGET)
         for position, sample in enumerate(asker.context.samples)
