@@ -205,16 +205,16 @@ class Descents:
 
     def _descent(self, target: Target) -> _Descent | None:
         """Return where an attack stands; a carrier that helps more is taken on."""
-        place = target.position
-        if place not in self.under_way and place in self.state.scores:
-            self.under_way[place] = _Descent(
+        position = target.position
+        if position not in self.under_way and position in self.state.scores:
+            self.under_way[position] = _Descent(
                 state=self.state,
                 target=target,
                 memory=self.memory,
                 draw=self.state.draw("scores", target.sample.id),
-                score=_logit(self.state.scores[place]),
+                score=_logit(self.state.scores[position]),
             )
-        each = self.under_way.get(place)
+        each = self.under_way.get(position)
         score, carrier = target.carried
         if each is not None and carrier != each.carrier and _logit(score) < each.score:
             each.score, each.carrier, each.kept, each.idle = _logit(score), carrier, (), 0
