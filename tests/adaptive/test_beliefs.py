@@ -131,8 +131,8 @@ def test_a_view_draws_the_same_again() -> None:
     """Chance comes from the seed alone; of many attacks, every sixteenth shares its draws."""
     bandit = Bandit(chains=CHAINS, precedents=nothing_known(CHAINS))
     one, two = (bandit.rankings(Random(3), 99) for _ in range(2))
-    ranked = [one(number, 0, (0, 0)) for number in range(17)]
-    assert ranked == [two(number, 0, (0, 0)) for number in range(17)]
+    ranked = [[*one(number, 0, (0, 0))] for number in range(17)]
+    assert ranked == [[*two(number, 0, (0, 0))] for number in range(17)]
     assert ranked[0] == ranked[16] != ranked[1]
 
 
