@@ -93,4 +93,69 @@ def test_judging_again_stands_on_what_the_run_keeps(run: tuple[Path, str], tmp_p
     assert "prompt.txt" in again.err
 
 
+def test_each_line_of_the_results_names_the_part_that_gave_it(run: tuple[Path, str]) -> None:
+    """Name and fingerprint, the hash of what it was told, and that of the data."""
+    summary = json.loads((run[0] / "out" / "summary.json").read_text(encoding="utf-8"))
+    lines = (run[0] / "out" / "results.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = {(row["defense"], row["stage"]): row for row in map(json.loads, lines)}
+    for part in summary["run"]["parts"]:
+        arm = part["name"] if part["kind"] == "defense" else "none"
+        row = rows[arm, part["kind"]]
+        assert row["part"]["name"] == part["name"]
+        assert part["fingerprint"].startswith(row["part"]["fingerprint"])
+        assert summary["run"]["data_sha256"].startswith(row["data"])
+    told = rows["none", "model"]["part"]["prompt_sha256"]
+    assert told == sha256(PROMPT.encode()).hexdigest()
+
+
+def test_figures_stand_on_the_judging_of_choice(run: tuple[Path, str], tmp_path: Path) -> None:
+    """Every later reading does, until another is chosen; the first judging stays."""
+    shutil.copytree(run[0], tmp_path / "copy")
+    judges = "judges: [{type: rules, name: strict, unsafe: ['4']}]\nheadline: strict\n"
+    (tmp_path / "judges.yaml").write_text(judges, encoding="utf-8")
+    folder = tmp_path / "copy" / "out"
+    done = guardmark("judge", folder, "--config", "judges.yaml", cwd=tmp_path)
+    assert "stands on the judging strict" in done.err
+    assert "3 of 3 answers flipped from run to strict" in done.out
+    assert _unsafe_by(folder) == [("strict", 2), ("run", 0)]
+    assert "figures by the judging strict" in (folder / "summary.md").read_text(encoding="utf-8")
+    assert guardmark("verify", folder, cwd=tmp_path).code == 0
+    for layer, tp in (("run", 0), ("strict", 2)):
+        out = tmp_path / f"theirs-{layer}"
+        given = ("export", folder, "--to", "minorbench", "--layer", layer, "-o", out)
+        assert guardmark(*given, cwd=tmp_path).code == 0
+        theirs = json.loads((out / "none" / "summary.json").read_text(encoding="utf-8"))
+        assert theirs["scorecards"]["system"]["tp"] == tp
+    assert guardmark("judge", folder, "--as-headline", "run", cwd=tmp_path).code == 0
+    assert _unsafe_by(folder) == [("run", 0), ("strict", 2)]
+
+
+def _unsafe_by(folder: Path) -> list[tuple[str, int]]:
+    """The judgings of a run, and the unsafe answers to attacks by each; the figures' first."""
+    pipeline = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["pipeline"]
+    (bare,) = [arm for arm in pipeline["arms"] if arm["name"] == "none"]
+    counts = {name: card["attack_success_rate"] for name, card in bare["judgings"].items()}
+    first = pipeline["judgings"][0]["name"]
+    assert bare["system"]["attack_success_rate"]["successes"] == counts[first]["successes"]
+    return [(each["name"], counts[each["name"]]["successes"]) for each in pipeline["judgings"]]
+
+
+@pytest.mark.parametrize(
+    ("given", "known"),
+    [
+        (("judge", "out", "--as-headline", "strict"), "Known: run."),
+        (("export", "out", "--to", "minorbench", "--layer", "strict"), "Known: run."),
+        (("export", "out", "--to", "csv", "--layer", "run"), "csv holds every judging"),
+    ],
+)
+def test_a_judging_that_does_not_exist_is_refused_with_the_choice_there_is(
+    run: tuple[Path, str], given: tuple[str, ...], known: str
+) -> None:
+    """In one line, and before anything is written."""
+    done = guardmark(*given, cwd=run[0])
+    assert done.code == 2
+    assert known in done.err
+    assert len(done.err.strip().splitlines()) == 1
+
+
 _JUDGE = {"type": "rules", "name": "strict", "unsafe": ["4"]}

@@ -41,6 +41,7 @@ class AnalysisSettings:
     weights: tuple[float, ...] = ()
     # Rules that could end defenses early, as the run recorded them.
     stop_when: tuple[str, ...] = ()
+    headline: str = ""  # Judging to stand on in place of the one that the run names.
     # Older definitions of a pipeline's card to count by, beside our own.
     legacy_cards: tuple[str, ...] = ()
 

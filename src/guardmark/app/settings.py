@@ -101,6 +101,7 @@ class PipelineSettings(Settings):
     guards: list[str] = ["none"]
     model: dict[str, Any]
     judges: list[dict[str, Any]] = []
+    headline: str = ""
     legacy_cards: list[Literal["response_unsafe_v1", "assistant_policy_v2"]] = []
 
 
@@ -222,9 +223,6 @@ class Config(Settings):
 
     @property
     def policies(self) -> tuple[Policy, Policy]:
-        """What to do on malformed answers and on errors.
-
-        A defense alone enforces nothing, so both are recorded; a pipeline blocks.
-        """
+        """What to do on malformed answers and on errors: a defense alone enforces nothing."""
         usual = Policy.RECORD if self.pipeline is None else Policy.BLOCK
         return self.run.on_malformed or usual, self.run.on_error or usual

@@ -39,6 +39,7 @@ _PATH, _NUMBER = click.Path(path_type=Path), click.IntRange(min=0)
 @click.option("--config", type=_PATH)
 @click.option("--layer", default="")
 @click.option("--human-labels", type=_PATH)
+@click.option("--as-headline", default="", metavar="LAYER")
 @click.option("--quality", is_flag=True)
 @click.option("--limit", type=_NUMBER, default=20, show_default=True)
 @click.option("--json", "as_json", is_flag=True)
@@ -47,6 +48,7 @@ def judge_command(
     config: Path | None,
     layer: str,
     human_labels: Path | None,
+    as_headline: str,
     quality: bool,
     limit: int,
     as_json: bool,
@@ -56,7 +58,8 @@ def judge_command(
         drawn = _quality(run, as_json=as_json)
         (echo_json if as_json else echo_text)(drawn)
         return 0
-    judged = _judged(run, config=config, layer=layer, human_labels=human_labels)
+    named = {"config": config, "layer": layer, "human_labels": human_labels}
+    judged = _judged(run, as_headline, named)
     if judged is None:
         tell_line(INTERRUPTED, f"To continue: {same_command()}")
         return EXIT_INTERRUPTED
@@ -67,22 +70,27 @@ def judge_command(
     return 0
 
 
-def _judged(
-    run: Path, *, config: Path | None, layer: str, human_labels: Path | None
-) -> Judged | None:
+def _judged(run: Path, headline: str, named: dict[str, Any]) -> Judged | None:
     """Judge again and write the reports of the run again; None when it was interrupted."""
-    from guardmark.app.labels.judging import judge_run
+    from guardmark.app.labels.judging import Judged, judge_run
+    from guardmark.app.results.opened_run import find_run
     from guardmark.app.results.reporting import report
     from guardmark.app.run.running import Session
     from guardmark.cli.progress import ProgressLine, interruptible
+    from guardmark.engine.rejudge import choose_headline
 
-    session = Session(announce=tell_line)
-    with interruptible(session.stop), ProgressLine(session.progress):
-        judged = judge_run(run, session, config=config, layer=layer, human_labels=human_labels)
+    session, judged = Session(announce=tell_line), Judged(folder=find_run(run))
+    if any(named.values()) or not headline:
+        with interruptible(session.stop), ProgressLine(session.progress):
+            judged = judge_run(run, session, **named)
     for warning in judged.warnings:
         tell_line(f"Note: {warning}")
     if session.stop.is_seen:
         return None
+    if headline := headline or judged.headline:
+        with judged.folder.lock():
+            choose_headline(judged.folder.records, headline)
+        tell_line(f"Every figure of the run stands on the judging {headline} now.")
     report(judged.folder.path)
     return judged
 

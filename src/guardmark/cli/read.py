@@ -264,8 +264,9 @@ def _tell_address(serving: Serving, *, as_json: bool) -> None:
 @click.argument("run", type=_PATH)
 @click.option("--to", "forms", required=True)
 @click.option("-o", "--out", type=_PATH)
+@click.option("--layer", default="")
 @click.option("--json", "as_json", is_flag=True)
-def export_command(run: Path, forms: str, out: Path | None, as_json: bool) -> None:
+def export_command(run: Path, forms: str, out: Path | None, layer: str, as_json: bool) -> None:
     """Write records for other tools."""
     from guardmark.app.results.artefacts import export as write
     from guardmark.core.errors import ConfigError
@@ -274,7 +275,7 @@ def export_command(run: Path, forms: str, out: Path | None, as_json: bool) -> No
     if out is not None and len(chosen) > 1:
         raise ConfigError("--out names one file, but several formats are asked for.")
     for form in chosen:
-        written = write(run, form, out=out)
+        written = write(run, form, out=out, layer=layer)
         if as_json:
             document = {"format": form, "path": str(written.path), "records": written.records}
             echo_json(json.dumps(document))

@@ -4,23 +4,50 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.core.errors import ConfigError
+from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.calls import as_verdict, ask_part
 from guardmark.engine.plan import NO_GUARD, Plan
 from guardmark.engine.recorder import open_recorder
 from guardmark.engine.run_monitor import OUTCOMES, Progress, RunMonitor, StopSignal, supervise
 from guardmark.engine.runner import raise_for, summary_of
+from guardmark.store.layers import HEADLINE
+from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter
 from guardmark.store.schema import OUTCOME_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from guardmark.core.protocols import Judge
     from guardmark.core.sample import Prompt
     from guardmark.engine.recorder import Recorder
     from guardmark.engine.runner import RunSummary
-    from guardmark.store.records import RecordWriter
+
+
+def judging_names(reader: RecordReader) -> tuple[str, ...]:
+    """Return what figures can stand on: every judging, and each judge of several."""
+    stages = reader.recorded_stages()
+    layers = [layer for name, stage, layer in stages if (name, stage) == (NO_GUARD, Stage.JUDGE)]
+    judged = (each for each in layers if reader.layer_settings(each).get("kind") != "human")
+    return tuple(dict.fromkeys(name for each in judged for name in (each.split("/")[0], each)))
+
+
+def require_judging(reader: RecordReader, name: str) -> None:
+    """Refuse a judging that a run has not."""
+    if name not in (known := judging_names(reader)):
+        raise UnknownName("judging of this run", name, known)
+
+
+def choose_headline(records: Path, name: str) -> None:
+    """Let the figures stand on a judging from now on; the first stays, and so does every choice."""
+    with RecordReader(records) as reader:
+        require_judging(reader, name)
+        before = sum(each.startswith(HEADLINE) for each in reader.layers())
+    with RecordWriter(records) as writer:
+        writer.add_layer(f"{HEADLINE}{before + 1}/{name}", {})
+        writer.note_head()
 
 
 async def judge_again(

@@ -9,6 +9,7 @@ from heapq import merge
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.analysis.pipeline.frame import headline_of
 from guardmark.core.manifest import VERSION
 from guardmark.core.outcome import Outcome, VerdictLabel
 from guardmark.core.record import FIRST_LAYER, Stage
@@ -37,19 +38,19 @@ _ROLES: Final = {Role.SYSTEM: "system", Role.ASSISTANT: "assistant"}
 _Json = dict[str, Any]
 
 
-def write_inspect(reader: RecordReader, path: Path) -> int:
+def write_inspect(reader: RecordReader, path: Path, *, layer: str = "") -> int:
     """Write one log a defense.
 
     A sample is right (`C`) when an attack was blocked or a benign one allowed, wrong (`I`) the
     other way round, and without an answer (`N`) when the defense failed. Repeats are Inspect's
     epochs.
     """
-    manifest, status = reader.manifest(), reader.status()
+    manifest, status, judged = reader.manifest(), reader.status(), _layer(reader, layer)
     folder, written = RunDir(path=path), 0
     for defense in reader.defenses():
         samples = [
             _sample(sample, records, defense)
-            for sample, records in _observed(reader, defense, manifest.repeats)
+            for sample, records in _observed(reader, defense, manifest.repeats, judged)
         ]
         log: _Json = {
             "version": FORMAT_VERSION,
@@ -84,11 +85,19 @@ def _file_name(spec: _Json, defense: str) -> str:
     return f"{when}_{task}_{spec['eval_id']}.json"
 
 
+def _layer(reader: RecordReader, wanted: str) -> str:
+    """Return where the verdicts stand that are written: of several judges those of the first."""
+    chosen = wanted or headline_of(reader) or FIRST_LAYER
+    layers = (layer for _, stage, layer in reader.recorded_stages() if stage is Stage.JUDGE)
+    return next((each for each in layers if f"{each}/".startswith(f"{chosen}/")), chosen)
+
+
 def _observed(
-    reader: RecordReader, defense: str, repeats: int
+    reader: RecordReader, defense: str, repeats: int, judged: str
 ) -> Iterator[tuple[Sample, dict[tuple[Stage, int], Record]]]:
     """Yield every sample that has a record, repeat by repeat, with its records."""
-    streams = [reader.records(defense=defense, stage=stage, layer=FIRST_LAYER) for stage in _STAGES]
+    layers = {stage: judged if stage is Stage.JUDGE else FIRST_LAYER for stage in _STAGES}
+    streams = [reader.records(defense=defense, stage=s, layer=name) for s, name in layers.items()]
 
     def place(record: Record) -> tuple[int, int]:
         return record.key.repeat, record.key.sample

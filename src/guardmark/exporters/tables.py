@@ -5,12 +5,14 @@ A cell of CSV is safe in a spreadsheet.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from guardmark.canon.visible import csv_line, csv_text
 from guardmark.core.errors import ConfigError
+from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.reports.chapters.matrix import matrix_rates
-from guardmark.store.export import COLUMNS, record_rows
+from guardmark.store.export import COLUMNS, record_rows, write_jsonl
 from guardmark.store.run_dir import whole_file
 
 if TYPE_CHECKING:
@@ -157,6 +159,32 @@ def matrix_pivot(lines: Sequence[MatrixLine], *, alarms: bool) -> str:
 
 def _figures(estimate: Estimate) -> tuple[float | None, ...]:
     return (estimate.value, estimate.low, estimate.high, estimate.trials)
+
+
+_HASH: Final = 16
+
+
+def write_lines(reader: RecordReader, path: Path) -> int:
+    """Write one JSON object a record, each with the part that gave it and the hash of the data."""
+    manifest, parts = reader.manifest(), dict[tuple[str, ...], dict[str, object]]()
+    for defense, stage, layer in reader.recorded_stages():
+        own = [part for part in manifest.parts if part.kind == stage.value]
+        name = defense if stage is Stage.DEFENSE else layer.partition("/")[2]
+        known = {part.name: asdict(part) for part in own}
+        usual = asdict(own[0]) if len(own) == 1 and layer == FIRST_LAYER else {}
+        part = known.get(name, usual) or dict(reader.layer_settings(layer))
+        settings = part.get("settings")
+        stated = settings if isinstance(settings, dict) else {}
+        told = {
+            "name": part.get("name") or part.get("judge"),
+            "type": part.get("type"),
+            "model": stated.get("model"),
+            "fingerprint": str(part.get("fingerprint") or "")[:_HASH],
+            "prompt_sha256": stated.get("system_prompt_sha256", stated.get("instructions_sha256")),
+        }
+        said = {key: value for key, value in told.items() if value}
+        parts[defense, stage.value, layer] = {"part": said, "data": manifest.data_sha256[:_HASH]}
+    return write_jsonl(reader, path, parts=parts)
 
 
 def write_csv(reader: RecordReader, path: Path) -> int:

@@ -21,13 +21,14 @@ from guardmark.store.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from guardmark.store.connect import StoreConnection
     from guardmark.store.reader import RecordReader
     from guardmark.store.samples import Kind
 
+    Parts = Mapping[tuple[str, ...], Mapping[str, object]]  # of defense, stage and layer
 
 _CHUNK: Final = 250
 _WORD: Final = "(SELECT name FROM words WHERE kind = '{0}' AND id = r.{0})"
@@ -61,11 +62,11 @@ _SELECT: Final = (
 )
 
 
-def write_jsonl(reader: RecordReader, path: Path) -> int:
-    """Write one JSON object a record."""
+def write_jsonl(reader: RecordReader, path: Path, *, parts: Parts | None = None) -> int:
+    """Write one JSON object a record, with what is told of the part that gave it."""
     lines = 0
     with whole_file(path) as file, values_of(reader.path):
-        for text in _lines_of(reader.connection):
+        for text in _lines_of(reader.connection, parts or {}):
             lines += len(text)
             file.write("".join(text).encode())
     return lines
@@ -86,28 +87,30 @@ _LEAN: Final = (
 )
 
 
-def _lines_of(connection: StoreConnection) -> Iterator[list[str]]:
+def _lines_of(connection: StoreConnection, parts: Parts) -> Iterator[list[str]]:
     """Yield lines, each a JSON object in ASCII with its line end."""
     of_kind = {number: _kind_part(kind) for number, kind in kinds_of(connection).items()}
-    defenses, layers = (
-        {number: json.dumps(name) for number, name in connection.names(table).items()}
-        for table in ("defenses", "layers")
-    )
+    defenses, layers = (connection.names(table) for table in ("defenses", "layers"))
+
+    @cache
+    def head(defense: int, stage: int, layer: int) -> str:
+        key = {"defense": defenses[defense], "stage": STAGES[stage], "layer": layers[layer]}
+        return json.dumps(key | dict(parts.get((*key.values(),), {})), separators=(",", ":"))[:-1]
+
     shared_evidence, quote = connection.shared_evidence(), encode_basestring_ascii
     for rows in connection.chunks(_LEAN, size=_CHUNK):
         lines = list[str]()
         for defense, stage, layer, repeat, position, name, digest, origin, *more in rows:
-            score, latency, kind, codes, said, text, evidence = more
+            score, latency, kind, codes, shared, text, evidence = more
             sample_id = quote(name)
             lines.append(
-                f'{{"defense":{defenses[defense]},"stage":"{STAGES[stage]}",'
-                f'"layer":{layers[layer]},"repeat":{repeat},"position":{position},'
+                f'{head(defense, stage, layer)},"repeat":{repeat},"position":{position},'
                 f'"id":{sample_id},"sha256":"{digest.hex()}",{of_kind[kind]},'
                 f'"group":{sample_id if origin is None else quote(origin)},'
                 f'"score":{"null" if score is None else repr(score)},'
                 f'"latency_ns":{"null" if latency is None else latency},{_said_part(codes)},'
                 f'"text":{"null" if text is None else quote(text)},'
-                f'"evidence":{evidence or shared_evidence.get(said, "null")}}}\n'
+                f'"evidence":{evidence or shared_evidence.get(shared, "null")}}}\n'
             )
         yield lines
 

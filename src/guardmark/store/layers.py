@@ -1,4 +1,4 @@
-"""Names of the layers of an adaptive measurement; once given, a name is never changed."""
+"""Names of layers that hold no judging; once given, a name is never changed."""
 
 from __future__ import annotations
 
@@ -33,15 +33,14 @@ MODEL_LAYERS: Final = (
 
 TARGET: Final = "adaptive/target"  # what the target model answered to what got through
 VERDICT: Final = "adaptive/verdict"  # what a judge said of that; `/<judge>` where there are several
-CANARY_REPLIES: Final = "adaptive/canaries"
-"""Layer of what the target model made of canaries. They are no samples of the run: their rows
-stand at its first sample, numbered, with the canary's id beside the answer."""
+CANARY_REPLIES: Final = "adaptive/canaries"  # numbered rows at the first sample, with their ids
 
 LEFT_OUT: Final = "adaptive/left-out"  # its settings name the defenses that no rewriting reaches
 FINDINGS_PREFIX: Final = "adaptive/findings/"  # one a defense; settings hold flags and diagnosis
 REPAIRED_PREFIX: Final = "adaptive/repaired/"  # one a defense; settings hold the cleaning
 AUDIT_PREFIX: Final = "adaptive/audit-"  # one a sheet, with what people said of bypasses
 
+HEADLINE: Final = "headline/"  # then a number and the judging that figures stand on from then on
 _SEED: Final = re.compile(rf"{ADAPTIVE}/seed-[1-9][0-9]*")
 
 

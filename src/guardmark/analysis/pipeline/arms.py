@@ -147,7 +147,7 @@ class PipelineAnalysis:
     model: str  # Name of the target model.
     model_errors: int  # Answers that never came, of all places the model was asked about.
     arms: tuple[ArmAnalysis, ...]  # One for each, in the order of the configuration.
-    judgings: tuple[JudgingRates, ...]  # Of the run first; the cards stand on the first.
+    judgings: tuple[JudgingRates, ...]  # The cards stand on the first, that of the run as a rule.
     human: HumanCheck | None  # The first judging against people, or None without labels.
     # How labels were come by, where the data say so, and how often.
     label_sources: tuple[tuple[str, int], ...]

@@ -22,6 +22,7 @@ from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.rates.clustered import effective_counts, summarise
 from guardmark.stats.rates.ratios import BALANCED_ERROR, correlate, estimate_ratios
 from guardmark.store.columns import RecordColumns, record_columns
+from guardmark.store.layers import HEADLINE
 from guardmark.store.schema import ANSWER_MODE_CODE, OUTCOME_CODE
 
 if TYPE_CHECKING:
@@ -89,12 +90,12 @@ class PipelineFrame:
     frame: Frame
     arms: tuple[PipelineArm, ...]  # In the order of the configuration.
     model: Codes  # Outcome of the target model; `MISSING` where it was not asked.
-    judgings: tuple[Judging, ...]  # Of the run first, then later ones in the order they were made.
+    judgings: tuple[Judging, ...]  # The one figures stand on, of the run, then in order.
     human: JudgeColumns | None  # Labels of people, or None without any.
 
     @property
     def judging(self) -> Judging | None:
-        """The judging that the cards stand on: that of the run, or None without judges."""
+        """The judging that the figures stand on, or None without judges."""
         return self.judgings[0] if self.judgings else None
 
 
@@ -111,11 +112,16 @@ def read_pipeline(reader: RecordReader, frame: Frame) -> PipelineFrame | None:
         if layer not in people:
             judgings.setdefault(layer.split("/")[0], []).append(_judge(reader, frame, layer))
     model = record_columns(reader, NO_GUARD, stage=Stage.MODEL)
+    headline = frame.settings.headline or headline_of(reader)
+    alone = {each.layer: [each] for judges in judgings.values() for each in judges}
+    if headline in alone:  # one of several judges may be asked for by itself
+        judgings.setdefault(headline, alone[headline])
+    told = sorted(judgings.items(), key=lambda each: each[0] != headline)
     return PipelineFrame(
         frame=frame,
         arms=tuple(_arms(frame)),
         model=_places(frame, model, model.outcome),
-        judgings=tuple(_judging(name, judges) for name, judges in judgings.items()),
+        judgings=tuple(_judging(name, judges) for name, judges in told),
         human=_judge(reader, frame, people[-1]) if people else None,
     )
 
@@ -125,6 +131,14 @@ def judge_layers(reader: RecordReader) -> tuple[list[str], list[str]]:
     stages = reader.recorded_stages()
     layers = [layer for name, stage, layer in stages if (name, stage) == (NO_GUARD, Stage.JUDGE)]
     return layers, [each for each in layers if reader.layer_settings(each).get("kind") == HUMAN]
+
+
+def headline_of(reader: RecordReader) -> str:
+    """Return the judging chosen last, else the one its configuration names, else none."""
+    chosen = [each for each in reader.layers() if each.startswith(HEADLINE)]
+    stated = reader.manifest().settings.get("pipeline")
+    named = str(stated.get("headline") or "") if isinstance(stated, dict) else ""
+    return chosen[-1].split("/", 2)[2] if chosen else named
 
 
 def is_valid(label: Codes) -> Marks:
@@ -311,11 +325,7 @@ def as_subjects(pipeline: PipelineFrame) -> Frame | None:
 
 
 def deployed(frame: Frame, names: Sequence[str] = ()) -> tuple[DefenseColumn, ...]:
-    """Return the arms that a limit is about: those named, else those with a guard.
-
-    The arm without a guard stands for the system only where there is no other; baselines mark
-    the floor and the ceiling.
-    """
+    """Return the arms that a limit is about: those named, else those with a guard, if any."""
     if names:
         return tuple(arm for arm in frame.arms if arm.name in names)
     guarded = tuple(arm for arm in frame.arms if arm.name != NO_GUARD and not arm.is_baseline)

@@ -125,10 +125,7 @@ def check_against_people(
 
 
 def estimate_agreement(rates: PlaceRates, pipeline: PipelineFrame) -> Estimate | None:
-    """Estimate on which share of the answers labelled by people the judging says the same.
-
-    A labelled answer without a valid verdict counts as no agreement.
-    """
+    """Estimate how often the judging says what people say; no valid verdict is no agreement."""
     if pipeline.human is None or pipeline.judging is None:
         return None
     labelled = is_valid(pipeline.human.label)
@@ -138,11 +135,7 @@ def estimate_agreement(rates: PlaceRates, pipeline: PipelineFrame) -> Estimate |
 def correct_card(
     rates: PlaceRates, pipeline: PipelineFrame, judging: Judging, *, ends: Ends
 ) -> CorrectedCard | None:
-    """Correct an arm's attack success rates for the judge's errors.
-
-    The labelled answers are taken for a random sample of the answers to attacks in this arm;
-    `guardmark audit` draws them so. Rates stand on effective counts where answers share groups.
-    """
+    """Correct an arm's attack success rates, taking the labelled answers for a random sample."""
     if pipeline.human is None:
         return None
     judged = ends.passed & ends.is_known & rates.is_attack
@@ -268,10 +261,7 @@ class JudgeQuality:
 
 
 def assess_judge(reader: RecordReader, layer: str, *, confidence: float = 0.95) -> JudgeQuality:
-    """Look for signs that a judge is not to be trusted.
-
-    Intervals take answers as independent: these are signs, not figures of a report.
-    """
+    """Look for signs that a judge is not to be trusted; intervals take answers as independent."""
     layers, people = judge_layers(reader)
     if not layers:
         raise StoreError("The run holds no verdicts.\nNext: guardmark judge RUN --config JUDGE")

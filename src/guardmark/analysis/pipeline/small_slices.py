@@ -93,11 +93,7 @@ class SliceFigure:
 
     @property
     def half_width(self) -> float | None:
-        """Half width of the t interval of the mean over seeds, or None.
-
-        It says how well the mean is known, not how well one slice measures: that is the standard
-        deviation. Slices of one run share samples, so neither speaks of other data.
-        """
+        """Half width of the t interval of the mean over seeds, not of one slice, or None."""
         if self.standard_deviation is None:
             return None
         count = len(self.defined)
@@ -156,11 +152,7 @@ class _Card(NamedTuple):
 def measure_small_slices(
     reader: RecordReader, settings: AnalysisSettings, request: SliceRequest
 ) -> SliceStability:
-    """Draw small slices of a run and lay their figures beside those of the whole.
-
-    A slice takes so many attacks and so many benign samples of every variant, in an order that
-    depends on seed and sample id alone, with all their repeats.
-    """
+    """Draw slices by seed and sample id alone, and lay their figures beside those of the whole."""
     frame = read_frame(reader, settings)
     rates, variant = PlaceRates(frame, settings), frame.samples.variant
     variants = [(name or "original", variant.codes == at) for at, name in enumerate(variant.names)]

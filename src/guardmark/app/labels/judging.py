@@ -54,6 +54,7 @@ class JudgingSettings(Settings):
     """A file that names judges only."""
 
     judges: list[dict[str, Any]]
+    headline: str = ""
     services: dict[str, ServiceSettings] = Field(default_factory=dict)
     prices: dict[str, PriceSettings] = Field(default_factory=dict)
     run: RunSettings = RunSettings()
@@ -68,6 +69,7 @@ class Judged:
     summaries: tuple[RunSummary, ...] = ()
     labels: int = 0
     flips: Flips | None = None
+    headline: str = ""  # the judging that its configuration wants figures to stand on
     warnings: tuple[str, ...] = ()
 
 
@@ -146,6 +148,7 @@ def load_judges(
             announce(f"Note: {change}; what the run keeps is judged, as it was")
         settings = JudgingSettings(
             judges=[] if whole.pipeline is None else whole.pipeline.judges,
+            headline="" if whole.pipeline is None else whole.pipeline.headline,
             services=whole.services,
             prices=whole.prices,
             run=whole.run,
@@ -159,9 +162,9 @@ def load_judges(
         "data": [{"builtin": "tutor"}],
         "pipeline": {
             "model": {"type": "scripted", "system_prompt": _system_prompt(manifest, loaded)},
-            "judges": settings.judges,
+            **settings.model_dump(include={"judges", "headline"}),
         },
-        **settings.model_dump(mode="json", exclude={"judges"}, exclude_none=True),
+        **settings.model_dump(mode="json", exclude={"judges", "headline"}, exclude_none=True),
     }
     document["run"]["repeats"] = manifest.repeats
     here = ("pipeline", "judges")
@@ -229,9 +232,9 @@ async def _judge(
             )
     finally:
         await close_parts((built.part for built in parts), services)
-    return Judged(
-        folder=folder, layers=layers, summaries=tuple(summaries), warnings=tuple(warnings)
-    )
+    pipeline, done = loaded.config.pipeline, Judged(folder=folder, summaries=tuple(summaries))
+    headline = "" if pipeline is None else pipeline.headline
+    return replace(done, layers=layers, warnings=tuple(warnings), headline=headline)
 
 
 def _plan(loaded: LoadedConfig) -> Plan:

@@ -15,8 +15,9 @@ from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import VERSION, PartManifest
 from guardmark.core.protocols import Closable
+from guardmark.core.record import FIRST_LAYER
 from guardmark.engine.execution.process import keep_working_directory
-from guardmark.engine.plan import ADDRESS_SETTINGS, NO_GUARD, BuiltPart, Parts
+from guardmark.engine.plan import ADDRESS_SETTINGS, NO_GUARD, BuiltPart, Parts, layer_of
 from guardmark.inference.gradients import GradientAttack, GradientDefense
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ def build_parts(
     model = build_one(loaded, ("pipeline", "model"), "model", name="model", services=services)
     arms = tuple(arm for arm in pipeline.guards if arm == NO_GUARD or arm in names)
     judges = tuple(build_judges(loaded, services))
+    own = [FIRST_LAYER, *(layer_of(each.part, [e.part for e in judges]) for each in judges)]
+    if pipeline.headline not in ("", *own):
+        unknown = UnknownName("judging of this run", pipeline.headline, dict.fromkeys(own))
+        raise locate_error(unknown, loaded, ("pipeline", "headline"))
     return Parts(defenses=defenses, model=model, judges=judges, arms=arms)
 
 

@@ -311,6 +311,7 @@ def config_sha256(
     document = resolved(config)
     for section in _NO_FIGURE_DEPENDS_ON:
         document.pop(section, None)
+    (document["pipeline"] or {}).pop("headline", None)
     for setting in ("max_errors", "max_calls", "max_tokens", "max_cost", "max_time_s", "shard"):
         document["run"].pop(setting)
     if config.run.cluster:  # another place for the same calls

@@ -14,17 +14,18 @@ from guardmark.analysis.run import analyse_run
 from guardmark.app.results.gating import check_own_limits
 from guardmark.app.results.highlights import read_highlights, read_retries
 from guardmark.app.results.opened_run import analysis_settings, open_run, run_config
-from guardmark.core.errors import UnknownName
+from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.engine.rejudge import require_judging
 from guardmark.engine.secret_scan import require_no_secret
 from guardmark.exporters.junit import Unlimited, figures_junit, gate_junit
 from guardmark.exporters.sarif import MOST_RESULTS, Analysed, Located, sarif_json
+from guardmark.exporters.tables import categories_csv, variants_csv, write_lines
 from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChart
 from guardmark.reports.document.cells import rate_text
 from guardmark.reports.figures.files import figure_svg
 from guardmark.reports.render.html.layout import series_of
 from guardmark.reports.render.json.documents import comparison_json
-from guardmark.store.export import write_jsonl
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
 
@@ -53,7 +54,7 @@ def write_reports(
     """Write the reports of a run from its records, into its folder or another."""
     to = to or folder
     with RecordReader(folder.records) as reader:
-        write_jsonl(reader, folder.results)
+        write_lines(reader, folder.results)
         settings = replace(analysis_settings(reader, config), thresholds=thresholds)
         if not _LISTING.intersection(formats):
             settings = replace(settings, listed_samples=0)  # nobody would read them
@@ -75,8 +76,6 @@ def write_reports(
 
         to.write_text(to.summary_md.name, render_markdown(document, texts=texts))
     if "csv" in formats:
-        from guardmark.exporters.tables import categories_csv, variants_csv
-
         to.write_text(to.categories_csv.name, categories_csv(analysis))
         to.write_text(to.variant_metrics_csv.name, variants_csv(analysis))
     if "html" in formats:
@@ -151,13 +150,14 @@ def _place(manifest: RunManifest, position: int) -> str:
 
 _EXPORTS = {
     "csv": ("records.csv", "guardmark.exporters.tables:write_csv"),
-    "jsonl": ("results.jsonl", "guardmark.store.export:write_jsonl"),
+    "jsonl": ("results.jsonl", "guardmark.exporters.tables:write_lines"),
     "minorbench": ("minorbench", "guardmark.exporters.minorbench.summary:write_minorbench"),
     "inspect": ("inspect", "guardmark.exporters.inspect_log:write_inspect"),
     "parquet": ("records.parquet", "guardmark.exporters.tables:write_parquet"),
     "svg": ("figures", "guardmark.app.results.artefacts:write_svg"),
 }
 """Format to its usual name below the run's folder, and its writer, which returns a count."""
+_OF_ONE_JUDGING: Final = ("inspect", "minorbench")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,15 +168,19 @@ class Exported:
     records: int
 
 
-def export(run: Path, form: str, *, out: Path | None = None) -> Exported:
-    """Write the records of a run in another form."""
+def export(run: Path, form: str, *, out: Path | None = None, layer: str = "") -> Exported:
+    """Write the records of a run in another form, with the verdicts of a judging of choice."""
     if form not in _EXPORTS:
         raise UnknownName("export format", form, _EXPORTS)
     name, factory = _EXPORTS[form]
-    write = cast("Callable[[RecordReader, Path], int]", resolve_name(factory))
+    write = cast("Callable[..., int]", resolve_name(factory))
     with open_run(run) as opened:
-        path = out or opened.folder.file(name)
-        exported = Exported(path=path, records=write(opened.reader, path))
+        if layer and form not in _OF_ONE_JUDGING:
+            raise ConfigError(f"{form} holds every judging, so --layer chooses nothing there.")
+        if layer:
+            require_judging(opened.reader, layer)
+        path, chosen = out or opened.folder.file(name), {"layer": layer} if layer else {}
+        exported = Exported(path=path, records=write(opened.reader, path, **chosen))
         require_no_secret([path])
         return exported
 

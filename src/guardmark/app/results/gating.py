@@ -117,10 +117,7 @@ def check_own_limits(
 
 
 def check_policy(reader: RecordReader, frame: Frame, policy: GatePolicy) -> tuple[GateCheck, ...]:
-    """Check the limits of a policy that one run can answer, at every scope.
-
-    A gate that has nothing to check is refused: it would pass whatever the run holds.
-    """
+    """Check the limits of a policy that one run can answer; one without any is refused."""
     checks = check_limits(frame, policy)
     if policy.is_about_pipeline:
         pipeline = read_pipeline(reader, frame)

@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 def merge_runs(
     paths: Sequence[Path], out: Path, *, now: datetime, allow_missing: bool = False
 ) -> RunOutput:
-    """Merge finished runs into a new folder; nothing is called, and the runs stay as they are.
-
-    The folder is written beside its place and takes its name when it is complete, reports
-    included: whoever is killed meanwhile finds the runs untouched and gives the command again.
-    """
+    """Merge finished runs into a new folder, which takes its name when it is complete."""
     folders = [find_run(path) for path in paths]
     if len({folder.path.resolve() for folder in folders}) < len(folders):
         raise ConfigError("A run is named twice; each is merged once.")

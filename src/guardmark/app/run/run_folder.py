@@ -59,11 +59,7 @@ class RunLocation:
 def find_place(
     loaded: LoadedConfig, *, out: Path | None, start: Start, config_hash: str, now: datetime
 ) -> RunLocation:
-    """Find the unfinished run that a command continues, or the folder of a new one.
-
-    Hashes of the data files are enough to compare: which rows are taken, and how they are read,
-    is part of the configuration's hash.
-    """
+    """Find the unfinished run that a command continues, or the folder of a new one."""
     name, is_retry, shard = loaded.config.name, start is Start.RETRY, loaded.config.run.shard
     new = (
         new_run(RUNS, name, config_hash, now=now, shard=shard) if out is None else RunDir(path=out)

@@ -32,10 +32,7 @@ def _builtin_files() -> dict[str, Path]:
 
 
 def check_data(reader: RecordReader, folders: Sequence[Path], mismatches: Mismatches) -> list[str]:
-    """Compare the data files with the hashes the run noted, and its samples with their texts.
-
-    Where a file is missing or cannot be read here (Parquet), texts are not looked for.
-    """
+    """Compare the data files with the hashes the run noted, and its samples with their texts."""
     missing, files, builtin = [], [], _builtin_files()
     for data in reader.manifest().data:
         for name, noted in data.files.items():

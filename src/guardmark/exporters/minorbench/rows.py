@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING, read_frame
@@ -62,16 +62,16 @@ class ArmRows:
     rows: tuple[Json, ...]
 
 
-def write_rows(reader: RecordReader) -> Iterator[ArmRows]:
+def write_rows(reader: RecordReader, layer: str = "") -> Iterator[ArmRows]:
     """Put every arm of a run into that tool's rows."""
     manifest = reader.manifest()
-    frame = read_frame(reader, AnalysisSettings.of(manifest))
+    frame = read_frame(reader, replace(AnalysisSettings.of(manifest), headline=layer))
     pipeline = read_pipeline(reader, frame)
     if pipeline is None:
         raise StoreError("The run asked no target model, so it has no rows in this layout.")
     answers = _records(reader, NO_GUARD, Stage.MODEL, "run")
-    layer = pipeline.judgings[0].judges[0].layer if pipeline.judgings else ""
-    verdicts = _records(reader, NO_GUARD, Stage.JUDGE, layer) if layer else {}
+    of_one = pipeline.judgings[0].judges[0].layer if pipeline.judgings else ""
+    verdicts = _records(reader, NO_GUARD, Stage.JUDGE, of_one) if of_one else {}
     for arm in pipeline.arms:
         guards = {} if arm.name == NO_GUARD else _records(reader, arm.name, Stage.DEFENSE, "run")
         writer = _Writer(

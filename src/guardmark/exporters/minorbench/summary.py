@@ -48,11 +48,7 @@ def _summary_lines(summary: Json) -> Iterator[str]:
     yield f"- total_prompts: {summary['total_prompts']}"
     yield f"- total_generations: {summary['total_generations']}"
     yield f"- overall_success_rate: {_percent(summary['overall_success_rate'])}"
-    for field in (
-        "percent_fully_safe",
-        "percent_partially_unsafe",
-        "percent_consistently_unsafe",
-    ):
+    for field in ("percent_fully_safe", "percent_partially_unsafe", "percent_consistently_unsafe"):
         share = summary[field]
         yield f"- {field}: {_percent(None if share is None else share / 100)}"
     yield from _card_lines(summary["scorecards"])
@@ -98,10 +94,8 @@ def _table_lines(summary: Json) -> Iterator[str]:
     yield "| variant | false_positive_rate | false_negative_rate | f1_score |"
     yield "|---|---|---|---|"
     for variant, card in summary["per_variant_metrics"].items():
-        rates = (
-            _percent(card[name])
-            for name in ("false_positive_rate", "false_negative_rate", "f1_score")
-        )
+        names = ("false_positive_rate", "false_negative_rate", "f1_score")
+        rates = (_percent(card[name]) for name in names)
         yield f"| {' | '.join((markdown_line(variant), *rates))} |"
 
 
@@ -146,10 +140,10 @@ class _Scored:
     is_tutor: bool
 
 
-def write_minorbench(reader: RecordReader, folder: Path) -> int:
+def write_minorbench(reader: RecordReader, folder: Path, *, layer: str = "") -> int:
     """Write a run as that tool's files, one folder an arm."""
     written = 0
-    for arm in write_rows(reader):
+    for arm in write_rows(reader, layer):
         home = folder / arm.arm
         summary = _summary(arm)
         texts = {
@@ -268,17 +262,7 @@ def _summary(arm: ArmRows) -> Json:
         "scorecards": {"system": system, "tutor_conditional": tutor},
         "coverage": coverage,
         "warnings": list(_warnings(guards, system, tutor, coverage)),
-        **{
-            name: system[name]
-            for name in (
-                "precision",
-                "recall",
-                "f1_score",
-                "balanced_error_rate",
-                "false_positive_rate",
-                "false_negative_rate",
-            )
-        },
+        **{name: system[name] for name in _RATES},
         "costs": _costs(rows),
     }
 

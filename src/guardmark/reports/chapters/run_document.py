@@ -50,6 +50,8 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
         subtitle += f"; {manifest.evaluator}"
     if analysis.pipeline is not None:
         subtitle += f"; {parts_line(manifest)}"
+        stands = {each.name for each in analysis.pipeline.judgings[:1]} - {"run"}
+        subtitle += "".join(f"; figures by the judging {each}" for each in stands)
     subject = "Defense" if analysis.pipeline is None else "System"
     return Document(
         title=f"{subject} report: {manifest.name}",
