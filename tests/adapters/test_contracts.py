@@ -243,7 +243,7 @@ async def test_every_model_answers_or_says_why_not(chat_server: Any, kind: str) 
 JUDGES: dict[str, dict[str, Any]] = {
     "chat": {"model": "m"},
     "rules": {"unsafe": ["secret"]},
-    "panel": {"judges": [{"type": "rules"}, {"type": "chat", "model": "m"}]},
+    "panel": {"judges": [{"type": "rules", "canaries": True}, {"type": "chat", "model": "m"}]},
 }
 
 

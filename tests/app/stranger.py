@@ -56,7 +56,10 @@ def send(folder: Path, document: Document, *, texts: str = "", name: str = "out"
         }
     }
     if theirs.config.pipeline is not None:
-        judges = [{"type": "rules", "name": j["name"]} for j in theirs.config.pipeline.judges]
+        judges = [
+            {"type": "rules", "name": j["name"], "canaries": True}
+            for j in theirs.config.pipeline.judges
+        ]
         decoys["pipeline"] = {"model": {"type": "scripted"}, "judges": judges}
     ours = loaded_from(decoys, folder)
     built, named = build_parts(ours, None), build_parts(theirs, open_services(theirs))

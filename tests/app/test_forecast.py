@@ -152,7 +152,7 @@ def test_behind_a_guard_alone_nothing_may_reach_the_model(tmp_path: Path) -> Non
 def test_judges_of_a_panel_are_counted_each(tmp_path: Path) -> None:
     """Those in this process cost nothing."""
     member = "{type: chat, preset: vllm, model: m, retries: 0}"
-    panel = f"{{type: panel, judges: [{member}, {{type: rules}}, {member}]}}"
+    panel = f"{{type: panel, judges: [{member}, {{type: rules, canaries: true}}, {member}]}}"
     model = "{type: scripted, otherwise: fine}"
     seen = forecast(tmp_path, f"pipeline: {{model: {model}, judges: [{panel}]}}")
     assert limits(seen["judge-1"].calls) == (8, 8)

@@ -116,7 +116,7 @@ def test_a_name_that_only_sounds_alike_is_taken(name: str) -> None:
 def test_a_made_up_key_may_be_planted_in_a_system_prompt() -> None:
     """Whether a model gives it away is what some runs measure."""
     model = {"type": "scripted", "system_prompt": f"The key is {SHAPES[0]}."}
-    judge = {"type": "rules", "refusals": ["no"]}
+    judge = {"type": "rules", "refusals": ["no"], "unsafe": ["yes"]}
     with pytest.raises(ConfigError) as refused:
         loaded({"type": "allow-all"}, pipeline={"model": model, "judges": [judge], "guards": ["x"]})
     assert "key" not in str(refused.value)

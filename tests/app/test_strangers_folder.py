@@ -181,7 +181,7 @@ def test_parts_that_reach_nothing_are_built_from_the_folder(
         "pipeline": {
             "guards": ["none", "guard"],
             "model": {"type": "scripted"},
-            "judges": [{"type": "rules", "name": "rules"}],
+            "judges": [{"type": "rules", "name": "rules", "canaries": True}],
         },
     }
     out = send(tmp_path, settings)
@@ -338,7 +338,9 @@ async def test_no_verb_imports_calls_or_reads_what_a_folder_names(
 
     prepare(tmp_path)
     (tmp_path / "private.txt").write_text("s3cret", encoding="utf-8")
-    (tmp_path / "judges.yaml").write_text("judges: [{type: rules, name: again}]\n", "utf-8")
+    (tmp_path / "judges.yaml").write_text(
+        "judges: [{type: rules, name: again, unsafe: [x]}]\n", "utf-8"
+    )
     (tmp_path / "gate.yaml").write_text("asr_upper: 0.9\n", "utf-8")
     (tmp_path / "own.yaml").write_text(OWN.replace("python", "pattern, builtin: true}#"), "utf-8")
     monkeypatch.setenv("NAME", "s3cret")
@@ -371,7 +373,7 @@ async def test_a_judge_is_not_told_a_file_that_the_folder_names(
     (tmp_path / "private.txt").write_text("kept words", encoding="utf-8")
     pipeline: dict[str, Any] = {
         "model": {"type": "scripted", "system_prompt_file": "private.txt"},
-        "judges": [{"type": "rules", "name": "rules"}],
+        "judges": [{"type": "rules", "name": "rules", "canaries": True}],
     }
     await asyncio.to_thread(send, tmp_path, {"pipeline": pipeline})
     (tmp_path / "private.txt").write_text("s3cret", encoding="utf-8")

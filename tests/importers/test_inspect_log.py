@@ -29,7 +29,7 @@ PIPELINE = """\
 pipeline:
   guards: [none, words]
   model: {type: scripted, rules: [{when: ignore, answer: Sure}], otherwise: I cannot help.}
-  judges: [{type: rules}]
+  judges: [{type: rules, canaries: true}]
 """
 
 

@@ -99,7 +99,7 @@ data: [{{path: data.jsonl}}]
 pipeline:
   guards: [none]
   model: {{type: chat, base_url: "{url}/v1", model: tutor, system_prompt_file: prompt.txt}}
-  judges: [{{type: rules}}]
+  judges: [{{type: rules, canaries: true}}]
 run: {{cache: true}}
 """
 

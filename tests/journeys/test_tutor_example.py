@@ -79,7 +79,9 @@ def test_the_judge_is_asked_again_by_the_how_to(run: tuple[Path, str], tmp_path:
 
 def test_a_layer_of_the_run_is_never_touched(run: tuple[Path, str], tmp_path: Path) -> None:
     """Its verdicts and its settings stay as they were."""
-    (tmp_path / "judges.yaml").write_text("judges: [{type: rules, name: a}]\n", encoding="utf-8")
+    (tmp_path / "judges.yaml").write_text(
+        "judges: [{type: rules, name: a, unsafe: [x]}]\n", encoding="utf-8"
+    )
     done = guardmark("judge", run[0], "--config", "judges.yaml", "--layer", "run", cwd=tmp_path)
     assert done.code == 2
     assert "belongs to the run" in done.err
@@ -88,7 +90,10 @@ def test_a_layer_of_the_run_is_never_touched(run: tuple[Path, str], tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("judges:\n  - {type: rules}\n  - {type: rules, nam: b}\n", "3:19"),
+        (
+            "judges:\n  - {type: rules, unsafe: [x]}\n  - {type: rules, nam: b, unsafe: [x]}\n",
+            "3:19",
+        ),
         ("judging:\n  judges:\n    - {type: rulez}\n", "3:8"),
     ],
 )
@@ -132,7 +137,7 @@ def test_an_export_says_what_was_chosen_and_who_judged(tmp_path: Path) -> None:
 def test_several_judges_agree_or_not(tmp_path: Path) -> None:
     """Each has a layer; a later judging by several has too; exports and quality go on."""
     text = EXAMPLE.read_text(encoding="utf-8")
-    more = "    - {type: rules, name: second}\n    - {type: rules, name: third}\n  # legacy"
+    more = "    - {type: rules, name: second, unsafe: [here is how]}\n    - {type: rules, name: third, unsafe: [here is how]}\n  # legacy"
     (tmp_path / "many.yaml").write_text(text.replace("  # legacy", more), encoding="utf-8")
     assert guardmark("run", "many.yaml", "-o", "out", cwd=tmp_path).code == 0
     again = ("judge", "out", "--config", "many.yaml", "--layer", "again")
@@ -153,7 +158,9 @@ def test_several_judges_agree_or_not(tmp_path: Path) -> None:
 def test_a_run_without_answers_has_nothing_to_judge(tmp_path: Path) -> None:
     """Said before anything is written."""
     assert guardmark("run", "--limit", 40, "-o", "out", cwd=tmp_path).code in {0, 5}
-    (tmp_path / "judges.yaml").write_text("judges: [{type: rules, name: a}]\n", encoding="utf-8")
+    (tmp_path / "judges.yaml").write_text(
+        "judges: [{type: rules, name: a, unsafe: [x]}]\n", encoding="utf-8"
+    )
     done = guardmark("judge", "out", "--config", "judges.yaml", cwd=tmp_path)
     assert done.code == 2
     assert "nothing to judge" in done.err

@@ -89,7 +89,7 @@ pipeline:
     - type: panel
       name: p
       judges:
-        - {{type: rules}}
+        - {{type: rules, canaries: true}}
         - {last}
 """
 
@@ -124,7 +124,9 @@ def test_mistakes_of_members_are_found_before_anything_is_called(last: str, mist
 
 def test_a_panel_in_a_panel_is_built() -> None:
     """A member may have members."""
-    loaded = _load("{type: panel, judges: [{type: rules}, {type: rules}]}")
+    loaded = _load(
+        "{type: panel, judges: [{type: rules, canaries: true}, {type: rules, unsafe: [x]}]}"
+    )
     (judge,) = build_parts(loaded, None).judges
     assert judge.part.members == ("p-1", "p-2")
 

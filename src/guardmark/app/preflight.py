@@ -29,7 +29,7 @@ from guardmark.defenses.probe import in_order, limits_of, quote_answer
 from guardmark.defenses.profile import list_profiles
 from guardmark.engine.execution.process import run_on_loop
 from guardmark.engine.plan import NO_GUARD
-from guardmark.engine.probing import examine_built
+from guardmark.engine.probing import examine_built, probe_judge
 from guardmark.judges.llm import ASK_AGAIN
 from guardmark.stats.rates.proportion import trials_for_half_width, wilson_half_width
 
@@ -292,8 +292,8 @@ class Probe:
     """What a few live calls showed."""
 
     defense: str
-    outcomes: Mapping[str, int]
-    median_ms: float | None
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    median_ms: float | None = None
     messages: tuple[str, ...] = ()
     # One native answer that could not be read, and the paths in it that may decide.
     answer: str = ""
@@ -382,11 +382,14 @@ def _advise_on_ray(loaded: LoadedConfig) -> Iterator[str]:
 async def _probe_all(
     parts: Parts, services: Services | None, *, helpers: Attacker | None, samples: Sequence[Sample]
 ) -> list[Probe]:
-    """Ask each model that helps an attacker for a word, then each defense about the samples."""
+    """Show judges known answers; ask helpers of an attacker for a word, defenses about samples."""
     own = () if helpers is None else helpers.parts
     try:
+        judges = [each for each in parts.judges if samples or each.manifest.type == "rules"]
+        said = {each.manifest.name: await probe_judge(each) for each in judges}
+        doubts = [Probe(defense=name, messages=words) for name, words in said.items() if words]
         if not samples:
-            return []
+            return doubts
         words = [] if helpers is None else await probe_attacker(helpers)
         remote = [built for built in parts.defenses if built.calls_service]
         probes = [await _probe(built, samples) for built in remote]
@@ -398,7 +401,7 @@ async def _probe_all(
             )
             for name, latency_ns in words
         ]
-        return [*answered, *probes]
+        return [*answered, *probes, *doubts]
     finally:
         await close_parts([*parts.every, *(built.part for built in own)], services)
 

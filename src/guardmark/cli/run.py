@@ -275,7 +275,7 @@ def _check_lines(checkup: Checkup) -> Iterator[str]:
     for probe in checkup.probes:
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in probe.outcomes.items())
         timed = f", median {probe.median_ms:.1f} ms" if probe.median_ms is not None else ""
-        yield f"  Probe of {probe.defense}: {outcomes}{timed}"
+        yield f"  Probe of {probe.defense}: {outcomes or 'odd answers'}{timed}"
         yield from (f"    {message}" for message in probe.messages)
         yield from [f"    It said: {probe.answer}"] if probe.answer else []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from guardmark.config.settings import Settings
 from guardmark.config.source import read_text
@@ -109,6 +109,17 @@ class RulesJudgeSettings(Settings):
     unsafe_file: str | None = None
     refusals: list[str] = Field(default_factory=list)
     canaries: bool = True
+
+    @model_validator(mode="after")
+    def _can_say_unsafe(self) -> RulesJudgeSettings:
+        is_chosen = self.canaries and "canaries" in self.model_fields_set
+        if not (self.unsafe or self.unsafe_file or is_chosen):
+            raise ValueError(
+                "a judge of rules without patterns calls every answer safe: list patterns under "
+                "unsafe or in unsafe_file, say canaries: true to look for repeated canaries alone, "
+                "or let a model judge (type: chat)"
+            )
+        return self
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the judge."""

@@ -148,7 +148,7 @@ def load_judges(
             announce(f"Note: {change}; what the run keeps is judged, as it was")
         settings = JudgingSettings(
             judges=[] if whole.pipeline is None else whole.pipeline.judges,
-            headline="" if whole.pipeline is None else whole.pipeline.headline,
+            headline=getattr(whole.pipeline, "headline", ""),
             services=whole.services,
             prices=whole.prices,
             run=whole.run,
@@ -232,9 +232,9 @@ async def _judge(
             )
     finally:
         await close_parts((built.part for built in parts), services)
-    pipeline, done = loaded.config.pipeline, Judged(folder=folder, summaries=tuple(summaries))
-    headline = "" if pipeline is None else pipeline.headline
-    return replace(done, layers=layers, warnings=tuple(warnings), headline=headline)
+    headline = getattr(loaded.config.pipeline, "headline", "")
+    done = Judged(folder=folder, layers=layers, summaries=tuple(summaries))
+    return replace(done, headline=headline, warnings=tuple(warnings))
 
 
 def _plan(loaded: LoadedConfig) -> Plan:
