@@ -75,8 +75,8 @@ async def test_each_field_is_left_out_after_one_refusal(chat_server: Any, tmp_pa
     assert server.limits == {512}
     markdown = (tmp_path / "out" / "summary.md").read_text(encoding="utf-8").replace("\\", "")
     assert "no score: the server gives no token probabilities" in markdown
-    assert "tutor refuses max_tokens: max_completion_tokens was sent instead" in markdown
-    assert "judge refuses response_format: it was left out" in markdown
+    assert f"{chat_server.base_url} refuses max_tokens: max_completion_tokens was sent" in markdown
+    assert f"{chat_server.base_url} refuses response_format: it was left out" in markdown
     assert (await typed("verify", "out", cwd=tmp_path)).code == 0
 
 
@@ -103,6 +103,65 @@ async def test_the_advice_fits_the_status_and_quotes_the_server(
     assert done.code != 0
     assert advice in done.err
     assert "no turnips" in done.err
+
+
+async def test_a_refused_field_is_remembered_for_the_service(chat_server: Any) -> None:
+    """Another model there is not asked with it, unless it took the field before."""
+    services, where = Services(), chat_server.base_url
+
+    def refuse(body: dict[str, Any]) -> object:
+        is_refused = body["model"] == "narrow" and "top_logprobs" in body
+        return (400, json.dumps({"error": {"message": "no top_logprobs"}})) if is_refused else "hi"
+
+    chat_server.reply = refuse
+    given: dict[str, Any] = {"options": {"top_logprobs": 5}, "price": None, "secret_headers": {}}
+    wide, narrow, third = (
+        services.model("chat", where, model=name, **given) for name in ("wide", "narrow", "third")
+    )
+    try:
+        for model in (wide, narrow, third, wide):
+            assert (await model.complete([{"role": "user", "content": "hi"}])).text == "hi"
+    finally:
+        await services.close()
+    sent = [(each["model"], "top_logprobs" in each) for each in chat_server.requests]
+    assert sent == [
+        ("wide", True),
+        ("narrow", True),
+        ("narrow", False),
+        ("third", False),
+        ("wide", True),
+    ]
+    assert services.refused == {where: {"logprobs": "", "top_logprobs": ""}}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "max_tokens is too large: 512. This model supports at most 256 completion tokens.",
+        "'max_tokens' or 'max_completion_tokens' is too large: 512.",
+        "max_tokens: 512 > 256, which is the maximum allowed number of output tokens",
+        "`max_tokens` must be less than or equal to `256`",
+    ],
+)
+async def test_a_limit_that_is_too_large_is_not_left_out(chat_server: Any, words: str) -> None:
+    """The server takes the field: without it, answers would have another limit than was set."""
+    services = Services()
+    chat_server.reply = lambda _body: (400, json.dumps({"error": {"message": words}}))
+    model = services.model(
+        "chat",
+        chat_server.base_url,
+        model="small",
+        options={"max_tokens": 512},
+        price=None,
+        secret_headers={},
+    )
+    try:
+        answer = await model.complete([{"role": "user", "content": "hi"}])
+    finally:
+        await services.close()
+    assert answer.text is None
+    assert words in answer.message
+    assert [each["max_tokens"] for each in chat_server.requests] == [512]
 
 
 async def test_a_server_that_refuses_every_field_is_asked_a_few_times_and_no_more(

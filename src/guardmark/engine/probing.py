@@ -29,7 +29,7 @@ from guardmark.engine.execution.warm_up import inline_ask
 from guardmark.engine.run_monitor import StopSignal, supervise
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from typing import TypeVar
 
     from guardmark.core.outcome import Decision, Evidence, Response, Verdict
@@ -234,14 +234,16 @@ _REFUSED_FIELDS: Final = "refused-fields/"
 _NO_SCORE: Final = "; no score: the server gives no token probabilities"
 
 
-def note_refused_fields(writer: RecordWriter, models: Iterable[object]) -> list[str]:
-    """Store which fields of requests servers refused by name, and say it, a sentence for each."""
+def note_refused_fields(
+    writer: RecordWriter, refused: Mapping[str, Mapping[str, str]]
+) -> list[str]:
+    """Store which fields each service refused by name, and say it, a sentence for each."""
     sentences = [
-        f"{getattr(each, 'model', 'a model')} refuses {name}: "
+        f"{address} refuses {name}: "
         f"{f'{instead} was sent instead' if instead else 'it was left out'}"
         f"{_NO_SCORE if name == 'top_logprobs' else ''}"
-        for each in models
-        for name, instead in getattr(each, "refused", {}).items()
+        for address, fields in refused.items()
+        for name, instead in fields.items()
     ]
     for sentence in sentences:
         writer.add_layer(f"{_REFUSED_FIELDS}{sentence}", {})

@@ -87,12 +87,10 @@ class CassetteRecorder:
 
 
 class CassettePlayer:
-    """Answers from a file instead of the network.
+    """Answers from a file instead of the network, with each recorded answer once.
 
-    A question gets the answers that were recorded for it when it was asked last, since those
-    are stored. Other equal requests get theirs in the order of the recording. Each is given
-    once: a run that asks more often than was recorded would otherwise pass off one answer as
-    many.
+    A question gets the answers that were recorded when it was asked last, since those are stored;
+    other equal requests get theirs in the order of the recording.
     """
 
     def __init__(self, path: Path, redactor: Redactor) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +34,8 @@ class ChatEndpoint:
     model: str
     options: Mapping[str, Any] = field(default_factory=dict)
     price: Price | None = None
-    refused: dict[str, str] = field(default_factory=dict)  # field to what is sent instead, if any
+    # Field that the service refused to what is sent instead, if any; other models share it.
+    refused: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)  # fields of requests that were answered
 
     async def complete(
@@ -41,16 +43,18 @@ class ChatEndpoint:
     ) -> ChatAnswer:
         """Ask for one completion, without what the server refused by name at first."""
         attempts: tuple[Attempt, ...] = ()
+        refused = self.refused
         while True:
             fields = {**self.options, **options}.items()
-            sent = {name: each for key, each in fields if (name := self.refused.get(key, key))}
+            names = {key: key if key in self.taken else refused.get(key, key) for key, _ in fields}
+            sent = {name: each for key, each in fields if (name := names[key])}
             request = {"model": self.model, "messages": list(messages), **sent}
             answer = read_chat(await self.endpoint.send(_ENCODE(request).encode()), self.price)
             attempts += answer.attempts
-            if not (refused := _refused(answer, sent.keys() - self.taken)):
+            if not (new := _refused(answer, sent.keys() - self.taken)):
                 self.taken.update(sent if answer.text is not None else ())
                 return replace(answer, attempts=attempts)
-            self.refused.update({k: refused.get(v, v) for k, v in self.refused.items()} | refused)
+            refused.update({key: new.get(name, name) for key, name in refused.items()} | new)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,12 +116,18 @@ def refuses_options(answer: ChatAnswer) -> bool:
 
 
 _INSTEAD: Final = "max_completion_tokens"
+_OF_ITS_VALUE: Final = re.compile(
+    r"(?i)too (large|big|high|long|small)|at (most|least)|m(ax|in)imum|exceed|between| than|[<>]"
+)
 _MAY_GO: Final = (("logprobs", "top_logprobs"), ("max_tokens",), (_INSTEAD,), ("response_format",))
 
 
 def _refused(answer: ChatAnswer, fields: set[str]) -> dict[str, str]:
     """Return which fields a server refuses by their names, and what to send instead."""
     if not refuses_options(answer):
+        return {}
+    is_about_limit = any(name in answer.message for name in ("max_tokens", _INSTEAD))
+    if is_about_limit and _OF_ITS_VALUE.search(answer.message):
         return {}
     if "max_tokens" in fields and _INSTEAD in answer.message:
         return {"max_tokens": _INSTEAD}

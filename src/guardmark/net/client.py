@@ -67,7 +67,7 @@ class Services:
         self._default = default
         self.redactor = redactor or Redactor()
         self._services: dict[str, Service] = {}
-        self.models: list[ChatEndpoint | EmbeddingEndpoint] = []
+        self.refused: dict[str, dict[str, str]] = {}  # address to the fields it refused by name
         self._beside: dict[str, list[str]] = {}
         for url, its in (limits or {}).items():
             bases = [_base(each) for each in (url, *its.base_urls)]
@@ -139,8 +139,10 @@ class Services:
         """Prepare a model behind a server of one of the common protocols."""
         path, kind = _PROTOCOLS[protocol]
         endpoint = self.endpoint(f"{address}/{path}", secret_headers=secret_headers)
-        self.models.append(kind(endpoint=endpoint, model=model, options=options, price=price))
-        return self.models[-1]
+        own: dict[str, Any] = {"endpoint": endpoint, "model": model, "price": price}
+        if protocol == "chat":
+            own["refused"] = self.refused.setdefault(self.redactor.text(_shown(address)), {})
+        return kind(options=options, **own)
 
     def use(self) -> tuple[ServiceTraffic, ...]:
         """Say how each service was used so far, in the order of their addresses."""
@@ -215,10 +217,7 @@ class Endpoint:
         self.url = services.redactor.text(_shown(template.url))
 
     async def send(self, body: bytes, *, tokens: int | None = None) -> Exchange:
-        """Send one request, retrying what may go better a second time.
-
-        The first attempt is bare: the machinery of retries is entered only after a failure.
-        """
+        """Send one request; the machinery of retries is entered only after a failure."""
         services, limits = self._services, self._limits
         self._route.service.calls += 1
         if services.is_without_wire:

@@ -19,10 +19,7 @@ _PRESENT: ContextVar[_Call | None] = ContextVar("_PRESENT", default=None)
 
 
 def start_time() -> None:
-    """Let the time of the present call run, if there is one: it has its connection now.
-
-    A call that connects once more starts anew.
-    """
+    """Let the time of the present call run, if there is one, anew with each connection."""
     call = _PRESENT.get()
     if call is not None:
         call.start()

@@ -12,10 +12,7 @@ _STEP_BACK = 0.9
 
 
 class Gate:
-    """Lets a limited number in; the rest wait in order of arrival.
-
-    Unlike a semaphore its limit may move, and entering an open gate never suspends.
-    """
+    """Lets in as many as its limit, which may move; an open one is entered at once."""
 
     __slots__ = ("_inside", "_limit", "_waiters")
 

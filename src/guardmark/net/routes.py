@@ -33,10 +33,8 @@ class Route:
         self._out_until = 0.0
 
     def rank(self, now: float) -> tuple[bool, float, int]:
-        """Order addresses: those in order by requests in flight, then those left out by their end.
-
-        After a pause a single request tries the address, and the others wait for what comes of it.
-        """
+        """Order addresses: in order by requests in flight, then those left out by their end."""
+        # After a pause a single request tries the address, and the others wait for it.
         is_trying = self._failures > 0 and self.in_flight > 0
         is_out = now < self._out_until or is_trying
         return is_out, self._out_until if is_out else 0.0, self.in_flight

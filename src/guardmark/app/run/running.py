@@ -235,7 +235,7 @@ class _Invocation:
                     stop=self.session.stop,
                     stop_rule=early_stop(folder, self.loaded.config.run.stop_when),
                 )
-            for line in note_refused_fields(writer, self.services.models if self.services else ()):
+            for line in note_refused_fields(writer, self.services.refused if self.services else {}):
                 self.session.announce(f"Note: {line}")
             note(ending_line(summary))
             for line in (*summary.notes, *self._tell_endpoints(folder)):
