@@ -59,7 +59,9 @@ VOLATILE: Final = (
         ),
         b"",
     ),
-    # So did the choice of the judging that figures stand on.
+    # So did the part and the data that each line of the results names,
+    (re.compile(r"results\.jsonl$"), re.compile(rb',"part":\{[^{}]*\},"data":"[0-9a-f]*"'), b""),
+    # and the choice of the judging that figures stand on.
     (re.compile(r"config\.resolved\.yaml$"), re.compile(rb"  headline: ''\n"), b""),
     # Shards came after the frozen runs, which are whole.
     (re.compile(r"config\.resolved\.yaml$"), re.compile(rb"  shard: null\n"), b""),

@@ -244,7 +244,7 @@ async def test_judging_again_calls_the_judge_only(chat_server: Any, tmp_path: Pa
     again = len(chat_server.requests)
     done = await typed("judge", "out", "--config", "judge.yaml", cwd=tmp_path)
     assert "0 verdicts added" in done.out
-    assert len(chat_server.requests) == again + 1  # the probe
+    assert len(chat_server.requests) == again + 3  # the probe: one safe answer, two unsafe ones
 
 
 async def test_labels_of_people_correct_the_rate(finished: Finished, tmp_path: Path) -> None:

@@ -89,7 +89,8 @@ def _layer(reader: RecordReader, wanted: str) -> str:
     """Return where the verdicts stand that are written: of several judges those of the first."""
     chosen = wanted or headline_of(reader) or FIRST_LAYER
     layers = (layer for _, stage, layer in reader.recorded_stages() if stage is Stage.JUDGE)
-    return next((each for each in layers if f"{each}/".startswith(f"{chosen}/")), chosen)
+    named = (each for each in layers if f"{each}/".startswith(f"{chosen}/"))
+    return chosen if chosen == FIRST_LAYER else next(named, chosen)
 
 
 def _observed(
