@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 def judging_names(reader: RecordReader) -> tuple[str, ...]:
     """Return what figures can stand on: every judging, and each judge of several."""
-    stages = reader.recorded_stages()
-    layers = [layer for name, stage, layer in stages if (name, stage) == (NO_GUARD, Stage.JUDGE)]
+    layers = (layer for _, stage, layer in reader.recorded_stages() if stage is Stage.JUDGE)
     judged = (each for each in layers if reader.layer_settings(each).get("kind") != "human")
     return tuple(dict.fromkeys(name for each in judged for name in (each.split("/")[0], each)))
 
