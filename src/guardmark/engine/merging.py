@@ -120,8 +120,8 @@ def _unfit(source: MergeSource) -> Iterator[str]:
     # Values of a stranger are read here first: what cannot be read is raised, not yielded.
     _built(source.manifest)
     _samples_of(source.manifest)
-    layers = [each.partition("/") for each in source.reader.layers()]
-    added = ["".join(each) for each in layers if each[0] not in {FIRST_LAYER, "refused-fields"}]
+    own = {FIRST_LAYER, "refused-fields"}
+    added = [each for each in source.reader.layers() if each.partition("/")[0] not in own]
     if added:
         yield f"{label} was judged or attacked since ({added[0]!a:.60}): merge first, then do that"
     if _of_run(source.manifest).get("stop_when"):

@@ -41,10 +41,9 @@ def require_judging(reader: RecordReader, name: str) -> None:
 
 def choose_headline(records: Path, name: str) -> None:
     """Let the figures stand on a judging from now on; the first stays, and so does every choice."""
-    with RecordReader(records) as reader:
+    with RecordReader(records) as reader, RecordWriter(records) as writer:
         require_judging(reader, name)
         before = sum(each.startswith(HEADLINE) for each in reader.layers())
-    with RecordWriter(records) as writer:
         writer.add_layer(f"{HEADLINE}{before + 1}/{name}", {})
         writer.note_head()
 
