@@ -154,7 +154,7 @@ def test_a_run_is_shown_in_a_few_lines() -> None:
     assert all(len(repr(each)) < 400 for each in (run, run.analysis, run.analysis.defenses[0].card))
     assert "<th>a_b</th><td>0 of 12 = 0.000 [0.000, " in run._repr_html_()
     other = guardmark.run(lambda text: "7" in text, ROWS, name="seven")
-    assert len(repr(guardmark.compare(run.folder, other.folder))) < 400
+    assert len(repr(guardmark.compare(run, other))) < 400
 
 
 def test_a_run_is_read_as_data_frames() -> None:

@@ -33,11 +33,13 @@ from guardmark.datasets.loading import LoadedData, load
 from guardmark.datasets.settings import DataSettings, dataset_specs
 from guardmark.defenses.function import defense_from
 from guardmark.engine.plan import BuiltPart, Parts
+from guardmark.store.columns import record_columns, sample_columns
 from guardmark.store.reader import RecordReader
 from guardmark.store.schema import OUTCOME_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from os import PathLike
 
     from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.analysis.run import RunAnalysis
@@ -56,6 +58,10 @@ class LoadedRun:
 
     folder: Path
     analysis: RunAnalysis
+
+    def __fspath__(self) -> str:
+        """Return the folder: a run is taken wherever the path of one is."""
+        return str(self.folder)
 
     def __repr__(self) -> str:
         """Tell the folder, the samples, and a line for each of the first defenses."""
@@ -120,8 +126,6 @@ class LoadedRun:
 
     def samples(self) -> SampleColumns:
         """Return the samples as numpy columns, one row a sample."""
-        from guardmark.store.columns import sample_columns
-
         with RecordReader(self.folder / "records.sqlite") as reader:
             return sample_columns(reader)
 
@@ -134,8 +138,6 @@ class LoadedRun:
         Returns:
             One row a record.
         """
-        from guardmark.store.columns import record_columns
-
         with RecordReader(self.folder / "records.sqlite") as reader:
             return record_columns(reader, defense)
 
@@ -166,7 +168,7 @@ def load_dataset(source: str | Path, **settings: Any) -> LoadedData:
     return load(dataset_specs(entry, Path.cwd()), DEFAULT_TAXONOMY)
 
 
-def load_run(path: str | Path) -> LoadedRun:
+def load_run(path: str | PathLike[str]) -> LoadedRun:
     """Read a finished run; nothing is called.
 
     Args:
@@ -228,13 +230,13 @@ def run(
     return load_run(result.folder.path)
 
 
-def compare(path: str | Path, *others: str | Path) -> RunComparison:
+def compare(path: str | PathLike[str], *others: str | PathLike[str]) -> RunComparison:
     """Compare defenses, paired on the same samples.
 
     Args:
-        path: The folder of a run.
-        *others: Folders of later runs, to compare with the first over the samples that all of
-            them have; none: the defenses of the one run are compared with each other.
+        path: A run, or its folder.
+        *others: Later runs, or their folders, to compare with the first over the samples that
+            all of them have; none: the defenses of the one run are compared with each other.
 
     Returns:
         Differences with intervals, tests and discordant counts: of the defenses, and under
@@ -251,15 +253,15 @@ def compare(path: str | Path, *others: str | Path) -> RunComparison:
     analysis = load_run(path).analysis
     comparison = analysis.comparison or analysis.systems
     if comparison is None:
-        raise ConfigError(f"{path} holds one defense; a comparison needs two.")
+        raise ConfigError(f"{Path(path)} holds one defense; a comparison needs two.")
     return replace(comparison, system=analysis.systems)
 
 
-def report(path: str | Path) -> Path:
+def report(path: str | PathLike[str]) -> Path:
     """Write the reports of a run again from its records.
 
     Args:
-        path: The folder of the run.
+        path: The run, or its folder.
 
     Returns:
         The HTML report.
