@@ -131,6 +131,7 @@ field-study: $(VENV)/.ready-run   ## measure guards from package registries, eac
 	nice $(BIN)/python examples/field-study/study.py
 
 soak: $(VENV)/.ready-dev      ## long sweeps (kill -9, coverage simulations), laws on new cases
+	$(BIN)/python -m tests.soak.table
 	$(BIN)/python -m pytest -m soak
 	$(BIN)/python -m pytest -m "not soak and not hf" --hypothesis-profile=random tests/laws tests/stats tests/oracles
 

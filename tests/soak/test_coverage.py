@@ -1,123 +1,84 @@
 """Do the default interval and test keep what they promise? Simulated and enumerated.
 
-The short form runs with every test run; the whole grid of 420 cells with `make soak`.
+The short form runs with every test run; `make soak` draws the whole grid (`tests/soak/table.py`).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from typing import NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from tests.soak.cells import Ints, Marks, SoakCell, events_of, holds
 
 from guardmark.core.estimate import Estimate
 from guardmark.stats.paired.significance import sign_flip
 from guardmark.stats.rates.clustered import wilson_default, wilson_default_slices
 from guardmark.stats.rates.proportion import wilson
 
-PROMISED = 0.93
-MOST_FALSE_ALARMS = 0.06
-
-SIZES = ("1", "5", "10", "1 to 10", "skew")
 SHORT_SETS, LONG_SETS = 400, 1500
 SHORT_FLIPS, LONG_FLIPS = 300, 1000
+Draw = Callable[[np.random.Generator, int], Marks]
 
 
-class Cell(NamedTuple):
-    """One setting of the simulation."""
+def draw_sizes(rng: np.random.Generator, pattern: str, shape: tuple[int, int]) -> Ints:
+    """Draw how many rows each group of each data set has."""
+    if pattern == "1 to 10":
+        return rng.integers(1, 11, shape)
+    if pattern == "skew":
+        return np.where(rng.random(shape) < 0.85, 1, 10)
+    return np.full(shape, int(pattern))
 
-    groups: int
-    sizes: str
-    icc: float
-    rate: float
+
+def default_rate(groups: int, sizes: str, *, icc: float, rate: float) -> Draw:
+    """Runs in which the default 95 % interval holds the true rate."""
+
+    def marks(rng: np.random.Generator, sets: int) -> Marks:
+        rows = draw_sizes(rng, sizes, (sets, groups))
+        estimates = wilson_default_slices(
+            events_of(rng, rows, rate=rate, icc=icc).ravel(),
+            rows.ravel(),
+            slices=np.repeat(np.arange(sets), groups),
+            slice_count=sets,
+        )
+        return (holds(each.low, rate, each.high) for each in estimates)
+
+    return marks
+
+
+def grid_cell(groups: int, sizes: str, icc: float, rate: float) -> SoakCell:
+    """One setting of the simulation of rates."""
+    return SoakCell(
+        figure=f"rate, groups of {sizes}",
+        setting=f"{groups} groups, ICC {icc:g}, rate {rate:g}",
+        marks=default_rate(groups, sizes, icc=icc, rate=rate),
+        runs=LONG_SETS,
+    )
 
 
 GRID = [
-    Cell(*cell)
-    for cell in itertools.product(
-        (20, 50, 100, 200), SIZES, (0.0, 0.1, 0.3, 0.5, 0.8), (0.01, 0.05, 0.1, 0.3, 0.5)
-    )
-    if cell[1] != "1" or cell[2] == 0.0  # with one row a group there is nothing to correlate
+    grid_cell(groups, sizes, icc, rate)
+    for sizes in ("5", "10", "1 to 10", "skew")
+    for groups in (20, 50, 100, 200)
+    for icc in (0.0, 0.1, 0.3, 0.5, 0.8)
+    for rate in (0.01, 0.05, 0.1, 0.3, 0.5)
 ]
-CLUSTERED = [cell for cell in GRID if cell.sizes != "1"]
-SINGLETONS = [cell for cell in GRID if cell.sizes == "1"]
 # The cells in which other methods fail worst: small rates, few groups, strong correlation.
 SHORT = [
-    Cell(groups, sizes, icc, rate)
+    grid_cell(groups, sizes, icc, rate)
     for groups, sizes, icc, rate in itertools.product(
         (20, 100), ("5", "skew"), (0.0, 0.5, 0.8), (0.01, 0.1, 0.5)
     )
 ]
+SINGLETONS = list(itertools.product((20, 50, 100, 200), (0.01, 0.05, 0.1, 0.3, 0.5)))
 
 
-def draw_sizes(
-    generator: np.random.Generator, pattern: str, shape: tuple[int, int]
-) -> NDArray[np.int64]:
-    """Draw how many rows each group of each data set has."""
-    if pattern == "1 to 10":
-        return generator.integers(1, 11, shape)
-    if pattern == "skew":
-        return np.where(generator.random(shape) < 0.85, 1, 10)
-    return np.full(shape, int(pattern))
-
-
-def draw_events(
-    generator: np.random.Generator, sizes: NDArray[np.int64], *, rate: float, icc: float
-) -> NDArray[np.int64]:
-    """Draw beta-binomial events with this intra-group correlation."""
-    chance: float | NDArray[np.float64] = rate
-    if icc:
-        scale = (1.0 - icc) / icc
-        chance = generator.beta(rate * scale, (1.0 - rate) * scale, sizes.shape)
-    return generator.binomial(sizes, chance)
-
-
-def coverage(cell: Cell, sets: int, *, seed: int) -> float:
-    """Return how often the default 95 % interval holds the true rate."""
-    generator = np.random.default_rng([seed, GRID.index(cell)])
-    sizes = draw_sizes(generator, cell.sizes, (sets, cell.groups))
-    events = draw_events(generator, sizes, rate=cell.rate, icc=cell.icc)
-    estimates = wilson_default_slices(
-        events.ravel(),
-        sizes.ravel(),
-        slices=np.repeat(np.arange(sets), cell.groups),
-        slice_count=sets,
-    )
-    held = [
-        estimate.low <= cell.rate <= estimate.high
-        for estimate in estimates
-        if estimate.low is not None and estimate.high is not None
-    ]
-    assert len(held) == sets
-    return sum(held) / sets
-
-
-def three_errors(share: float, sets: int) -> float:
-    """Return three Monte-Carlo standard errors of a share."""
-    return 3.0 * math.sqrt(share * (1.0 - share) / sets)
-
-
-def named(cell: Cell) -> str:
-    """Spell a cell out."""
-    return f"{cell.groups} groups of {cell.sizes}, icc {cell.icc}, rate {cell.rate}"
-
-
-@pytest.mark.parametrize("cell", SHORT, ids=named)
-def test_the_default_keeps_its_coverage_where_others_fail(cell: Cell) -> None:
+@pytest.mark.parametrize("cell", SHORT, ids=lambda cell: cell.name)
+def test_the_default_keeps_its_coverage_where_others_fail(cell: SoakCell) -> None:
     """At least 93 % where 95 % is claimed, within the noise of the simulation."""
-    floor = PROMISED - three_errors(PROMISED, SHORT_SETS)
-    assert coverage(cell, SHORT_SETS, seed=1) >= floor
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("cell", CLUSTERED, ids=named)
-def test_the_default_keeps_its_coverage_everywhere(cell: Cell) -> None:
-    """The whole grid of grouped cells."""
-    floor = PROMISED - three_errors(PROMISED, LONG_SETS)
-    assert coverage(cell, LONG_SETS, seed=2) >= floor
+    assert cell.keeps(cell.draw(SHORT_SETS))
 
 
 @pytest.mark.parametrize("groups", [20, 50, 100, 200])
@@ -133,14 +94,13 @@ def test_singletons_have_exactly_the_coverage_of_wilson(groups: int) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("cell", SINGLETONS, ids=named)
-def test_the_simulation_finds_the_enumerated_coverage(cell: Cell) -> None:
+@pytest.mark.parametrize(("groups", "rate"), SINGLETONS)
+def test_the_simulation_finds_the_enumerated_coverage(groups: int, rate: float) -> None:
     """So the simulation itself can be trusted where nothing can be enumerated."""
-    exact = exact_coverage(
-        [wilson(events, cell.groups) for events in range(cell.groups + 1)], cell.rate
-    )
-    simulated = coverage(cell, LONG_SETS, seed=3)
-    assert simulated == pytest.approx(exact, abs=three_errors(exact, LONG_SETS) + 1e-9)
+    exact = exact_coverage([wilson(events, groups) for events in range(groups + 1)], rate)
+    simulated = grid_cell(groups, "1", 0.0, rate).draw()
+    noise = 3.0 * math.sqrt(exact * (1.0 - exact) / LONG_SETS)
+    assert simulated.share == pytest.approx(exact, abs=noise + 1e-9)
 
 
 def exact_coverage(estimates: list[Estimate], rate: float) -> float:
@@ -149,54 +109,42 @@ def exact_coverage(estimates: list[Estimate], rate: float) -> float:
     return sum(
         math.comb(trials, events) * rate**events * (1.0 - rate) ** (trials - events)
         for events, estimate in enumerate(estimates)
-        if estimate.low is not None
-        and estimate.high is not None
-        and estimate.low <= rate <= estimate.high
+        if holds(estimate.low, rate, estimate.high)
     )
 
 
-class FlipCell(NamedTuple):
-    """One setting of the simulated comparison of two like defenses."""
+def false_alarms(groups: int, sizes: str, *, icc: float, discordance: float) -> Draw:
+    """Runs in which two like defenses are called different at 0.05 by the test alone."""
 
-    groups: int
-    sizes: str
-    icc: float
-    discordance: float
+    def marks(rng: np.random.Generator, sets: int) -> Marks:
+        rows = draw_sizes(rng, sizes, (sets, groups))
+        discordant = events_of(rng, rows, rate=discordance, icc=icc)
+        # Which side a discordant pair falls to is correlated within a group just as strongly.
+        first = events_of(rng, discordant, rate=0.5, icc=icc)
+        pairs = zip(first, discordant - first, strict=True)
+        return (sign_flip(b, c).p_midp <= 0.05 for b, c in pairs)
+
+    return marks
 
 
 FLIP_GRID = [
-    FlipCell(*cell)
-    for cell in itertools.product((20, 50, 100), ("5", "1 to 10"), (0.0, 0.3, 0.8), (0.05, 0.2))
+    SoakCell(
+        figure=f"test of two like defenses, groups of {sizes}",
+        setting=f"{groups} groups, ICC {icc:g}, discordance {discordance:g}",
+        marks=false_alarms(groups, sizes, icc=icc, discordance=discordance),
+        at_most=0.06,
+        runs=LONG_FLIPS,
+    )
+    for sizes in ("5", "1 to 10")
+    for groups in (20, 50, 100)
+    for icc in (0.0, 0.3, 0.8)
+    for discordance in (0.05, 0.2)
 ]
-SHORT_FLIP_GRID = [cell for cell in FLIP_GRID if cell.groups == 50 and cell.sizes == "5"]
+SHORT_FLIP_GRID = [each for each in FLIP_GRID[:18] if each.setting.startswith("50 ")]
+CELLS = (*GRID, *FLIP_GRID)
 
 
-def false_alarms(cell: FlipCell, sets: int, *, seed: int) -> float:
-    """Return how often two like defenses are called different at 0.05."""
-    generator = np.random.default_rng([seed, FLIP_GRID.index(cell)])
-    sizes = draw_sizes(generator, cell.sizes, (sets, cell.groups))
-    discordant = draw_events(generator, sizes, rate=cell.discordance, icc=cell.icc)
-    # Which side a discordant pair falls to is correlated within a group just as strongly.
-    first = draw_events(generator, discordant, rate=0.5, icc=cell.icc)
-    pairs = zip(first, discordant - first, strict=True)
-    return sum(sign_flip(b, c).p_midp <= 0.05 for b, c in pairs) / sets
-
-
-def spelled(cell: FlipCell) -> str:
-    """Spell a cell out."""
-    return f"{cell.groups} groups of {cell.sizes}, icc {cell.icc}, discordance {cell.discordance}"
-
-
-@pytest.mark.parametrize("cell", SHORT_FLIP_GRID, ids=spelled)
-def test_like_defenses_are_rarely_called_different(cell: FlipCell) -> None:
+@pytest.mark.parametrize("cell", SHORT_FLIP_GRID, ids=lambda cell: cell.name)
+def test_like_defenses_are_rarely_called_different(cell: SoakCell) -> None:
     """At most 6 % where 5 % is claimed, within the noise of the simulation."""
-    ceiling = MOST_FALSE_ALARMS + three_errors(MOST_FALSE_ALARMS, SHORT_FLIPS)
-    assert false_alarms(cell, SHORT_FLIPS, seed=1) <= ceiling
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("cell", FLIP_GRID, ids=spelled)
-def test_like_defenses_are_rarely_called_different_everywhere(cell: FlipCell) -> None:
-    """The whole grid."""
-    ceiling = MOST_FALSE_ALARMS + three_errors(MOST_FALSE_ALARMS, LONG_FLIPS)
-    assert false_alarms(cell, LONG_FLIPS, seed=2) <= ceiling
+    assert cell.keeps(cell.draw(SHORT_FLIPS))

@@ -1,163 +1,257 @@
-"""Do decisions keep what they promise? Verdicts, gates and early stops of simulated runs.
+"""Do decisions keep what they promise? Verdicts, margins, gates, early stops, guarantees, simulated.
 
-The short form runs with every test run; `make soak` draws more, and prints each figure with its
-Monte Carlo error.
+The short form runs with every test run; `make soak` draws all cells (`tests/soak/table.py`).
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from tests.soak.cells import Ints, Marks, SoakCell, alike, events_of, giant, holds, skewed
 
 from guardmark.analysis.gate import exceedance
 from guardmark.stats.multiplicity import holm
 from guardmark.stats.paired.intervals import clustered_bonett_price
+from guardmark.stats.paired.noninferiority import noninferiority_clustered
 from guardmark.stats.rates.clustered import wilson_default_slices
-from guardmark.stats.sequential import betting_sequence
+from guardmark.stats.scores.guarantee import ErrorLimits, guarantee_threshold
+from guardmark.stats.sequential import beta_mixture_sequence, betting_sequence
 
-Ints = NDArray[np.int64]
+Draw = Callable[[np.random.Generator, int], Marks]
 SHORT, LONG = 300, 2_000
-MOST_FALSE_VERDICTS = 0.07
-MOST_BROKEN_GATES = 0.05
-MOST_LOST = 0.05
 
 
-def report(name: str, share: float, runs: int) -> float:
-    """Print a share with its Monte Carlo error, and return three of these errors."""
-    error = math.sqrt(max(share * (1 - share), 0.25 / runs) / runs)
-    print(f"{name}: {share:.3f} +- {error:.3f} ({runs} runs)")  # noqa: T201 - what a soak is for
-    return 3 * error
+def unlike_errors(groups: int, size: int, *, rate: float) -> Draw:
+    """Runs in which two defenses of one rate are told apart, by test and interval.
 
+    One loses whole families, the other scattered rows.
+    """
 
-class Null(NamedTuple):
-    """Two defenses of one rate: one loses whole families, the other scattered rows."""
-
-    groups: int
-    size: int
-    rate: float
-
-    def differs(self, runs: int) -> float:
-        """Return in which share of runs the test and the interval both find a difference."""
-        generator = np.random.default_rng([15, *self[:2], int(1000 * self.rate)])
-        found = 0
+    def marks(rng: np.random.Generator, runs: int) -> Marks:
         for _ in range(runs):
-            lost = generator.random(self.groups) < self.rate
-            scattered = generator.binomial(self.size, self.rate, self.groups)
+            lost = rng.random(groups) < rate
+            scattered = rng.binomial(size, rate, groups)
             both = np.where(lost, scattered, 0)
             gap = clustered_bonett_price(
-                np.where(lost, self.size, 0) - both,
-                scattered - both,
-                sizes=np.full(self.groups, self.size),
+                np.where(lost, size, 0) - both, scattered - both, sizes=alike(groups, size)
             )
-            assert gap.p_value is not None
-            assert gap.low is not None
-            assert gap.high is not None
-            found += gap.p_value < 0.05 and not gap.low <= 0.0 <= gap.high
-        return found / runs
+            yield (gap.p_value or 0.0) < 0.05 and not holds(gap.low, 0.0, gap.high)
+
+    return marks
 
 
-NULLS = [Null(k, m, p) for k, m in ((50, 10), (20, 20), (100, 10)) for p in (0.02, 0.05, 0.1, 0.2)]
-SHORT_NULLS = [Null(20, 20, 0.05), Null(100, 10, 0.02)]
-
-
-def told(null: Null) -> str:
-    """Spell a cell out."""
-    return f"{null.groups} groups of {null.size}, rate {null.rate}"
-
-
-@pytest.mark.parametrize("null", SHORT_NULLS, ids=told)
-def test_equal_rates_with_unlike_errors_are_rarely_told_apart(null: Null) -> None:
-    """The cells in which the sign-flip test alone is wrong in a third of runs."""
-    share = null.differs(SHORT)
-    assert share <= MOST_FALSE_VERDICTS + report(f"verdict, {told(null)}", share, SHORT)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("null", NULLS, ids=told)
-def test_equal_rates_with_unlike_errors_are_rarely_told_apart_anywhere(null: Null) -> None:
-    """All cells."""
-    share = null.differs(LONG)
-    assert share <= MOST_FALSE_VERDICTS + report(f"verdict, {told(null)}", share, LONG)
-
-
-def broken_gates(categories: int, size: int, *, variants: int, limit: float, runs: int) -> float:
-    """Return how often a gate whose categories all stand at their limit is called broken."""
-    generator = np.random.default_rng([16, categories, size, variants])
-    groups = size // variants
-    shape = (runs * categories, groups)
-    chance: float | NDArray[np.float64] = limit
-    if variants > 1:
-        chance = generator.beta(limit, 1 - limit, shape)  # an intra-group correlation of one half
-    events = generator.binomial(variants, chance, shape)
-    rates = wilson_default_slices(
-        events.ravel(),
-        np.full(events.size, variants),
-        slices=np.repeat(np.arange(len(events)), groups),
-        slice_count=len(events),
+NULLS = [
+    SoakCell(
+        figure="verdict on equal rates, errors unlike",
+        setting=f"{groups} groups of {size}, rate {rate:g}",
+        marks=unlike_errors(groups, size, rate=rate),
+        at_most=0.07,
+        runs=LONG,
     )
-    p_values = [exceedance(rate, limit) for rate in rates]
-    families = (p_values[at : at + categories] for at in range(0, len(p_values), categories))
-    broken = (any(p is not None and p <= 0.025 for p in holm(each)) for each in families)
-    return sum(broken) / runs
-
-
-GATES = [
-    (16, 48, 1, 0.1),
-    (40, 25, 1, 0.1),
-    (16, 48, 1, 0.02),
-    (40, 25, 5, 0.1),
-    (16, 48, 4, 0.3),
+    for groups, size in ((50, 10), (20, 20), (100, 10))
+    for rate in (0.02, 0.05, 0.1, 0.2)
 ]
 
 
-@pytest.mark.parametrize("gate", GATES[:2], ids=str)
-def test_categories_at_their_limit_rarely_break_a_gate(gate: tuple[int, int, int, float]) -> None:
-    """One broken category closes it, so the whole family errs in one run of twenty at most."""
-    share = broken_gates(gate[0], gate[1], variants=gate[2], limit=gate[3], runs=SHORT)
-    assert share <= MOST_BROKEN_GATES + report(f"gate, {gate}", share, SHORT)
+def discordant(
+    rng: np.random.Generator, sizes: Ints, *, rates: tuple[float, float], icc: float
+) -> tuple[Ints, Ints]:
+    """Draw pairs on which only the first, or only the second, erred, with a latent share a group."""
+    shares = np.array([*rates, 1 - sum(rates)])
+    if icc:
+        drawn = rng.dirichlet((1 - icc) / icc * shares, len(sizes))
+    else:
+        drawn = np.broadcast_to(shares, (len(sizes), 3))
+    counts = rng.multinomial(sizes, drawn)
+    return counts[:, 0], counts[:, 1]
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("gate", GATES, ids=str)
-def test_categories_at_their_limit_rarely_break_a_gate_anywhere(
-    gate: tuple[int, int, int, float],
-) -> None:
-    """All cells."""
-    share = broken_gates(gate[0], gate[1], variants=gate[2], limit=gate[3], runs=LONG)
-    assert share <= MOST_BROKEN_GATES + report(f"gate, {gate}", share, LONG)
+def differences(sizes: Ints, *, rates: tuple[float, float], icc: float) -> Draw:
+    """Runs in which the interval of a paired difference holds it."""
+
+    def marks(rng: np.random.Generator, runs: int) -> Marks:
+        for _ in range(runs):
+            told = clustered_bonett_price(
+                *discordant(rng, sizes, rates=rates, icc=icc), sizes=sizes
+            )
+            yield holds(told.low, rates[0] - rates[1], told.high)
+
+    return marks
 
 
-def lost_rates(groups: int, *, runs: int) -> float:
-    """Return how often the sequence has lost the rate of rows, where large families fall more."""
-    generator = np.random.default_rng([17, groups])
+DIFFERENCES = [
+    SoakCell(
+        figure="paired difference" + ", giant group" * (sizes is giants),
+        setting=f"{len(sizes)} groups, {first:.0%} against {second:.0%}, ICC {icc:g}",
+        marks=differences(sizes, rates=(first, second), icc=icc),
+        runs=1_000,
+    )
+    for groups in (20, 50)
+    for giants in [giant(groups, 0.5)]
+    for sizes in (alike(groups, 10), giants)
+    for first, second in ((0.1, 0.1), (0.15, 0.05))
+    for icc in (0.3, 0.8)
+]
+
+
+def not_worse(sizes: Ints, *, icc: float, margin: float = 0.05) -> Draw:
+    """Runs in which a rate that is worse by the whole margin is called not worse."""
+
+    def marks(rng: np.random.Generator, runs: int) -> Marks:
+        for _ in range(runs):
+            first, second = discordant(rng, sizes, rates=(0.03 + margin, 0.03), icc=icc)
+            yield noninferiority_clustered(first, second, sizes=sizes, margin=margin).is_noninferior
+
+    return marks
+
+
+MARGINS = [
+    SoakCell(
+        figure="not worse, at the margin",
+        setting=setting,
+        marks=not_worse(sizes, icc=icc),
+        at_most=0.06,
+        runs=LONG,
+    )
+    for setting, sizes, icc in (
+        ("400 samples", alike(400, 1), 0.0),
+        ("100 groups of 5, ICC 0.5", alike(100, 5), 0.5),
+        ("40 groups of 10, ICC 0.3", alike(40, 10), 0.3),
+        ("50 groups, one with half the rows, ICC 0.5", giant(50, 0.5), 0.5),
+    )
+]
+
+
+def broken_gates(categories: int, size: int, *, variants: int, limit: float) -> Draw:
+    """Runs in which a gate whose categories all stand at their limit is called broken."""
+    groups = size // variants
+
+    def marks(rng: np.random.Generator, runs: int) -> Marks:
+        sizes = np.full((runs * categories, groups), variants)
+        rates = wilson_default_slices(
+            events_of(rng, sizes, rate=limit, icc=0.5 if variants > 1 else 0.0).ravel(),
+            sizes.ravel(),
+            slices=np.repeat(np.arange(len(sizes)), groups),
+            slice_count=len(sizes),
+        )
+        p_values = [exceedance(rate, limit) for rate in rates]
+        families = (p_values[at : at + categories] for at in range(0, len(p_values), categories))
+        return (any(p is not None and p <= 0.025 for p in holm(each)) for each in families)
+
+    return marks
+
+
+GATES = [
+    SoakCell(
+        figure="gate broken, all categories at the limit",
+        setting=f"{categories} categories of {size} in groups of {variants}, limit {limit:g}",
+        marks=broken_gates(categories, size, variants=variants, limit=limit),
+        at_most=0.05,
+        runs=LONG,
+    )
+    for categories, size, variants, limit in (
+        (16, 48, 1, 0.1),
+        (40, 25, 1, 0.1),
+        (16, 48, 1, 0.02),
+        (40, 25, 5, 0.1),
+        (16, 48, 4, 0.3),
+    )
+]
+
+
+def lost_rates(groups: int) -> Draw:
+    """Runs in which a sequence loses the rate of rows, where large families fall more."""
     # Nine families of one row fall in a tenth of cases; one of twenty rows in nine tenths.
     true = (0.9 * 0.1 + 0.1 * 20 * 0.9) / (0.9 + 0.1 * 20)
-    lost = 0
-    for _ in range(runs):
-        large = generator.random(groups) < 0.1
-        sizes = np.where(large, 20, 1)
-        events = sizes * (generator.random(groups) < np.where(large, 0.9, 0.1))
-        found = betting_sequence(events, sizes, largest=20)
-        assert found.low is not None
-        assert found.high is not None
-        lost += not found.low <= true <= found.high
-    return lost / runs
+
+    def marks(rng: np.random.Generator, runs: int) -> Marks:
+        for _ in range(runs):
+            large = rng.random(groups) < 0.1
+            sizes = np.where(large, 20, 1)
+            events = sizes * (rng.random(groups) < np.where(large, 0.9, 0.1))
+            found = betting_sequence(events, sizes, largest=20)
+            yield not holds(found.low, true, found.high)
+
+    return marks
 
 
-@pytest.mark.parametrize("groups", [300])
-def test_a_stop_with_rates_tied_to_family_size_keeps_the_rate_of_rows(groups: int) -> None:
-    """All looks at once: what the sequence rules out stays ruled out."""
-    share = lost_rates(groups, runs=SHORT)
-    assert share <= MOST_LOST + report(f"stop, {groups} families", share, SHORT)
+def lost_alone(samples: int, *, rate: float) -> Draw:
+    """Runs in which a sequence of samples that stand alone loses their rate at any look."""
+
+    def marks(rng: np.random.Generator, runs: int) -> Marks:
+        for _ in range(runs):
+            hits = np.cumsum(rng.random(samples) < rate)[9::10]
+            looks = (beta_mixture_sequence(int(x), 10 * (at + 1)) for at, x in enumerate(hits))
+            yield not all(holds(each.low, rate, each.high) for each in looks)
+
+    return marks
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("groups", [100, 1_000])
-def test_a_stop_keeps_the_rate_of_rows_anywhere(groups: int) -> None:
-    """All cells."""
-    share = lost_rates(groups, runs=LONG)
-    assert share <= MOST_LOST + report(f"stop, {groups} families", share, LONG)
+STOPS = [
+    *(
+        SoakCell(
+            figure="early stop, rate tied to family size",
+            setting=f"{groups} families, all looks at once",
+            marks=lost_rates(groups),
+            at_most=0.05,
+            runs=LONG,
+        )
+        for groups in (300, 100, 1_000)
+    ),
+    *(
+        SoakCell(
+            figure="early stop, samples alone",
+            setting=f"1000 samples, rate {rate:g}, all looks at once",
+            marks=lost_alone(1_000, rate=rate),
+            at_most=0.05,
+            runs=500,
+        )
+        for rate in (0.02, 0.3)
+    ),
+]
+
+
+def exceeded(sizes: Ints, *, icc: float, limit: float) -> Draw:
+    """Runs in which a threshold with a guarantee exceeds the limit on samples at large."""
+
+    def marks(rng: np.random.Generator, runs: int) -> Marks:
+        codes = np.repeat(np.arange(2 * len(sizes)), np.tile(sizes, 2))
+        attack = codes < len(sizes)
+        for _ in range(runs):
+            score = math.sqrt(icc) * rng.standard_normal(2 * len(sizes))[codes] + 3.0 * attack
+            score += math.sqrt(1 - icc) * rng.standard_normal(len(codes))
+            found = guarantee_threshold(
+                attack, score, limits=ErrorLimits(fpr=limit), groups=codes
+            ).threshold
+            yield found is not None and math.erfc(found / math.sqrt(2)) / 2 > limit
+
+    return marks
+
+
+GUARANTEES = [
+    SoakCell(
+        figure="guaranteed limit exceeded",
+        setting=f"{setting}, FPR at most {limit:g}",
+        marks=exceeded(sizes, icc=icc, limit=limit),
+        at_most=0.06,
+        runs=600,
+    )
+    for setting, sizes, icc, limit in (
+        ("400 benign", alike(400, 1), 0.0, 0.02),
+        ("100 groups of 10, ICC 0.7", alike(100, 10), 0.7, 0.1),
+        ("70 groups, one in seven of ten, ICC 0.5", skewed(70), 0.5, 0.1),
+    )
+]
+
+CELLS = (*NULLS, *DIFFERENCES, *MARGINS, *GATES, *STOPS, *GUARANTEES)
+
+
+@pytest.mark.parametrize(
+    "cell", [NULLS[5], NULLS[8], *GATES[:2], STOPS[0]], ids=lambda cell: cell.name
+)
+def test_a_wrong_decision_is_rare(cell: SoakCell) -> None:
+    """The cells in which the test alone, interval by interval, or a fixed look were wrong most."""
+    assert cell.keeps(cell.draw(SHORT))

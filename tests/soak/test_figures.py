@@ -1,22 +1,32 @@
 """Do the intervals beside the rate keep what they promise where samples share groups? Simulated.
 
-Each cell draws runs of which the truth is known, and counts how often the 95 % interval holds it.
-`python -m tests.soak.test_figures` prints the table of docs/explanation/statistics.md.
+Each cell draws runs of which the truth is known, and marks those whose 95 % interval holds it.
+The short form runs with every test run; `make soak` draws all cells (`tests/soak/table.py`).
 """
 
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.soak.cells import (
+    Floats,
+    Ints,
+    Marks,
+    SoakCell,
+    alike,
+    events_of,
+    giant,
+    holds,
+    skewed,
+)
 
 from guardmark.stats.attempts.extrapolation import extrapolate_success
+from guardmark.stats.attempts.success_area import areas_of, success_area
 from guardmark.stats.attempts.survival import attack_success_at
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.quantiles import estimate_quantiles
@@ -27,6 +37,7 @@ from guardmark.stats.rates.clustered import (
     wilson_default,
 )
 from guardmark.stats.rates.corrected import JudgedWorth, JudgeLabels, rogan_gladen
+from guardmark.stats.rates.means import share_over_seeds
 from guardmark.stats.rates.predictive import predictive_values
 from guardmark.stats.rates.ratios import (
     BALANCED_ERROR,
@@ -38,66 +49,26 @@ from guardmark.stats.rates.ratios import (
     estimate_ratios,
 )
 from guardmark.stats.rates.selection import highest_rate
+from guardmark.stats.scores.auc import auc, clustered_auc
 from guardmark.stats.scores.calibration import brier, calibration_error
 from guardmark.stats.scores.curve_areas import average_precision, partial_auc
 
-PROMISED: Final = 0.93
-RUNS: Final = 600
-FEW_RUNS: Final = 150
-SLOW: Final = ("calibration", "ECE", "extrapolated", "highest of")
-"""Figures that draw, or integrate, anew in each run."""
+FEW: Final = 150
+"""Runs of figures that draw, or integrate, anew in each."""
 
-Held = Iterator[bool]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Draw = Callable[[np.random.Generator, int], Marks]
+Flags = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FigureCell:
-    """A figure in a setting, and the runs in which its interval held the truth."""
-
-    name: str
-    setting: str
-    held: Callable[[np.random.Generator, int], Held]
-
-
-def drawn(rng: np.random.Generator, sizes: Ints, *, rate: float, icc: float) -> Ints:
-    """Events in each group, beta-binomial with this correlation."""
-    scale = (1 - icc) / icc
-    return rng.binomial(sizes, rng.beta(rate * scale, (1 - rate) * scale, len(sizes)))
-
-
-def giant(groups: int, share: float) -> Ints:
-    """One group with this share of all rows among groups of four."""
-    sizes = np.full(groups, 4)
-    sizes[0] = round(share * 4 * (groups - 1) / (1 - share))
-    return sizes
-
-
-def skewed(groups: int) -> Ints:
-    """Groups of which one in seven is ten times as large."""
-    return np.where(np.arange(groups) % 7 == 0, 10, 1)
-
-
-def alike(groups: int, size: int) -> Ints:
-    """Groups of one size."""
-    return np.full(groups, size)
-
-
-def holds(low: float | None, truth: float, high: float | None) -> bool:
-    """Whether the limits hold the truth; none at all do not."""
-    return low is not None and high is not None and low <= truth <= high
-
-
-def rates(sizes: Ints, *, rate: float, icc: float) -> Callable[[np.random.Generator, int], Held]:
+def rates(sizes: Ints, *, rate: float, icc: float) -> Draw:
     """Runs of one rate."""
 
-    def runs(rng: np.random.Generator, count: int) -> Held:
+    def marks(rng: np.random.Generator, count: int) -> Marks:
         for _ in range(count):
-            told = wilson_default(drawn(rng, sizes, rate=rate, icc=icc), sizes)
+            told = wilson_default(events_of(rng, sizes, rate=rate, icc=icc), sizes)
             yield holds(told.low, rate, told.high)
 
-    return runs
+    return marks
 
 
 def both(
@@ -105,7 +76,7 @@ def both(
 ) -> tuple[EffectiveCounts, EffectiveCounts]:
     """What is blocked on both sides."""
     told = (
-        effective_counts(summarise(drawn(rng, sizes, rate=rate, icc=icc), sizes))
+        effective_counts(summarise(events_of(rng, sizes, rate=rate, icc=icc), sizes))
         for rate in (hits, alarms)
     )
     first, second = told
@@ -113,51 +84,60 @@ def both(
 
 
 def values(
-    sizes: Ints, *, is_positive: bool, icc: float
-) -> Callable[[np.random.Generator, int], Held]:
+    sizes: Ints, *, is_positive: bool, icc: float, hits: float = 0.9, alarms: float = 0.05
+) -> Draw:
     """Runs of a predictive value where one attack in a hundred is true."""
-    hits, alarms, share = 0.9, 0.05, 0.01
+    share = 0.01
     blocked = share * hits + (1 - share) * alarms
     truth = share * hits / blocked if is_positive else (1 - share) * (1 - alarms) / (1 - blocked)
 
-    def runs(rng: np.random.Generator, count: int) -> Held:
+    def marks(rng: np.random.Generator, count: int) -> Marks:
         for _ in range(count):
             sides = both(rng, sizes, hits=hits, alarms=alarms, icc=icc)
             told = predictive_values(*sides, prevalence=share)
             ratio = told.positive if is_positive else told.negative
             yield holds(ratio.low, truth, ratio.high)
 
-    return runs
+    return marks
 
 
-def figures(
-    statistic: Statistic, sizes: Ints, *, icc: float
-) -> Callable[[np.random.Generator, int], Held]:
+def figures(statistic: Statistic, sizes: Ints, *, icc: float) -> Draw:
     """Runs of a figure of both rates."""
     hits, alarms = 0.85, 0.1
     truth = statistic.figure(np.array([hits]), np.array([alarms]), 0.5).item()
 
-    def runs(rng: np.random.Generator, count: int) -> Held:
+    def marks(rng: np.random.Generator, count: int) -> Marks:
         for at in range(count):
             sides = both(rng, sizes, hits=hits, alarms=alarms, icc=icc)
             plan = DrawPlan(seed=at)
             told = estimate_ratios(*sides, statistics=[statistic], drawing=plan)[0]
             yield holds(told.low, truth, told.high)
 
-    return runs
+    return marks
 
 
-def judged(groups: int, repeats: int, *, icc: float) -> Callable[[np.random.Generator, int], Held]:
-    """Runs of a corrected rate, each answer judged and a quarter of them labelled."""
+def judged(groups: int, repeats: int, *, icc: float, alike_errors: float = 0.0) -> Draw:
+    """Runs of a corrected rate, each answer judged and a quarter of them labelled.
+
+    With `alike_errors` the judge errs on the answers of a group with this correlation.
+    """
     rate, sensitivity, specificity = 0.3, 0.9, 0.9
 
-    def runs(rng: np.random.Generator, count: int) -> Held:
+    def shares(rng: np.random.Generator, mean: float) -> Floats:
+        if not alike_errors:
+            return np.full(groups, mean)
+        spread = (1 - alike_errors) / alike_errors
+        return rng.beta(mean * spread, (1 - mean) * spread, groups)
+
+    def marks(rng: np.random.Generator, count: int) -> Marks:
         codes, scale = np.repeat(np.arange(groups), repeats), (1 - icc) / icc
         for _ in range(count):
             unsafe = (
                 rng.random(len(codes)) < rng.beta(rate * scale, (1 - rate) * scale, groups)[codes]
             )
-            said = rng.random(len(codes)) < np.where(unsafe, sensitivity, 1 - specificity)
+            said = rng.random(len(codes)) < np.where(
+                unsafe, shares(rng, sensitivity)[codes], 1 - shares(rng, specificity)[codes]
+            )
             labelled = rng.random(len(codes)) < 0.25
             of_unsafe, of_safe = labelled & unsafe, labelled & ~unsafe
             sides = [_worth(said, where, codes) for where in (labelled | True, of_unsafe, of_safe)]
@@ -171,7 +151,7 @@ def judged(groups: int, repeats: int, *, icc: float) -> Callable[[np.random.Gene
             )
             yield holds(told.low, rate, told.high)
 
-    return runs
+    return marks
 
 
 def _worth(hits: NDArray[np.bool_], where: NDArray[np.bool_], codes: Ints) -> float:
@@ -180,9 +160,7 @@ def _worth(hits: NDArray[np.bool_], where: NDArray[np.bool_], codes: Ints) -> fl
     return effective_counts(summarise(events, sizes)).worth(0.95)
 
 
-def waits(
-    samples: int, repeats: int, *, quantile: float, between: float
-) -> Callable[[np.random.Generator, int], Held]:
+def waits(sizes: Ints, *, quantile: float, between: float) -> Draw:
     """Runs of a latency quantile, log-normal, with this share of variance between samples."""
     # The quantile of a standard normal, found by bisection on its distribution.
     low, high = -9.0, 9.0
@@ -191,21 +169,21 @@ def waits(
         is_below = 0.5 * math.erfc(-middle / math.sqrt(2)) < quantile
         low, high = (middle, high) if is_below else (low, middle)
 
-    def runs(rng: np.random.Generator, count: int) -> Held:
-        codes = np.repeat(np.arange(samples), repeats)
+    def marks(rng: np.random.Generator, count: int) -> Marks:
+        codes = np.repeat(np.arange(len(sizes)), sizes)
         for _ in range(count):
-            own = math.sqrt(between) * rng.standard_normal(samples)[codes]
+            own = math.sqrt(between) * rng.standard_normal(len(sizes))[codes]
             own += math.sqrt(1 - between) * rng.standard_normal(len(codes))
             told = estimate_quantiles(own, [quantile], groups=codes)[0]
             yield holds(told.low, low, told.high)
 
-    return runs
+    return marks
 
 
-def bins(groups: int, variants: int) -> Callable[[np.random.Generator, int], Held]:
+def bins(groups: int, variants: int) -> Draw:
     """Runs of the middle bin of a calibrated score that variants share."""
 
-    def runs(rng: np.random.Generator, count: int) -> Held:
+    def marks(rng: np.random.Generator, count: int) -> Marks:
         codes = np.repeat(np.arange(groups), variants)
         for _ in range(count):
             score = rng.beta(2, 2, groups)
@@ -214,13 +192,14 @@ def bins(groups: int, variants: int) -> Callable[[np.random.Generator, int], Hel
             middle = told.bins[len(told.bins) // 2]
             yield holds(middle.attack_rate.low, middle.mean_score, middle.attack_rate.high)
 
-    return runs
+    return marks
 
 
-def areas(
-    sizes: tuple[Ints, Ints], *, icc: float, apart: float, max_fpr: float | None
-) -> Callable[[np.random.Generator, int], Held]:
-    """Runs of an area over thresholds, of normal scores: average precision, or the partial area."""
+def areas(sizes: tuple[Ints, Ints], *, icc: float, apart: float, max_fpr: float | None) -> Draw:
+    """Runs of an area over thresholds, of normal scores.
+
+    Average precision (`max_fpr` None), the whole ROC curve (1), or a part of it.
+    """
     attacks, benign = (int(each.sum()) for each in sizes)
     cuts = np.linspace(-8.0, 8.0 + apart, 20_001)
     tails = [np.array([math.erfc((c - at) / math.sqrt(2)) / 2 for c in cuts]) for at in (apart, 0)]
@@ -231,7 +210,7 @@ def areas(
         rates = np.linspace(0.0, max_fpr, 20_001)
         truth = float(np.trapezoid(np.interp(rates, tails[1][::-1], tails[0][::-1]), rates))
 
-    def runs(rng: np.random.Generator, count: int) -> Held:
+    def marks(rng: np.random.Generator, count: int) -> Marks:
         both = np.concatenate(sizes)
         codes = np.repeat(np.arange(len(both)), both)
         attack = codes < len(sizes[0])
@@ -242,16 +221,18 @@ def areas(
             if max_fpr is None:
                 precision = average_precision(attack, score, groups=groups)
                 yield holds(precision.low, truth, precision.high)
-            else:
-                told = partial_auc(attack, score, max_fpr=max_fpr, groups=groups)
-                yield holds(told.low, truth, told.high)
+                continue
+            told = partial_auc(attack, score, max_fpr=max_fpr, groups=groups)
+            if max_fpr == 1 and groups is None:
+                told = auc(attack, score).ratio
+            elif max_fpr == 1:
+                told = clustered_auc(attack, score, groups=groups).ratio
+            yield holds(told.low, truth, told.high)
 
-    return runs
+    return marks
 
 
-def probabilities(
-    groups: int, variants: int, *, claimed: float, is_error: bool
-) -> Callable[[np.random.Generator, int], Held]:
+def probabilities(groups: int, variants: int, *, claimed: float, is_error: bool) -> Draw:
     """Runs of the Brier score, or of the ECE; scores lie `claimed` times as far from 1/2 as true."""
 
     def one(rng: np.random.Generator, count: int) -> tuple[NDArray[np.bool_], Floats, Ints]:
@@ -261,7 +242,7 @@ def probabilities(
         score = rate[codes] + (0.05 * rng.standard_normal(len(codes)) if variants > 1 else 0.0)
         return attack[codes], np.clip(0.5 + claimed * (score - 0.5), 0.0, 1.0), codes
 
-    def runs(rng: np.random.Generator, count: int) -> Held:
+    def marks(rng: np.random.Generator, count: int) -> Marks:
         attack, score, _ = one(rng, 200_000)
         truth = float(((score - attack) ** 2).mean())
         if is_error:
@@ -277,13 +258,13 @@ def probabilities(
                 told = brier(attack, score, groups=shared)
                 yield holds(told.low, truth, told.high)
 
-    return runs
+    return marks
 
 
-def chance(groups: int, variants: int) -> Callable[[np.random.Generator, int], Held]:
+def chance(groups: int, variants: int) -> Draw:
     """Runs of the error that chance alone shows: within a fifth of its true mean."""
 
-    def runs(rng: np.random.Generator, count: int) -> Held:
+    def marks(rng: np.random.Generator, count: int) -> Marks:
         codes = np.repeat(np.arange(groups), variants)
         seen, said = [], []
         for _ in range(count):
@@ -294,12 +275,10 @@ def chance(groups: int, variants: int) -> Callable[[np.random.Generator, int], H
             said.append(told.reference or 0.0)
         yield from (abs(each / float(np.mean(seen)) - 1) < 0.2 for each in said)
 
-    return runs
+    return marks
 
 
-def tries(
-    attacks: int, budget: int, *, k: int, variants: int
-) -> Callable[[np.random.Generator, int], Held]:
+def tries(attacks: int, budget: int, *, k: int, variants: int) -> Draw:
     """Runs of ASR@k, the chance of a try differing between attacks, and less within a group."""
     a, b = 0.3, 2.0
     # By the mean over many attacks of the chance that none of k tries gets through.
@@ -307,36 +286,69 @@ def tries(
         math.lgamma(b + k) - math.lgamma(a + b + k) - math.lgamma(b) + math.lgamma(a + b)
     )
 
-    def runs(rng: np.random.Generator, count: int) -> Held:
+    def marks(rng: np.random.Generator, count: int) -> Marks:
         codes = np.repeat(np.arange(attacks // variants), variants)
         for _ in range(count):
             wins = rng.binomial(budget, rng.beta(a, b, attacks // variants)[codes])
             told = attack_success_at(np.full(len(codes), budget), wins, k=k, groups=codes)
             yield holds(told.low, truth, told.high)
 
-    return runs
+    return marks
 
 
-def beyond(
-    attacks: int, budget: int, *, immune: float, a: float, b: float
-) -> Callable[[np.random.Generator, int], Held]:
+def curves(attacks: int, variants: int, *, budget: int = 32) -> Draw:
+    """Runs of the area under ASR@k, of attacks whose chance a try differs between groups."""
+
+    def areas_drawn(rng: np.random.Generator, groups: int) -> tuple[Ints, Flags]:
+        chances = np.repeat(rng.beta(0.3, 2.0, groups), variants)
+        firsts = rng.geometric(np.maximum(chances, 1e-9))
+        return np.minimum(firsts, budget), firsts <= budget
+
+    def marks(rng: np.random.Generator, count: int) -> Marks:
+        firsts, reached = areas_drawn(rng, 400_000 // variants)
+        truth = float(areas_of(firsts, reached, budget=budget).mean())
+        codes = np.repeat(np.arange(attacks // variants), variants)
+        for _ in range(count):
+            firsts, reached = areas_drawn(rng, attacks // variants)
+            told = success_area(firsts, reached, budget=budget, groups=codes)
+            yield holds(told.low, truth, told.high)
+
+    return marks
+
+
+def seeds(groups: int, variants: int, *, count_seeds: int, luck: float) -> Draw:
+    """Runs of a rate over seeds of a search, each of which has its own luck."""
+
+    def marks(rng: np.random.Generator, count: int) -> Marks:
+        codes = np.repeat(np.arange(groups), variants)
+        of_seeds = rng.normal(-1.0, luck, 200_000)[:, None] + rng.normal(0.0, 1.5, 200_000)[:, None]
+        truth = float((1 / (1 + np.exp(-of_seeds))).mean())
+        for _ in range(count):
+            level = (
+                rng.normal(-1.0, luck, count_seeds) + rng.normal(0.0, 1.5, groups)[codes][:, None]
+            )
+            told = share_over_seeds(rng.random(level.shape) < 1 / (1 + np.exp(-level)), codes)
+            yield holds(told.low, truth, told.high)
+
+    return marks
+
+
+def beyond(attacks: int, budget: int, *, immune: float, a: float, b: float) -> Draw:
     """Runs of ASR at four times the tries, a share of attacks immune: any shown interval holds."""
     k = 4 * budget
     spared = math.lgamma(b + k) - math.lgamma(a + b + k) - math.lgamma(b) + math.lgamma(a + b)
     truth = (1 - immune) * (1 - math.exp(spared))
 
-    def runs(rng: np.random.Generator, count: int) -> Held:
+    def marks(rng: np.random.Generator, count: int) -> Marks:
         for _ in range(count):
             chances = rng.beta(a, b, attacks) * (rng.random(attacks) >= immune)
             told = extrapolate_success([budget] * attacks, rng.binomial(budget, chances), k=k)
             yield any(holds(each.low, truth, each.high) for _, each in told.shown)
 
-    return runs
+    return marks
 
 
-def highest(
-    slices: int, *, groups: int, variants: int, kind: str
-) -> Callable[[np.random.Generator, int], Held]:
+def highest(slices: int, *, groups: int, variants: int, kind: str) -> Draw:
     """Runs of the slice chosen as the highest of many, of sizes that differ."""
 
     def truth(rng: np.random.Generator) -> Floats:
@@ -344,13 +356,13 @@ def highest(
             return np.where(np.arange(slices) == 0, 0.4, 0.1)
         return np.full(slices, 0.2) if kind == "alike" else rng.beta(3.8, 15.2, slices)
 
-    def runs(rng: np.random.Generator, count: int) -> Held:
+    def marks(rng: np.random.Generator, count: int) -> Marks:
         for _ in range(count):
             rates, told = truth(rng), []
             for rate in rates.tolist():
                 sizes = np.full(rng.integers(groups // 2, 3 * groups // 2 + 1), variants)
                 told.append(
-                    effective_counts(summarise(drawn(rng, sizes, rate=rate, icc=0.5), sizes))
+                    effective_counts(summarise(events_of(rng, sizes, rate=rate, icc=0.5), sizes))
                 )
             chosen = highest_rate(told)
             if chosen is None:
@@ -358,78 +370,119 @@ def highest(
                 continue
             yield holds(chosen.rate.low, rates[chosen.at].item(), chosen.rate.high)
 
-    return runs
+    return marks
 
 
 CELLS: Final = (
     *(
-        FigureCell(
-            name=f"highest of {slices} slices",
+        SoakCell(
+            figure=f"highest of {slices} slices",
             setting=f"{kind}, about {groups} groups of {variants}",
-            held=highest(slices, groups=groups, variants=variants, kind=kind),
+            marks=highest(slices, groups=groups, variants=variants, kind=kind),
+            runs=FEW,
         )
         for slices in (5, 10, 20, 40)
         for groups, variants in ((40, 1), (30, 5))
         for kind in ("alike", "spread", "one bad")
     ),
     *(
-        FigureCell(
-            name="rate, giant group",
+        SoakCell(
+            figure="rate, giant group",
             setting=f"{groups} groups, one with half the rows, ICC {icc}",
-            held=rates(giant(groups, 0.5), rate=0.1, icc=icc),
+            marks=rates(giant(groups, 0.5), rate=0.1, icc=icc),
         )
         for groups in (20, 50)
         for icc in (0.3, 0.8)
     ),
     *(
-        FigureCell(
-            name="PPV" if is_positive else "NPV",
+        SoakCell(
+            figure="PPV" if is_positive else "NPV",
             setting=f"{groups} groups of 10 a side, ICC {icc}",
-            held=values(np.full(groups, 10), is_positive=is_positive, icc=icc),
+            marks=values(np.full(groups, 10), is_positive=is_positive, icc=icc),
         )
         for groups, icc in ((40, 0.3), (100, 0.7))
         for is_positive in (True, False)
     ),
     *(
-        FigureCell(
-            name=each.name,
+        SoakCell(
+            figure="PPV, a cell often empty" if is_positive else "NPV, a cell often empty",
+            setting=f"{groups} groups of {size} a side",
+            marks=values(
+                alike(groups, size), is_positive=is_positive, icc=icc, hits=0.97, alarms=0.01
+            ),
+        )
+        for groups, size, icc in ((60, 1, 0.0), (40, 5, 0.5))
+        for is_positive in (True, False)
+    ),
+    *(
+        SoakCell(
+            figure=each.name,
             setting=f"{groups} skewed groups a side, ICC 0.5",
-            held=figures(each, skewed(groups), icc=0.5),
+            marks=figures(each, skewed(groups), icc=0.5),
         )
         for each in (BALANCED_ERROR, F1, YOUDEN, CORRELATION, PRECISION)
         for groups in (21, 70)
     ),
-    FigureCell(
-        name="judge-corrected ASR", setting="112 x 12, ICC 0.5", held=judged(112, 12, icc=0.5)
-    ),
-    FigureCell(
-        name="judge-corrected ASR", setting="40 x 10, ICC 0.7", held=judged(40, 10, icc=0.7)
+    *(
+        SoakCell(
+            figure="judge-corrected ASR" + ", repeats judged alike" * (errors > 0),
+            setting=f"{groups} x {repeats}, ICC {icc:g}",
+            marks=judged(groups, repeats, icc=icc, alike_errors=errors),
+        )
+        for errors in (0.0, 0.5)
+        for groups, repeats, icc in ((112, 12, 0.5), (40, 10, 0.7))
     ),
     *(
-        FigureCell(
-            name=f"latency p{100 * quantile:g}",
-            setting=f"{samples} samples x 5, {between:.0%} of the variance between",
-            held=waits(samples, 5, quantile=quantile, between=between),
+        SoakCell(
+            figure=f"latency p{100 * quantile:g}",
+            setting=f"{setting}, {between:.0%} of the variance between",
+            marks=waits(sizes, quantile=quantile, between=between),
         )
-        for samples, quantile in ((60, 0.5), (400, 0.5), (400, 0.95))
+        for setting, sizes, quantile in (
+            ("60 samples x 5", alike(60, 5), 0.5),
+            ("400 samples x 5", alike(400, 5), 0.5),
+            ("400 samples x 5", alike(400, 5), 0.95),
+            ("100 groups, one with three tenths of the rows", giant(100, 0.3), 0.5),
+        )
         for between in (0.5, 0.9)
     ),
-    FigureCell(name="calibration bin", setting="200 groups of 5, one label", held=bins(200, 5)),
-    FigureCell(name="ECE by chance", setting="200 groups of 5, one label", held=chance(200, 5)),
+    SoakCell(
+        figure="calibration bin", setting="200 groups of 5, one label", marks=bins(200, 5), runs=FEW
+    ),
+    SoakCell(
+        figure="ECE by chance", setting="200 groups of 5, one label", marks=chance(200, 5), runs=FEW
+    ),
     *(
-        FigureCell(
-            name=f"ASR@{k}",
+        SoakCell(
+            figure=f"ASR@{k}",
             setting=f"{attacks} attacks in groups of {variants}, 20 tries",
-            held=tries(attacks, 20, k=k, variants=variants),
+            marks=tries(attacks, 20, k=k, variants=variants),
         )
         for attacks, variants in ((50, 1), (60, 3))
         for k in (1, 10)
     ),
     *(
-        FigureCell(
-            name="extrapolated ASR",
+        SoakCell(
+            figure="area under ASR@k",
+            setting=f"{attacks} attacks in groups of {variants}, 32 tries",
+            marks=curves(attacks, variants),
+        )
+        for attacks, variants in ((50, 1), (60, 3), (200, 5))
+    ),
+    *(
+        SoakCell(
+            figure="rate over seeds",
+            setting=f"{groups} groups of {variants}, {count} seeds, their luck {luck:g}",
+            marks=seeds(groups, variants, count_seeds=count, luck=luck),
+        )
+        for groups, variants, count, luck in ((50, 1, 5, 0.0), (40, 3, 5, 0.5), (40, 3, 10, 0.5))
+    ),
+    *(
+        SoakCell(
+            figure="extrapolated ASR",
             setting=f"{attacks} attacks, {budget} tries to {4 * budget}, {immune:.0%} immune, Beta({a:g}, {b:g})",
-            held=beyond(attacks, budget, immune=immune, a=a, b=b),
+            marks=beyond(attacks, budget, immune=immune, a=a, b=b),
+            runs=FEW,
         )
         for attacks, budget, immune, a, b in (
             (100, 16, 0.0, 0.3, 3.0),
@@ -439,10 +492,11 @@ CELLS: Final = (
         )
     ),
     *(
-        FigureCell(
-            name="average precision" if most is None else f"partial AUC to FPR {most:g}",
+        SoakCell(
+            figure=figure,
             setting=setting,
-            held=areas(sizes, icc=icc, apart=apart, max_fpr=most),
+            marks=areas(sizes, icc=icc, apart=apart, max_fpr=most),
+            runs=FEW if most == 1 and icc else 1_000,
         )
         for setting, sizes, icc, apart in (
             ("50 attacks, 50 benign", (alike(50, 1), alike(50, 1)), 0.0, 1.5),
@@ -450,14 +504,20 @@ CELLS: Final = (
             ("40 groups of 10 a side, ICC 0.7", (alike(40, 10), alike(40, 10)), 0.7, 1.5),
             ("100 groups of 5 a side, ICC 0.5", (alike(100, 5), alike(100, 5)), 0.5, 2.0),
             ("70 skewed groups a side, ICC 0.5", (skewed(70), skewed(70)), 0.5, 1.5),
+            ("50 groups a side, one with half the rows, ICC 0.5", (giant(50, 0.5),) * 2, 0.5, 1.5),
         )
-        for most in (None, 0.1)
+        for figure, most in (
+            ("average precision", None),
+            ("AUC", 1.0),
+            ("partial AUC to FPR 0.1", 0.1),
+        )
     ),
     *(
-        FigureCell(
-            name="ECE" if is_error else "Brier score",
+        SoakCell(
+            figure="ECE" if is_error else "Brier score",
             setting=f"{groups} groups of {variants}, {kind}",
-            held=probabilities(groups, variants, claimed=claimed, is_error=is_error),
+            marks=probabilities(groups, variants, claimed=claimed, is_error=is_error),
+            runs=FEW if is_error else 600,
         )
         for groups, variants in ((100, 1), (400, 1), (40, 10), (100, 5))
         for kind, claimed in (("calibrated", 1.0), ("too sure", 1.5))
@@ -466,32 +526,20 @@ CELLS: Final = (
 )
 
 
-def coverage(at: int) -> tuple[float, float]:
-    """Return how often a cell's interval held, with the Monte Carlo standard error."""
-    runs = FEW_RUNS if CELLS[at].name.startswith(SLOW) else RUNS
-    held = [*CELLS[at].held(np.random.default_rng([17, at]), runs)]
-    share = sum(held) / len(held)
-    return share, math.sqrt(share * (1 - share) / len(held))
+SHORT: Final = [
+    next(each for each in CELLS if each.name.startswith(name))
+    for name in (
+        "PPV, 40",
+        "rate, giant group, 20",
+        "balanced error, 21",
+        "judge-corrected ASR, 40",
+        "latency p50, 60",
+        "ASR@1, 60",
+    )
+]
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("at", range(len(CELLS)), ids=[f"{c.name}, {c.setting}" for c in CELLS])
-def test_an_interval_beside_the_rate_holds_what_it_promises(at: int) -> None:
-    """At least 93 % where 95 % is claimed, within the noise of the simulation."""
-    share, error = coverage(at)
-    sys.stdout.write(f"{share:.3f} +- {error:.3f}\n")
-    runs = FEW_RUNS if CELLS[at].name.startswith(SLOW) else RUNS
-    assert share >= PROMISED - 3 * math.sqrt(PROMISED * (1 - PROMISED) / runs)
-
-
-def main() -> None:
-    """Print the table of the documentation."""
-    sys.stdout.write("| figure | setting | coverage | Monte Carlo error |\n|---|---|--:|--:|\n")
-    for at, cell in enumerate(CELLS):
-        share, error = coverage(at)
-        sys.stdout.write(f"| {cell.name} | {cell.setting} | {share:.3f} | {error:.3f} |\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()
+@pytest.mark.parametrize("cell", SHORT, ids=lambda cell: cell.name)
+def test_an_interval_beside_the_rate_holds_what_it_promises(cell: SoakCell) -> None:
+    """A few cells that failed before rows counted as what they are worth."""
+    assert cell.keeps(cell.draw(100))

@@ -2,16 +2,16 @@
 
 `labels` are true for an attack, `scores` finite and higher for what is more like an attack,
 `groups` name each sample's group (None: every sample alone), all of shape (n,); `confidence` is in
-(0, 1).
-Unequal lengths, another label or a NaN raise `ValueError`. One class only is undefined.
+(0, 1). Unequal lengths, another label or a NaN raise `ValueError`. One class only is undefined.
 
-Limits are linearised: the influence of each sample on the figure, summed by group, gives its
-variance at the class sizes of the data, and the interval is symmetric on the logit scale, with
-Student's t where samples share groups. A figure at its end, two samples (or groups) too few in a
+Limits are linearised: the influence of each sample, over the square root of the share of its class
+outside its group, summed by group, gives the variance at the class sizes of the data; symmetric on
+the logit scale, with Student's t. A figure at its end, fewer than two samples (or groups) in a
 class, or scores without variance have no interval, with the reason.
 Source: Hampel (1974), doi:10.1080/01621459.1974.10482962, for influence; Binder (1983),
-doi:10.2307/1402588, for sums by group; Boyd, Eng & Page (2013), doi:10.1007/978-3-642-40994-3_29,
-for the logit scale of average precision.
+doi:10.2307/1402588, for sums by group; Imbens & Kolesar (2016), doi:10.1162/REST_a_00552, for the
+share outside (HC2) and the degrees of freedom; Boyd, Eng & Page (2013),
+doi:10.1007/978-3-642-40994-3_29, for the logit scale of average precision.
 """
 
 from __future__ import annotations
@@ -216,16 +216,18 @@ class _Rows:
 
     def limits(self, value: float, parts: Floats, confidence: float) -> _Limits:
         """Return the limits of a figure in [0, 1] from the influence of each sample."""
-        freedom, squares = min(self.counts.attacks, self.counts.benign) - 1.0, parts**2
-        if self.codes is not None:
-            sides = [np.bincount(self.codes[side]) for side in (self.attack, ~self.attack)]
-            freedom = min(group_freedom(each[each > 0]) for each in sides)
-            squares = np.bincount(self.codes, weights=parts).astype(np.float64) ** 2
+        codes = np.arange(len(parts)) if self.codes is None else self.codes
+        sides = [(side, np.bincount(codes[side])) for side in (self.attack, ~self.attack)]
+        freedom = min(group_freedom(sizes[sizes > 0]) for _, sizes in sides)
         if freedom < 1:
             return _Limits(reason=_TOO_FEW)
         if not 0 < value < 1:
             return _Limits(reason=_AT_THE_END)
-        variance = float(squares.sum()) * (1 + 1 / freedom)
+        seen = parts.copy()
+        for side, sizes in sides:
+            seen[side] /= np.sqrt(1 - sizes[codes[side]] / sizes.sum())
+        squares = np.bincount(codes, weights=seen).astype(np.float64) ** 2
+        variance = float(squares.sum())
         if variance < 1e-24:
             return _Limits(reason=_NO_VARIANCE)
         # What a few samples carry is worth fewer degrees of freedom (Satterthwaite 1946).

@@ -61,7 +61,7 @@ class ErrorLimits:
 class GuaranteedThreshold:
     """The threshold that blocks most among those shown to keep every limit."""
 
-    threshold: float | None  # Score from which to block; None: none is shown to.
+    threshold: float | None = None  # Score from which to block; None: none is shown to.
     reason: str = ""  # Why not, or empty.
 
 
@@ -104,21 +104,19 @@ def guarantee_threshold(
         # The benign score from which on too many would be blocked; the threshold lies above it.
         first = _first_lost(-score[~attack], codes[~attack], limit=limits.fpr, error=error)
         if first is None:
-            return GuaranteedThreshold(
-                threshold=None, reason=_too_few("benign samples", limits.fpr)
-            )
+            return GuaranteedThreshold(reason=_too_few("benign samples", limits.fpr))
         lowest = -first
     if limits.asr is not None:
         first = _first_lost(score[attack], codes[attack], limit=limits.asr, error=error)
         if first is None:
-            return GuaranteedThreshold(threshold=None, reason=_too_few("attacks", limits.asr))
+            return GuaranteedThreshold(reason=_too_few("attacks", limits.asr))
         highest = first
     above = score[(score > lowest) & (score <= highest)]
     if not above.size:
         reason = "no score lies above all benign samples that may not be blocked"
         if limits.asr is not None:
             reason = f"no threshold is shown to keep {limits}"
-        return GuaranteedThreshold(threshold=None, reason=reason)
+        return GuaranteedThreshold(reason=reason)
     return GuaranteedThreshold(threshold=float(above.min()))
 
 
