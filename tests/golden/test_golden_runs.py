@@ -88,17 +88,28 @@ def test_parts_asked_again_answer_as_they_did(run: GoldenRun, tmp_path: Path) ->
 
 @pytest.mark.parametrize("run", RUNS, ids=NAMES)
 def test_tables_hold_the_cells_of_before_their_quotes(run: GoldenRun) -> None:
-    """Texts in quotes and line feeds at the end of lines changed no cell of a frozen table."""
+    """Neither quotes, nor line feeds, nor limits and counts that came later, changed a cell."""
     before = json.loads((FROZEN / "cells-before-quoting.json").read_text(encoding="utf-8"))
     tables = {
         f"{run.name}/{name}": sha256(
-            json.dumps([*csv.reader(io.StringIO(content.decode(), newline=""))]).encode()
+            json.dumps(_older_cells(content.decode())).encode()
         ).hexdigest()
         for name, content in read_frozen(run).items()
         if name.endswith(".csv")
     }
     assert tables
     assert tables == {name: told for name, told in before.items() if name.split("/")[0] == run.name}
+
+
+def _older_cells(table: str) -> list[list[str]]:
+    """The cells of a table without the columns of limits and counts that came later."""
+    rows = [*csv.reader(io.StringIO(table, newline=""))]
+    kept = [
+        at
+        for at, title in enumerate(rows[0])
+        if title not in _LATER and not title.endswith((" low", " high", " n"))
+    ]
+    return [[row[at] for at in kept] for row in rows]
 
 
 def test_a_changed_record_is_noticed() -> None:
@@ -125,6 +136,10 @@ def test_only_the_last_digits_of_a_number_may_differ() -> None:
     assert difference("run/figures.json", frozen, again.replace(b"12", b"13")) != ""
 
 
+_LATER = (
+    *("median_latency_low_ms", "median_latency_high_ms", "timed"),
+    *("allow_low", "allow_high", "guarded"),
+)
 _MORE = (
     {"outcome": "allow", "latency_ns": 1},
     {"outcome": "allow", "latency_ns": 2},

@@ -23,26 +23,28 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.slices import SliceRate, SliceTable
     from guardmark.analysis.pipeline.arms import ArmAnalysis, VariantRates
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.core.estimate import Estimate
+    from guardmark.core.estimate import Estimate, Quantile
     from guardmark.reports.chapters.matrix import MatrixLine
     from guardmark.store.reader import RecordReader
 
 HEAD: Final = (
     *("defense", "facet", "value", "label", "rate", "asked", "answered", "errors_counted"),
     *("estimate", "low", "high", "confidence", "method", "groups", "effective_n", "design_effect"),
-    *("is_greyed", "median_latency_ms", "folded"),
+    *("is_greyed", "median_latency_ms", "median_latency_low_ms", "median_latency_high_ms"),
+    *("timed", "folded"),
 )
-"""Columns; `errors_counted` is the number of attacks allowed or of benign samples blocked, `folded`
-how many rare values a row holds together, 0 for a value by itself."""
+"""Columns; `errors_counted` is the number of attacks allowed or of benign samples blocked, `timed`
+how many latencies the median rests on, `folded` how many rare values a row holds together, 0 for a
+value by itself."""
 
 MATRIX_HEAD: Final = (
     *("row_id", "row_label", "arm", "scope", "variant"),
     *("attack_success_rate", "attack_success_low", "attack_success_high", "attacks"),
     *("false_alarm_rate", "false_alarm_low", "false_alarm_high", "benign"),
-    *("allow_rate", "run_dir"),
+    *("allow_rate", "allow_low", "allow_high", "guarded", "run_dir"),
 )
 """Columns; a false alarm is an over-refusal at scope `system`, a blocked benign sample at scope
-`defense`."""
+`defense`; `guarded` is how many samples the guard was asked about."""
 
 
 def categories_csv(analysis: RunAnalysis) -> str:
@@ -84,7 +86,7 @@ def _row(defense: DefenseAnalysis, table: SliceTable, entry: SliceRate) -> tuple
         entry.asked,
         *_cells(rate),
         "yes" if entry.is_greyed else "no",
-        _number(None if median is None else median.value),
+        *([None] * 4 if median is None else _figures(median)),
         entry.folded,
     )
 
@@ -113,7 +115,7 @@ def _arm_row(arm: ArmAnalysis, variant: VariantRates, *, is_attack: bool) -> tup
         None,
         *_cells(rate),
         "yes" if rate.few_groups else "no",
-        None,
+        *[None] * 4,
         0,
     )
 
@@ -133,7 +135,7 @@ def matrix_metrics(lines: Sequence[MatrixLine]) -> str:
             rates.variant,
             *_figures(rates.harm),
             *_figures(rates.alarm),
-            None if rates.allowed is None else rates.allowed.value,
+            *([None] * 4 if rates.allowed is None else _figures(rates.allowed)),
             line.run_dir,
         )
         for line in lines
@@ -143,22 +145,23 @@ def matrix_metrics(lines: Sequence[MatrixLine]) -> str:
 
 
 def matrix_pivot(lines: Sequence[MatrixLine], *, alarms: bool) -> str:
-    """Write one rate as a table of rows and arms by variant."""
+    """Write one rate, with its limits and count, as a table of rows and arms by variant."""
     pairs = [(line, rates) for line in lines for rates in matrix_rates(line.analysis)]
     variants = list(dict.fromkeys(rates.variant for _, rates in pairs))
-    cells: dict[tuple[str, str], dict[str, float | None]] = {}
+    head = (f"{each}{what}" for each in variants for what in ("", " low", " high", " n"))
+    cells: dict[tuple[str, str], dict[str, tuple[float | None, ...]]] = {}
     for line, rates in pairs:
-        value = rates.alarm.value if alarms else rates.harm.value
-        cells.setdefault((line.row_id, rates.arm), {})[rates.variant] = value
+        told = _figures(rates.alarm if alarms else rates.harm)
+        cells.setdefault((line.row_id, rates.arm), {})[rates.variant] = told
     rows = (
-        (row_id, arm, *(values.get(variant) for variant in variants))
-        for (row_id, arm), values in cells.items()
+        (*key, *(cell for variant in variants for cell in told.get(variant, (None,) * 4)))
+        for key, told in cells.items()
     )
-    return csv_text((("row_id", "arm", *variants), *rows))
+    return csv_text((("row_id", "arm", *head), *rows))
 
 
-def _figures(estimate: Estimate) -> tuple[float | None, ...]:
-    return (estimate.value, estimate.low, estimate.high, estimate.trials)
+def _figures(figure: Estimate | Quantile) -> tuple[float | None, ...]:
+    return (*map(_number, (figure.value, figure.low, figure.high)), figure.trials)
 
 
 _HASH: Final = 16

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from tests.schemas import check_document
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard, compare_adaptive
 from guardmark.reports.chapters.adaptive.attack_success import area_sentence, pairs_table
+from guardmark.reports.chapters.adaptive.chapter import adaptive_document
 from guardmark.reports.document.wording import cell_text
 from guardmark.reports.render.json.encoder import encode
+from guardmark.reports.render.markdown import render_markdown
 
 pytestmark = pytest.mark.slow
 
@@ -104,3 +107,16 @@ def test_pairs_are_told_alike_everywhere(planted_cards: tuple[AdaptiveCard, ...]
     told = [tuple(map(cell_text, line.cells))[:3] for line in table.rows]
     assert ("plain", "hard", "30") in told
     check_document(json.loads(json.dumps(encode(pairs))), "properties", "adaptive_pairs")
+
+
+def test_a_group_that_dominates_is_named(tmp_path: Path) -> None:
+    """By the rule of the verdicts, where the rates of the attacks are told."""
+    data = [
+        dataclasses.replace(each, group="story") if at < 8 else each
+        for at, each in enumerate(samples(16, 4))
+    ]
+    plan = AdaptivePlan(defenses=(AtOnce("plain", keyword),), seed=7, budget=4)
+    asyncio.run(attack(tmp_path, data, plan))
+    text = render_markdown(adaptive_document(cards(tmp_path)))
+    assert "plain: one group dominates: 'story' holds 50.0 % of the attacks." in text
+    assert "plain: few groups: the attacks fall into 5 groups only." in text

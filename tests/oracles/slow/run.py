@@ -99,11 +99,9 @@ def _attacks(old: Json) -> Json:
     for arm in old.get("arms", ()):
         arm["points"] = {str(k): value for k, value in arm["points"]}
     _by_tries(old)
-    battery, extrapolated = old.pop("battery", None), old.pop("extrapolated", None)
+    battery = old.pop("battery", None)
     if battery is not None:
         old |= {f"battery_{which}": rate for which, rate in battery.items()}
-    if extrapolated is not None:
-        old["extrapolated"] = extrapolated["rate"]
     old.pop("calls_per_bypass", None)
     if (old.get("audit") or {}).get("tiers"):
         old["audit"]["tiers"] = {each["tier"]: each["valid"] for each in old["audit"]["tiers"]}

@@ -106,6 +106,16 @@ def test_no_variance_gives_no_interval() -> None:
     assert "no variance" in found.reason
 
 
+def test_limits_outside_of_zero_to_one_are_refused_not_cut() -> None:
+    """Labels that are no sample of the run; "0 % [0, 0]" would be a certainty out of nothing."""
+    strict = JudgeLabels(caught=20, missed=0, accused=80, cleared=100)
+    found = ppi_mean(100, 1000, labels=strict, tuned=False)
+    assert (found.value, found.low, found.high) == (None, None, None)
+    assert found.raw_high is not None
+    assert found.raw_high < 0
+    assert "labels cannot correct the rate" in found.reason
+
+
 def test_tuning_never_widens_what_full_trust_or_no_trust_gives() -> None:
     """A useless judge gets little weight, so the error stays that of the labels."""
     useless = JudgeLabels(caught=20, missed=20, accused=30, cleared=30)

@@ -160,8 +160,8 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
     from guardmark.store.columns import sample_columns
 
     samples = sample_columns(reader)
-    attack, groups = samples.is_attack, samples.group.codes
-    rows, rates = read_target(reader), SampleRates(groups, settings.confidence)
+    attack, group, rows = samples.is_attack, samples.group, read_target(reader)
+    rates = SampleRates(group.codes, settings.confidence, group.names)
     cards = []
     for battle in battles:
         view, proofs = AttackMask(battle, attack, rates), Proofs(battle, attack.tolist())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from guardmark.analysis.adaptive.rows import FULL, STRICT
-from guardmark.analysis.defense.counts import grouped_difference, grouped_rate
+from guardmark.analysis.defense.counts import grouped_difference
 from guardmark.stats.attempts.success_area import areas_of, success_area
 from guardmark.stats.attempts.survival import chance_of_any, restricted_mean
 from guardmark.stats.rates.means import (
@@ -60,7 +60,7 @@ class AttackMask:
 
     def rate(self, hits: Marks) -> Estimate:
         """Estimate the rate of a mark over the attacks."""
-        return grouped_rate(hits, self.groups, confidence=self.confidence)
+        return self.rates.at(self.places, hits)
 
     def difference(self, first: Marks, second: Marks) -> Difference:
         """Estimate the difference of two marks on the same attacks."""

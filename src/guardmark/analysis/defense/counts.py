@@ -211,16 +211,18 @@ def grouped_rate(
 class SampleRates:
     """Estimates rates of marks on samples, by the groups of the samples."""
 
-    def __init__(self, groups: NDArray[np.int32], confidence: float) -> None:
-        self.groups = groups
-        self.confidence = confidence
+    def __init__(self, groups: ArrayLike, confidence: float, names: Sequence[str] = ()) -> None:
+        self.groups, self.confidence, self.names = np.asarray(groups), confidence, names
 
     def of(self, marks: Iterable[tuple[int, bool]]) -> Estimate:
         """Estimate the share of marks that are true; each names the position of its sample."""
         listed = list(marks)
-        places = np.array([place for place, _ in listed], dtype=np.int64)
-        hits = [hit for _, hit in listed]
-        return grouped_rate(hits, self.groups[places], confidence=self.confidence)
+        return self.at([place for place, _ in listed], [hit for _, hit in listed])
+
+    def at(self, places: Sequence[int], hits: ArrayLike) -> Estimate:
+        """Estimate the share of hits, one a sample at these positions."""
+        groups = self.groups[np.asarray(places, dtype=np.int64)]
+        return grouped_rate(hits, groups, confidence=self.confidence, names=self.names)
 
 
 def grouped_difference(

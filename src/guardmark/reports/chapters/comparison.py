@@ -195,6 +195,16 @@ def _gap(side: PairedSide, label: str) -> str:
     return words + side.caution
 
 
+def group_cautions(attacks: Estimate, benign: Estimate | None = None) -> Iterator[str]:
+    """Say where few groups, or one that dominates, carry the rates of attacks or benign samples."""
+    for what, rate in (("attacks", attacks), ("benign samples", benign)):
+        if rate and rate.trials and (rate.few_groups or rate.low is None):
+            yield f"few groups: the {what} fall into {rate.groups} groups only"
+        if rate and rate.dominant_group:
+            part = figure_text(rate.largest_group)
+            yield f"one group dominates: {rate.dominant_group!r} holds {part} of the {what}"
+
+
 def _differences_chart(sides: Sequence[_Side], *, is_attack: bool) -> IntervalChart:
     rate = _rate(sides, is_attack=is_attack)
     return IntervalChart(

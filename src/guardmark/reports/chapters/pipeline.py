@@ -6,6 +6,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.pipeline.arms import RESPONSE_UNSAFE
+from guardmark.reports.chapters.comparison import group_cautions
 from guardmark.reports.document.blocks import Document, Section, Table, Unit, section, warning
 from guardmark.reports.document.cells import figure, name, rate_text, slug, table_of, with_counts
 from guardmark.reports.document.wording import count_text, percent_text, say, value_text, words_of
@@ -101,6 +102,9 @@ def _arm_warnings(arms: Sequence[ArmAnalysis]) -> Iterator[str]:
             yield f"{arm.name} allowed nothing: its system card says nothing about the model."
         if not arm.coverage.model_evaluable.successes:
             yield f"{arm.name}: no answer was both let through and judged; its model card is empty."
+        for card in (arm.system, arm.model):
+            said = group_cautions(card.attack_success_rate, card.over_refusal_rate)
+            yield from (f"{arm.name}, scope {card.scope}: {each}." for each in said)
 
 
 def _scope_table(cards: Sequence[tuple[str, ScopeCard]]) -> Table:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.defense.reliance import Reliance, judge_reliance, separates
 from guardmark.analysis.pipeline.frame import NO_GUARD, SYSTEM
-from guardmark.reports.chapters.comparison import subject
+from guardmark.reports.chapters.comparison import group_cautions, subject
 from guardmark.reports.document.blocks import FigureCell, Headline, Tone
 from guardmark.reports.document.cells import figure
 from guardmark.reports.document.wording import (
@@ -124,13 +124,10 @@ def _given_allow(arm: ArmAnalysis | None) -> str:
 
 
 def _ends_words(succeeds: Estimate, refused: Estimate) -> str:
-    sides = (
-        ("attack success", figure(succeeds), "attacks"),
-        ("over-refusal", figure(refused), "benign"),
-    )
+    sides = (("attack success", succeeds, "attacks"), ("over-refusal", refused, "benign"))
     return ", ".join(
-        f"{rate} {_share_words(measure, what)}" if measure.trials else f"{rate}: not measured"
-        for rate, measure, what in sides
+        f"{rate} {_share_words(figure(of), what)}" if of.trials else f"{rate}: not measured"
+        for rate, of, what in sides
     )
 
 
@@ -186,13 +183,7 @@ def _notes(defense: DefenseAnalysis) -> Iterator[str]:
                 high=percent_text(high.value),
             )
         )
-    sides = {"attacks": card.true_positive_rate, "benign samples": card.false_positive_rate}
-    for what, estimate in sides.items():
-        if estimate.trials and (estimate.few_groups or estimate.low is None):
-            yield f"few groups: the {what} fall into {estimate.groups} groups only"
-        if estimate.dominant_group:
-            part = percent_text(estimate.largest_group)
-            yield f"one group dominates: {estimate.dominant_group!r} holds {part} of the {what}"
+    yield from group_cautions(card.true_positive_rate, card.false_positive_rate)
     if defense.stopped:
         yield f"stopped early: {'; '.join(each.sentence for each in defense.stopped)}"
     if defense.is_redecided:

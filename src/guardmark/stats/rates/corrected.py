@@ -28,7 +28,7 @@ _CHANCE = (
     "the lower limit of sensitivity + specificity - 1 is not above 0"
 )
 _NO_VARIANCE = "the labels show no variance to build an interval on"
-_NOTHING_LEFT = "the limits leave 0 to 1 on both ends: these labels say nothing about the rate"
+_NOTHING_LEFT = "the limits rule out nothing, or all, of 0 to 1: the labels cannot correct the rate"
 _FEW_ERRORS = 10
 
 
@@ -138,8 +138,6 @@ def rogan_gladen(
     if raw is None or worth is None or reason:
         return replace(bare, raw=raw, reason=reason)
     low, high = _lang_reiczigel(positive / total, worth, labels=labels, z=z)
-    if low >= 1 or high <= 0 or (low <= 0 and high >= 1):
-        return replace(bare, raw=raw, raw_low=low, raw_high=high, reason=_NOTHING_LEFT)
     return _bounded(bare, raw, low=low, high=high)
 
 
@@ -157,8 +155,8 @@ def ppi_mean(
     the same run. It is a normal approximation: with fewer than ten labelled errors of either kind
     use `rogan_gladen` (`corrected_rate` decides). `tuned` True is PPI++, the judge weighs as much
     as it helps, between 0 and 1; False: it weighs fully. Returns the rate with its standard error.
-    Undefined without labels or without unlabelled responses; no interval where the standard error
-    is 0.
+    Undefined without labels or without unlabelled responses, and where the limits leave [0, 1] on
+    both ends or lie outside of it; no interval where the standard error is 0.
     Source: Angelopoulos et al. (2023), doi:10.1126/science.adi6000; Angelopoulos, Duchi & Zrnic
     (2023), arXiv:2311.01453. Variances are those of the population (divisor n).
     """
@@ -300,6 +298,8 @@ def _tuning(overlap: float, labels: JudgeLabels, *, positive: int, total: int) -
 
 
 def _bounded(bare: CorrectedRate, raw: float, *, low: float, high: float) -> CorrectedRate:
+    if low >= 1 or high <= 0 or (low <= 0 and high >= 1):
+        return replace(bare, raw=raw, raw_low=low, raw_high=high, reason=_NOTHING_LEFT)
     value = _clip(raw)
     return replace(
         bare,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.chapters.adaptive import attack_success as success
 from guardmark.reports.chapters.adaptive import models, operators
+from guardmark.reports.chapters.comparison import group_cautions
 from guardmark.reports.document.blocks import Document, Facts, Section, present, section, warning
 from guardmark.reports.document.cells import figure_text, words
 from guardmark.reports.document.wording import count_text, say, words_of
@@ -84,6 +85,7 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> tuple[Block, ...]:
         Facts(title=f"{card.name}: threat model", pairs=facts),
         success.holding_sentence(card),
         warning(f"{card.name} {flag}: {words_of('flags').get(flag, flag)}" for flag in card.flags),
+        warning(f"{card.name}: {each}." for each in group_cautions(card.rounds[-1].full)),
         models.effects_table(card),
         success.rounds_table(card),
         success.arms_table(card),
