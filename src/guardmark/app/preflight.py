@@ -31,6 +31,7 @@ from guardmark.engine.execution.process import run_on_loop
 from guardmark.engine.plan import NO_GUARD
 from guardmark.engine.probing import examine_built, probe_judge
 from guardmark.judges.llm import ASK_AGAIN
+from guardmark.reports.chapters.data_sets import training_warnings
 from guardmark.stats.rates.proportion import trials_for_half_width, wilson_half_width
 
 if TYPE_CHECKING:
@@ -355,9 +356,10 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
     tallies, volume = _tally(data)
     views = {built.manifest.name: built.part.view for built in parts.defenses}
     medians = {probe.defense: probe.median_ms for probe in seen}
+    trained = training_warnings(parts.manifests, data.manifests)
     return Checkup(
         data=data.manifests,
-        warnings=(*data.warnings, *_advise_on_ray(loaded)),
+        warnings=(*data.warnings, *_advise_on_ray(loaded), *trained),
         margin=stats.margin,
         needed=trials_for_half_width(stats.margin, confidence=stats.confidence),
         sizes=tuple(_size(subject, groups, stats) for subject, groups in tallies.items()),

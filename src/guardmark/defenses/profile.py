@@ -60,6 +60,7 @@ class Profile(Settings):
     source: ProfileSource
     limits: str = Field(min_length=1)
     unconfirmed: list[str] = Field(default_factory=list)  # what no source confirmed
+    trained_on: list[str] = Field(default_factory=list)  # says the source: entries, sets of the hub
 
 
 _Profile = TypeVar("_Profile", bound=Profile)
@@ -77,6 +78,7 @@ class ProfileEntry:
     source: str
     limits: str
     unconfirmed: tuple[str, ...]
+    trained_on: tuple[str, ...]
 
 
 @cache
@@ -96,11 +98,14 @@ def kind_of_profile(name: str) -> ProfileKind:
 
 def list_profiles() -> list[ProfileEntry]:
     """Return every profile, by type of defense and name."""
-    return [
-        _entry(kind, tomllib.loads((_FOLDER / folder / f"{name}.toml").read_text("utf-8")))
-        for kind, folder in _FOLDERS.items()
-        for name in profile_names(kind)
-    ]
+    return [describe_profile(name) for kind in _FOLDERS for name in profile_names(kind)]
+
+
+def describe_profile(name: str) -> ProfileEntry:
+    """Return what a list of profiles says of one."""
+    kind = kind_of_profile(name)
+    file = _FOLDER / _FOLDERS[kind] / f"{name}.toml"
+    return _entry(kind, tomllib.loads(file.read_text(encoding="utf-8")))
 
 
 def _entry(kind: ProfileKind, document: dict[str, Any]) -> ProfileEntry:
@@ -113,6 +118,7 @@ def _entry(kind: ProfileKind, document: dict[str, Any]) -> ProfileEntry:
         source=document["source"]["url"],
         limits=document["limits"],
         unconfirmed=tuple(document.get("unconfirmed", ())),
+        trained_on=tuple(document.get("trained_on", ())),
     )
 
 

@@ -16,6 +16,7 @@ from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import VERSION, PartManifest
 from guardmark.core.protocols import Closable
 from guardmark.core.record import FIRST_LAYER
+from guardmark.defenses.profile import describe_profile
 from guardmark.engine.execution.process import keep_working_directory
 from guardmark.engine.plan import ADDRESS_SETTINGS, NO_GUARD, BuiltPart, Parts, layer_of
 from guardmark.inference.gradients import GradientAttack, GradientDefense
@@ -229,12 +230,17 @@ def _manifest(
     )
 
 
-def _stated(loaded: LoadedConfig, path: Keys, *, kind: str) -> dict[str, str]:
-    """Return what settings name and do not hold: the text a part is told, and where it is."""
+def _stated(loaded: LoadedConfig, path: Keys, *, kind: str) -> dict[str, object]:
+    """Return what settings name and do not hold: the text, the address, what it learned from."""
     text, key = instructions(loaded, path), "system_prompt" if kind == "model" else "instructions"
     address = service_address(loaded.parts[path])
     told = {key: text, f"{key}_sha256": sha256(text.encode()).hexdigest()} if text else {}
-    return told | ({"address": address.partition("?")[0]} if address else {})
+    told |= {"address": address.partition("?")[0]} if address else {}
+    profile = getattr(loaded.parts[path], "profile", None) if kind == "defense" else None
+    known = describe_profile(profile) if profile else None
+    if known is None or not known.trained_on:
+        return dict(told)
+    return {**told, "trained_on": {"source": known.source, "data": list(known.trained_on)}}
 
 
 def _files_of(part: object) -> Iterator[Path]:

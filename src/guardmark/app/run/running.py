@@ -43,6 +43,7 @@ from guardmark.engine.secret_scan import require_no_secret
 from guardmark.engine.shards import ShardSet
 from guardmark.net.redaction import KNOWN
 from guardmark.net.service import describe_traffic, traffic_text
+from guardmark.reports.chapters.data_sets import training_warnings
 from guardmark.store.records import RecordWriter, count_errors, supersede_errors
 from guardmark.store.run_dir import RunDir
 
@@ -207,7 +208,7 @@ class _Invocation:
             self.session.announce(line)
         # Before the first look at a service, which the calls then follow at once.
         write_description(folder, self.loaded.config, merge_files(data.manifests))
-        return data.warnings
+        return [*data.warnings, *training_warnings(self.parts.manifests, data.manifests)]
 
     async def _measure(
         self, location: RunLocation, writer: RecordWriter, warnings: Sequence[str]

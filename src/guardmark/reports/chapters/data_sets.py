@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.reports.document.blocks import Document, Table, section
 from guardmark.reports.document.cells import name, slug, table_of
+from guardmark.reports.document.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from guardmark.core.manifest import DataManifest, PartManifest
     from guardmark.datasets.checks.census import Census, Count
     from guardmark.datasets.checks.issues import DataCheck
 
@@ -18,20 +20,23 @@ _ROWS: Final = 16
 
 def check_document(check: DataCheck, shown_as: str) -> Document:
     """Check whether data can support conclusions."""
-    census = check.census
-    return Document(
-        title=f"Data: {shown_as}",
-        subtitle=(
-            f"{census.total.samples:,} samples, {census.attacks.samples:,} attacks and "
-            f"{census.benign.samples:,} benign"
-        ),
-        sections=tuple(
-            section(
-                slug(each.aspect), f"{each.aspect}: {each.status.value}", each.message, each.details
-            )
-            for each in check.findings
-        ),
+    of = check.census.total
+    counts = f"{of.samples:,} samples, {of.attacks:,} attacks and {of.benign:,} benign"
+    asked = (
+        section(slug(each.aspect), f"{each.aspect}: {each.status}", each.message, each.details)
+        for each in check.findings
     )
+    return Document(title=f"Data: {shown_as}", subtitle=counts, sections=tuple(asked))
+
+
+def training_warnings(parts: Sequence[PartManifest], data: Sequence[DataManifest]) -> Iterator[str]:
+    """Name the data that a defense is known to have been trained on."""
+    for part in parts:
+        known: Any = part.settings.get("trained_on") or {}
+        folders = tuple(f"{name}/" for name in known.get("data", ()))
+        for each in data:
+            if any(file.startswith(folders) for file in each.files):
+                yield say("trained_on", defense=part.name, data=each.name, source=known["source"])
 
 
 def census_document(
@@ -49,7 +54,7 @@ def census_document(
         "variant": census.variants,
         "source": census.sources,
     }
-    tables = [_facet(facet, each, half_width) for facet, each in facets.items() if each]
+    tables = (_facet(facet, each, half_width) for facet, each in facets.items() if each)
     parts = section("data", "", *tables, *_texts(census))
     return Document(title=f"Data: {shown_as}", subtitle="", sections=(parts,))
 

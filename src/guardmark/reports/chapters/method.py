@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from guardmark.reports.chapters.data_sets import training_warnings
 from guardmark.reports.document.blocks import Facts, Listing, Section, Table, section, warning
 from guardmark.reports.document.cells import name, slug, table_of, words
 from guardmark.reports.document.wording import count_text, percent_text, say, words_of
@@ -24,11 +25,8 @@ def write_method(analysis: RunAnalysis) -> Section:
 
 def _method(analysis: RunAnalysis) -> list[str]:
     drawn = max((each.card.ratios.f1.replicates for each in analysis.defenses), default=0)
-    figures = {
-        "confidence": percent_text(analysis.settings.confidence),
-        "drawn": count_text(drawn),
-        "seed": analysis.settings.seed,
-    }
+    sure, seed = percent_text(analysis.settings.confidence), analysis.settings.seed
+    figures = {"confidence": sure, "drawn": count_text(drawn), "seed": seed}
     lines = words_of("method").items()
     return [line.format(**figures) for key, line in lines if drawn or key != "ratios"]
 
@@ -38,6 +36,7 @@ def _warnings(analysis: RunAnalysis) -> Iterator[str]:
         yield say("ungrouped")
     yield f"The rates describe this data. {_mix_words(analysis)}"
     yield from (_about_stop(each) for each in analysis.defenses if each.stopped)
+    yield from training_warnings(analysis.manifest.parts, analysis.manifest.data)
 
 
 def _mix_words(analysis: RunAnalysis) -> str:
@@ -61,9 +60,7 @@ def _about_stop(defense: DefenseAnalysis) -> str:
     return say("stopped", defense=called, decided=decided, answers=answers, method=asr.method)
 
 
-_HASH = 16
-
-
+_HASH: Final = 16
 _KINDS: Final = {"model": "target model", "judge": "judged by", "defense": "guards"}
 
 
@@ -124,8 +121,7 @@ def _facts(analysis: RunAnalysis) -> Facts:
 
 
 def _parts(analysis: RunAnalysis) -> Table:
-    shown = ((each.name, each.threshold) for each in analysis.defenses)
-    thresholds = {each: f"{threshold:g}" for each, threshold in shown if threshold is not None}
+    thresholds = {e.name: f"{e.threshold:g}" for e in analysis.defenses if e.threshold is not None}
     return table_of(
         analysis.manifest.parts,
         {
