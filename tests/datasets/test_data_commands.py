@@ -82,6 +82,46 @@ def test_check_answers_question_by_question(run: Callable[..., Typed], file: Pat
     assert max(map(len, typed.out.splitlines())) <= 130
 
 
+def test_check_holds_data_against_a_reference(
+    run: Callable[..., Typed], file: Path, put: Callable[..., Path]
+) -> None:
+    """What is printed to weigh a run with gives the same distances as the reference did."""
+    rows = [
+        {"text": f"hello {n} " * 30 ** (n % 2), "label": "benign", "lang": "de"} for n in range(4)
+    ]
+    reference = put("log.jsonl", rows)
+    typed = run("check", str(file), "--reference", str(reference))
+    assert "representative: warning" in typed.out
+    assert "language of attacks: distance 1.00; nothing for de (100%)" in typed.out
+    stats = typed.out.splitlines()[-1]
+    assert json.loads(stats.removeprefix("stats: ")) == {
+        "deployment_mix": {"language": {"de": 1.0}, "length": {"0-199": 0.5, "200-1999": 0.5}}
+    }
+    config = (
+        f"version: 1\ndata: [{{path: {file.name}}}]\ndefenses: {{a: {{type: coin}}}}\n{stats}\n"
+    )
+    stated = run("check", str(put("mix.yaml", config)), "--json").json
+    seen = run("check", str(file), "--reference", str(reference), "--json").json
+    assert stated["deployment_mix"] == seen["deployment_mix"]
+    (one,), (other,) = (
+        [each for each in found["findings"] if each["aspect"] == "representative"]
+        for found in (stated, seen)
+    )
+    assert one == other
+
+
+def test_near_duplicates_get_one_group_where_that_is_asked_for(
+    run: Callable[..., Typed], file: Path, empty: Path
+) -> None:
+    """Not before; the written file says which groups were given."""
+    assert run("convert", str(file), "-o", "same.jsonl", "--json").json["groups"] == 3
+    typed = run("convert", str(file), "--group-families", "-o", "new.jsonl", "--json")
+    assert typed.json["groups"] == 2
+    rows = [json.loads(line) for line in (empty / "new.jsonl").read_text().splitlines()]
+    assert [row.get("group") for row in rows] == ["a1", "a1", None]
+    assert "near-duplicates" in rows[0]["metadata"]["group_source"]
+
+
 def test_check_gives_its_numbers_as_json(run: Callable[..., Typed], file: Path) -> None:
     """For whoever keeps them."""
     found = run("check", str(file), "--json", "--set-version", "3").json

@@ -131,7 +131,7 @@ async def test_a_few_failures_are_counted_and_many_refused(
     ("text", "words"),
     [
         ("", "holds no pair"),
-        ("nope\n", "pairs.jsonl:1: is no JSON"),
+        ("nope\n", "pairs.jsonl:1: is not JSON"),
         ('{"a": "x", "b": "y"}\n', ":1: lacks same."),
         ('{"a": "x", "b": " ", "same": true}\n', ":1: b must be a text"),
         ("\n".join(["[]"] * 9), "and 6 more"),

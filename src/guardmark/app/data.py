@@ -7,9 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from guardmark.app.parts.loading import load_config, load_data, taxonomy_of
+from guardmark.app.parts.loading import load_config, load_data
+from guardmark.app.settings import StatsSettings
 from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
+from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
 from guardmark.datasets.catalogue.settings import (
     entry_names,
@@ -17,9 +18,14 @@ from guardmark.datasets.catalogue.settings import (
     find_suite,
     suite_names,
 )
-from guardmark.datasets.checks.duplicates import THRESHOLD, assign_parts, deduplicate
+from guardmark.datasets.checks.duplicates import (
+    THRESHOLD,
+    assign_parts,
+    deduplicate,
+    group_similar,
+)
 from guardmark.datasets.checks.issues import Criteria, check_samples
-from guardmark.datasets.checks.mix import read_mix
+from guardmark.datasets.checks.mix import mix_of, read_mix
 from guardmark.datasets.formats.fields import SAMPLE_FIELDS, BadRows
 from guardmark.datasets.formats.writing import write_samples, written_format
 from guardmark.datasets.loading import LoadedData, load
@@ -34,7 +40,8 @@ from guardmark.stats.rates.proportion import wilson_half_width
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from guardmark.core.sample import Label
+    from guardmark.core.sample import Label, Sample
+    from guardmark.core.taxonomy import Taxonomy
     from guardmark.datasets.builtin import BuiltinSet
     from guardmark.datasets.catalogue.settings import CatalogueEntry, Suite
     from guardmark.datasets.checks.duplicates import Dropped
@@ -125,9 +132,14 @@ def diff_data(first: LoadedData, second: LoadedData) -> DataDiff:
     )
 
 
-def convert_data(opened: OpenedData, out: Path, *, force: bool = False) -> Written:
-    """Write data in another format."""
-    return _write(opened, frozenset(range(opened.loaded.count)), out, force=force)
+def convert_data(
+    opened: OpenedData, out: Path, *, group_families: bool = False, force: bool = False
+) -> Written:
+    """Write data in another format; near-duplicates get one group where that is asked for."""
+    samples = list(opened.loaded.samples())
+    if group_families:
+        samples = group_similar(samples, threshold=opened.criteria.threshold)
+    return _write(samples, out, force=force)
 
 
 def deduplicate_data(
@@ -138,8 +150,8 @@ def deduplicate_data(
     samples = list(opened.loaded.samples())
     dropped = deduplicate(samples, threshold=opened.criteria.threshold, within_groups=within_groups)
     gone = {each.id for each in dropped}
-    kept = frozenset(n for n, sample in enumerate(samples) if sample.id not in gone)
-    return Deduplicated(written=_write(opened, kept, out, force=force), dropped=dropped)
+    kept = [sample for sample in samples if sample.id not in gone]
+    return Deduplicated(written=_write(kept, out, force=force), dropped=dropped)
 
 
 def split_data(
@@ -159,13 +171,16 @@ def split_data(
     threshold = None if groups_only else opened.criteria.threshold
     samples = list(opened.loaded.samples())
     parts = assign_parts(samples, shares, seed=seed, threshold=threshold)
-    kept = {name: frozenset(n for n, part in enumerate(parts) if part == name) for name in outs}
-    return tuple(_write(opened, kept[name], out, force=force) for name, out in outs.items())
+    return tuple(
+        _write(
+            [s for s, part in zip(samples, parts, strict=True) if part == name], out, force=force
+        )
+        for name, out in outs.items()
+    )
 
 
-def _write(opened: OpenedData, positions: frozenset[int], out: Path, *, force: bool) -> Written:
+def _write(samples: Sequence[Sample], out: Path, *, force: bool) -> Written:
     _check_free(out, force=force)
-    samples = [s for n, s in enumerate(opened.loaded.samples()) if n in positions]
     inert = write_samples(samples, out)
     attacks = sum(sample.is_attack for sample in samples)
     return Written(
@@ -215,14 +230,19 @@ def open_data(
     configs = [target for target in targets if target.lower().endswith(_CONFIG_SUFFIXES)]
     if configs and len(targets) > 1:
         raise ConfigError("Name either one configuration or data files, not both.")
-    shown_as = ", ".join(targets)
     _check_options(targets, options)
     if configs:
         return _from_config(Path(configs[0]), threshold)
     specs = [spec for target in targets for spec in _specs(target, options)]
     loaded = load(specs, DEFAULT_TAXONOMY)
-    criteria = _criteria(loaded.taxonomy, threshold=threshold)
-    return OpenedData(shown_as=shown_as, loaded=loaded, criteria=criteria)
+    criteria = _criteria(loaded.taxonomy, threshold, StatsSettings())
+    return OpenedData(shown_as=", ".join(targets), loaded=loaded, criteria=criteria)
+
+
+def hold_against(opened: OpenedData, reference: str) -> OpenedData:
+    """Take the shares of a reference, such as a log, for those of the deployment."""
+    mix = mix_of(open_data([reference], FileOptions()).loaded.samples())
+    return replace(opened, criteria=replace(opened.criteria, mix=read_mix(mix)))
 
 
 def _check_options(targets: Sequence[str], options: FileOptions) -> None:
@@ -250,8 +270,7 @@ def _specs(target: str, options: FileOptions) -> tuple[DatasetSpec, ...]:
             raise ConfigError(
                 f"--map: a sample has no field {name!r}.{hint} Known: {listed(SAMPLE_FIELDS)}."
             )
-    given = {each.name: getattr(options, each.name) for each in fields(options)}
-    stated = {name: value for name, value in given.items() if value}
+    stated = {f.name: value for f in fields(options) if (value := getattr(options, f.name))}
     stated["filter"] = {path: list(values) for path, values in options.filter.items()}
     entry = DataSettings.model_validate({"path": target, **stated})
     return dataset_specs(entry, Path())
@@ -259,34 +278,19 @@ def _specs(target: str, options: FileOptions) -> tuple[DatasetSpec, ...]:
 
 def _from_config(path: Path, threshold: float) -> OpenedData:
     config = load_config(path)
-    stats = config.config.stats
-    criteria = _criteria(
-        taxonomy_of(config.config),
-        threshold=threshold,
-        confidence=stats.confidence,
-        min_per_category=stats.min_per_category,
-        deployment=stats.deployment_mix,
-    )
     loaded = load_data(config)
-    criteria = replace(criteria, taxonomy=loaded.taxonomy)
+    criteria = _criteria(loaded.taxonomy, threshold, config.config.stats)
     return OpenedData(shown_as=str(path), loaded=loaded, criteria=criteria)
 
 
-def _criteria(
-    taxonomy: Taxonomy,
-    *,
-    threshold: float,
-    confidence: float = 0.95,
-    min_per_category: int = 100,
-    deployment: Mapping[str, Mapping[str, float]] | None = None,
-) -> Criteria:
+def _criteria(taxonomy: Taxonomy, threshold: float, stats: StatsSettings) -> Criteria:
     if not 0 < threshold <= 1:
         raise ConfigError(f"The threshold must be above 0 and at most 1, got {threshold:g}.")
     return Criteria(
         taxonomy=taxonomy,
-        half_width=partial(wilson_half_width, 0.5, confidence=confidence),
-        confidence=confidence,
-        min_per_category=min_per_category,
+        half_width=partial(wilson_half_width, 0.5, confidence=stats.confidence),
+        confidence=stats.confidence,
+        min_per_category=stats.min_per_category,
         threshold=threshold,
-        mix=read_mix(deployment or {}),
+        mix=read_mix(stats.deployment_mix),
     )

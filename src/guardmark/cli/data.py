@@ -123,14 +123,20 @@ def _get(*, name: str, from_: str, as_json: bool, **stated: str | None) -> None:
     epilog="Exit code 3 when a finding is a problem; warnings leave it 0.",
 )
 @_reads_data
-def _check(*, as_json: bool, **reading: Any) -> int:
-    from guardmark.app.data import check_data
+@click.option("--reference", default="")
+def _check(*, reference: str, as_json: bool, **reading: Any) -> int:
+    from guardmark.app.data import check_data, hold_against
     from guardmark.reports.chapters.data_sets import check_document
 
     opened = _opened(**reading)
+    opened = hold_against(opened, reference) if reference else opened
     check = check_data(opened)
-    document = check_document(check, opened.shown_as)
-    _say(_drawn(document), _check_json(check, opened), as_json=as_json)
+    lines = _drawn(check_document(check, opened.shown_as))
+    if reference:
+        mix = {each.name: dict(each.shares) for each in opened.criteria.mix}
+        lines += ["", "To weigh a run like it, put this into its configuration:"]
+        lines.append(f"stats: {json.dumps({'deployment_mix': mix}, ensure_ascii=False)}")
+    _say(lines, _check_json(check, opened), as_json=as_json)
     return _FOUND_PROBLEMS if check.has_problems else 0
 
 
@@ -197,11 +203,15 @@ def _dedup(*, out: Path, within_groups: bool, force: bool, as_json: bool, **read
 @data_command.command("convert")
 @_reads_data
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True)
+@click.option("--group-families", is_flag=True)
 @_FORCE
-def _convert(*, out: Path, force: bool, as_json: bool, **reading: Any) -> None:
+def _convert(
+    *, out: Path, group_families: bool, force: bool, as_json: bool, **reading: Any
+) -> None:
     from guardmark.app.data import convert_data
 
-    written = convert_data(_opened(**reading), out, force=force)
+    opened = _opened(**reading)
+    written = convert_data(opened, out, group_families=group_families, force=force)
     _say(written_lines([written]), asdict(written), as_json=as_json)
 
 
@@ -270,6 +280,7 @@ def _check_json(check: DataCheck, opened: OpenedData) -> Mapping[str, object]:
     return {
         "data": opened.shown_as,
         "findings": [asdict(finding) for finding in check.findings],
+        "deployment_mix": {each.name: dict(each.shares) for each in opened.criteria.mix},
         "duplicates": {**duplicates, "method": check.duplicates.method},
         "census": asdict(check.census),
         "manifests": [asdict(manifest) for manifest in opened.loaded.manifests],

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from guardmark.datasets.checks.duplicates import deduplicate, families_of, find_duplicates
+from guardmark.datasets.checks.duplicates import (
+    deduplicate,
+    families_of,
+    find_duplicates,
+    group_similar,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,6 +123,16 @@ def test_families_join_groups_by_near_duplicates(sample: Make) -> None:
     ]
     assert families_of(samples) == ["b", "z", "b", "b", "b"]
     assert families_of(samples, threshold=None) == ["m", "z", "b", "m", "q"]
+
+
+def test_groups_are_given_to_families_and_to_nothing_else(sample: Make) -> None:
+    """Each sample that was given one says so; the others stay as they were."""
+    samples = [sample(LONG, group="m"), sample(OTHER), sample(NEAR), sample("alone", group="q")]
+    grouped = group_similar(samples, threshold=0.5)
+    assert [each.group for each in grouped] == ["m", "", "m", "q"]
+    assert ["group_source" in each.metadata for each in grouped] == [True, False, True, False]
+    assert "Jaccard similarity >= 0.5" in str(grouped[0].metadata["group_source"])
+    assert find_duplicates(grouped).families == ()
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)

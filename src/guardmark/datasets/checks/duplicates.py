@@ -6,7 +6,7 @@ import math
 import re
 from array import array
 from collections import Counter, defaultdict, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -273,7 +273,13 @@ def deduplicate(
         if key in seen:
             dropped.append(Dropped(id=sample.id, kept=seen[key], similarity=1.0))
             continue
-        match = _first_match(samples, index, position, within_groups=within_groups)
+
+        def skip(other: int, mine: Sample = sample) -> bool:
+            theirs = samples[other]
+            same_group = theirs.lineage == mine.lineage and not within_groups
+            return same_group or theirs.label is not mine.label
+
+        match = next(index.matches(position, skip=skip), None)
         if match is not None:
             first = samples[match.first].id
             dropped.append(Dropped(id=sample.id, kept=first, similarity=match.similarity))
@@ -298,17 +304,16 @@ def families_of(samples: Sequence[Sample], *, threshold: float | None = THRESHOL
     return [names[families.root(position)] for position in range(len(samples))]
 
 
-def _first_match(
-    samples: Sequence[Sample], index: SimilarityIndex, position: int, *, within_groups: bool
-) -> Match | None:
-    mine = samples[position]
-
-    def skip(other: int) -> bool:
-        theirs = samples[other]
-        same_group = theirs.lineage == mine.lineage and not within_groups
-        return same_group or theirs.label is not mine.label
-
-    return next(index.matches(position, skip=skip), None)
+def group_similar(samples: Sequence[Sample], *, threshold: float) -> list[Sample]:
+    """Give near-duplicates of several groups one group, and note in each where it comes from."""
+    names = families_of(samples, threshold=threshold)
+    pairs = list(zip(samples, names, strict=True))
+    spanning = {name for sample, name in pairs if sample.lineage != name}
+    note = {"group_source": f"near-duplicates ({describe_method(threshold)})"}
+    return [
+        replace(s, group=name, metadata={**s.metadata, **note}) if name in spanning else s
+        for s, name in pairs
+    ]
 
 
 def _count_repeats(samples: Sequence[Sample]) -> tuple[int, int]:

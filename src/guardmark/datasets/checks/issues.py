@@ -231,7 +231,7 @@ def _diverse(census: Census, duplicates: Duplicates) -> DataIssue:
             f"Copies: {duplicates.copies:,}. Equal but for case, spacing and punctuation: "
             f"{duplicates.rewordings:,}. Families of near-duplicates across groups: "
             f"{len(duplicates.families):,}, which intervals take for independent. Give each "
-            "family one group, or: guardmark data dedup."
+            "family one group (guardmark data convert --group-families), or: guardmark data dedup."
         )
     details = [_family_line(family.ids, family.groups) for family in duplicates.families]
     return DataIssue(
@@ -263,7 +263,7 @@ def _representative(samples: Sequence[Sample], mix: tuple[Dimension, ...]) -> Da
             status=Status.NOT_ASSESSED,
             message=(
                 "Representativeness was not assessed: state the shares of your traffic in a "
-                "configuration, under stats: {deployment_mix: ...}."
+                "configuration (stats: {deployment_mix: ...}), or name data like it (--reference)."
             ),
         )
     distances = mix_distances(samples, mix)

@@ -21,6 +21,7 @@ DIMENSIONS = ("category", "topic", "language", "length")
 
 OTHER = "(other)"
 _BAND = re.compile(r"(\d+)(?:-(\d+)|\+)")
+_BANDS = ("0-199", "200-1999", "2000+")
 _ROUNDS = 200
 _SETTLED = 1e-9
 
@@ -79,6 +80,24 @@ def read_mix(stated: Mapping[str, Mapping[str, float]]) -> tuple[Dimension, ...]
         bands = _bands(shares) if name == "length" else {}
         dimensions.append(Dimension(name=name, shares=dict(shares), bands=bands))
     return tuple(dimensions)
+
+
+def mix_of(samples: Iterable[Sample]) -> dict[str, dict[str, float]]:
+    """Return the shares of a reference along each facet that it states, as a configuration does."""
+    every = list(samples)
+    (length,) = read_mix({"length": dict.fromkeys(_BANDS, 0.0)})
+    values = {
+        "category": [s.category for s in every if s.is_attack],
+        "topic": [s.category for s in every if not s.is_attack],
+        "language": [s.language for s in every],
+        "length": [length.value_of(s) for s in every],
+    }
+    counts = {name: Counter(filter(None, each)) for name, each in values.items()}
+    return {
+        name: {value: count / each.total() for value, count in sorted(each.items())}
+        for name, each in counts.items()
+        if each
+    }
 
 
 def mix_distances(samples: Iterable[Sample], mix: Sequence[Dimension]) -> tuple[MixDistance, ...]:

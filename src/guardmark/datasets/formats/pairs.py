@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import DatasetError
+from guardmark.datasets.formats.fields import DatasetSpec, Fault
+from guardmark.datasets.formats.files import read_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 
@@ -38,41 +40,20 @@ class PairFile:
 
 def read_pairs(path: Path) -> PairFile:
     """Read labelled pairs."""
-    try:
-        raw = path.read_bytes()
-        lines = raw.decode("utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise DatasetError(
-            f"The pairs {path} cannot be read: {reason}.\n"
-            f"Next: name a file of JSON lines like {_SHAPE}"
-        ) from error
-    pairs: list[LabelledPair] = []
-    faults: list[str] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        pair = _pair(line)
-        if isinstance(pair, str):
-            faults.append(f"{path}:{number}: {pair}")
-        else:
-            pairs.append(pair)
+    spec = DatasetSpec(name="", path=path, shown_as=str(path), format="jsonl")
+    read = {n: str(row) if isinstance(row, Fault) else _pair(row) for n, row in read_rows(spec)}
+    pairs = tuple(pair for pair in read.values() if isinstance(pair, LabelledPair))
+    faults = [f"{path}:{n}: {each}" for n, each in read.items() if isinstance(each, str)]
     if len(faults) > _MOST_FAULTS:
         faults[_MOST_FAULTS:] = [f"and {len(faults) - _MOST_FAULTS} more"]
     if faults or not pairs:
         lines = faults or [f"{path} holds no pair."]
         raise DatasetError("\n".join([*lines, f"A line reads: {_SHAPE}"]))
-    return PairFile(name=path.name, sha256=sha256(raw).hexdigest(), pairs=tuple(pairs))
+    return PairFile(name=path.name, sha256=sha256(path.read_bytes()).hexdigest(), pairs=pairs)
 
 
-def _pair(line: str) -> LabelledPair | str:
+def _pair(row: Mapping[str, Any]) -> LabelledPair | str:
     """Return the pair of a line, or what is wrong with it."""
-    try:
-        row = json.loads(line)
-    except ValueError:
-        row = None
-    if not isinstance(row, dict):
-        return "is no JSON object."
     if lacking := [name for name in ("a", "b", "same") if row.get(name) is None]:
         return f"lacks {', '.join(lacking)}."
     for name in ("a", "b"):
