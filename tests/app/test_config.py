@@ -241,7 +241,7 @@ def test_commands_that_need_no_figures_load_no_numpy(tmp_path: Path) -> None:
     """They compute nothing that needs it, and importing it takes time."""
     config = tmp_path / "bench.yaml"
     config.write_text(GOOD, encoding="utf-8")
-    for words in (["--help"], ["check", str(config)], ["data", "check", "builtin:core"]):
+    for words in (["--help"], ["check", str(config)], ["data", "hash", "builtin:core"]):
         program = (
             "import sys; from guardmark.cli import main\n"
             f"try: main({words!r})\n"

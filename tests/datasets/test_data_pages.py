@@ -43,7 +43,7 @@ def typed(line: str) -> int:
 def test_every_command_of_the_guide_works(capsys: pytest.CaptureFixture[str]) -> None:
     """In the order of the page, with the files of the page."""
     commands = COMMAND.findall(HOW_TO.read_text(encoding="utf-8"))
-    assert len(commands) == 7
+    assert len(commands) == 9
     codes = {command: typed(command) for command in commands}
     assert set(codes.values()) == {0}, (codes, capsys.readouterr().err)
     said = capsys.readouterr().out

@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from guardmark.core.sample import Label, Sample
@@ -75,15 +74,15 @@ class SimilarityIndex:
             hashes.extend(shingles(text))
             ends.append(len(hashes))
         self._ends = ends
-        self._ranks, self._alone = _by_rarity(np.asarray(hashes), np.diff(ends))
+        self._ranks, self._alone = _by_rarity(hashes, ends)
         self._index: dict[int, list[int]] = {}
         self._equal: dict[int, int] = {}
 
     def first_equal(self, position: int) -> int:
         """Return the first text asked about that has the same shingles, or this one."""
-        mine = self._shingles(position)
-        first = self._equal.setdefault(hash(mine.tobytes()), position)
-        return first if np.array_equal(self._shingles(first), mine) else position
+        mine = self._shingles(position).tobytes()
+        first = self._equal.setdefault(hash(mine), position)
+        return first if self._shingles(first).tobytes() == mine else position
 
     def add(self, position: int) -> None:
         """Let later texts be compared with this one."""
@@ -122,14 +121,14 @@ class SimilarityIndex:
         return [shingle for shingle in first if shingle >= self._alone]
 
 
-def _by_rarity(
-    hashes: NDArray[np.int64], sizes: NDArray[np.int64]
-) -> tuple[NDArray[np.int32], int]:
+def _by_rarity(hashes: array[int], ends: array[int]) -> tuple[NDArray[np.int32], int]:
     """Rank shingles from the rarest on, sorted in each text; return how many one text has alone."""
+    import numpy as np  # only the search needs it, and most commands for data do not search
+
     _, names, counts = np.unique(hashes, return_inverse=True, return_counts=True)
     ranks = np.empty_like(counts)
     ranks[np.argsort(counts, kind="stable")] = np.arange(len(counts))
-    keys = np.repeat(np.arange(len(sizes)) * len(counts), sizes)
+    keys = np.repeat(np.arange(len(ends) - 1) * len(counts), np.diff(ends))
     keys += ranks[names]
     keys.sort()
     keys %= max(len(counts), 1)
