@@ -87,11 +87,11 @@ def _about(entry: dict[str, Any]) -> str:
 
 
 def _table(entry: dict[str, Any]) -> str:
-    rows = ["| key | value | default |\n|---|---|---|\n"]
+    rows = ["| key | meaning | value | default |\n|---|---|---|---|\n"]
     required = set(entry.get("required", ()))
     for key, said in entry.get("properties", {}).items():
         default = "required" if key in required else _default(said)
-        rows.append(f"| `{key}` | {_kind(said)} | {default} |\n")
+        rows.append(f"| `{key}` | {said.get('description', '')} | {_kind(said)} | {default} |\n")
     return "".join(rows) + "\n" if len(rows) > 1 else "No settings.\n\n"
 
 

@@ -38,10 +38,16 @@ _KINDS: Final = {
 _CHOICES: Final = frozenset({"literal_error", "enum"})
 _LONGEST: Final = 60
 _SHAPES: Final = re.compile(
-    r"(?<![A-Za-z0-9])(?:sk-[\w-]{16,}|(?:AKIA|ASIA)[0-9A-Z]{16}|gh[opsur]_\w{20,}"
-    r"|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abeoprs]-[\w-]{10,}|AIza[\w-]{30,}|hf_\w{20,}"
-    r"|gsk_\w{20,}|npm_\w{30,}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|(?i:bearer)\s+[\w.~+/=-]{16,})"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----",
+    r"(?<![A-Za-z0-9])(?:sk-[\w-]{16,}|[rsp]k_(?:live|test)_\w{16,}|GOCSPX-[\w-]{20,}"
+    r"|(?:A3T[0-9A-Z]|AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}|AIza[\w-]{30,}|ya29\.[\w-]{20,}"
+    r"|gh[opsur]_\w{20,}|github_pat_\w{20,}|gl(?:pat|dt|rt|soat|ptt)-[\w-]{16,}"
+    r"|xox[abeoprs]-[\w-]{10,}|xapp-[\w-]{16,}|SG\.[\w-]{16,}\.[\w-]{16,}|hv[bs]\.[\w-]{20,}"
+    r"|(?:hf|gsk|npm|r8|fw|glsa|glc|nvapi|pplx|xai|tvly|pcsk|lin_api|ntn|secret|key|whsec|sntrys"
+    r"|shp(?:at|ss|ca|pa)|do[opr]_v1|dckr_pat|rubygems|ph[cx]|pypi|sq0[a-z]{3}|NRAK|PMAK"
+    r"|lsv2_[a-z]{2})[-_][A-Za-z0-9]{20,}|(?:SK|AC|dapi)[0-9a-f]{32}|AGE-SECRET-KEY-1[0-9A-Z]{50,}"
+    r"|\d{8,10}:AA[\w-]{30,}|dp\.[a-z]{2}\.\w{30,}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"
+    r"|(?i:bearer)\s+[\w.~+/=-]{16,}|(?i:basic|token)\s+(?=\S*[\d=])[\w.~+/=-]{16,})"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|hooks\.slack\.com/services/\w|/webhooks/\d+/[\w-]{20,}",
     re.ASCII,
 )
 """Keys of well-known services, tokens of the web, and what goes before a token in a header."""

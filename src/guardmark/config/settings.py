@@ -129,3 +129,11 @@ class PartSettings(Protocol):
     def build(self, name: str, context: BuildContext) -> object:
         """Build the part; heavy imports happen here."""
         ...
+
+
+def describe_keys(schema: dict[str, Any], words: Mapping[str, Mapping[str, str]]) -> None:
+    """Put the meaning of each key into a JSON Schema, from words by kind of settings and by key."""
+    for name, entry in {schema["title"]: schema, **schema["$defs"]}.items():
+        for key, said in entry.get("properties", {}).items():
+            if meaning := words.get(name, {}).get(key) or words["common"].get(key):
+                said["description"] = meaning

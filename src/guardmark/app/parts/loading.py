@@ -6,6 +6,7 @@ Every mistake is told at once, with its place.
 from __future__ import annotations
 
 import json
+import tomllib
 from collections import deque
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -18,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from guardmark.app.registry import GROUPS, helper_kind, known_types, settings_model
 from guardmark.app.settings import NO_SYSTEM_TO_GATE, NOTHING_TO_GATE, Config
 from guardmark.config.mistakes import describe_mistakes, require_no_literal_secret
+from guardmark.config.settings import describe_keys
 from guardmark.config.source import Source, parse_yaml, read_text
 from guardmark.core.errors import BadSettings, ConfigError, UnknownName, did_you_mean, listed
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
@@ -329,7 +331,6 @@ def config_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a configuration."""
     schema = Config.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = "guardmark configuration"
     definitions: dict[str, Any] = schema.setdefault("$defs", {})
     for kind in GROUPS:
         types = {f"{kind}.{each}": each for each in sorted(known_types(kind))}
@@ -344,7 +345,8 @@ def config_schema() -> dict[str, Any]:
     for helper, kinds in HELPERS.items():
         places = [{"$ref": f"#/$defs/{kind}"} for kind in kinds]
         adaptive[helper] = {"anyOf": [*places, {"type": "null"}]}
-    return schema
+    describe_keys(schema, tomllib.loads((files("guardmark.app") / "keys.toml").read_text("utf-8")))
+    return {**schema, "title": "guardmark configuration"}
 
 
 def _part_schema(kind: str, part_type: str, definitions: dict[str, Any]) -> dict[str, Any]:
