@@ -54,6 +54,39 @@ def test_no_speed_is_told_before_there_is_one() -> None:
     assert "/s" not in ProgressLine(progress).line(1.0)
 
 
+def test_a_service_that_makes_us_wait_is_told_with_its_status() -> None:
+    """As long as it did so within the last minute, and at the end for the whole run."""
+    progress = Progress()
+    progress.of("one", Stage.DEFENSE).planned = 10
+    failed: dict[str, int] = {}
+    progress.failed = lambda: failed
+    line = ProgressLine(progress)
+    assert "waiting" not in line.line(0.0)
+    failed["429"] = 43
+    assert "waiting: 429, 43 times" in line.line(1.0)
+    assert "waiting: 429, 43 times" in line.line(50.0)
+    assert "waiting" not in line.line(120.0), "it has answered for more than a minute"
+    assert line.closing(120.0).endswith("; 429 43 times")
+
+
+def test_an_attack_may_end_before_all_that_is_planned() -> None:
+    """Its figures say so, and name the defense; rates of the run before it say nothing of it."""
+    progress = Progress()
+    run = progress.of("guard", Stage.DEFENSE)
+    run.planned, run.counts[0] = 10, 10
+    attack = progress.of("guard", Stage.TRY)
+    attack.planned = 1_000
+    line = ProgressLine(progress, is_attack=True)
+    line.line(0.0)
+    attack.counts[0] = 100
+    told = line.line(10.0)
+    assert "110 of at most 1,010" in told
+    assert "at most 1 min 30 s left" in told
+    assert "attacking guard" in told
+    assert "ASR" not in told
+    assert line.closing(10.0) == "Asked 110 in 10 s: 0 errors, 0 malformed"
+
+
 @pytest.mark.parametrize("width", [1, 20, 40, 80, 200])
 def test_a_line_is_never_wider_than_the_terminal(width: int) -> None:
     """Whole parts as far as they fit; the first is cut where even that is too wide."""

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from guardmark.adaptive.campaign import AdaptivePlan, most_calls
+from guardmark.store.reader import RecordReader
+
 CONFIG = """\
 version: 1
 data:
@@ -68,6 +71,11 @@ def test_a_run_is_attacked_replayed_and_not_mixed(tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "first" / "summary.json").read_text(encoding="utf-8"))
     assert [card["defense"] for card in summary["adaptive"]] == ["words"]
     report = (tmp_path / "first" / "report.html").read_text("utf-8")
+    with RecordReader(tmp_path / "first" / "records.sqlite") as reader:
+        calls = reader.connection.value("SELECT count(*) FROM tries WHERE NOT is_free")
+        plan = AdaptivePlan(defenses=(), seed=7, budget=16)
+        blocked = reader.counts("words")[True, "block"]
+        assert 0 < calls <= most_calls(plan, samples=len(ROWS), benign=6, blocked=blocked)
     assert "words: threat model" in report
     assert report.index("attacker who rewrites and watches") < report.index("Adaptive rounds</h2>")
     first_to_read = report[report.index('id="read-first"') : report.index("Adaptive rounds</h2>")]

@@ -14,6 +14,7 @@ from guardmark.adaptive.state import PROBE, Account, Ask, Query, TryAnswer, is_c
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, Response, Verdict
 from guardmark.core.protocols import BatchDefense, InlineDefense
+from guardmark.core.record import Stage
 from guardmark.defenses.calls.failure import Failure
 from guardmark.defenses.deadline import timeout_of
 from guardmark.engine.calls import (
@@ -24,7 +25,8 @@ from guardmark.engine.calls import (
     decide_batch,
     skipping,
 )
-from guardmark.engine.run_monitor import supervise
+from guardmark.engine.run_monitor import Progress, supervise
+from guardmark.store.schema import OUTCOME_CODE
 from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ class AskContext:
     stored: Mapping[TryKey, TryRecord] = field(default_factory=dict)
     is_replay: bool = False
     calls: Counter[tuple[str, Account]] = field(default_factory=Counter)
+    progress: Progress = field(default_factory=Progress)
 
     def prompt_of(self, query: Query) -> Prompt:
         """Return the prompt of a sample with a text in place of its own."""
@@ -186,7 +189,7 @@ class Asker(Generic[Q, A]):
 
         def take(number: int, answer: A, latency_ns: int) -> None:
             asked = fresh[number]
-            self._count(asked.question)
+            self._count(asked.question, answer)
             self._store(asked, answer, latency_ns=latency_ns if self.is_timed else None)
 
         if self.in_bulk is None:
@@ -226,7 +229,7 @@ class Asker(Generic[Q, A]):
         asked.answer, asked.is_answered = self.read(stored), True
         asked.subject = replace(asked.subject, details=stored.subject.details)
         if not stored.is_free:
-            self._count(asked.question)
+            self._count(asked.question, asked.answer)
         if self.context.is_replay:
             answer = self.kept(asked.answer)
             self.context.add(asked.key, asked.subject, answer, is_free=stored.is_free)
@@ -240,7 +243,9 @@ class Asker(Generic[Q, A]):
         answer = self.kept(answer)
         self.context.add(asked.key, asked.subject, answer, is_free=is_free, latency_ns=latency_ns)
 
-    def _count(self, question: Q) -> None:
+    def _count(self, question: Q, answer: A) -> None:
+        kind = Outcome.ERROR if getattr(answer, "error_kind", None) else Outcome.ALLOW
+        self.context.progress.of(self.name, Stage.TRY).counts[OUTCOME_CODE[kind]] += 1
         for calls in (self.calls, self.context.calls):
             calls[question.layer, question.account] += 1
 

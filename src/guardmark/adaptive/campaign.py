@@ -16,11 +16,11 @@ from guardmark.adaptive.model_asker import ModelAsker
 from guardmark.adaptive.search import SEARCH_VERSION, search, spend_rest
 from guardmark.adaptive.state import SearchState, derive_seed
 from guardmark.adaptive.target import TargetAsker, by_attack, measure_effects
-from guardmark.attacks.battery import BATTERY_VERSION, Lock, lock_digest
+from guardmark.attacks.battery import BATTERY_VERSION, Lock, battery, lock_digest
 from guardmark.canon.steps import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
 from guardmark.defenses.canonical import repaired_of
-from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.run_monitor import Progress, StopSignal
 from guardmark.inference.gradients import GradientDefense
 from guardmark.store.layers import (
     ADAPTIVE,
@@ -134,6 +134,14 @@ def check_settings(plan: AdaptivePlan, reader: RecordReader) -> None:
         )
 
 
+def most_calls(plan: AdaptivePlan, *, samples: int, benign: int, blocked: int) -> int:
+    """Return about how many calls one defense takes where no attack gets through early."""
+    fixed, search = len(battery(plan.battery)), blocked * plan.budget
+    attack = min(4 * samples, samples + 180) + blocked * (fixed + 30) + search
+    twin, repair = 60 * min(benign, 200), 10 * min(samples, 600) + blocked * fixed + search
+    return 2 * attack + twin + repair + (3 * plan.seeds - 1) * search
+
+
 async def run_adaptive(
     plan: AdaptivePlan,
     writer: RecordWriter,
@@ -141,6 +149,7 @@ async def run_adaptive(
     *,
     earlier: Mapping[TryKey, TryRecord] | None = None,
     stop: StopSignal | None = None,
+    progress: Progress | None = None,
 ) -> AdaptiveSummary:
     """Attack each defense, controls included; answers alone decide the order of questions."""
     writer.add_layer(ADAPTIVE, plan.settings)
@@ -156,6 +165,7 @@ async def run_adaptive(
         concurrency=plan.concurrency,
         stored=plan.trace if plan.trace is not None else (earlier or {}),
         is_replay=plan.trace is not None,
+        progress=progress or Progress(),
     )
     attacks = [_attack(plan, defense, context) for defense in plan.defenses]
     target = None if plan.target is None else TargetAsker(plan.target, context)

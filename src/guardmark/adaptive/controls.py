@@ -186,16 +186,11 @@ def _wrap(chain: OperatorChain, text: str) -> str | None:
     return None if inner == text else inner
 
 
-REPAIR: Final = "repair"
-"""Round of bypasses and benign texts, cleaned."""
-HELD: Final = "repair, held"
-"""Round of attacks that are blocked as they are, cleaned: may any pass now?"""
-KNOWN: Final = "repair, known"
-"""Round of every known bypass, cleaned in the way that was chosen."""
-TRIED: Final = "repair, tried"
-"""Round of every text that was blocked, tries included: what the chosen way would let in."""
-JOINT: Final = "+"
-"""Between the steps of a repair of several."""
+REPAIR: Final = "repair"  # round of bypasses and benign texts, cleaned
+HELD: Final = "repair, held"  # round of attacks blocked as they are, cleaned: may any pass now?
+KNOWN: Final = "repair, known"  # round of every known bypass, cleaned in the way that was chosen
+TRIED: Final = "repair, tried"  # round of every blocked text: what the chosen way would let in
+JOINT: Final = "+"  # between the steps of a repair of several
 SINGLE: Final = (*(step.value for step in REPAIR_STEPS), WHOLE)
 
 

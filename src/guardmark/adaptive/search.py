@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.state import SearchState, Steps, Target, TryAnswer
 
-SEARCH_VERSION: Final = "search-v5"
-"""Changes whenever equal answers no longer lead to equal tries."""
+SEARCH_VERSION: Final = "search-v5"  # changes whenever equal answers no longer lead to equal tries
 BEAM: Final = 4
 _EXTENSIONS: Final = 12
 _CARRIERS: Final = (Slot.CARRIER, Slot.WRAPPER)

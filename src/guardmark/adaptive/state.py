@@ -24,17 +24,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MODEL_ROUND: Final = "R5"
-"""Round in which models help the attacker."""
-REWORDING: Final = "R5 twin"
-"""Round of benign texts as an attacker model rewords them."""
-TARGET_ROUND: Final = "target"
-"""Round of what the target model is asked."""
+MODEL_ROUND: Final = "R5"  # round in which models help the attacker
+REWORDING: Final = "R5 twin"  # round of benign texts as an attacker model rewords them
+TARGET_ROUND: Final = "target"  # round of what the target model is asked
 _UNPROVED: Final = ("", *(tier.value for tier in Tier if not tier.in_full))
-RESENDS: Final = 3
-"""How often a text that passed a random defense is sent again."""
-PROBE: Final = "probe"
-"""Chain of what is asked to learn something and is no attack."""
+RESENDS: Final = 3  # how often a text that passed a random defense is sent again
+PROBE: Final = "probe"  # chain of what is asked to learn something and is no attack
 
 
 def text_digest(text: str) -> str:
@@ -180,8 +175,7 @@ def together(procedures: Sequence[Steps[T]]) -> Steps[list[T]]:
     return [results[index] for index in range(len(procedures))]
 
 
-BUDGETS: Final = {"quick": 16, "standard": 64, "thorough": 512}
-"""Search calls an attack is worth, by name."""
+BUDGETS: Final = {"quick": 16, "standard": 64, "thorough": 512}  # search calls for each attack
 
 _SHORT_PADDING: Final = (0, 128)  # words; of more, a small budget pays more than it learns
 _EASY_BUDGET: Final = 64
@@ -323,8 +317,7 @@ class SearchState:
         return {i for i, group in zip(passes, groups, strict=True) if is_confirmed(group)}
 
 
-FOLDS: Final = 5
-"""Parts into which attacks are split, so that none profits from what was seen of itself."""
+FOLDS: Final = 5  # parts of the attacks, so that none profits from what was seen of itself
 
 
 def fold_numbers(groups: Sequence[str]) -> list[int]:

@@ -148,6 +148,22 @@ def forecast_parts(
         yield _forecast(loaded, judge_name(judges, index), works)
 
 
+def forecast_attack(
+    loaded: LoadedConfig, built: BuiltPart, samples: Sequence[Sample], calls: Span
+) -> Forecast:
+    """Say what so many calls of a defense will take, about texts as long as those of the data."""
+    volume, name, works = TextVolume(), built.manifest.name, []
+    for sample in samples:
+        volume.add(sample.prompt)
+    views = {name: built.part.view}
+    for is_most, wanted in ((False, calls.at_least), (True, calls.at_most or 0.0)):
+        limit = _Limit(loaded=loaded, volume=volume, views=views, is_most=is_most)
+        once = limit.of_defense(("defenses", name))
+        share = wanted / max(1.0, sum(work.calls for work in once.values()))
+        works.append({path: _Work(*(each * share for each in once[path])) for path in once})
+    return _forecast(loaded, name, works)
+
+
 def _forecast(
     loaded: LoadedConfig,
     name: str,

@@ -190,8 +190,7 @@ _DECODERS: tuple[tuple[re.Pattern[str], Callable[[str], bytes]], ...] = (
 )
 
 
-CANON_VERSION = "2"
-"""Changes whenever a step makes another text of any text."""
+CANON_VERSION = "2"  # changes whenever a step makes another text of any text
 
 
 class Step(StrEnum):

@@ -25,11 +25,16 @@ from guardmark.cli.terminal import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.adapt.adapting import Adapted, AdaptOptions
     from guardmark.app.adapt.subject import TrustList
     from guardmark.app.parts.loading import LoadedConfig
+    from guardmark.core.sample import Sample
+    from guardmark.engine.plan import BuiltPart
+    from guardmark.store.run_dir import RunDir
 
+_REPAIR = "repair.yaml"  # in the folder of the run
 _Files = tuple[tuple[str, Path], ...]
 _PATH = click.Path(path_type=Path)
 _NARROWEST = 60
@@ -84,14 +89,14 @@ class _Typed:
 
 def _carry_out(subject: Path | None, typed: _Typed) -> tuple[RunAnalysis | None, _Files]:
     """Attack, write the reports again and read what came out."""
-    from guardmark.app.adapt.adapting import adapt, write_repair
+    from guardmark.app.adapt.adapting import adapt
     from guardmark.app.results.reporting import report
     from guardmark.app.run.running import Session
-    from guardmark.cli.progress import interruptible
+    from guardmark.cli.progress import ProgressLine, interruptible
 
     what, options = _request(subject, typed)
     session = Session(announce=tell_line)
-    with interruptible(session.stop):
+    with interruptible(session.stop), ProgressLine(session.progress, is_attack=True):
         done = adapt(what, session, options)
     if done.trace is None:
         tell_line(f"{INTERRUPTED} To continue: {_again(subject, done, typed)}")
@@ -99,11 +104,25 @@ def _carry_out(subject: Path | None, typed: _Typed) -> tuple[RunAnalysis | None,
     analysis = report(done.folder.path).analysis
     files = (
         ("report", done.folder.report_html),
-        ("repair", write_repair(done.folder, analysis.adaptive)),
+        ("repair", _write_repair(done.folder, analysis.adaptive)),
         ("trace", done.trace),
         ("target", done.folder.target),
     )
     return analysis, tuple((label, path) for label, path in files if path and path.exists())
+
+
+def _write_repair(folder: RunDir, cards: Sequence[AdaptiveCard]) -> Path | None:
+    """Write the fragment into the folder of a run that was attacked."""
+    from guardmark.reports.chapters.adaptive.operators import repair_fragment
+    from guardmark.store.reader import RecordReader
+
+    with RecordReader(folder.records) as reader:
+        taken = [part.name for part in reader.manifest().parts]
+    text = repair_fragment(cards, taken)
+    if text is None:
+        folder.file(_REPAIR).unlink(missing_ok=True)
+        return None
+    return folder.write_text(_REPAIR, text)
 
 
 def _request(
@@ -124,6 +143,7 @@ def _request(
         canaries=typed.canaries,
         shared_memory=not typed.alone,
         seeds=typed.seeds,
+        forecast=_tell_forecast,
         run=RunOptions(out=typed.out, record=typed.record, replay=cassette),
     )
     if subject is not None and subject.suffix in {".yaml", ".yml"}:
@@ -170,6 +190,19 @@ def _is_cassette(path: Path) -> bool:
             return b'"guardmark_cassette"' in stream.readline(200)
     except OSError:
         return False
+
+
+def _tell_forecast(
+    loaded: LoadedConfig, built: BuiltPart, samples: Sequence[Sample], most: int
+) -> None:
+    """Say what an attack takes, from where all gets through at once to where nothing does."""
+    from guardmark.app.preflight import Span, forecast_attack
+    from guardmark.cli.run import forecast_lines
+
+    calls = Span(at_least=len(samples), at_most=most)
+    forecast = forecast_attack(loaded, built, samples, calls)
+    first, *assumptions = forecast_lines([forecast], hint="")
+    tell_line(f"The attack on {first.strip()}", *assumptions)
 
 
 def _agree(known: str | None, listed: TrustList) -> bool:

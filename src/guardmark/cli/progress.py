@@ -34,8 +34,10 @@ class ProgressLine:
     A thread reads them, so that a defense which keeps the loop busy does not stop the line.
     """
 
-    def __init__(self, progress: Progress, *, quiet: bool = False) -> None:
+    def __init__(self, progress: Progress, *, quiet: bool = False, is_attack: bool = False) -> None:
         self._progress = progress
+        self._is_attack = is_attack  # which may end long before all that is planned
+        self._refused: deque[tuple[float, dict[str, int]]] = deque()
         self._is_live = sys.stderr.isatty()
         self._is_quiet = quiet
         self._over = threading.Event()
@@ -81,25 +83,43 @@ class ProgressLine:
             self._seen.popleft()
         then_s, before = self._seen[0]
         share = f"{100 * done / planned:3.0f} %" if planned else "  ? %"
-        parts = [f"{share}  {done:,} of {planned:,}"]
+        most, left = ("at most ", "at most ") if self._is_attack else ("", "")
+        parts = [f"{share}  {done:,} of {most}{planned:,}"]
         if now_s > then_s:
             rate = (done - before) / (now_s - then_s)
             parts.append(f"{rate:,.0f}/s")
             if rate and planned > done:
-                parts.append(f"{duration((planned - done) / rate)} left")
+                parts.append(f"{left}{duration((planned - done) / rate)} left")
+        parts.extend(self._waiting(now_s))
         for pulse in pulses:
             if pulse.stage is Stage.DEFENSE and pulse.done > self._told.get(pulse.name, 0):
                 self._answering, self._told[pulse.name] = pulse.name, pulse.done
         defenses = (pulse for pulse in pulses if pulse.stage is Stage.DEFENSE)
-        parts.extend(_live_rates(each) for each in defenses if each.name == self._answering)
+        tries = [pulse.name for pulse in pulses if pulse.stage is Stage.TRY and pulse.done]
+        rates = (_live_rates(each) for each in defenses if each.name == self._answering)
+        parts.extend([f"attacking {tries[-1]}"] if tries else rates)
         parts.append(_failures(pulses))
         return fitted(map(in_line, parts), width)
+
+    def _waiting(self, now_s: float) -> Iterator[str]:
+        """Say for what a service made us wait in the last minute."""
+        if not self._refused:
+            self._refused.append((now_s, {}))
+        self._refused.append((now_s, dict(self._progress.failed())))
+        while now_s - self._refused[1][0] > _RECENT_S:
+            self._refused.popleft()
+        before, now = self._refused[0][1], self._refused[-1][1]
+        for kind, count in sorted(now.items()):
+            if count > before.get(kind, 0):
+                yield f"waiting: {kind}, {count:,} times"
 
     def closing(self, seconds: float) -> str:
         """Say what was measured, in which time, and how much of it failed."""
         done, planned = self._progress.done, self._progress.planned
+        count = f"Asked {done:,}" if self._is_attack else f"Measured {done:,} of {planned:,}"
+        again = (f"; {kind} {n:,} times" for kind, n in sorted(self._progress.failed().items()))
         failures = _failures(self._progress.parts)
-        return f"Measured {done:,} of {planned:,} in {duration(seconds)}: {failures}"
+        return f"{count} in {duration(seconds)}: {failures}{''.join(again)}"
 
 
 def _failures(parts: Sequence[ProgressCounts]) -> str:

@@ -271,7 +271,7 @@ def _check_lines(checkup: Checkup) -> Iterator[str]:
     )
     yield from _size_lines(checkup)
     yield "Calls"
-    yield from _forecast_lines(checkup.forecasts)
+    yield from forecast_lines(checkup.forecasts)
     for probe in checkup.probes:
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in probe.outcomes.items())
         timed = f", median {probe.median_ms:.1f} ms" if probe.median_ms is not None else ""
@@ -280,7 +280,10 @@ def _check_lines(checkup: Checkup) -> Iterator[str]:
         yield from [f"    It said: {probe.answer}"] if probe.answer else []
 
 
-def _forecast_lines(forecasts: Sequence[Forecast]) -> Iterator[str]:
+def forecast_lines(
+    forecasts: Sequence[Forecast], *, hint: str = " (--probe N measures)"
+) -> Iterator[str]:
+    """Say what parts will take, a line each."""
     from guardmark.app.preflight import ASSUMPTIONS
     from guardmark.cli.progress import duration
 
@@ -288,7 +291,7 @@ def _forecast_lines(forecasts: Sequence[Forecast]) -> Iterator[str]:
         if not forecast.calls.at_most:
             yield f"  {forecast.part}: in this process, no calls"
             continue
-        time = "time unknown (--probe N measures)"
+        time = f"time unknown{hint}"
         if forecast.seconds is not None:
             time = f"about {duration(forecast.seconds)}"
         cost = f", {_span(forecast.cost, ',.2f')} at your prices" if forecast.cost else ""

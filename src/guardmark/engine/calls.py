@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     About = tuple[Prompt, *tuple[str, ...]]
 
 
-ALWAYS_SHOWN: Final = (View.TEXT, View.CONVERSATION)
-"""Views that every prompt can show."""
+ALWAYS_SHOWN: Final = (View.TEXT, View.CONVERSATION)  # views that every prompt can show
 SKIPPED: Final = Decision(
     outcome=Outcome.ERROR,
     error_kind=ErrorKind.SKIPPED,

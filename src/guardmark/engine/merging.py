@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 1000
 _LISTED: Final = 4
-_LARGEST: Final = 1 << 20
-"""Bytes of a file about an environment that are read."""
+_LARGEST: Final = 1 << 20  # bytes of a file about an environment that are read
 _RECORDS: Final = f"{SELECT_RECORDS} ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
 _SUPERSEDED: Final = (
     "SELECT d.name, r.stage, l.name, r.repeat, r.sample, r.flags, r.text, r.outcome, r.score,"

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from guardmark.store.cache import AnswerCache
 
 AnyDefense = Defense | InlineDefense | BatchDefense
-NO_GUARD: Final = "none"
-"""Name of the arm without a guard, and of the rows every arm shares."""
+NO_GUARD: Final = "none"  # name of the arm without a guard, and of the rows every arm shares
 ADDRESS_SETTINGS: Final = ("url", "base_url", "preset")
 """Settings of a part that say which service it calls."""
 

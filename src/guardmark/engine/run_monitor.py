@@ -16,7 +16,7 @@ from guardmark.core.outcome import ErrorKind
 from guardmark.store.schema import OUTCOME_CODE, OUTCOME_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from guardmark.core.outcome import Decision, Evidence, Outcome
     from guardmark.core.protocols import StopRule
@@ -62,10 +62,11 @@ class ProgressCounts:
 class Progress:
     """Counters of a run; written by the engine, read by anybody, also by another thread."""
 
-    __slots__ = ("parts",)
+    __slots__ = ("failed", "parts")
 
     def __init__(self) -> None:
         self.parts: list[ProgressCounts] = []
+        self.failed: Callable[[], Mapping[str, int]] = dict  # requests, by status
 
     def of(self, name: str, stage: Stage) -> ProgressCounts:
         """Return the counts of a part, new ones if it has none."""

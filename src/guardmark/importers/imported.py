@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import DatasetError
+from guardmark.core.manifest import Policy
 from guardmark.core.sample import Message, Prompt, Role
 
 if TYPE_CHECKING:
@@ -64,7 +66,41 @@ class ImportedRun:
     passes_malformed: bool = False
     warnings: tuple[str, ...] = ()
 
+    def guard_name(self, no_guard: str) -> str:
+        """Name the guard as configurations do, and never as the arm without one."""
+        name = _name(self.guard) if self.guard else ""
+        return f"{name}-guard" if name == no_guard else name
 
+    def settings(self, path: Path, *, no_guard: str) -> dict[str, Any]:
+        """Return the configuration that the run stands for."""
+        guard = self.guard_name(no_guard)
+        is_in_folder = path.is_file() and path.name == "results.jsonl"
+        settings: dict[str, Any] = {
+            "version": 1,
+            # A tool that gives each run a folder tells more by its name than by the file's.
+            "name": _name(path.parent.name if is_in_folder else path.stem),
+            "data": [{"path": str(path)}],
+            "defenses": {guard: {"type": PART_TYPE}} if guard else {},
+            "run": {"repeats": max([1, *(len(row.answers) for row in self.rows)])},
+        }
+        if self.model:  # else a guard was measured alone, and there is nothing to enforce
+            policy = Policy.FALLBACK_TO_MAIN if self.passes_malformed else Policy.BLOCK
+            settings["run"] |= {"on_malformed": policy, "on_error": policy}
+            settings["pipeline"] = {
+                "guards": [guard or no_guard],
+                "model": {"type": PART_TYPE, "model": self.model},
+                "judges": [{"type": PART_TYPE, "name": self.judge}] if self.judge else [],
+                "legacy_cards": list(self.legacy_cards),
+            }
+        return settings
+
+
+def _name(text: str) -> str:
+    """A name as configurations write them."""
+    return re.sub(r"[^A-Za-z0-9_.@-]+", "-", text).strip("-.@")[:80] or "imported"
+
+
+PART_TYPE: Final = "imported"  # type of the parts of such a run
 Object = dict[str, Any]
 """A JSON object of a foreign file."""
 

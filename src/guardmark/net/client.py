@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -147,6 +148,10 @@ class Services:
     def use(self) -> tuple[ServiceTraffic, ...]:
         """Say how each service was used so far, in the order of their addresses."""
         return tuple(self._services[base].use() for base in sorted(self._services))
+
+    def failed(self) -> Counter[str]:
+        """Count the requests that brought no answer so far, by status or by kind of failure."""
+        return sum((each.failed for each in self._services.values()), Counter[str]())
 
     async def close(self) -> None:
         """Close every connection and the cassette; further requests are a mistake."""

@@ -23,11 +23,9 @@ _MARK = REDACTED.encode()
 _SHORTEST = 4
 _SHORTEST_IN_DATA = 8
 _SHORTEST_WORD = 16
-_LEVELS = 6
-"""Escapes within escapes that are taken away."""
+_LEVELS = 6  # escapes within escapes that are taken away
 _SLACK = 64
-_START = 12
-"""Bytes of a form that most data is searched for: many forms of a key begin alike."""
+_START = 12  # bytes of a form that most data is searched for: many forms of a key begin alike
 _SCHEMES = ("Bearer ", "Basic ", "Token ", "ApiKey ", "Api-Key ")
 _ENTITIES = {
     name.rstrip(";").encode(): text.encode() for name, text in html5.items() if len(text) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from array import array
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -149,7 +150,7 @@ class Service:
         self.gate = Gate(limits.concurrency)
         self.calls = 0
         self.attempts = 0
-        self.failures = 0
+        self.failed: Counter[str] = Counter()  # attempts without an answer, by status or failure
         self.times_left_out = 0
         self.times_ns = array("Q")
         self._on_wire = 0
@@ -195,11 +196,10 @@ class Service:
 
     def note(self, answer: ServiceAnswer) -> None:
         """Learn from an answer: pause when asked to, move the adaptive limit."""
-        if self.is_one_of_many:
-            if answer.error_kind is None:
-                self.times_ns.append(answer.service_ns)
-            else:
-                self.failures += 1
+        if answer.error_kind is not None:
+            self.failed[str(answer.status or answer.error)] += 1
+        elif self.is_one_of_many:
+            self.times_ns.append(answer.service_ns)
         if answer.status in _SLOW_DOWN and answer.retry_after_s and answer.worth_retrying:
             until = asyncio.get_running_loop().time() + answer.retry_after_s
             self._open_from = max(self._open_from, until)
@@ -215,7 +215,7 @@ class Service:
             peak_in_flight=self._peak,
             limit=self.gate.limit,
             is_one_of_many=self.is_one_of_many,
-            failures=self.failures,
+            failures=self.failed.total(),
             times_left_out=self.times_left_out,
             times_ns=self.times_ns,
         )

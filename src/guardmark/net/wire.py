@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from guardmark.net.redaction import Redactor
     from guardmark.net.service import Service
 
-LONGEST_WAIT_S = 120.0
-"""A service that asks for a longer pause is not retried: its quota is spent."""
+LONGEST_WAIT_S = 120.0  # a service that asks for a longer pause is not retried: its quota is spent
 
 _RETRIED = frozenset({408, 409, 429})
 _REFUSED = frozenset({401, 403, 407})

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from guardmark.adaptive.asker import stored_tries
-from guardmark.adaptive.campaign import AdaptivePlan, AdaptiveSummary, check_settings, run_adaptive
+from guardmark.adaptive.campaign import (
+    AdaptivePlan,
+    AdaptiveSummary,
+    check_settings,
+    most_calls,
+    run_adaptive,
+)
 from guardmark.app.adapt.attacker import (
     Attacker,
     AttackerConfig,
@@ -40,11 +46,11 @@ from guardmark.app.run.running import RunOptions, run
 from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.core.errors import ConfigError, IncomparableRuns
 from guardmark.core.protocols import SampleBound
+from guardmark.core.record import Stage
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.probing import probe_parts
 from guardmark.engine.runner import Ending, unanswered_note
 from guardmark.engine.secret_scan import require_no_secret
-from guardmark.reports.chapters.adaptive.operators import repair_fragment
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir
@@ -53,7 +59,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from guardmark.adaptive.asker import TryKey
-    from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.app.run.running import Session
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import BuiltPart, Parts
@@ -73,6 +78,7 @@ class AdaptOptions:
     seeds: int | None = None
     run: RunOptions = field(default_factory=RunOptions)
     trust: Callable[[TrustList], bool] | None = None
+    forecast: Callable[[LoadedConfig, BuiltPart, Sequence[Sample], int], None] = lambda *_: None
 
 
 LOCK = "battery.lock"  # of a run folder: operators, parameters and tables of its tries
@@ -150,6 +156,7 @@ class _Work:
             self.config.loaded, offline=is_offline, record=own.record, replay=own.replay
         )
         attacker = build_attacker(self.config, services)
+        self.session.progress.failed = dict if services is None else services.failed
         try:
             if is_offline and attacker is not None and attacker.calls_services:
                 raise ConfigError(
@@ -183,6 +190,7 @@ class _Work:
         await self._prepare_target(parts, plan)
         if attacker is not None:
             await self._prepare(attacker)
+        self._forecast(folder, plan, attacked, samples)
         for built in attacked:
             if isinstance(built.part, SampleBound):
                 built.part.bind(samples)
@@ -196,7 +204,12 @@ class _Work:
             folder.write_text(LOCK, lock_text(plan.lock))
             with keep_working_directory():
                 summary = await run_adaptive(
-                    plan, writer, samples, earlier=earlier, stop=self.session.stop
+                    plan,
+                    writer,
+                    samples,
+                    earlier=earlier,
+                    stop=self.session.stop,
+                    progress=self.session.progress,
                 )
         if summary.is_interrupted:
             return Adapted(folder=folder, defenses=names, summary=summary, trace=None)
@@ -207,6 +220,24 @@ class _Work:
             if text := "".join(try_trace.target_lines(reader)):
                 folder.write_text(folder.target.name, text)
         return Adapted(folder=folder, defenses=names, summary=summary, trace=folder.trace)
+
+    def _forecast(
+        self,
+        folder: RunDir,
+        plan: AdaptivePlan,
+        attacked: Sequence[BuiltPart],
+        samples: Sequence[Sample],
+    ) -> None:
+        """Say what attacking services will take, before the first call."""
+        benign = sum(not sample.is_attack for sample in samples)
+        with RecordReader(folder.records) as reader:
+            for built in attacked:
+                name = built.manifest.name
+                blocked = reader.counts(name)[True, "block"]
+                most = most_calls(plan, samples=len(samples), benign=benign, blocked=blocked)
+                self.session.progress.of(name, Stage.TRY).planned = most
+                if built.calls_service and plan.trace is None:
+                    self.options.forecast(self.config.loaded, built, samples, most)
 
     def _left_out(self, parts: Parts, samples: Sequence[Sample]) -> Mapping[str, str]:
         """Say which defenses are left out, and return what they look at, baselines aside."""
@@ -286,17 +317,3 @@ def _replay(
             beside, settings=plan.target.settings, positions=positions
         )
     return replace(plan, trace=answers)
-
-
-REPAIR = "repair.yaml"  # in the folder of the run
-
-
-def write_repair(folder: RunDir, cards: Sequence[AdaptiveCard]) -> Path | None:
-    """Write the fragment into the folder of a run that was attacked."""
-    with RecordReader(folder.records) as reader:
-        taken = [part.name for part in reader.manifest().parts]
-    text = repair_fragment(cards, taken)
-    if text is None:
-        folder.file(REPAIR).unlink(missing_ok=True)
-        return None
-    return folder.write_text(REPAIR, text)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from guardmark.app.parts.loading import resolved
 from guardmark.app.run.run_folder import RUNS, describe_run, new_run, utc_text
 from guardmark.app.settings import Config
 from guardmark.core.errors import DatasetError, StorageError
-from guardmark.core.manifest import PartManifest, Policy
+from guardmark.core.manifest import PartManifest
 from guardmark.engine.plan import NO_GUARD
-from guardmark.importers.imported import Statements
+from guardmark.importers.imported import PART_TYPE, Statements
 from guardmark.importers.tools import describe_data, read_run, store_rows
 from guardmark.store.reader import RunState
 from guardmark.store.records import RecordWriter
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
     from guardmark.core.manifest import RunManifest
     from guardmark.importers.imported import ImportedRun
-
-_TYPE: Final = "imported"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +51,7 @@ def import_run(
     answers = [answer for row in imported.rows for answer in row.answers]
     if not any(answer.decision or answer.response for answer in answers):
         raise DatasetError(f"{path} holds neither a decision nor an answer: nothing to score.")
-    config = _config(imported, path)
+    config = Config.model_validate(imported.settings(path, no_guard=NO_GUARD))
     texts = [json.dumps(each, sort_keys=True) for each in (resolved(config), dict(imported.files))]
     digest = sha256("".join(texts).encode()).hexdigest()
     folder = RunDir(path=out) if out is not None else new_run(RUNS, config.name, digest, now=now)
@@ -66,7 +63,7 @@ def import_run(
         home = path.parent if path.is_file() else path
         writer.put_manifest(_manifest(imported, config, digest=digest, now=now, home=home))
         writer.load_samples([row.sample for row in imported.rows])
-        names = {"guard": _guard_name(imported), "unguarded": NO_GUARD}
+        names = {"guard": imported.guard_name(NO_GUARD), "unguarded": NO_GUARD}
         store_rows(writer, imported.rows, **names, has_model=bool(imported.model))
         writer.finish(RunState.COMPLETE)
     return Imported(
@@ -78,53 +75,20 @@ def import_run(
     )
 
 
-def _config(imported: ImportedRun, path: Path) -> Config:
-    guard = _guard_name(imported)
-    is_in_folder = path.is_file() and path.name == "results.jsonl"
-    settings: dict[str, Any] = {
-        "version": 1,
-        # A tool that gives each run a folder tells more by its name than by the file's.
-        "name": _name(path.parent.name if is_in_folder else path.stem),
-        "data": [{"path": str(path)}],
-        "defenses": {guard: {"type": _TYPE}} if guard else {},
-        "run": {"repeats": max([1, *(len(row.answers) for row in imported.rows)])},
-    }
-    if imported.model:  # else a guard was measured alone, and there is nothing to enforce
-        policy = Policy.FALLBACK_TO_MAIN if imported.passes_malformed else Policy.BLOCK
-        settings["run"] |= {"on_malformed": policy, "on_error": policy}
-        settings["pipeline"] = {
-            "guards": [guard or NO_GUARD],
-            "model": {"type": _TYPE, "model": imported.model},
-            "judges": [{"type": _TYPE, "name": imported.judge}] if imported.judge else [],
-            "legacy_cards": list(imported.legacy_cards),
-        }
-    return Config.model_validate(settings)
-
-
 def _manifest(
     imported: ImportedRun, config: Config, *, digest: str, now: datetime, home: Path
 ) -> RunManifest:
     data = describe_data(imported, name=config.name, home=home)
     named = [
-        ("defense", _guard_name(imported)),
+        ("defense", imported.guard_name(NO_GUARD)),
         ("model", imported.model),
         ("judge", imported.judge),
     ]
     parts = [
-        PartManifest(name=name, kind=kind, type=_TYPE, view="text" if kind == "defense" else "")
+        PartManifest(name=name, kind=kind, type=PART_TYPE, view="text" if kind == "defense" else "")
         for kind, name in named
         if name
     ]
     manifest = describe_run(config, config_sha256=digest, now=now, parts=parts, data=[data])
     evaluator = f"imported from {imported.tool} {imported.created_utc}".strip()
     return replace(manifest, warmup=0, evaluator=evaluator)
-
-
-def _guard_name(imported: ImportedRun) -> str:
-    name = _name(imported.guard) if imported.guard else ""
-    return f"{name}-guard" if name == NO_GUARD else name
-
-
-def _name(text: str) -> str:
-    """A name as configurations write them."""
-    return re.sub(r"[^A-Za-z0-9_.@-]+", "-", text).strip("-.@")[:80] or "imported"

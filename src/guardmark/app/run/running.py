@@ -129,6 +129,7 @@ def run_parts(
 ) -> RunResult:
     """Carry out a run over parts that are built already."""
     loaded = with_options(loaded, options)
+    session.progress.failed = dict if services is None else services.failed
     _check_retry(loaded, options)
     names = [built.part.name for built in parts.defenses]
     check_rules(loaded.config, names)
