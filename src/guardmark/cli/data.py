@@ -119,8 +119,7 @@ def _get(*, name: str, from_: str, as_json: bool, **stated: str | None) -> None:
 
 
 @data_command.command(
-    "check",
-    epilog="Exit code 3 when a finding is a problem; warnings leave it 0.",
+    "check", epilog="Exit code 3 when a finding is a problem; warnings leave it 0."
 )
 @_reads_data
 @click.option("--reference", default="")

@@ -283,10 +283,7 @@ def _label(drawn: AuditFile) -> AuditFile:
 @click.option("-n", "--count", default=200, show_default=True)
 @click.option("--seed", type=_NUMBER, default=7, show_default=True)
 @click.option(
-    "--redact",
-    type=click.Choice(["rules", "presidio", "none"]),
-    default="rules",
-    show_default=True,
+    "--redact", type=click.Choice(["rules", "presidio", "none"]), default="rules", show_default=True
 )
 @click.option("--against", type=_PATH)
 @click.option("--draw-only", is_flag=True)

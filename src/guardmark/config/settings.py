@@ -31,8 +31,7 @@ class Secret(Settings):
     env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 
-Address = str | Secret
-"""A URL, or the variable that holds all of it."""
+Address = str | Secret  # a URL, or the variable that holds all of it
 
 
 class PriceSettings(Settings):

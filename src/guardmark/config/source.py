@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MOST_PLACES: Final = 200_000  # an alias of an alias of an alias comes to any number
-Keys = tuple[str, ...]
-"""Keys and indices from the top of the file, as text."""
+Keys = tuple[str, ...]  # keys and indices from the top of the file, as text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -193,5 +193,4 @@ def _unwrapped(answer: Any) -> object:
         return answer
 
 
-USUAL_READER: Final = AnswerReader()
-"""Reads answers where nothing is set."""
+USUAL_READER: Final = AnswerReader()  # reads answers where nothing is set

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 Inner = Defense | InlineDefense | BatchDefense
 AnyInner = TypeVar("AnyInner", bound=Inner)
 
-WHOLE: Final = "canon"
-"""In a list of steps: all those of the canonical form."""
+WHOLE: Final = "canon"  # in a list of steps: all those of the canonical form
 
 
 def steps_of(names: Iterable[str]) -> tuple[Step, ...]:

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
 _AGAIN_S: Final = 0.5  # a part may swallow what is raised in it: it is raised again
 _ALARM: Final = getattr(signal, "SIGALRM", None)  # not there on Windows
-PATTERN_TIMEOUT_S: Final = 10.0
-"""Time of a defense that searches with regular expressions."""
-CODE_TIMEOUT_S: Final = 60.0
-"""Time of a function, and of a batch of a local model."""
+PATTERN_TIMEOUT_S: Final = 10.0  # time of a defense that searches with regular expressions
+CODE_TIMEOUT_S: Final = 60.0  # time of a function, and of a batch of a local model
 
 
 class Overrun(BaseException):

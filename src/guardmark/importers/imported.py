@@ -101,8 +101,7 @@ def _name(text: str) -> str:
 
 
 PART_TYPE: Final = "imported"  # type of the parts of such a run
-Object = dict[str, Any]
-"""A JSON object of a foreign file."""
+Object = dict[str, Any]  # a JSON object of a foreign file
 
 _MOST_FAULTS: Final = 4
 _ROLES: Final = {

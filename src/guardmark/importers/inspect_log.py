@@ -78,8 +78,7 @@ def read_member(packed: ZipFile, data: bytes, name: str) -> bytes:
 
 SCORER: Final = "guardmark"
 """Name of the score that says whether the defense decided rightly, and prefix of its model."""
-JUDGE: Final = "judge"
-"""Name of the score that says what the judge decided, where there is one."""
+JUDGE: Final = "judge"  # name of the score that says what the judge decided, where there is one
 RIGHT, WRONG, NO_ANSWER = "C", "I", "N"
 """Values of a score."""
 _ATTACHED: Final = "attachment://"
@@ -300,8 +299,7 @@ def _number(value: object) -> float | None:
     return number if number is not None and 0 <= number <= 1 else None
 
 
-FORMAT_VERSION: Final = 2
-"""Of the logs that are read and written."""
+FORMAT_VERSION: Final = 2  # of the logs that are read and written
 _HINT: Final = "Name a log, a file that ends in .eval or .json."
 _ZIP: Final = b"PK\x03\x04"
 _HEADERS: Final = ("header.json", "_journal/start.json", "start.json")

@@ -11,8 +11,7 @@ from guardmark.parsing.objects import ParseMethod, read_object
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-OTHER: Final = "other"
-"""Strategy of a candidate whose own is not on the list."""
+OTHER: Final = "other"  # strategy of a candidate whose own is not on the list
 _TEXT_KEYS: Final = ("text", "candidate")
 
 

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Difference
     from guardmark.stats.arguments import Ints
 
-RUNS = 1_000
-"""Simulated runs behind a promise."""
+RUNS = 1_000  # simulated runs behind a promise
 _SEARCH_RUNS = 200
 _CELLS_AT_ONCE = 2_000_000
 
@@ -53,8 +52,7 @@ class Layout:
         return (1.0 - self.icc) / max(self.icc, 1e-9) + 1e-9
 
 
-ALONE = Layout()
-"""Every row a group of its own."""
+ALONE = Layout()  # every row a group of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 _LARGEST_LOG = 709.0
 _HALF = 0.5
-_BET_ALPHA = 0.05
-"""The bets are tuned to decide at this level; the e-value is valid whatever it is."""
+_BET_ALPHA = 0.05  # the bets are tuned to decide at this level; the e-value is valid whatever it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,8 +49,7 @@ _SOURCES: Final = {
     "flags": "r.flags",
     "text": "x.text",
 }
-COLUMNS: Final = tuple(_SOURCES)
-"""Fields of a row, in order; JSON lines have `evidence` too."""
+COLUMNS: Final = tuple(_SOURCES)  # fields of a row, in order; JSON lines have `evidence` too
 
 _ORDER: Final = " ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
 _SELECT: Final = (

@@ -15,8 +15,7 @@ GRADIENT: Final = "adaptive/gradient"  # the arm that sees the gradient of the l
 REPAIRED: Final = "adaptive/repaired"  # the attack on the repaired defense, fixed list included
 ARMS: Final = (ADAPTIVE, BLIND, NULL, GRADIENT, REPAIRED)
 """Layers of what a defense is asked, at the first seed."""
-REPEATED_ARMS: Final = (ADAPTIVE, BLIND, NULL)
-"""Arms that every seed has; all else is asked once."""
+REPEATED_ARMS: Final = (ADAPTIVE, BLIND, NULL)  # arms that every seed has; all else is asked once
 
 ATTACKER: Final = "adaptive/attacker"  # what an attacker model is asked
 EQUIVALENCE: Final = "adaptive/equivalence"  # what a judge of sameness is asked

@@ -65,8 +65,7 @@ FACET_COLUMNS: Final = (
 )
 
 _NAME: Final = re.compile(r"(?:TABLE|VIEW|INDEX)(?: IF NOT EXISTS)? (\w+)")
-_LATER: Final = ("samples_by_id", "superseded")
-"""What is made when it is first needed."""
+_LATER: Final = ("samples_by_id", "superseded")  # what is made when it is first needed
 
 DETAILS_OF_RECORDS: Final = (
     " LEFT JOIN details x ON x.defense = r.defense AND x.stage = r.stage AND x.layer = r.layer"

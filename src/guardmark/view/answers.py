@@ -65,9 +65,7 @@ class Answers:
         )
         document = comparison_document(compared, texts=self._texts)
         caveats = Section(
-            id="caveats",
-            title="Note",
-            blocks=(Bullets(lines=document.caveats, tone=Tone.WARNING),),
+            id="caveats", title="Note", blocks=(Bullets(lines=document.caveats, tone=Tone.WARNING),)
         )
         sections = (*([caveats] if document.caveats else []), *document.sections)
         return render_sections("Runs compared", subtitle, sections)

@@ -248,8 +248,7 @@ def _runs_below(folder: Path, depth: int) -> Iterator[Path]:
                 yield from _runs_below(Path(each.path), depth - 1)
 
 
-PAGE: Final = 50
-"""Runs on one page of the list."""
+PAGE: Final = 50  # runs on one page of the list
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

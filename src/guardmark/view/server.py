@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-LEAST_TOKEN: Final = 16
-"""Characters of a token, at least."""
+LEAST_TOKEN: Final = 16  # characters of a token, at least
 
 _ANY: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, in order to be refused
 _WEB: Final = 80

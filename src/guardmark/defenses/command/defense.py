@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from guardmark.defenses.answers import AnswerReader
     from guardmark.defenses.command.process import ProcessRecipe
 
-_MOST_STARTS: Final = 3
-"""Starts in a row that may fail before the defense is given up."""
+_MOST_STARTS: Final = 3  # starts in a row that may fail before the defense is given up
 _MOST_MESSAGE: Final = 2_000
 
 

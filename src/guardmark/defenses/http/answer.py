@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from guardmark.defenses.http.values import BlockedRule, JsonPath
     from guardmark.net.service import Exchange
 
-_RAW = 2_000
-"""Characters of a native answer that are kept."""
+_RAW = 2_000  # characters of a native answer that are kept
 
 _MOST_CATEGORIES = 200
 

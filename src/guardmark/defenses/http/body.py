@@ -13,8 +13,7 @@ from guardmark.core.sample import Role
 if TYPE_CHECKING:
     from guardmark.core.sample import Message, Prompt
 
-INSERTION = "$input"
-"""Key of a mapping that is replaced: `{$input: text}`."""
+INSERTION = "$input"  # key of a mapping that is replaced: `{$input: text}`
 
 _Slot = Callable[["Prompt", str, "Prompt"], str]
 _NO_ROLES: Mapping[Role, str] = {}

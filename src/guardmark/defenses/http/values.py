@@ -17,8 +17,7 @@ BlockedRule = Callable[[list[object]], bool | None]
 
 _PLAIN = re.compile(r"\$(?:\.[A-Za-z_]\w*|\[\d+\]|\['[^'\\]*'\])*", re.ASCII)
 _STEP = re.compile(r"\.(?P<name>\w+)|\[(?P<index>\d+)\]|\['(?P<quoted>[^'\\]*)'\]", re.ASCII)
-_SLACK = 1e-6
-"""Sums of probabilities miss 1 by a little."""
+_SLACK = 1e-6  # sums of probabilities miss 1 by a little
 
 
 def is_true(values: list[object]) -> bool | None:

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-REFUSAL: Final = "Blocked by the guard."
-"""What stands for the answer where a guard blocked."""
+REFUSAL: Final = "Blocked by the guard."  # what stands for the answer where a guard blocked
 
 _PASSES: Final = frozenset({Policy.ALLOW, Policy.FALLBACK_TO_MAIN})
 _STATUS: Final = {

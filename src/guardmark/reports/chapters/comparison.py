@@ -166,10 +166,7 @@ def recommendation(
     alarms = _ALARMS[pair.scope]["alarms"]
     if margin is None:
         price = f"and raises fewer {alarms}"
-        unshown = (
-            f"whether its {alarms} are no more is not shown (no margin was fixed; "
-            "--margin names one)"
-        )
+        unshown = say("no_margin", alarms=alarms)
     else:
         most = f"{100 * margin:g} points"
         price = f"and its {alarms} are fewer, or more by no more than {most}"
@@ -394,10 +391,7 @@ def _advice(compared: Compared) -> list[str]:
     weak = weak_among(((each.name, each.rates) for each in compared.rates), compared.scope)
     lines = [recommendation(pair, margin=compared.margin, weak=weak) for pair in pairs]
     if left := len(compared.comparison.pairs) - len(compared.details):
-        lines.append(
-            f"{count_text(left)} pairs have no section of their own here: --json lists them; "
-            "--only or --against names those of interest."
-        )
+        lines.append(say("more_pairs", count=count_text(left)))
     return lines
 
 

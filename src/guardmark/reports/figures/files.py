@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from guardmark.reports.figures.interval import IntervalPlot
 
-Figure = IntervalChart | LineChart | Histogram
-"""A block that can be drawn."""
+Figure = IntervalChart | LineChart | Histogram  # a block that can be drawn
 
 _HEAD: Final = 40
 _LABELS, _STRIPS, _FIGURES, _GAP = 190, 400, 270, 20

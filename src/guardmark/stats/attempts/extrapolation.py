@@ -30,8 +30,7 @@ _NARROWINGS = 32
 _STEPS, _CLOSE = 60, 1e-12  # at most so many, until a mean moves by no larger share
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _REACH = 10
-_ALIKE = 0.05
-"""Models that differ by no more than this make one guess."""
+_ALIKE = 0.05  # models that differ by no more than this make one guess
 _MODELS = ("beta-binomial", "beta-binomial with an immune share")
 _LIMITS = "wider of group bootstrap and wilson over groups"
 _NODES, _DROP = 40, 12.0

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
     from guardmark.stats.arguments import Floats, Ints
 
-FEW_GROUPS = 10
-"""Below this many groups an interval is shown greyed, with the reason."""
+FEW_GROUPS = 10  # below this many groups an interval is shown greyed, with the reason
 _ANY_LOOK = "its limits hold at any look, and stand on no effective count"
 DOMINANT_SHARE = 0.2
 """A group with more than this share of the rows, and twice the mean group, dominates."""

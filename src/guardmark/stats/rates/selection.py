@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 _NODES = 24
 _NARROWINGS = 3
-_DROP = 12.0
-"""Nodes whose log weight lies this far below the highest have no say."""
+_DROP = 12.0  # nodes whose log weight lies this far below the highest have no say
 _STEPS = 40
 
 

@@ -32,8 +32,7 @@ _FREQUENCIES = 128
 _MOST_CELLS = 2_000_000
 _CELLS_AT_ONCE = 100_000
 _LIMIT_DRAWS = 2000
-_CLEAR = 3.0
-"""Standard errors from which the sign of a gap is taken for known."""
+_CLEAR = 3.0  # standard errors from which the sign of a gap is taken for known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

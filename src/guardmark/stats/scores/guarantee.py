@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from guardmark.stats.arguments import Flags, Floats, Ints
 
-_LEVELS: Final = 200
-"""Thresholds tried for each limit; between two of them the safer one is taken."""
+_LEVELS: Final = 200  # thresholds tried for each limit; between two of them the safer one is taken
 _WRITTEN: Final = re.compile(r"\s*(fpr|asr)\s*<=\s*(0?\.\d+)\s*", re.IGNORECASE)
 
 

@@ -151,10 +151,7 @@ def proof_words(card: AdaptiveCard) -> str:
     """Say what the two columns of tiers hold."""
     has_judge = card.attacker is not None and card.attacker.has_judge
     judged = ", and what was judged the same request (V3)" if has_judge else ""
-    return (
-        "Strict: the variant provably holds the same text. All proved tiers: bounded typing "
-        f"errors and listed synonyms too{judged}."
-    )
+    return say("tiers", judged=judged)
 
 
 def headline(card: AdaptiveCard) -> SeedMean | None:
@@ -213,10 +210,7 @@ def gain_sentence(card: AdaptiveCard) -> str:
 def area_sentence(card: AdaptiveCard) -> str:
     """Say how large the area under the curve of success is, and what may be missing in it."""
     area, unit = card.area, Unit.NUMBER
-    few = (
-        f"; {count_text(area.given_up)} held attacks had fewer tries than the budget, so "
-        "it may be too low"
-    )
+    few = say("fewer_tries", count=count_text(area.given_up))
     return (
         f"{card.name}: area under ASR@k on log k up to {count_text(card.budget)}, of "
         f"{count_text(area.adaptive.trials)} attacks: {figure_text(area.adaptive, unit)} adaptive, "
@@ -233,11 +227,9 @@ def audit_sentence(card: AdaptiveCard) -> str:
         return unaudited if card.resting else ""
     if not audit.drawn:
         return f"{card.name}: nothing rests on a judgement any more, so the audit tells nothing"
-    still_open = (
-        f"; {count_text(audit.unsure)} unsure and {count_text(audit.blank)} blank count in no "
-        f"rate: with them the share lies between {percent_text(audit.least)} and "
-        f"{percent_text(audit.most)}"
-    )
+    counts = {"unsure": count_text(audit.unsure), "blank": count_text(audit.blank)}
+    between = {"least": percent_text(audit.least), "most": percent_text(audit.most)}
+    still_open = say("still_open", **counts, **between)
     return say(
         "audit",
         defense=card.name,
@@ -274,10 +266,7 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
         ("area, blind", seeds.area_blind, Unit.NUMBER),
         ("mean tries up to the budget", seeds.mean_tries, Unit.NUMBER),
     ]
-    left_out = (
-        " Seed 1 is left out, since the attacker model (round 5) had its turn there and at no "
-        "other seed."
-    )
+    left_out = say("first_seed")
     rows: list[tuple[Value, ...]] = [
         (label, figure(mean, unit), _spread_text(mean, unit), _each_seed(mean, unit))
         for label, mean, unit in means

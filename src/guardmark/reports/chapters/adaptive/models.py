@@ -163,10 +163,8 @@ def brought_text(attacker: AttackerCard) -> str:
     """Say what the attacker model brought through that could be proved."""
     if not attacker.attacks.trials:
         return "the rounds before left no attack to the attacker model"
-    return (
-        f"of the attacks it was given, the attacker model brought {rate_text(attacker.attacks)} "
-        f"through, proved; {count_text(attacker.only)} got through with nothing else"
-    )
+    brought = rate_text(attacker.attacks)
+    return say("brought", brought=brought, only=count_text(attacker.only))
 
 
 def cost_text(attacker: AttackerCard) -> str:
@@ -265,22 +263,15 @@ def _estimate_text(estimated: EstimatedEffect) -> str:
     if value.value is None:
         return say("no_estimate", reason=value.reason, bypassed=bypassed)
     unread = f" {count_text(estimated.unread)} got through by operators not probed."
-    return (
-        f"estimated attack success {figure_text(value)}: {bypassed} of attacks got through x "
-        f"{figure_text(estimated.read)} of harmless canaries were read by the target model "
-        "with the same operators. No judge looked at its answers."
-        f"{unread if estimated.unread else ''}"
-    )
+    figures = {"value": figure_text(value), "read": figure_text(estimated.read)}
+    return say("estimate", bypassed=bypassed, **figures) + (unread if estimated.unread else "")
 
 
 def _effect_texts(effects: Effects) -> Iterator[str]:
     """Say how many attacks did harm with and without the guard, and what it is worth."""
     merit = effects.merit
-    yield (
-        "attack success (got through and judged harmful): behind the guard "
-        f"{_rate(effects.defended)}, one text an attack; behind it as they are "
-        f"{_rate(effects.static)}; without any guard {_rate(effects.undefended)}."
-    )
+    rates = {"defended": _rate(effects.defended), "static": _rate(effects.static)}
+    yield say("effects", **rates, undefended=_rate(effects.undefended))
     if merit.value is None:
         yield "what the guard is worth is undefined: no attack has two known outcomes."
         return
@@ -320,10 +311,7 @@ def reading_sentence(target: TargetCard) -> str:
         return say("no_control", model=target.model, share=share)
     shares = [rate.value for rate in rates.values() if rate.value is not None]
     most = count_text(sum(value >= 0.5 for value in shares))
-    return (
-        f"{target.model} reads {share} of plain canaries, and at least half of those written by "
-        f"{most} of {count_text(len(shares))} operators"
-    )
+    return say("reads", model=target.model, share=share, most=most, of=count_text(len(shares)))
 
 
 def target_blocks(cards: tuple[AdaptiveCard, ...]) -> tuple[Block, ...]:

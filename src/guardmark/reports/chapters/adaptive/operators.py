@@ -60,10 +60,8 @@ def wrapper_sentence(card: AdaptiveCard) -> str:
     if not blocked:
         return ""
     more = f" and {count_text(len(blocked) - _LISTED)} more" if len(blocked) > _LISTED else ""
-    return (
-        f"{card.name}: blocks the wrapper whatever it carries, neutral sentences too: "
-        f"{', '.join(blocked[:_LISTED])}{more}; what these operators show is not the attack"
-    )
+    operators = f"{', '.join(blocked[:_LISTED])}{more}"
+    return say("wrappers", defense=card.name, operators=operators)
 
 
 def operator_tables(card: AdaptiveCard) -> list[Table]:
@@ -101,10 +99,7 @@ def _shapes(card: AdaptiveCard) -> Table:
     }
     if target is not None:
         cells["Read|n"] = lambda each: with_counts(target.read_rate(each.chain))
-        note = (
-            " Read: canary sentences whose words the target model gave back; see the section on "
-            "the target model."
-        )
+        note = say("read_canaries")
     return table_of(
         card.operators,
         cells,
