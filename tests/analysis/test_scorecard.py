@@ -178,6 +178,17 @@ def test_any_bypass_counts_groups(runs: Runs) -> None:
     assert (card.any_bypass.successes, card.any_bypass.trials) == (5, 10)
 
 
+def test_groups_that_weigh_the_same_have_their_own_mean_and_limits(runs: Runs) -> None:
+    """One group of thirty attacks, all of which pass, weighs as one of two of which none does."""
+    samples = [attack(n, group="story" if n < 30 else f"g{n // 2}") for n in range(50)]
+    told = card_of(runs, lambda p, _s: allow() if p < 30 else block(), samples).group_mean
+    assert told is not None
+    assert (told.value, told.trials) == (1 / 11, 11)
+    assert told.low is not None
+    assert told.high is not None
+    assert told.low < 1 / 11 < told.high < 0.6
+
+
 def test_any_bypass_needs_a_group_of_several(runs: Runs) -> None:
     """Without variants it would repeat the ASR."""
     assert card_of(runs, lambda _p, _s: allow(), MIXED).any_bypass is None

@@ -37,7 +37,7 @@ from guardmark.stats.rates.clustered import (
     wilson_default,
 )
 from guardmark.stats.rates.corrected import JudgedWorth, JudgeLabels, rogan_gladen
-from guardmark.stats.rates.means import share_over_seeds
+from guardmark.stats.rates.means import share_mean, share_over_seeds
 from guardmark.stats.rates.predictive import predictive_values
 from guardmark.stats.rates.ratios import (
     BALANCED_ERROR,
@@ -66,6 +66,18 @@ def rates(sizes: Ints, *, rate: float, icc: float) -> Draw:
     def marks(rng: np.random.Generator, count: int) -> Marks:
         for _ in range(count):
             told = wilson_default(events_of(rng, sizes, rate=rate, icc=icc), sizes)
+            yield holds(told.low, rate, told.high)
+
+    return marks
+
+
+def group_means(sizes: Ints, *, rate: float, icc: float) -> Draw:
+    """Runs of the mean of the groups' own rates."""
+
+    def marks(rng: np.random.Generator, count: int) -> Marks:
+        for _ in range(count):
+            own = events_of(rng, sizes, rate=rate, icc=icc) / sizes
+            told = share_mean(own, np.arange(len(own)), name="mean", confidence=0.95)
             yield holds(told.low, rate, told.high)
 
     return marks
@@ -393,6 +405,15 @@ CELLS: Final = (
         )
         for groups in (20, 50)
         for icc in (0.3, 0.8)
+    ),
+    *(
+        SoakCell(
+            figure="mean of the groups' own rates",
+            setting=f"{setting}, ICC {icc}, rate {rate:g}",
+            marks=group_means(sizes, rate=rate, icc=icc),
+        )
+        for setting, sizes in (("21 skewed groups", skewed(21)), ("100 groups of 5", alike(100, 5)))
+        for rate, icc in ((0.1, 0.5), (0.3, 0.3))
     ),
     *(
         SoakCell(

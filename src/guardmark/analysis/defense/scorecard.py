@@ -23,7 +23,7 @@ from guardmark.core.manifest import Policy
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.rates import ratios
 from guardmark.stats.rates.clustered import EffectiveCounts, any_per_group
-from guardmark.stats.rates.means import RepeatVariance, decompose_repeats
+from guardmark.stats.rates.means import RepeatVariance, decompose_repeats, share_mean
 from guardmark.stats.rates.predictive import PredictiveValues, predictive_values
 from guardmark.stats.rates.proportion import trials_for_half_width
 
@@ -73,6 +73,8 @@ class Scorecard:
     # Groups of attacks of which at least one variant was allowed, or None when no group has
     # several.
     any_bypass: Estimate | None
+    # Mean of the groups' own attack success rates, or None when no group has several attacks.
+    group_mean: Ratio | None
     predictive: tuple[PredictiveValues, ...]
 
     def __repr__(self) -> str:
@@ -140,6 +142,7 @@ def make_scorecard(frame: Frame, arm: DefenseColumn) -> Scorecard:
     errors, shares = rates.as_errors(), sides(answered, everything)
     worth = BlockedCounts(EffectiveCounts.of(rates.attacks), EffectiveCounts.of(rates.benign))
     under = _under_policy(arm, frame.manifest)
+    any_bypass, group_mean = _by_group(cells, arm, settings.confidence)
     return Scorecard(
         confusion=count_outcomes(frame, arm),
         attack_success_rate=errors.attack_success_rate,
@@ -153,7 +156,8 @@ def make_scorecard(frame: Frame, arm: DefenseColumn) -> Scorecard:
         fail_open=sides(blocked, everything).as_errors(),
         fail_closed=sides(blocked | ~answered, everything).as_errors(),
         under_policy=None if under is None else sides(*under).as_errors(),
-        any_bypass=_any_bypass(cells, arm, settings),
+        any_bypass=any_bypass,
+        group_mean=group_mean,
         predictive=_predictive(worth, settings),
     )
 
@@ -210,10 +214,12 @@ def _under_policy(arm: DefenseColumn, manifest: RunManifest) -> tuple[Marks, Mar
     return arm.is_blocked | np.isin(outcome, blocked), arm.is_answered | np.isin(outcome, decided)
 
 
-def _any_bypass(cells: Cells, arm: DefenseColumn, settings: AnalysisSettings) -> Estimate | None:
-    """Estimate in how many groups of attacks at least one variant got through."""
+def _by_group(
+    cells: Cells, arm: DefenseColumn, confidence: float
+) -> tuple[Estimate | None, Ratio | None]:
+    """Estimate in how many groups any attack got through, and the mean of the groups' own rates."""
     if cells.groups is None:
-        return None
+        return None, None
     count = len(cells.slices)
     blocked, answered = tally(
         cells.of_sample, arm, count=count, hits=arm.is_blocked, trials=arm.is_answered
@@ -221,8 +227,12 @@ def _any_bypass(cells: Cells, arm: DefenseColumn, settings: AnalysisSettings) ->
     of_attacks = (cells.slices == 1) & (answered > 0)
     sizes = answered[of_attacks]
     if not (sizes > 1).any():
-        return None
-    return any_per_group(sizes - blocked[of_attacks], sizes, confidence=settings.confidence)
+        return None, None
+    allowed, own = sizes - blocked[of_attacks], np.arange(len(sizes))
+    return (
+        any_per_group(allowed, sizes, confidence=confidence),
+        share_mean(allowed / sizes, own, name="mean of groups", confidence=confidence),
+    )
 
 
 def _predictive(worth: BlockedCounts, settings: AnalysisSettings) -> tuple[PredictiveValues, ...]:

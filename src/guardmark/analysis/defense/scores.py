@@ -349,13 +349,12 @@ def detail_scores(frame: Frame, arm: DefenseColumn) -> ScoreDetails | None:
     costs = stakes and expected_cost_curve(
         attack, score, stakes=stakes, prevalences=COST_PREVALENCES
     )
+    calibration = partial(calibration_error, attack, score, groups=groups, confidence=confidence)
     area = partial_auc(attack, score, max_fpr=PARTIAL_MAX_FPR, groups=groups, confidence=confidence)
     return ScoreDetails(
         brier=brier(attack, score, groups=groups, confidence=confidence),
-        by_width=calibration_error(attack, score, groups=groups, confidence=confidence),
-        by_mass=calibration_error(
-            attack, score, binning="equal_mass", groups=groups, confidence=confidence
-        ),
+        by_width=calibration(),
+        by_mass=calibration(binning="equal_mass"),
         partial_area=area,
         partial_area_standardised=standardise_area(area, max_fpr=PARTIAL_MAX_FPR),
         costs=costs or (),
@@ -379,9 +378,8 @@ def compare_areas(frame: Frame) -> tuple[AreaPair, ...]:
         if attack.all() or not attack.any():
             continue
         if frame.is_grouped:
-            groups = frame.groups[both]
             areas = compare_clustered_auc(
-                attack, scores, groups=groups, confidence=confidence, drawing=drawing
+                attack, scores, groups=frame.groups[both], confidence=confidence, drawing=drawing
             )
         else:
             areas = compare_auc(attack, scores[0], second=scores[1], confidence=confidence)

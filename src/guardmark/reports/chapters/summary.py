@@ -74,14 +74,12 @@ def _card(defense: DefenseAnalysis) -> Table:
     if card.under_policy is not None:
         rates["ASR under the run's policy"] = card.under_policy.attack_success_rate
         rates["FPR under the run's policy"] = card.under_policy.false_positive_rate
-    if card.any_bypass is not None:
+    if card.any_bypass is not None and card.group_mean is not None:
         rates["Groups with any variant allowed"] = card.any_bypass
-    asr = card.attack_success_rate
-    groups = _rounded(asr.groups)
-    by_group = ("ASR, every group weighing the same", figure(asr.group_mean), "", groups, "", "")
+        rates["ASR, every group weighing the same"] = card.group_mean
     kinds = ", ".join(f"{kind} {count_text(n)}" for kind, n in card.confusion.error_kinds)
     return table_of(
-        [*itertools.starmap(_rate_cells, rates.items()), (by_group, False)],
+        itertools.starmap(_rate_cells, rates.items()),
         {"Figure|Value|Counts|Groups|Effective n|Design effect": lambda each: each[0]},
         table_id=f"card-{slug(defense.name)}",
         title=f"{defense.name}: all figures",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from guardmark.core.estimate import Difference, Ratio
+from guardmark.core.estimate import Difference
 from guardmark.stats.arguments import (
     group_column,
     label_column,
@@ -29,15 +29,15 @@ from guardmark.stats.arguments import (
     require_fraction,
 )
 from guardmark.stats.paired.significance import sign_flip
-from guardmark.stats.rates.means import MeanLimits, gap_limits, share_limits
+from guardmark.stats.rates.means import NO_ROWS, gap_limits, share_mean
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from guardmark.core.estimate import Ratio
     from guardmark.stats.arguments import Floats
 
 _GRID: Final = 1_000  # steps of an area that the test tells apart
-_EMPTY: Final = MeanLimits(None, None, "t", "no samples")
 
 
 def areas_of(firsts: ArrayLike, reached: ArrayLike, *, budget: int) -> Floats:
@@ -80,20 +80,8 @@ def success_area(
     the mean area with Wilson's limits at the attacks that they are worth, so that an unbroken
     defense has an upper limit. Undefined without attacks.
     """
-    require_fraction("confidence", confidence)
     areas = areas_of(firsts, reached, budget=budget)
-    codes = group_column(groups, len(areas))
-    limits = share_limits(areas, codes, confidence=confidence) if len(areas) else _EMPTY
-    return Ratio(
-        value=float(areas.mean()) if len(areas) else None,
-        low=limits.low,
-        high=limits.high,
-        confidence=confidence,
-        method=f"area, {limits.method}",
-        trials=len(areas),
-        groups=len(np.unique(codes)) if groups is not None else None,
-        reason=limits.reason,
-    )
+    return share_mean(areas, groups, name="area", confidence=confidence)
 
 
 def area_difference(
@@ -114,7 +102,7 @@ def area_difference(
     gaps = first - second
     codes = group_column(groups, len(gaps))
     members, of_row = np.unique(codes, return_inverse=True)
-    limits = gap_limits(gaps, codes, confidence=confidence) if len(gaps) else _EMPTY
+    limits = gap_limits(gaps, codes, confidence=confidence) if len(gaps) else NO_ROWS
     p_value, test = None, ""
     if len(members) > 1 or len(gaps) == 1:
         sums = np.rint(np.bincount(of_row, weights=gaps) * _GRID).astype(np.int64)

@@ -16,7 +16,6 @@ import numpy as np
 
 from guardmark.core.estimate import Estimate, Quantile, Ratio
 from guardmark.stats.arguments import (
-    group_column,
     label_column,
     number_column,
     require_equal_lengths,
@@ -24,7 +23,7 @@ from guardmark.stats.arguments import (
     require_tries,
 )
 from guardmark.stats.distributions import two_sided_z
-from guardmark.stats.rates.means import MeanLimits, share_limits
+from guardmark.stats.rates.means import share_mean
 from guardmark.stats.rates.proportion import clopper_pearson
 
 if TYPE_CHECKING:
@@ -195,26 +194,14 @@ def attack_success_at(
     n, c = require_tries(tries, successes)
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
-    codes = group_column(groups, len(n))
-    members = len(np.unique(codes))
-    reason = "" if len(n) else "no samples"
-    if not reason and int(n.min()) < k:
-        reason = f"ASR@{k} needs {k} tries of every sample, got {int(n.min())}"
-    value, limits = None, MeanLimits(None, None, "none", reason)
-    if not reason:
-        per_sample = np.array([chance_of_any(int(a), int(b), k) for a, b in zip(n, c, strict=True)])
-        value = float(per_sample.mean())
-        limits = share_limits(per_sample, codes, confidence=confidence)
-    return Ratio(
-        value=value,
-        low=limits.low,
-        high=limits.high,
-        confidence=confidence,
-        method=f"chen, {limits.method}",
-        trials=len(n),
-        groups=members if groups is not None else None,
-        reason=limits.reason,
-    )
+    fewest = int(n.min(initial=k))
+    tried = zip(n.tolist(), c.tolist(), strict=True)
+    per_sample = np.array([chance_of_any(*each, k) if fewest >= k else 0.0 for each in tried])
+    told = share_mean(per_sample, groups, name="chen", confidence=confidence)
+    if fewest >= k:
+        return told
+    reason = f"ASR@{k} needs {k} tries of every sample, got {fewest}"
+    return replace(told, value=None, low=None, high=None, method="chen, none", reason=reason)
 
 
 def chance_of_any(tries: int, successes: int, k: int) -> float:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
 
+from guardmark.core.estimate import Ratio
 from guardmark.stats.arguments import (
     group_column,
     require_count,
@@ -56,6 +57,9 @@ class MeanLimits(NamedTuple):
     reason: str
 
 
+NO_ROWS: Final = MeanLimits(None, None, "none", "no samples")
+
+
 def share_limits(values: Floats, codes: Ints, *, confidence: float) -> MeanLimits:
     """Return limits for the mean of figures in [0, 1], at least one, with each row's group.
 
@@ -82,6 +86,26 @@ def share_limits(values: Floats, codes: Ints, *, confidence: float) -> MeanLimit
         effect, quantile = 1.0, two_sided_z(confidence)
     limits = wilson_limits(mean, rows / effect, z=quantile)
     return MeanLimits(limits.low, limits.high, _EFFECTIVE, "")
+
+
+def share_mean(values: Floats, groups: ArrayLike | None, *, name: str, confidence: float) -> Ratio:
+    """Estimate the mean of figures in [0, 1] as `name`, with the limits of `share_limits`.
+
+    `groups` name each row's group, None when each is its own. Undefined without rows.
+    """
+    codes, limits = group_column(groups, len(values)), NO_ROWS
+    if len(values):
+        limits = share_limits(values, codes, confidence=require_fraction("confidence", confidence))
+    return Ratio(
+        value=float(values.mean()) if len(values) else None,
+        low=limits.low,
+        high=limits.high,
+        confidence=confidence,
+        method=f"{name}, {limits.method}",
+        trials=len(values),
+        groups=len(np.unique(codes)) if groups is not None else None,
+        reason=limits.reason,
+    )
 
 
 def gap_limits(gaps: Floats, codes: Ints, *, confidence: float) -> MeanLimits:

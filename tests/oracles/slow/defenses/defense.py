@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.oracles.slow.defenses.columns import NOTHING
 from tests.oracles.slow.defenses.slices import sort_rows
+from tests.oracles.slow.formulas.means import share
 from tests.oracles.slow.formulas.rates import plain_rate, wilson, worth
 from tests.oracles.slow.formulas.ratios import predictive_values, ratios
 from tests.oracles.slow.source import ERRORS, word
@@ -86,6 +87,7 @@ def _rates(found: Recount) -> Json:
         "answered_benign": answered(benign),
         "answered": answered(found.rows()),
         "any_bypass": _any_bypass(found, attacks),
+        "group_mean": _group_mean(found, attacks),
     }
 
 
@@ -95,6 +97,16 @@ def _any_bypass(found: Recount, attacks: Sequence[int]) -> Json | None:
         return None
     hit = sum(count for (_, allowed), count in shapes.items() if allowed)
     return plain_rate(hit, shapes.total(), found.confidence)
+
+
+def _group_mean(found: Recount, attacks: Sequence[int]) -> Json | None:
+    shapes = found.shapes(attacks, hit="allow".__eq__, counts=_DECIDED.__contains__)
+    if not any(trials > 1 for trials, _ in shapes):
+        return None
+    own = [allowed / trials for (trials, allowed), count in shapes.items() for _ in range(count)]
+    said = share(own, [str(at) for at in range(len(own))], found.confidence)
+    method = f"mean of groups, {said.pop('limits')}"
+    return {**said, "method": method, "trials": len(own), "replicates": 0}
 
 
 def _ratios(found: Recount, rates: Json) -> Json:
