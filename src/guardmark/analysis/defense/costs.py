@@ -155,8 +155,8 @@ class PartRetries:
     """What it took one part, at one stage and layer, to send requests again."""
 
     part: str  # As in `PartUsage`.
-    stage: str
-    layer: str
+    stage: str  # At which stage.
+    layer: str  # In which layer of records.
     answers: int  # All its answers.
     resent: int  # Answers that took more than one request.
     failures: tuple[tuple[str, int], ...]  # Failed requests by status, or by kind of failure.
