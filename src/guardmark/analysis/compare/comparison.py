@@ -95,9 +95,9 @@ class PairedSide:
         """What makes the groups behind the comparison weak, to end a sentence with; or empty."""
         if self.few_groups:
             return f", over few groups ({self.difference.groups})"
-        share, groups = self.largest_group or 0.0, self.difference.groups or 1
-        named = f", of which the group {self.largest_name!r} holds {100 * share:.0f} %"
-        return named if is_dominated(share, groups) else ""
+        if not is_dominated(share := self.largest_group or 0.0, self.difference.groups or 1):
+            return ""
+        return f", of which the group {self.largest_name!r} holds {100 * share:.0f} %"
 
     def direction(self, alpha: float) -> int:
         """Return -1 when the first errs less, 1 when more, 0 when it cannot be told.

@@ -169,8 +169,7 @@ def ppi_mean(
         method="ppi++" if tuned else "ppi",
     )
     if not total or not labels.total:
-        reason = _NO_JUDGED if not total else "no human labels"
-        return replace(bare, reason=reason)
+        return replace(bare, reason="no human labels" if total else _NO_JUDGED)
     n = labels.total
     judged, true = (labels.caught + labels.accused) / n, labels.unsafe / n
     overlap = labels.caught / n - judged * true

@@ -93,9 +93,9 @@ def share_mean(values: Floats, groups: ArrayLike | None, *, name: str, confidenc
 
     `groups` name each row's group, None when each is its own. Undefined without rows.
     """
-    codes, limits = group_column(groups, len(values)), NO_ROWS
-    if len(values):
-        limits = share_limits(values, codes, confidence=require_fraction("confidence", confidence))
+    require_fraction("confidence", confidence)
+    codes = group_column(groups, len(values))
+    limits = share_limits(values, codes, confidence=confidence) if len(values) else NO_ROWS
     return Ratio(
         value=float(values.mean()) if len(values) else None,
         low=limits.low,

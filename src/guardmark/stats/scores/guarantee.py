@@ -112,10 +112,9 @@ def guarantee_threshold(
         highest = first
     above = score[(score > lowest) & (score <= highest)]
     if not above.size:
-        reason = "no score lies above all benign samples that may not be blocked"
-        if limits.asr is not None:
-            reason = f"no threshold is shown to keep {limits}"
-        return GuaranteedThreshold(reason=reason)
+        fewer = "no score lies above all benign samples that may not be blocked"
+        told = fewer if limits.asr is None else f"no threshold is shown to keep {limits}"
+        return GuaranteedThreshold(reason=told)
     return GuaranteedThreshold(threshold=float(above.min()))
 
 
