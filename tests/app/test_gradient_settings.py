@@ -72,7 +72,7 @@ def test_a_configuration_without_one_builds_none() -> None:
 def test_the_schema_of_a_configuration_knows_the_settings() -> None:
     """Editors that read it complete the type and its settings."""
     definitions = config_schema()["$defs"]
-    assert definitions["gradient.hotflip"]["properties"]["type"] == {"const": "hotflip"}
+    assert definitions["gradient.hotflip"]["properties"]["type"]["const"] == "hotflip"
     assert {"$ref": "#/$defs/gradient"} in definitions["AdaptiveSettings"]["properties"][
         "gradient"
     ]["anyOf"]

@@ -312,7 +312,8 @@ def _size_lines(checkup: Checkup) -> Iterator[str]:
     width = max(len(size.subject) for size in checkup.sizes)
     for size in checkup.sizes:
         if size.half_width is None:
-            yield f"  {size.subject:<{width}}  none: every rate of this side will be undefined"
+            why = "block-all looks perfect" if size.subject == "benign" else "nothing is measured"
+            yield f"  {size.subject:<{width}}  none: add some, else {why}; no rate of it is known"
             continue
         mark = "ok" if size.enough else "wider than wanted"
         groups = f" in {size.groups:,} groups" if size.groups < size.samples else ""

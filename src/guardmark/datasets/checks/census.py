@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from guardmark.core.sample import Sample
 
 
-UNSTATED = "(not stated)"
-"""Shown where a sample does not say."""
+UNSTATED = "(not stated)"  # shown where a sample does not say
 
 _EXAMPLES = 3
 _MATERIAL = (Role.DOCUMENT, Role.TOOL)

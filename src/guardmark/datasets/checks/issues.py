@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from guardmark.datasets.checks.mix import Dimension
 
 
-SHOWN = 5
-"""Most lines of one kind of detail; how many there are beside is said."""
+SHOWN = 5  # most lines of one kind of detail; how many there are beside is said
 
 
 class Status(StrEnum):

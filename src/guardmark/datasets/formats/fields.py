@@ -134,8 +134,7 @@ def read_label(value: object, own_words: Mapping[str, str]) -> Label | None:
     return LABEL_WORDS.get(word.lower())
 
 
-PACK_MARK = "pack_name"
-"""Field that tells the rows of a prompt pack from other rows."""
+PACK_MARK = "pack_name"  # field that tells the rows of a prompt pack from other rows
 
 LABEL_SOURCE = "label_source"
 STATED = "configuration"

@@ -63,8 +63,9 @@ def read_rows(spec: DatasetSpec) -> Iterator[RawRow]:
             else:
                 yield from _json_rows(stream, spec, pack=kind == "prompt_pack")
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        near = did_you_mean(spec.path.name, (each.name for each in spec.path.parent.glob("*")))
         raise DatasetError(
-            f"The data file {spec.shown_as} cannot be opened: {error.strerror}.\n"
+            f"The data file {spec.shown_as} cannot be opened: {error.strerror}.{near}\n"
             f"Paths are taken from the folder of the configuration."
         ) from error
     except (gzip.BadGzipFile, EOFError, OSError) as error:
@@ -89,7 +90,7 @@ def file_format(spec: DatasetSpec) -> str:
     if kind is None:
         raise DatasetError(
             f"The name of {spec.shown_as} does not tell its format.\n"
-            f"State it: format: one of {listed(FORMATS)}."
+            f"State it: format: one of {listed(FORMATS)}; save a workbook (.xlsx) as CSV first."
         )
     return kind
 
@@ -289,7 +290,9 @@ def _lone_surrogate(shown_as: str, number: int, row: object) -> Fault | None:
 
 
 def _not_utf8(shown_as: str, row: int, error: UnicodeDecodeError) -> Fault:
-    message = f"is not UTF-8 (byte 0x{error.object[error.start]:02x} at {error.start})"
+    message = f"is not UTF-8 (byte 0x{error.object[error.start]:02x} at {error.start}): save it so"
+    if error.object[:2] in {b"\xff\xfe", b"\xfe\xff"}:
+        message = "is UTF-16, as spreadsheets write it: save it as UTF-8"
     return Fault(file=shown_as, row=row, field="", message=message)
 
 

@@ -309,7 +309,7 @@ class RowReader:
         if gets.get("messages") and (messages := gets["messages"](row)) is not None:
             return _conversation(messages, fault)
         if "text" not in gets:
-            names = listed(str(name) for name in row)
+            names = listed(n if (n := str(name)) == n.strip() else repr(n) for name in row)
             fault("text", f"is missing (the row has: {names}); name it under map: {{text: ...}}")
             return None
         text = gets["text"](row)
@@ -369,7 +369,8 @@ class RowReader:
             fault(
                 "category",
                 f"says {{value}}, which is not declared.{hint} "
-                "Own categories go under taxonomy: {extend: ...}",
+                "Own categories go under taxonomy: {extend: ...}; open_categories: true takes any, "
+                "and filter: takes some rows only",
                 repr(category[:60]),
             )
         elif subcategory and subcategory not in known:

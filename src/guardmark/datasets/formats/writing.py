@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-COLUMNS = (*USUAL_NAMES, "metadata")
-"""Fields of a written sample, in order."""
+COLUMNS = (*USUAL_NAMES, "metadata")  # fields of a written sample, in order
 
 WRITTEN_FORMATS = ("jsonl", "json", "csv", "tsv", "parquet")
 _BATCH = 1_000

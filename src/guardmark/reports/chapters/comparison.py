@@ -321,16 +321,12 @@ def run_caveats(runs: Sequence[ComparedRun], remarks: Sequence[str]) -> Iterator
     """Say in which respects runs are not whole, or differ beside their defenses."""
     for run in runs:
         if not run.is_complete:
-            yield (
-                f"{run.label} is {run.state.value}: {count_text(run.stored)} of "
-                f"{count_text(run.planned)} records are stored."
-            )
+            yield say("unfinished", run=run)
         if run.unmatched:
             named = ", ".join(run.unmatched[:_NAMED])
             more = " ..." if len(run.unmatched) > _NAMED else ""
-            yield (
-                f"{count_text(len(run.unmatched))} of {count_text(run.samples)} samples of "
-                f"{run.label} have no partner and are left out: {named}{more}."
+            yield say(
+                "unmatched", run=run, count=count_text(len(run.unmatched)), named=named + more
             )
     yield from remarks
 
@@ -491,10 +487,8 @@ def _latency(latency: LatencyDifference, names: tuple[str, str]) -> str:
     what = "attacks" if latency.is_attack else "benign"
     defenses = zip(names, (latency.first, latency.second), strict=True)
     medians = ", ".join(f"{name} {figure_text(ms, Unit.MILLISECONDS)}" for name, ms in defenses)
-    return (
-        f"Latency on {what}, median: {medians}; paired difference "
-        f"{figure_text(latency.median, Unit.MILLISECONDS)} over {count_text(latency.median.pairs)}"
-    )
+    gap, pairs = figure_text(latency.median, Unit.MILLISECONDS), count_text(latency.median.pairs)
+    return say("latency_pair", what=what, medians=medians, gap=gap, pairs=pairs)
 
 
 def _rank(each: CategoryDifference) -> tuple[float, float]:

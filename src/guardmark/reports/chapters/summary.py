@@ -18,7 +18,7 @@ from guardmark.reports.document.cells import (
     table_of,
     with_counts,
 )
-from guardmark.reports.document.wording import count_text, percent_text, words_of
+from guardmark.reports.document.wording import count_text, percent_text, say, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,8 +33,7 @@ _SIGNED = ("TPR minus FPR (Youden's J)", "Matthews correlation, at this mix")
 def write(analysis: RunAnalysis) -> Section:
     """Write the section with the headline figures."""
     samples = analysis.samples
-    missing = "benign samples" if samples.attacks else "attacks"
-    one_sided = f"The data hold no {missing}: every rate of that side is undefined, not zero."
+    one_sided = say("no_attacks" if samples.benign else "no_benign")
     return section(
         *("summary", "Summary", _overview(analysis.defenses)),
         None if samples.attacks and samples.benign else warning(one_sided),

@@ -58,9 +58,7 @@ def _across(
 ) -> tuple[Block, ...]:
     """Say what is true of all defenses together."""
     lines = (
-        f"{name} was left out: it {sight_text(view)}, which no rewriting of an attack of these "
-        "data changes; nothing here says how it holds"
-        for name, view in left_out.items()
+        say("left_out_view", name=name, sight=sight_text(view)) for name, view in left_out.items()
     )
     tables = success.pairs_table(pairs), success.transfers_table(cards)
     shown = (table for table in tables if table.rows)
