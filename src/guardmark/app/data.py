@@ -241,7 +241,7 @@ def open_data(
 
 def hold_against(opened: OpenedData, reference: str) -> OpenedData:
     """Take the shares of a reference, such as a log, for those of the deployment."""
-    mix = mix_of(open_data([reference], FileOptions()).loaded.samples())
+    mix = mix_of(list(open_data([reference], FileOptions()).loaded.samples()))
     return replace(opened, criteria=replace(opened.criteria, mix=read_mix(mix)))
 
 

@@ -130,12 +130,12 @@ def _check(*, reference: str, as_json: bool, **reading: Any) -> int:
     opened = _opened(**reading)
     opened = hold_against(opened, reference) if reference else opened
     check = check_data(opened)
-    lines = _drawn(check_document(check, opened.shown_as))
+    lines, document = _drawn(check_document(check, opened.shown_as)), _check_json(check, opened)
     if reference:
-        mix = {each.name: dict(each.shares) for each in opened.criteria.mix}
+        stats = {"deployment_mix": document["deployment_mix"]}
         lines += ["", "To weigh a run like it, put this into its configuration:"]
-        lines.append(f"stats: {json.dumps({'deployment_mix': mix}, ensure_ascii=False)}")
-    _say(lines, _check_json(check, opened), as_json=as_json)
+        lines.append(f"stats: {json.dumps(stats, ensure_ascii=False)}")
+    _say(lines, document, as_json=as_json)
     return _FOUND_PROBLEMS if check.has_problems else 0
 
 
@@ -275,12 +275,14 @@ def _shares(into: tuple[str, ...]) -> dict[str, float]:
 
 
 def _check_json(check: DataCheck, opened: OpenedData) -> Mapping[str, object]:
-    duplicates = asdict(check.duplicates)
+    from guardmark.datasets.checks.duplicates import describe_method
+
+    method = describe_method(check.duplicates.threshold)
     return {
         "data": opened.shown_as,
         "findings": [asdict(finding) for finding in check.findings],
         "deployment_mix": {each.name: dict(each.shares) for each in opened.criteria.mix},
-        "duplicates": {**duplicates, "method": check.duplicates.method},
+        "duplicates": {**asdict(check.duplicates), "method": method},
         "census": asdict(check.census),
         "manifests": [asdict(manifest) for manifest in opened.loaded.manifests],
     }

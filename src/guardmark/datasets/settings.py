@@ -32,7 +32,7 @@ from guardmark.datasets.catalogue.cache import (
 from guardmark.datasets.catalogue.mapping import mapped_rows
 from guardmark.datasets.catalogue.settings import Use, find_entry, find_suite
 from guardmark.datasets.catalogue.suite import suite_specs
-from guardmark.datasets.formats.fields import SAMPLE_FIELDS, DatasetSpec
+from guardmark.datasets.formats.fields import SAMPLE_FIELDS, BadRows, DatasetSpec
 from guardmark.datasets.loading import file_sha256, load
 
 if TYPE_CHECKING:
@@ -273,8 +273,16 @@ def fetch_missing(
 
 def _check_rows(name: str, entry: CatalogueEntry, files: Mapping[str, Path]) -> None:
     """Read every row once, so that what cannot be used is not stored."""
-    if entry.licence:
+    if not entry.licence:
+        return  # of a hub, whose columns nobody knows yet
+    try:
         load([_spec(name, entry, files)], DEFAULT_TAXONOMY)
+    except BadRows as error:
+        rows = "\n".join(str(error).splitlines()[1:-1])
+        raise DatasetError(
+            f"{name} is not as its entry describes it; nothing was stored.\n{rows}\n"
+            "Take the revision that the entry names, or read it by path: with a map: of your own."
+        ) from error
 
 
 def _spec(name: str, entry: CatalogueEntry, files: Mapping[str, Path]) -> DatasetSpec:

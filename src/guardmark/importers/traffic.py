@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     Redactor = Callable[[str], tuple[str, int]]
     Rows = Callable[[Path], Iterable[Mapping[str, Any]]]
 
-REDACTIONS: Final = ("rules", "presidio", "none")
 _TEXTS: Final = ("text", "prompt", "input", "question", "content", "message", "messages")
 _INPUT: Final = "gen_ai.input.messages"
 _USER_EVENT: Final = "gen_ai.user.message"
@@ -195,14 +194,11 @@ def redact_by_rules(text: str) -> tuple[str, int]:
 
         return replace
 
-    def is_any(_: str) -> bool:
-        return True
-
     for word, pattern, is_right in (
-        ("EMAIL", _EMAIL, is_any),
-        ("IBAN", _IBAN, is_any),
+        ("EMAIL", _EMAIL, bool),
+        ("IBAN", _IBAN, bool),
         ("CARD", _CARD, _passes_luhn),
-        ("PHONE", _PHONE, is_any),
+        ("PHONE", _PHONE, bool),
     ):
         text = pattern.sub(put(word, is_right), text)
     return text, count

@@ -118,6 +118,11 @@ def test_a_fetched_set_is_read_without_its_home(tmp_path: Path) -> None:
         ((200, LINE), "broke off early"),
         ((200, b'{"other": 1, "bad": "yes"}\n'), "has no column 'words'"),
         ((200, LINE + b"{half"), "is not JSON"),
+        (
+            (200, b'{"words": "caf\xe9", "bad": "yes"}\n'),
+            "nothing was stored.\n  rows.jsonl row 1: is not",
+        ),
+        ((200, b'{"words": "x", "bad": "maybe"}\n'), "'maybe', which the entry does not translate"),
     ],
 )
 def test_nothing_is_stored_of_what_cannot_be_used(

@@ -6,14 +6,15 @@ import gzip
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.app.data import get_public
 from guardmark.datasets.catalogue.mapping import insert_text
-from guardmark.datasets.loading import LoadedData, load
-from guardmark.datasets.settings import DataSettings, dataset_specs
+
+if TYPE_CHECKING:
+    from guardmark.datasets.loading import LoadedData
 
 EQUAL = {
     "arena-hard-v01": "arena_hard_v01",
@@ -31,10 +32,15 @@ EQUAL = {
 """Entries whose rows are those of the normalised file, in order."""
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of this test."""
+    monkeypatch.setenv("GUARDMARK_DATA", str(tmp_path / "cache"))
+
+
 def opened(name: str, folder: Path) -> LoadedData:
-    """Read an entry from a local copy."""
-    entry = DataSettings.model_validate({"catalogue": name, "from": str(folder)})
-    return load(dataset_specs(entry, Path()), DEFAULT_TAXONOMY)
+    """Do what `guardmark data get NAME --from FOLDER` does."""
+    return get_public(name, {"from": str(folder)}, lambda _: None)
 
 
 def read(shared: Path, name: str) -> list[dict[str, Any]]:

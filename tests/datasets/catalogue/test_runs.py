@@ -48,6 +48,8 @@ def test_five_public_sets_at_once(shared_dir: Path, tmp_path: Path) -> None:
     latent, forbidden = attacks["latent-jailbreak"], attacks["forbidden-questions"]
     assert (latent["trials"], latent["groups"]) == (412, 16)
     assert latent["high"] - latent["low"] > 5 * (forbidden["high"] - forbidden["low"])
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Intervals count groups, which are few in latent-jailbreak (16 of 412 samples)." in page
 
 
 @pytest.mark.slow

@@ -237,10 +237,9 @@ def _stated(loaded: LoadedConfig, path: Keys, *, kind: str) -> dict[str, object]
     told = {key: text, f"{key}_sha256": sha256(text.encode()).hexdigest()} if text else {}
     told |= {"address": address.partition("?")[0]} if address else {}
     profile = getattr(loaded.parts[path], "profile", None) if kind == "defense" else None
-    known = describe_profile(profile) if profile else None
-    if known is None or not known.trained_on:
-        return dict(told)
-    return {**told, "trained_on": {"source": known.source, "data": list(known.trained_on)}}
+    if profile and (known := describe_profile(profile)).trained_on:
+        return {**told, "trained_on": {"source": known.source, "data": list(known.trained_on)}}
+    return dict(told)
 
 
 def _files_of(part: object) -> Iterator[Path]:

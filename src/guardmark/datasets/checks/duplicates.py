@@ -185,11 +185,6 @@ class Duplicates:
     conflicts: tuple[Conflict, ...]
 
     @property
-    def method(self) -> str:
-        """How the search was done, as printed."""
-        return describe_method(self.threshold)
-
-    @property
     def surplus_groups(self) -> int:
         """Groups that would go if each family were one group."""
         return sum(family.groups - 1 for family in self.families)
@@ -212,19 +207,18 @@ def describe_method(threshold: float) -> str:
     )
 
 
-def find_duplicates(samples: Iterable[Sample], *, threshold: float = THRESHOLD) -> Duplicates:
+def find_duplicates(samples: Sequence[Sample], *, threshold: float = THRESHOLD) -> Duplicates:
     """Look for samples that say the same twice."""
-    everything = list(samples)
-    copies, rewordings = _count_repeats(everything)
-    families = Families(len(everything))
-    opposites = list(join_similar(everything, families, threshold=threshold))
-    conflicts = [_conflict(everything[m.first], everything[m.second], m) for m in opposites]
+    copies, rewordings = _count_repeats(samples)
+    families = Families(len(samples))
+    opposites = list(join_similar(samples, families, threshold=threshold))
+    conflicts = [_conflict(samples[m.first], samples[m.second], m) for m in opposites]
     return Duplicates(
-        samples=len(everything),
+        samples=len(samples),
         threshold=threshold,
         copies=copies,
         rewordings=rewordings,
-        families=_families(everything, families),
+        families=_families(samples, families),
         conflicts=tuple(sorted(conflicts, key=lambda c: (-c.similarity, c.attack, c.benign))),
     )
 

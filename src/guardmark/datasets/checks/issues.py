@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from guardmark.datasets.checks.census import UNSTATED, take_census
-from guardmark.datasets.checks.duplicates import THRESHOLD, find_duplicates
+from guardmark.datasets.checks.duplicates import THRESHOLD, describe_method, find_duplicates
 from guardmark.datasets.checks.mix import effective_samples, mix_distances, mix_weights
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def _diverse(census: Census, duplicates: Duplicates) -> DataIssue:
         message=" ".join(parts),
         details=(
             *some_of(details),
-            f"near-duplicates: {duplicates.method}",
+            f"near-duplicates: {describe_method(duplicates.threshold)}",
             "text only: no images, sound or files, whatever the samples speak of",
         ),
         numbers={

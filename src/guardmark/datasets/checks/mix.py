@@ -21,7 +21,6 @@ DIMENSIONS = ("category", "topic", "language", "length")
 
 OTHER = "(other)"
 _BAND = re.compile(r"(\d+)(?:-(\d+)|\+)")
-_BANDS = ("0-199", "200-1999", "2000+")
 _ROUNDS = 200
 _SETTLED = 1e-9
 
@@ -82,10 +81,9 @@ def read_mix(stated: Mapping[str, Mapping[str, float]]) -> tuple[Dimension, ...]
     return tuple(dimensions)
 
 
-def mix_of(samples: Iterable[Sample]) -> dict[str, dict[str, float]]:
+def mix_of(every: Sequence[Sample]) -> dict[str, dict[str, float]]:
     """Return the shares of a reference along each facet that it states, as a configuration does."""
-    every = list(samples)
-    (length,) = read_mix({"length": dict.fromkeys(_BANDS, 0.0)})
+    (length,) = read_mix({"length": dict.fromkeys(("0-199", "200-1999", "2000+"), 0.0)})
     values = {
         "category": [s.category for s in every if s.is_attack],
         "topic": [s.category for s in every if not s.is_attack],

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 
 _MOST_ROWS = 25
+_MANY = 10  # samples a group, from which a table says why its interval is wide
 _ON_BENIGN = {DEFENSE: "False positive rate", SYSTEM: "Over-refusal"}
 _CHARTS = {DEFENSE: "chart", SYSTEM: "system"}
 _FACETS = ("subcategory", "severity", "language", "length", "variant", "technique", "source")
@@ -135,6 +136,11 @@ def _table(defense: DefenseAnalysis, facet: str, *, is_attack: bool) -> Table:
     notes = [f"{count_text(left)} smaller ones are in {_FILES[facet == 'variant']}."] * (left > 0)
     held = [f"{e.name} ({e.rate.dominant_group!r})" for e in shown if e.rate.dominant_group]
     notes += [f"One group dominates: {', '.join(held)}."] * bool(held)
+    wide = ((e.name, e.rate.trials, e.rate.groups or e.rate.trials) for e in shown)
+    few = [
+        f"{slice_} ({g} of {count_text(n)} samples)" for slice_, n, g in wide if n >= _MANY * g > 0
+    ]
+    notes += [f"Intervals count groups, which are few in {', '.join(few)}."] * bool(few)
     return table_of(
         shown,
         {
