@@ -154,6 +154,7 @@ def test_labels_follow_that_tools_order(tmp_path: Path) -> None:
     ]
     run = read_minorbench(write(tmp_path, rows))
     assert [each.sample.label for each in run.rows] == [Label.BENIGN, Label.ATTACK, Label.ATTACK]
+    assert len(run.kept["unlabelled"]) == 1  # type: ignore[arg-type] - a list of rows
     assert run.rows[2].sample.metadata["label_source"] == "inferred_hateful"
     assert len(run.warnings) == 2
 

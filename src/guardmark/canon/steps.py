@@ -143,12 +143,7 @@ def _selector_byte(char: str) -> int:
 
 
 def decode_encodings(text: str) -> str:
-    """Decode what is recognisably encoded, in place.
-
-    Knows percent, quoted-printable, numeric character references, backslash-u escapes, binary,
-    decimal code points, hex, base32 and base64. Runs shorter than a word are left alone, and so
-    is everything that does not decode to printable UTF-8.
-    """
+    """Decode what is recognisably encoded, in place; what is no printable UTF-8 stays."""
     for pattern, decode in _DECODERS:
         text = pattern.sub(lambda run, decode=decode: _decoded(run[0], decode), text)  # type: ignore[misc]
     return text
@@ -284,24 +279,14 @@ def canonicalize(text: str) -> str:
 
 
 def skeleton(text: str) -> str:
-    """Return the letters and digits of a text's canonical form.
-
-    Two texts with the same skeleton differ only in what a reader passes over. Where words
-    begin is lost, so it is meant for comparing a text with its own rewriting, not for search.
-    """
+    """Return letters and digits of the canonical form, to compare a text with its rewriting."""
     if text.isascii():
         return text.encode("ascii").translate(_LOWER, _NO_LETTERS).decode("ascii")
     return text.translate(_FOLD)
 
 
 class _Fold(dict[int, int | str]):
-    """Code point to its skeleton, worked out when first met.
-
-    A skeleton of one character is kept as a code point, which `str.translate` writes faster.
-
-    Character by character equals the steps over the whole text: normalisation forms only
-    differ by the order of marks, and marks are dropped.
-    """
+    """Code point to its skeleton when first met; equals the steps over the whole text."""
 
     def __missing__(self, code: int) -> int | str:
         before, folded = "", chr(code)

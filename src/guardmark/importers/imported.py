@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import DatasetError
@@ -44,6 +44,7 @@ class ImportedRow:
 
     sample: Sample
     answers: tuple[ImportedAnswer, ...]
+    guard: str = ""  # where guards differ from row to row
 
     @property
     def is_judged(self) -> bool:
@@ -64,30 +65,32 @@ class ImportedRun:
     files: Mapping[str, str]
     legacy_cards: tuple[str, ...] = ()
     passes_malformed: bool = False
+    kept: Mapping[str, object] = field(default_factory=dict)  # what is no sample and no answer
     warnings: tuple[str, ...] = ()
 
-    def guard_name(self, no_guard: str) -> str:
-        """Name the guard as configurations do, and never as the arm without one."""
-        name = _name(self.guard) if self.guard else ""
-        return f"{name}-guard" if name == no_guard else name
+    def guards(self, no_guard: str) -> dict[str, str]:
+        """Name the guards of its rows as configurations do, and never as the arm without one."""
+        named = filter(None, [self.guard, *(row.guard for row in self.rows)])
+        names = {guard: _name(guard) for guard in named}
+        return {raw: f"{name}-guard" if name == no_guard else name for raw, name in names.items()}
 
     def settings(self, path: Path, *, no_guard: str) -> dict[str, Any]:
         """Return the configuration that the run stands for."""
-        guard = self.guard_name(no_guard)
+        guards = list(self.guards(no_guard).values())
         is_in_folder = path.is_file() and path.name == "results.jsonl"
         settings: dict[str, Any] = {
             "version": 1,
             # A tool that gives each run a folder tells more by its name than by the file's.
             "name": _name(path.parent.name if is_in_folder else path.stem),
             "data": [{"path": str(path)}],
-            "defenses": {guard: {"type": PART_TYPE}} if guard else {},
+            "defenses": {guard: {"type": PART_TYPE} for guard in guards},
             "run": {"repeats": max([1, *(len(row.answers) for row in self.rows)])},
         }
         if self.model:  # else a guard was measured alone, and there is nothing to enforce
             policy = Policy.FALLBACK_TO_MAIN if self.passes_malformed else Policy.BLOCK
             settings["run"] |= {"on_malformed": policy, "on_error": policy}
             settings["pipeline"] = {
-                "guards": [guard or no_guard],
+                "guards": guards or [no_guard],
                 "model": {"type": PART_TYPE, "model": self.model},
                 "judges": [{"type": PART_TYPE, "name": self.judge}] if self.judge else [],
                 "legacy_cards": list(self.legacy_cards),

@@ -39,6 +39,11 @@ if TYPE_CHECKING:
 
 RESULTS_FILE: Final = "results.jsonl"
 META_FILE: Final = "meta.json"
+MANIFEST_FILE: Final = "data_manifest.json"
+KEPT: Final = "imported"
+"""Layer whose settings keep what such a run says beside samples and answers."""
+LATENCIES: Final = "latencies_s"
+"""Where a sample keeps the times of its generations: batched runs time the batch, not the call."""
 
 ALLOWED, BLOCKED, MALFORMED, FAILED = "allow", "block", "malformed", "runtime_error"
 """Words for what a guard decided; a failed guard is written as malformed."""
@@ -70,10 +75,7 @@ _GUARD_FAILED: Final = frozenset({"guardrail_init_error", FINISH_FAILED})
 _NOT_ASKED: Final = frozenset({FINISH_BLOCKED, FINISH_MALFORMED, *_GUARD_FAILED})
 _LABELS: Final = {SAFE: VerdictLabel.SAFE, UNSAFE: VerdictLabel.UNSAFE}
 _LABEL_FIELDS: Final = (
-    "response_safety_labels",
-    "judge_labels",
-    "judge_classifications",
-    "all_classifications",
+    *("response_safety_labels", "judge_labels", "judge_classifications", "all_classifications"),
 )
 _MODE_FIELDS: Final = ("answer_modes", "judge_answer_modes", "answer_mode")
 _MODES: Final = {mode.value: mode for mode in AnswerMode}
@@ -99,36 +101,36 @@ def _answer(row: Object, generation: Object, repeat: int) -> ImportedAnswer:
 
 
 def _decision(row: Object, raw: Object, repeat: int) -> Decision:
-    listed = _list(row, "guardrail_decisions")
-    mine = next(
-        (each for each in listed if isinstance(each, dict) and each.get("index") == repeat), {}
-    )
+    listed = [each for each in _list(row, "guardrail_decisions") if isinstance(each, dict)]
+    mine = next((each for each in listed if each.get("index") == repeat), {})
     status = text_of(raw, "guardrail_decision_status") or text_of(mine, "status")
     finish = text_of(raw, "finish_reason")
     evidence = Evidence(
-        reason=text_of(raw, "guardrail_reason"), raw=text_of(raw, "guardrail_decision_raw")
+        reason=text_of(raw, "guardrail_reason"),
+        raw=text_of(raw, "guardrail_decision_raw"),
+        usage=_usage(raw.get("guardrail_usage"), raw.get("guardrail_cost_usd")),
     )
     outcome = Outcome.ERROR if finish in _GUARD_FAILED else _STATUS.get(status)
     if outcome is None:
         missing = Evidence(message=f"the file says {status[:40]!r}")
         return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.CONTRACT, evidence=missing)
     kind = ErrorKind.CRASH if outcome is Outcome.ERROR else None
-    has_words = evidence.reason or evidence.raw
-    return Decision(outcome=outcome, error_kind=kind, evidence=evidence if has_words else None)
+    is_said = evidence.reason or evidence.raw or evidence.usage
+    return Decision(outcome=outcome, error_kind=kind, evidence=evidence if is_said else None)
 
 
 def _response(generation: Object, raw: Object, finish: str) -> Response:
-    evidence = Evidence(finish_reason=finish, usage=_usage(raw), message=text_of(raw, "error"))
+    usage = _usage(raw.get("usage"), raw.get("cost_usd"))
+    evidence = Evidence(finish_reason=finish, usage=usage, message=text_of(raw, "error"))
     if finish == "error" or raw.get("error") or not isinstance(generation.get("text"), str):
         # That tool judges the printed error, or an empty text: here it is no answer at all.
         return Response(text=None, error_kind=ErrorKind.CRASH, evidence=evidence)
     return Response(text=text_of(generation, "text"), evidence=evidence)
 
 
-def _usage(raw: Object) -> Usage | None:
-    usage = inner(raw, "usage")
+def _usage(counts: object, cost: object) -> Usage | None:
+    usage = counts if isinstance(counts, dict) else {}
     read, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    cost = raw.get("cost_usd")
     if read is None and written is None and cost is None:
         return None
     return Usage(
@@ -139,24 +141,24 @@ def _usage(raw: Object) -> Usage | None:
 
 
 def _verdict(row: Object, repeat: int) -> Verdict | None:
-    word = next((text for field in _LABEL_FIELDS if (text := _entry(row, field, repeat))), "")
+    word = _verdict_word(row, repeat)
     if not word:
         return None
     mode = next((text for field in _MODE_FIELDS if (text := _entry(row, field, repeat))), "")
     reasons = _at(row, "judge_failure_reasons", repeat) or _at(row, "failure_reasons", repeat)
-    raw = _at(row, "judge_raw_outputs", repeat)
-    method = _at(row, "judge_parse_method", repeat)
-    return Verdict(
-        label=_LABELS.get(word, VerdictLabel.MALFORMED),
-        answer_mode=_MODES.get(mode),
-        evidence=Evidence(
-            reason="; ".join(map(str, reasons))
-            if isinstance(reasons, list)
-            else str(reasons or ""),
-            raw=str(raw or ""),
-            parse_method=str(method or ""),
-        ),
+    listed = reasons if isinstance(reasons, list) else [reasons or ""]
+    evidence = Evidence(
+        reason="; ".join(map(str, listed)),
+        raw=str(_at(row, "judge_raw_outputs", repeat) or ""),
+        parse_method=str(_at(row, "judge_parse_method", repeat) or ""),
+        usage=_usage(_at(row, "judge_usage", repeat), _at(row, "judge_cost_usd", repeat)),
     )
+    label = _LABELS.get(word, VerdictLabel.MALFORMED)
+    return Verdict(label=label, answer_mode=_MODES.get(mode), evidence=evidence)
+
+
+def _verdict_word(row: Object, repeat: int) -> str:
+    return next((text for field in _LABEL_FIELDS if (text := _entry(row, field, repeat))), "")
 
 
 def _entry(row: Object, field: str, repeat: int) -> str:
@@ -184,37 +186,38 @@ _ORIGIN: Final = ("dataset_source", "prompt_pack_name", "prompt_pack_subset")
 
 
 def read_minorbench(path: Path, statements: Statements | None = None) -> ImportedRun:
-    """Read a run folder: `results.jsonl`, and `meta.json` where there is one.
-
-    A last line that was cut off is left out with a warning, and so are rows whose label nobody
-    states. Latencies are left behind: batched runs of that tool time the batch, not the call.
-    """
+    """Read a run folder: `results.jsonl`, and what says more of the run where it is there."""
     del statements  # the rows state everything
     results = path if path.is_file() else path / RESULTS_FILE
     hint = "Name the folder of a run, the one that holds results.jsonl."
     data = bytes_of(results, hint=hint)
     files = {results.name: sha256(data).hexdigest()}
-    meta: Object = {}
-    beside = results.parent / META_FILE
-    if beside.is_file():
-        content = bytes_of(beside, hint=hint)
-        files[beside.name] = sha256(content).hexdigest()
-        meta = object_of(content, str(beside))
+    kept: Object = {}
+    for beside in (results.parent / name for name in (META_FILE, MANIFEST_FILE)):
+        if beside.is_file():
+            content = bytes_of(beside, hint=hint)
+            files[beside.name] = sha256(content).hexdigest()
+            kept[beside.name] = object_of(content, str(beside))
+    meta = inner(kept, META_FILE)
     warnings: list[str] = []
     rows = [row for _, row in objects_of(data, results, warnings)]
     imported, unlabelled = _imported(rows, str(results))
     if unlabelled:
-        warnings.append(f"{unlabelled:,} rows without a label were left out")
+        kept["unlabelled"] = [_as_later(row) for row in unlabelled]
+        count = f"{len(unlabelled):,} of {len(rows):,} rows have no label"
+        warnings.append(f"{count}: they are kept for coverage, and no rate holds them")
     inferred = sum(row.sample.metadata.get("label_source") == LABEL_INFERRED for row in imported)
     if inferred:
-        warnings.append(
-            f"the label of {inferred:,} rows was inferred from the word {_TELLING_WORD!r} in a name"
-        )
+        told = f"the label of {inferred:,} rows was inferred"
+        warnings.append(f"{told} from the word {_TELLING_WORD!r} in a name")
     first = rows[0] if rows else {}
-    judge = text_of(meta, "safety_judge_model") or "judge"
+    has_judge = any(field in row for row in rows for field in _LABEL_FIELDS[:-1])
+    judge = text_of(meta, "safety_judge_model") or ("judge" if has_judge else "rules")
+    kept["safety_source"] = "llm_judge" if has_judge else "rules"
+    named = {text_of(row, "guardrail_model"): text_of(row, "guardrail_provider") for row in rows}
+    kept["providers"] = {name: provider for name, provider in named.items() if name and provider}
     return ImportedRun(
         tool="minor_bench",
-        guard=next((name for row in rows if (name := text_of(row, "guardrail_model"))), ""),
         model=text_of(meta, "model_name") or text_of(first, "model_name") or "model",
         judge=judge if any(row.is_judged for row in imported) else "",
         created_utc=text_of(meta, "created_utc"),
@@ -222,22 +225,43 @@ def read_minorbench(path: Path, statements: Statements | None = None) -> Importe
         files=files,
         legacy_cards=LEGACY_CARDS,
         passes_malformed=_passes_malformed(imported),
+        kept=kept,
         warnings=tuple(warnings),
     )
 
 
-def _imported(rows: list[Object], shown_as: str) -> tuple[tuple[ImportedRow, ...], int]:
+def _as_later(row: Object) -> Object:
+    """Return a row without a label with the fields that later versions write."""
+    generations = [each for each in _list(row, "generations") if isinstance(each, dict)]
+    words = [_verdict_word(row, number) for number in range(len(generations))]
+    labels = [each if each in _LABELS else UNKNOWN for each in words]
+    reasons = _list(row, "judge_failure_reasons") or _list(row, "failure_reasons")
+    return {
+        **row,
+        "metadata": {"variant": "original", **inner(row, "metadata")},
+        "guardrail_decisions": _list(row, "guardrail_decisions"),
+        "n_generations": len(generations),
+        "safe_count": labels.count(SAFE),
+        "unsafe_count": len(labels) - labels.count(SAFE),
+        "unknown_count": labels.count(UNKNOWN),
+        "all_classifications": labels,
+        "failure_reasons": [each if isinstance(each, list) else [] for each in reasons],
+        "is_harmful": None,
+        "label_source": UNKNOWN,
+    }
+
+
+def _imported(rows: list[Object], shown_as: str) -> tuple[tuple[ImportedRow, ...], list[Object]]:
     taken: Counter[str] = Counter()
     imported: list[ImportedRow] = []
-    unlabelled = 0
+    unlabelled: list[Object] = []
     for row in rows:
         label, source = _label(row)
         if label is None:
-            unlabelled += 1
+            unlabelled.append(row)
             continue
-        imported.append(
-            ImportedRow(sample=_sample(row, label, source, taken), answers=read_answers(row))
-        )
+        sample, guard = _sample(row, label, source, taken), text_of(row, "guardrail_model")
+        imported.append(ImportedRow(sample=sample, answers=read_answers(row), guard=guard))
     if not imported:
         raise DatasetError(f"{shown_as} holds no labelled row.")
     return tuple(imported), unlabelled
@@ -269,8 +293,15 @@ def _sample(row: Object, label: Label, source: str, taken: Counter[str]) -> Samp
             "label_source": source,
             "pack_name": text_of(row, "prompt_pack_name"),
             "pack_subset": text_of(row, "prompt_pack_subset"),
+            **({LATENCIES: times} if any(times := _latencies(row)) else {}),
         },
     )
+
+
+def _latencies(row: Object) -> list[float | None]:
+    generations = (each for each in _list(row, "generations") if isinstance(each, dict))
+    times = [inner(each, "raw").get("latency") for each in generations]
+    return [float(each) if isinstance(each, int | float) else None for each in times]
 
 
 def _label(row: Object) -> tuple[Label | None, str]:
@@ -291,10 +322,5 @@ def _label(row: Object) -> tuple[Label | None, str]:
 
 
 def _passes_malformed(rows: tuple[ImportedRow, ...]) -> bool:
-    return any(
-        answer.decision is not None
-        and answer.decision.outcome.value == "malformed"
-        and answer.response is not None
-        for row in rows
-        for answer in row.answers
-    )
+    passed = (each.decision for row in rows for each in row.answers if each.response is not None)
+    return any(each and each.outcome is Outcome.MALFORMED for each in passed)

@@ -43,18 +43,17 @@ def store_rows(
     writer: RecordWriter,
     rows: Sequence[ImportedRow],
     *,
-    guard: str,
     unguarded: str,
     has_model: bool,
 ) -> None:
-    """Store what came of each sample: decisions of the guard, what followed as `unguarded`."""
+    """Store what came of each sample: decisions of its guard, what followed as `unguarded`."""
     planned = 0
     if has_model:  # known even where the guard let nothing through to it
         writer.record_batch(unguarded, Stage.MODEL, repeat=0)
     for position, row in enumerate(rows):
         for answer in row.answers:
             for defense, stage, outcome in (
-                (guard, Stage.DEFENSE, answer.decision),
+                (row.guard, Stage.DEFENSE, answer.decision),
                 (unguarded, Stage.MODEL, answer.response),
                 (unguarded, Stage.JUDGE, answer.verdict),
             ):

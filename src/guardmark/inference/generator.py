@@ -180,12 +180,7 @@ class Draws:
 
 
 class SeededChoice:
-    """Draws the next token of every row of a batch and makes it certain.
-
-    A step takes one number from the row's own generator and none from torch's, so that an answer
-    depends neither on its neighbours in the batch nor on what was answered before. Greedy
-    decoding then takes the token that is certain.
-    """
+    """Makes a token certain by one number of the row's own generator, whatever its neighbours."""
 
     def __init__(self, draws: Draws) -> None:
         self._torch = library("torch")

@@ -63,12 +63,7 @@ hardly moves within that range.
 def token_batches(
     lengths: Sequence[int], *, budget: int, most: int = 64, call: int = CALL
 ) -> list[list[int]]:
-    """Group texts so that the whole costs least.
-
-    A batch costs its count times its longest text, since the others are padded to it, and one
-    call. Many small batches pay for calls, few large ones for padding; of all ways to cut the
-    texts sorted by length, this is the cheapest.
-    """
+    """Group texts by length so that padding and calls together cost least."""
     order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
     sizes = [lengths[index] for index in order]
     cheapest, ends = [0] * (len(order) + 1), [0] * len(order)

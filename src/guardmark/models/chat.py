@@ -71,11 +71,7 @@ class ChatTarget:
         return _response(await self._chat.complete(self._messages(prompt), **sent))
 
     async def answer_in(self, prompt: Prompt, *, form: Mapping[str, object], seed: int) -> Response:
-        """Answer one prompt with JSON of a schema, and with a seed.
-
-        What the server refuses is left out, until it has answered once: from then on a refusal
-        is an answer's own failure, so that later requests do not depend on it.
-        """
+        """Answer with JSON of a schema and a seed, without what the server refused at first."""
         fields = {_FORM: json_form(form, name="answer"), _SEED: seed}
         while True:
             rung = self._rung

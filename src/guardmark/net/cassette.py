@@ -37,13 +37,7 @@ class CassetteRequest:
 
 
 class CassetteRecorder:
-    """Writes exchanges to a file, one a line, each flushed when it is complete.
-
-    An existing cassette is continued, so that a run which was interrupted may go on
-    recording; a last line that was cut off is removed first. Each line says to which question
-    of the run it belongs and how often the recording had been taken up: what was answered but
-    not stored when a run was killed is asked again, and then recorded twice.
-    """
+    """Writes exchanges to a file, one a line, and continues one that an interrupted run left."""
 
     def __init__(self, path: Path, redactor: Redactor, *, lock: Lock | None = None) -> None:
         self._path = path

@@ -26,10 +26,7 @@ def start_time() -> None:
 
 
 class Deadline:
-    """Ends calls that take longer than each of them may, once `start_time` was called in them.
-
-    A timer of its own costs a call a tenth of all its CPU, to be cancelled nearly always.
-    """
+    """Ends calls that take too long; a timer for each would cost a tenth of its CPU."""
 
     __slots__ = ("_calls", "_loop", "_timer", "_within_s")
 

@@ -67,13 +67,7 @@ class Gate:
 
 
 class AdaptiveLimit:
-    """Moves a gate's limit: up while latency holds, halved when told to slow down.
-
-    A round is as many answers as the limit had at its start. A round whose mean latency
-    stays within 1.5 times the best round's doubles the limit until the first setback and
-    adds one after that; a slower one takes a tenth away. A request to slow down (429, 503)
-    halves it, once a round, since requests already under way will hear the same.
-    """
+    """Moves a limit: up while latency holds, halved once a round when told to slow down."""
 
     def __init__(self, gate: Gate, ceiling: int) -> None:
         self._gate = gate

@@ -40,12 +40,7 @@ MALFORMED = GuardReading(outcome=Outcome.MALFORMED)
 
 
 def read_allow_block(text: str) -> GuardReading:
-    """Read the contract `ALLOW` or `BLOCK: reason`.
-
-    The word must stand first, alone or followed by a full stop, colon, dash, bracket or line
-    break; case and Markdown emphasis do not matter. `Blockchain`, `BLOCKED by` and `Allow me`
-    are prose.
-    """
+    """Read `ALLOW` or `BLOCK: reason`: the word stands first and alone, else it is prose."""
     answer = after_thought(text)
     match = _ALLOW_BLOCK.match(answer)
     if match is None:

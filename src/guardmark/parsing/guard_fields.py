@@ -28,11 +28,7 @@ class LabelWords(NamedTuple):
 
 
 def read_fields(text: str, labels: LabelWords, *, field: str, categories: str = "") -> GuardReading:
-    """Read one field of an answer that names several: that of the stage under test.
-
-    The answer is a JSON object or lines of the form `Name: value`. A field that is not there,
-    or there twice with different values, breaks the contract; the other fields never decide.
-    """
+    """Read the field of the stage under test; without exactly one the contract is broken."""
     fields = _fields(after_thought(text))
     outcome = _outcome(fields.get(field.lower(), ""), labels)
     if outcome is None:

@@ -28,11 +28,7 @@ class TokenScore:
 def two_token_softmax(
     choices: Sequence[TokenChoice], *, risky: Words, harmless: Words, after: str = ""
 ) -> TokenScore | None:
-    """Score the decision position: the first token with a letter or digit in it.
-
-    Where the answer names several judgements, `after` is a pattern of what stands before the
-    one that counts; the last match decides.
-    """
+    """Score the first token with a letter or digit, behind the last match of `after`."""
     at = _decision(choices, after)
     if at is None:
         return None
@@ -106,11 +102,7 @@ def _is_first_piece(token: str, label: str, others: Sequence[str]) -> bool:
 
 
 def ibm_sum(choices: Sequence[TokenChoice], *, risky: Words, harmless: Words) -> TokenScore | None:
-    """Score as IBM's notebooks do: the mass of each label over all positions.
-
-    Not the same number as `two_token_softmax` when a confidence tag follows the label. For
-    comparison with published figures only.
-    """
+    """Score as IBM's notebooks do, by the mass of each label over all positions."""
     words = set(_listed(risky)), set(_listed(harmless))
     sums = [_IBM_START, _IBM_START]
     for choice in choices:

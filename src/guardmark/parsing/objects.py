@@ -41,12 +41,7 @@ class AmbiguousJson(ValueError):
 
 
 def read_object(text: str, *, key: str) -> ObjectReading:
-    """Find the one JSON object that carries a key.
-
-    Rungs: the whole text is the object; objects within the text (fences, prose around it);
-    a damaged object repaired (missing quotes, commas, brackets; cut off at the end). The first
-    rung that finds one ends the search.
-    """
+    """Find the JSON object with a key: the whole text, within it, or repaired, in this order."""
     text = text[:_LONGEST].strip()
     try:
         whole = _loads(text)

@@ -38,11 +38,7 @@ BASELINES: Final = frozenset({"allow-all", "block-all", "coin"})
 
 LENGTH_EDGES: Final = (100, 300, 1_000, 3_000)
 LENGTH_NAMES: Final = (
-    "up to 100 characters",
-    "101 to 300",
-    "301 to 1,000",
-    "1,001 to 3,000",
-    "over 3,000",
+    *("up to 100 characters", "101 to 300", "301 to 1,000", "1,001 to 3,000", "over 3,000"),
 )
 
 

@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 
 
 FACETS: Final = (
-    "category",
-    "subcategory",
-    "severity",
-    "language",
-    "length",
-    "variant",
-    "technique",
+    *("category", "subcategory", "severity", "language", "length", "variant", "technique"),
     "source",
 )
 """What samples are sliced by, in the order of the report."""

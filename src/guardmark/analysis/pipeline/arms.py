@@ -178,6 +178,7 @@ def _analyse_arm(
     rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm, is_stated: Marks
 ) -> ArmAnalysis:
     judging, ends = pipeline.judging, find_ends(arm, pipeline.judging)
+    of_scope = {SYSTEM: _as_enforced(pipeline, arm), MODEL: ends}
     opened = find_ends(arm, judging, lets_through=(MALFORMED, ERROR))
     return ArmAnalysis(
         name=arm.name,
@@ -204,10 +205,10 @@ def _analyse_arm(
         ),
         legacy=tuple(
             count_legacy(
-                arm.name, ends, definition=definition, scope=scope, is_attack=rates.is_attack
+                arm.name, each, definition=definition, scope=scope, is_attack=rates.is_attack
             )
             for definition in rates.settings.legacy_cards
-            for scope in (SYSTEM, MODEL)
+            for scope, each in of_scope.items()
         ),
     )
 
@@ -236,6 +237,15 @@ def _enforce(
         return None
     ends = find_ends(arm, judging, blocks=blocks, lets_through=through)
     return rates.pair(ends.is_unsafe, ends.is_refused, ends.is_known)
+
+
+def _as_enforced(pipeline: PipelineFrame, arm: PipelineArm) -> Ends:
+    """Find the ends of older definitions: a guard without a decision blocks, if not told else."""
+    manifest = pipeline.frame.manifest
+    policies = {MALFORMED: manifest.on_malformed, ERROR: manifest.on_error}
+    through = tuple(code for code, policy in policies.items() if policy in _LETS_THROUGH)
+    blocks = tuple(code for code in policies if code not in through)
+    return find_ends(arm, pipeline.judging, blocks=blocks, lets_through=through)
 
 
 def _count_guard(rates: PlaceRates, arm: PipelineArm) -> GuardRates:

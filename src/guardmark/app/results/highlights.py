@@ -52,7 +52,7 @@ def read_exchanges(reader: RecordReader, ids: Collection[str]) -> Mapping[str, S
         for record in reader.records(stage=stage):
             if record.key.sample in positions:
                 steps[record.key.sample, record.key.repeat].append(record)
-    exchanges = {}
+    exchanges, missing = {}, None if answers else ""  # empty where no target model was asked
     for position, name in positions.items():
         repeats = sorted({repeat for sample, repeat in steps if sample == position}) or [0]
         worst = max(
@@ -60,7 +60,7 @@ def read_exchanges(reader: RecordReader, ids: Collection[str]) -> Mapping[str, S
         )
         answer = answers[position].get(worst)
         exchanges[name] = SampleStory(
-            answer=None if answer is None else answer.text,
+            answer=missing if answer is None else answer.text,
             steps=tuple(map(_step, steps[position, worst])),
         )
     return exchanges
@@ -74,7 +74,9 @@ def _step(record: Record) -> tuple[str, str]:
         who = f"Verdict of {layer.partition('/')[2] or layer}"
     mode = record.answer_mode.value.replace("_", " ") if record.answer_mode else ""
     why = "" if evidence is None else evidence.reason or evidence.message or evidence.raw
-    return who, ", ".join(filter(None, (record.outcome, mode, why)))
+    said = evidence.raw if evidence and record.outcome in {"malformed", "error"} else ""
+    quoted = f"it said: {said}" if said and said != why else ""
+    return who, ", ".join(filter(None, (record.outcome, mode, why, quoted)))
 
 
 _TRIES: Final = f"SELECT defense, {STAGE_CODE[Stage.TRY]} AS stage, layer"

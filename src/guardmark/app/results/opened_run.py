@@ -64,7 +64,7 @@ def find_run(path: Path) -> RunDir:
     if len(below) == 1:
         return RunDir(path=below[0]).checked()
     if not below:
-        is_theirs = (folder / "results.jsonl").exists() and (folder / "meta.json").exists()
+        is_theirs = (folder / "results.jsonl").exists()
         raise StoreError(
             f"There is no run in {path}: it holds no records.sqlite.\n"
             + (f"For one of minor_bench: guardmark import minorbench {path}\n" if is_theirs else "")

@@ -71,7 +71,8 @@ def show(path: Path, selection: Selection, *, most: int) -> ShownSamples:
             frame = system
         listed = _wanted(find_worst(run.reader, frame).listed, selection)
         has_answers = any(stage is Stage.MODEL for _, stage, _ in run.reader.recorded_stages())
-        ids = {each.sample.id for each in listed[:most]} if has_answers else ()
+        has_story = has_answers or selection.flaw in {Flaw.ERROR, Flaw.MALFORMED}
+        ids = {each.sample.id for each in listed[:most]} if has_story else ()
         return ShownSamples(listed=listed, exchanges=read_exchanges(run.reader, ids))
 
 

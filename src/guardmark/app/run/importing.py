@@ -14,6 +14,7 @@ from guardmark.core.errors import DatasetError, StorageError
 from guardmark.core.manifest import PartManifest
 from guardmark.engine.plan import NO_GUARD
 from guardmark.importers.imported import PART_TYPE, Statements
+from guardmark.importers.minorbench import KEPT
 from guardmark.importers.tools import describe_data, read_run, store_rows
 from guardmark.store.reader import RunState
 from guardmark.store.records import RecordWriter
@@ -63,8 +64,11 @@ def import_run(
         home = path.parent if path.is_file() else path
         writer.put_manifest(_manifest(imported, config, digest=digest, now=now, home=home))
         writer.load_samples([row.sample for row in imported.rows])
-        names = {"guard": imported.guard_name(NO_GUARD), "unguarded": NO_GUARD}
-        store_rows(writer, imported.rows, **names, has_model=bool(imported.model))
+        guards = imported.guards(NO_GUARD)
+        rows = [replace(r, guard=guards.get(r.guard or imported.guard, "")) for r in imported.rows]
+        store_rows(writer, rows, unguarded=NO_GUARD, has_model=bool(imported.model))
+        if imported.kept:
+            writer.add_layer(KEPT, imported.kept)
         writer.finish(RunState.COMPLETE)
     return Imported(
         folder=folder,
@@ -79,16 +83,12 @@ def _manifest(
     imported: ImportedRun, config: Config, *, digest: str, now: datetime, home: Path
 ) -> RunManifest:
     data = describe_data(imported, name=config.name, home=home)
-    named = [
-        ("defense", imported.guard_name(NO_GUARD)),
-        ("model", imported.model),
-        ("judge", imported.judge),
-    ]
     parts = [
-        PartManifest(name=name, kind=kind, type=PART_TYPE, view="text" if kind == "defense" else "")
-        for kind, name in named
-        if name
+        PartManifest(name=n, kind="defense", type=PART_TYPE, view="text", settings={"model": raw})
+        for raw, n in imported.guards(NO_GUARD).items()
     ]
+    named = {"model": imported.model, "judge": imported.judge}
+    parts += [PartManifest(name=n, kind=kind, type=PART_TYPE) for kind, n in named.items() if n]
     manifest = describe_run(config, config_sha256=digest, now=now, parts=parts, data=[data])
     evaluator = f"imported from {imported.tool} {imported.created_utc}".strip()
     return replace(manifest, warmup=0, evaluator=evaluator)

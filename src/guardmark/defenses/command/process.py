@@ -75,16 +75,8 @@ class WorkerProcess:
 
     __slots__ = (
         *("_alarm", "_arrived_ns", "_buffer", "_errors", "_late_s", "_lines", "_loop"),
-        *(
-            "_numbers",
-            "_process",
-            "_timeout_s",
-            "_unsent",
-            "_waiter",
-            "asked",
-            "is_closed",
-            "is_ended",
-        ),
+        *("_numbers", "_process", "_timeout_s", "_unsent", "_waiter"),
+        *("asked", "is_closed", "is_ended"),
     )
 
     def __init__(self, recipe: ProcessRecipe) -> None:

@@ -9,11 +9,11 @@ from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MIS
 from guardmark.analysis.pipeline.frame import NO_GUARD, SAFE, UNSAFE, read_pipeline
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import StoreError
-from guardmark.core.manifest import Policy
+from guardmark.core.manifest import PartManifest, Policy
 from guardmark.core.outcome import AnswerMode, Outcome
-from guardmark.core.record import Stage
+from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.importers import minorbench as layout
-from guardmark.store.schema import ANSWER_MODES
+from guardmark.store.schema import ANSWER_MODES, OUTCOME_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,24 +31,13 @@ Json = dict[str, Any]
 REFUSAL: Final = "Blocked by the guard."  # what stands for the answer where a guard blocked
 
 _PASSES: Final = frozenset({Policy.ALLOW, Policy.FALLBACK_TO_MAIN})
-_STATUS: Final = {
-    ALLOW: layout.ALLOWED,
-    BLOCK: layout.BLOCKED,
-    MALFORMED: layout.MALFORMED,
-    ERROR: layout.MALFORMED,
-}
 _FINISH: Final = {
     BLOCK: layout.FINISH_BLOCKED,
     MALFORMED: layout.FINISH_MALFORMED,
     ERROR: layout.FINISH_FAILED,
 }
 _DECIDED: Final = frozenset({Outcome.ALLOW.value, Outcome.BLOCK.value})
-_WORDS: Final = {
-    Outcome.ALLOW.value: layout.ALLOWED,
-    Outcome.BLOCK.value: layout.BLOCKED,
-    Outcome.MALFORMED.value: layout.MALFORMED,
-    Outcome.ERROR.value: layout.MALFORMED,
-}
+_GUARD: Final = ("guardrail_model", "guardrail_provider")
 _NS_PER_S: Final = 1e9
 
 
@@ -59,6 +48,8 @@ class ArmRows:
     arm: str
     manifest: RunManifest
     rows: tuple[Json, ...]
+    kept: Json  # what a run of that tool said beside samples and answers
+    judge: tuple[str, str] | None  # model and provider
 
 
 def write_rows(reader: RecordReader, layer: str = "") -> Iterator[ArmRows]:
@@ -71,13 +62,55 @@ def write_rows(reader: RecordReader, layer: str = "") -> Iterator[ArmRows]:
     answers = _records(reader, NO_GUARD, Stage.MODEL, "run")
     of_one = pipeline.judgings[0].judges[0].layer if pipeline.judgings else ""
     verdicts = _records(reader, NO_GUARD, Stage.JUDGE, of_one) if of_one else {}
+    kept: Json = dict(reader.layer_settings(layout.KEPT))
+    judge = _judge(reader, manifest, of_one)
+    if pipeline.judging is not None and pipeline.judging.name != FIRST_LAYER:
+        kept |= {"safety_source": "", layout.META_FILE: {}}  # another judge than that of the files
+    source = kept.get("safety_source") or ("llm_judge" if pipeline.judgings else "rules")
     for arm in pipeline.arms:
         guards = {} if arm.name == NO_GUARD else _records(reader, arm.name, Stage.DEFENSE, "run")
+        names = _names(manifest, arm.name, kept)
         writer = _Writer(
-            pipeline=pipeline, arm=arm, answers=answers, verdicts=verdicts, guards=guards
+            pipeline=pipeline,
+            arm=arm,
+            answers=answers,
+            verdicts=verdicts,
+            guards=guards,
+            names=names,
+            is_judged=source == "llm_judge",
         )
-        rows = tuple(writer.row(at, sample) for at, sample in enumerate(reader.samples()))
-        yield ArmRows(arm=arm.name, manifest=manifest, rows=rows)
+        rows = [writer.row(at, sample) for at, sample in enumerate(reader.samples())]
+        rows = [row for row in rows if row["n_generations"]]
+        beside = kept.get("unlabelled") or []
+        rows += [row for row in beside if (row.get(_GUARD[0]) or None) == names[_GUARD[0]]]
+        yield ArmRows(arm=arm.name, manifest=manifest, rows=tuple(rows), kept=kept, judge=judge)
+
+
+def _names(manifest: RunManifest, arm: str, kept: Json) -> Json:
+    """Return what every row of an arm says of model and guard."""
+    parts = {
+        (part.kind, part.name if part.kind == "defense" else ""): part for part in manifest.parts
+    }
+    missing = PartManifest(name="model", kind="model", type="")
+    model, guard = parts.get(("model", ""), missing), parts.get(("defense", arm))
+    named = None if guard is None else str(guard.settings.get("model") or guard.name)
+    providers = kept.get("providers") or {}
+    return {
+        "model_name": str(model.settings.get("model") or model.name),
+        "system_prompt": str(model.settings.get("system_prompt") or ""),
+        "guardrail_model": named,
+        "guardrail_provider": None if guard is None else providers.get(named, guard.type),
+    }
+
+
+def _judge(reader: RecordReader, manifest: RunManifest, layer: str) -> tuple[str, str] | None:
+    """Return model and provider of the judges whose verdicts are written."""
+    later: Json = dict(reader.layer_settings(layer))
+    if later:
+        return later["settings"].get("model") or later["judge"], later["type"]
+    judges = [part for part in manifest.parts if part.kind == "judge"]
+    models = ",".join(str(judge.settings.get("model") or judge.name) for judge in judges)
+    return (models, judges[0].type) if judges else None
 
 
 Records = dict[tuple[int, int], "Record"]
@@ -108,17 +141,21 @@ class _Writer:
     answers: Records
     verdicts: Records
     guards: Records
+    names: Json
+    is_judged: bool
 
     def row(self, at: int, sample: Sample) -> Json:
         repeats = self.pipeline.frame.manifest.repeats
-        generations = [
-            each for n in range(repeats) if (each := self._generation(at, n)) is not None
-        ]
         metadata = dict(sample.metadata)
+        times: Any = metadata.pop(layout.LATENCIES, ())
+        drawn = (self._generation(at, repeat) for repeat in range(repeats))
+        generations = [each for each in drawn if each is not None]
+        for each, time_s in zip(generations, times, strict=False):
+            each.body["raw"]["latency"] = each.body["raw"]["latency"] or time_s
         source = str(metadata.pop("label_source", "") or layout.LABEL_STATED)
         pack = [str(metadata.pop(field, "")) for field in ("pack_name", "pack_subset")]
         labels = [each.label for each in generations]
-        guard = None if self.arm.name == NO_GUARD else self.arm.name
+        guard = self._guard
         return {
             "prompt_text": sample.prompt.text,
             "metadata": {
@@ -130,19 +167,12 @@ class _Writer:
                 "variant_tags": [f"variant:{sample.variant}"],
             },
             "generations": [each.body for each in generations],
-            "model_name": self._model,
-            "system_prompt": _system_prompt(sample),
-            "guardrail_model": guard,
-            "guardrail_provider": self._provider if guard else None,
+            **self.names,
+            "system_prompt": self.names["system_prompt"] or _system_prompt(sample),
             "guardrail_decisions": [
-                {
-                    "index": each.body["index"],
-                    "status": each.status,
-                    "guardrail_model": guard,
-                    "guardrail_provider": self._provider,
-                }
+                {"index": each.body["index"], "status": each.status, **guard}
                 for each in generations
-                if guard
+                if guard[_GUARD[0]]
             ],
             "dataset_source": sample.source,
             "prompt_pack_name": pack[0],
@@ -156,19 +186,12 @@ class _Writer:
             "failure_reasons": [_reasons(each) for each in generations],
             "is_harmful": sample.is_attack,
             "label_source": source,
-            **(_judge_fields(generations) if self.pipeline.judgings else {}),
+            **(_judge_fields(generations) if self.is_judged else {}),
         }
 
     @property
-    def _model(self) -> str:
-        parts = self.pipeline.frame.manifest.parts
-        named = (part.settings.get("model") or part.name for part in parts if part.kind == "model")
-        return str(next(named, "model"))
-
-    @property
-    def _provider(self) -> str:
-        parts = {part.name: part.type for part in self.pipeline.frame.manifest.parts}
-        return parts.get(self.arm.name, "guardmark")
+    def _guard(self) -> Json:
+        return {name: self.names[name] for name in _GUARD}
 
     def _generation(self, at: int, repeat: int) -> _Generation | None:
         position = repeat * self.pipeline.frame.sample_count + at
@@ -187,7 +210,7 @@ class _Writer:
                 answer if passed else None,
                 guard,
                 finish=_FINISH.get(decision, "stop"),
-                names=None if guard is None else (self.arm.name, self._provider),
+                names=self._guard if guard else dict.fromkeys(_GUARD),
             ),
         }
         judged = passed and answer is not None and answer.text is not None
@@ -201,7 +224,7 @@ class _Writer:
         return _Generation(
             body=body,
             label=label,
-            status=_STATUS[decision],
+            status=_status(OUTCOME_NAMES[decision]),
             verdict=self.verdicts.get((at, repeat)) if judged else None,
             mode=mode or None,
         )
@@ -214,9 +237,12 @@ class _Writer:
         return policy in _PASSES
 
 
-def _raw(
-    answer: Record | None, guard: Record | None, *, finish: str, names: tuple[str, str] | None
-) -> Json:
+def _status(outcome: str) -> str:
+    """Return that tool's word for what a guard did; one that failed is malformed there."""
+    return outcome if outcome in _DECIDED else layout.MALFORMED
+
+
+def _raw(answer: Record | None, guard: Record | None, *, finish: str, names: Json) -> Json:
     mine = None if answer is None else answer.evidence
     theirs = None if guard is None else guard.evidence
     status = None if guard is None else guard.outcome
@@ -233,9 +259,8 @@ def _raw(
         else answer.latency_ns / _NS_PER_S,
         "guardrail_decision": status.upper() if status in _DECIDED else None,
         "guardrail_reason": (theirs.reason or None) if theirs else None,
-        "guardrail_decision_status": None if status is None else _WORDS[status],
-        "guardrail_model": names[0] if names else None,
-        "guardrail_provider": names[1] if names else None,
+        "guardrail_decision_status": None if status is None else _status(status),
+        **names,
         "guardrail_usage": _usage(theirs),
         "guardrail_cost_usd": theirs.usage.cost if theirs and theirs.usage else None,
         "guardrail_malformed": None if status is None else status not in _DECIDED,
@@ -248,11 +273,8 @@ def _usage(evidence: Evidence | None) -> Json | None:
     if evidence is None or evidence.usage is None:
         return None
     read, written = evidence.usage.prompt_tokens, evidence.usage.completion_tokens
-    return {
-        "prompt_tokens": read,
-        "completion_tokens": written,
-        "total_tokens": (read or 0) + (written or 0),
-    }
+    both = (read or 0) + (written or 0)
+    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": both}
 
 
 def _reasons(generation: _Generation) -> list[str]:
