@@ -214,7 +214,6 @@ async def _judge(
         parts.extend(build_judges(loaded, services))
         warnings = [warning for built in parts for warning in await probe_judge(built)]
         names = [built.manifest.name for built in parts]
-        # A judging again is not the run's own.
         base = layer or (f"{names[0]}-again" if names[0] == FIRST_LAYER else names[0])
         layers = (base,) if len(names) == 1 else tuple(f"{base}/{name}" for name in names)
         summaries = []

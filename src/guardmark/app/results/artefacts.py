@@ -157,7 +157,6 @@ _EXPORTS = {
     "svg": ("figures", "guardmark.app.results.artefacts:write_svg"),
 }
 """Format to its usual name below the run's folder, and its writer, which returns a count."""
-_OF_ONE_JUDGING: Final = ("inspect", "minorbench")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +174,7 @@ def export(run: Path, form: str, *, out: Path | None = None, layer: str = "") ->
     name, factory = _EXPORTS[form]
     write = cast("Callable[..., int]", resolve_name(factory))
     with open_run(run) as opened:
-        if layer and form not in _OF_ONE_JUDGING:
+        if layer and form not in {"inspect", "minorbench"}:
             raise ConfigError(f"{form} holds every judging, so --layer chooses nothing there.")
         if layer:
             require_judging(opened.reader, layer)

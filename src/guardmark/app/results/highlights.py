@@ -75,8 +75,7 @@ def _step(record: Record) -> tuple[str, str]:
     mode = record.answer_mode.value.replace("_", " ") if record.answer_mode else ""
     why = "" if evidence is None else evidence.reason or evidence.message or evidence.raw
     said = evidence.raw if evidence and record.outcome in {"malformed", "error"} else ""
-    quoted = f"it said: {said}" if said and said != why else ""
-    return who, ", ".join(filter(None, (record.outcome, mode, why, quoted)))
+    return who, ", ".join(dict.fromkeys(filter(None, (record.outcome, mode, why, said))))
 
 
 _TRIES: Final = f"SELECT defense, {STAGE_CODE[Stage.TRY]} AS stage, layer"
