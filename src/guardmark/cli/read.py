@@ -79,10 +79,8 @@ def show_command(
 
 def _story_lines(story: SampleStory | None, *, full: bool) -> Iterator[str]:
     """Show what a target model answered, and what guards and judges said, each by its lines."""
-    steps = () if story is None else (("Answer", story.answer or "none came"), *story.steps)
-    if story is not None and story.answer == "":
-        steps = story.steps  # no target model was asked
-    for who, text in steps:
+    answer = (("Answer", story.answer or "none came"),) if story and story.answer != "" else ()
+    for who, text in (*answer, *(story.steps if story else ())):
         first, *more = (spell_hidden(text) if full else one_line(text, _EXCERPT)).split("\n")
         yield from (f"  {who}: {first}", *(f"    {line}" for line in more))
 
