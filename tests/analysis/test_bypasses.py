@@ -7,7 +7,8 @@ from dataclasses import replace
 from small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled
 
 from guardmark.analysis.defense.bypasses import Flaw, WorstSamples
-from guardmark.analysis.run import AnalysisSettings, analyse_run
+from guardmark.analysis.run import analyse_run
+from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.sample import Sample, Severity
 
 SAMPLES = [*(attack(n) for n in range(40)), *(benign(n) for n in range(40))]

@@ -7,7 +7,8 @@ from dataclasses import replace
 from small_runs import Answers, Planned, Runs, allow, attack, benign, block, failed
 
 from guardmark.analysis.compare.comparison import PairVerdict, RunComparison, judge_pair
-from guardmark.analysis.run import AnalysisSettings, analyse_run
+from guardmark.analysis.run import analyse_run
+from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.sample import Sample
 from guardmark.stats.paired.significance import mcnemar
 

@@ -17,7 +17,8 @@ from small_pipelines import (
 from small_runs import Planned, allow, attack, benign, block, failed, garbled
 
 from guardmark.analysis.pipeline.arms import RESPONSE_UNSAFE, ArmAnalysis, PipelineAnalysis
-from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
+from guardmark.analysis.run import RunAnalysis, analyse_run
+from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.estimate import Estimate
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import AnswerMode, Verdict, VerdictLabel

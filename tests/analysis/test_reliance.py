@@ -6,7 +6,7 @@ import pytest
 from small_runs import Runs, allow, attack, benign, block
 from tests.reports.small_reports import bare_analysis
 
-from guardmark.analysis.defense.reliance import Reliance, judge_reliance, separates
+from guardmark.analysis.compare.recommendations import Reliance, judge_reliance, separates
 from guardmark.core.sample import Sample
 
 

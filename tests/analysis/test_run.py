@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from small_runs import Planned, Runs, allow, attack, benign, block, failed, make_manifest
 
 from guardmark.analysis.defense.slices import CategoryStatus
-from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
+from guardmark.analysis.run import RunAnalysis, analyse_run
+from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.sample import Sample
 from guardmark.store.reader import RecordReader, RunState

@@ -6,7 +6,7 @@ from small_runs import Answers, Planned, Runs, allow, attack, benign, block, fai
 
 from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.defense.scorecard import Scorecard, complement, make_scorecard
-from guardmark.analysis.run import AnalysisSettings
+from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.sample import Sample

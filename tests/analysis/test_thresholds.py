@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from small_runs import Planned, Runs, allow, attack, benign, block, failed
 
-from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
+from guardmark.analysis.run import RunAnalysis, analyse_run
+from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Sample

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled
 
-from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
+from guardmark.analysis.run import RunAnalysis, analyse_run
+from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt, Sample, Severity
 

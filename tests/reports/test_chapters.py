@@ -8,7 +8,8 @@ from pathlib import Path
 from small_reports import bare_analysis, full_analysis
 from small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled, make_manifest
 
-from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
+from guardmark.analysis.run import RunAnalysis, analyse_run
+from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.manifest import DataManifest
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.sample import Sample

@@ -14,7 +14,8 @@ from loud_document import LOUD, PLAIN, document
 from small_reports import bare_analysis, full_analysis
 from small_runs import Planned, Runs, allow, attack, benign, block
 
-from guardmark.analysis.run import AnalysisSettings, analyse_run
+from guardmark.analysis.run import analyse_run
+from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.sample import Prompt
 from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.render.html.page import render_html

@@ -21,7 +21,8 @@ from small_runs import Planned, attack, benign, block
 from tests.schemas import check_document
 
 from guardmark.analysis.pipeline.arms import DEFINITIONS
-from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
+from guardmark.analysis.run import RunAnalysis, analyse_run
+from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Verdict, VerdictLabel
 from guardmark.core.sample import Sample
 from guardmark.exporters.tables import variants_csv

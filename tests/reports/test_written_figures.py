@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled
 from tests.laws.test_written_intervals import bare, intervals
 
-from guardmark.analysis.run import AnalysisSettings, analyse_run
+from guardmark.analysis.run import analyse_run
+from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Sample
 from guardmark.reports.render.json.documents import summary_json

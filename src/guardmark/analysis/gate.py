@@ -1,10 +1,8 @@
 """A release gate as values: what must hold, and how each limit stands.
 
-A limit is held when the whole confidence interval lies on its good side. All limits must hold, so
-no correction for their number is needed (intersection-union). A limit on a rate is broken when the
-exact lower bound (Clopper-Pearson, at the effective number of samples) lies above it, after Holm
-over all categories: one broken limit closes the gate, so of many categories at their limits none
-must break by chance. Else it is open, and the number of samples that would decide is given.
+A limit is held when the whole interval lies on its good side; all must hold (intersection-union).
+It is broken when the exact lower bound, at effective counts and after Holm over categories, lies
+above it. Else it is open, with the number of samples that would decide.
 """
 
 from __future__ import annotations
@@ -46,8 +44,7 @@ SYSTEM_RULES: Final = {
 }
 """Rules about defenses, and what they are called where they are about the system."""
 
-EVERY_CATEGORY: Final = "*"
-"""Stands in a policy for all categories that are not named."""
+EVERY_CATEGORY: Final = "*"  # in a policy, all categories that are not named
 
 
 class GateStatus(StrEnum):
@@ -136,8 +133,7 @@ class GateCheck:
     trials: int  # What the figure rests on.
     # About how many samples would decide at this rate, or None when that cannot be said.
     needed: int | None = None
-    # Of "the rate is at most the limit", one-sided and exact, or of a regression test; adjusted by
-    # Holm over categories, or over pairs. None otherwise.
+    # Of "at most the limit" (exact), or of a regression; by Holm over categories or pairs; or None.
     p_value: float | None = None
     reason: str = ""  # Why it is open, where that is not the width of the interval; or empty.
 
@@ -188,9 +184,8 @@ def _break(checks: Sequence[GateCheck], *, level: float) -> tuple[GateCheck, ...
 
 
 def exceedance(estimate: Estimate, limit: float) -> float | None:
-    """Return the one-sided exact p of "the rate is at most the limit", at effective counts.
+    """Return the one-sided exact p of "the rate is at most the limit", where counts are known.
 
-    None where nothing tells how many independent samples the rate is worth.
     Source: Clopper & Pearson (1934); Korn & Graubard (1998), Survey Methodology 24:193.
     """
     if not estimate.effective_n or estimate.value is None:
@@ -210,10 +205,7 @@ def gated_arms(frame: Frame, policy: GatePolicy) -> tuple[DefenseColumn, ...]:
 
 
 def check_system(system: Frame, policy: GatePolicy) -> tuple[GateCheck, ...]:
-    """Check the limits of a policy about what came out of a pipeline.
-
-    The names it is about are looked up here, unless they are those of defenses too.
-    """
+    """Check the limits of a policy about what came out of a pipeline."""
     if not policy.is_about_defenses:
         for name in policy.defenses:
             system.arm(name)
@@ -235,9 +227,7 @@ def check_regression(
 ) -> tuple[GateCheck, ...]:
     """Check that rates did not rise against a baseline run.
 
-    Broken when the rise is shown and material: p below alpha, the interval above 0, and more than
-    the margin.
-    Held when the whole interval lies at or below the margin.
+    Broken when the rise is shown and above the margin; held when the whole interval is not.
     """
     return tuple(
         _regression(side, (rule, names[pair.first], subject), margin=margin, alpha=alpha)

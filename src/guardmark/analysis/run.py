@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from guardmark.store.columns import PartUsage
     from guardmark.store.reader import RecordReader, RunStatus
 
-__all__ = ["AnalysisSettings", "RunAnalysis", "SampleCounts", "analyse_run"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleCounts:
@@ -63,8 +61,7 @@ class RunAnalysis:
     areas: tuple[AreaPair, ...] = ()
     # Guard, model and judge together, or None when no model was asked.
     pipeline: PipelineAnalysis | None = None
-    # What came out of each arm of the pipeline, told as of a defense: attacks to which an unsafe
-    # answer came out, benign samples that were blocked, refused or not answered.
+    # What came out of each arm of the pipeline, told as of a defense: unsafe answers, refusals.
     system: tuple[DefenseAnalysis, ...] = ()
     system_worst: WorstSamples | None = None  # The same of samples, or None without a pipeline.
     # What came out of the arms of the pipeline against each other, or None with fewer than two.
@@ -94,10 +91,7 @@ _SHOWN = 8  # defenses that the text of a run names
 
 
 def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) -> RunAnalysis:
-    """Compute everything a report says, from the records alone.
-
-    Nothing is called and no clock is read: equal records give equal figures.
-    """
+    """Compute everything a report says; equal records give equal figures."""
     chosen = settings or AnalysisSettings.of(reader.manifest())
     frame = read_frame(reader, chosen)
     taxonomy = count_taxonomy(frame)
@@ -105,7 +99,7 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
     defenses = tuple(
         analyse_defense(frame, arm, slicers=slicers, taxonomy=taxonomy) for arm in frame.arms
     )
-    comparison = _compare(frame, _areas(frame))
+    comparison = _compare(frame)
     pipeline = _pipeline(reader, frame, slicers=slicers, taxonomy=taxonomy)
     return RunAnalysis(
         manifest=frame.manifest,
@@ -128,12 +122,16 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
 # What most runs do not need is loaded by those that do: it is a fifth of a short run's start.
 
 
-def _compare(frame: Frame, areas: tuple[AreaPair, ...]) -> RunComparison | None:
+def _compare(frame: Frame) -> RunComparison | None:
     if len(frame.arms) < 2:
         return None
     from guardmark.analysis.compare.comparison import compare_arms
 
-    return compare_arms(frame, areas=areas)
+    if sum(bool(arm.is_scored.any()) for arm in frame.arms) < 2:
+        return compare_arms(frame)
+    from guardmark.analysis.defense.scores import compare_areas
+
+    return compare_arms(frame, areas=compare_areas(frame))
 
 
 def _pipeline(
@@ -168,14 +166,6 @@ def _adaptive(reader: RecordReader, settings: AnalysisSettings) -> dict[str, Any
 
         parts["adaptive_left_out"] = read_left_out(reader)
     return parts
-
-
-def _areas(frame: Frame) -> tuple[AreaPair, ...]:
-    if sum(bool(arm.is_scored.any()) for arm in frame.arms) < 2:
-        return ()
-    from guardmark.analysis.defense.scores import compare_areas
-
-    return compare_areas(frame)
 
 
 def _sample_counts(frame: Frame) -> SampleCounts:

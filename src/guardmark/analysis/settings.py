@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from guardmark.core.manifest import RunManifest
 
-PARTIAL_MAX_FPR: Final = 0.1
-"""The partial area looks at false positive rates up to this."""
+PARTIAL_MAX_FPR: Final = 0.1  # up to which the partial area looks at false positive rates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +18,7 @@ class AnalysisSettings:
     confidence: float = 0.95  # Nominal coverage of every interval, in (0, 1).
     min_per_category: int = 100  # Slices of fewer answered samples are greyed.
     margin: float = 0.05  # Half-width one would like an interval to have, in (0, 0.5).
-    # By how much a false positive rate may be higher and still count as not worse; None when
-    # nothing was fixed before the run.
+    # By how much a higher false positive rate counts as not worse; None when nothing was fixed.
     non_inferiority_margin: float | None = None
     replicates: int = 2000  # Bootstrap replicates, at least 2,000.
     seed: int = 7  # Seed of the bootstrap and of the calibration split.
@@ -36,8 +34,7 @@ class AnalysisSettings:
     excerpt_characters: int = 500  # How much of a text a report shows.
     # The run's folder as a person types it, for the commands a report names.
     run_folder: str = "RUN"
-    # What each sample weighs at the deployment's mix, of mean 1 over each label; empty when no mix
-    # is stated.
+    # What each sample weighs at the deployment's mix, of mean 1 a label; empty without a mix.
     weights: tuple[float, ...] = ()
     # Rules that could end defenses early, as the run recorded them.
     stop_when: tuple[str, ...] = ()

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 _V0, _V1, _V2, _V3_TABLE, _V4 = Tier.V0, Tier.V1, Tier.V2, Tier.V3_TABLE, Tier.V4
 """By names of our own: looking a member up in its class costs as much as a short check."""
 
-MOST_WORDS_EDITED = 0.3
-"""Largest share of words that a bounded variant may edit."""
+MOST_WORDS_EDITED = 0.3  # largest share of words that a bounded variant may edit
 
 
 def proved_tier(arm: OperatorConfig, original: str, variant: str, use: Use) -> Tier | None:

@@ -12,8 +12,7 @@ COMPREHENSION_VERSION: Final = "canaries-v1"
 WORDS_IN_A_ROW: Final = 3
 """Words of a piece that is looked for in a response."""
 
-LEAST_OVERLAP: Final = 0.5
-"""Share of a canary's pieces that a response must hold to count as read."""
+LEAST_OVERLAP: Final = 0.5  # share of a canary's pieces that a response must hold to count as read
 
 _ASKS: Final = (
     "Between the two lines stands a text. Write down in plain words what it says, and nothing "

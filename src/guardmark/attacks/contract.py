@@ -257,8 +257,7 @@ class Variant:
 LONGEST = 3
 """Most operators in a chain."""
 
-HIDDEN = "F10"
-"""Family after which nothing may follow: what is hidden cannot be rewritten any more."""
+HIDDEN = "F10"  # family after which nothing may follow: what is hidden cannot be rewritten any more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,8 +34,7 @@ _TIERS: Final = {EditKind.LETTERS: Tier.V1, EditKind.TYPO: Tier.V2, EditKind.LIS
 _WORD: Final = re.compile(r"(?<![\w./@\\-])[A-Za-z]+(?![\w@/\\-]|\.\w)")
 _TYPO_FROM: Final = 4  # letters of a word that a typo leaves readable
 _MOST_LISTED: Final = 4
-EDITED: Final = "words"
-"""Name of edited words in the chain of a try."""
+EDITED: Final = "words"  # name of edited words in the chain of a try
 _RECIPE: Final = re.compile(rf"{EDITED} \[(?P<edits>[^\]]*)\](?: \+ (?P<chain>.+))?", re.DOTALL)
 _EDIT: Final = re.compile(r"(\d+):(\d+)>([^;]*)")
 

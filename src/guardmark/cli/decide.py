@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--against", default="", metavar="NAME")
 @click.option("--margin", type=click.FloatRange(min=0, max=1, min_open=True, max_open=True))
 @click.option("--samples", type=click.IntRange(min=0), default=3, show_default=True)
+@click.option("--chains", type=click.IntRange(2, 3), metavar="N")
 @click.option("--no-texts", is_flag=True)
 @click.option("--json", "as_json", is_flag=True)
 @click.option("--markdown", is_flag=True)
@@ -37,6 +39,7 @@ def compare_command(
     against: str,
     margin: float | None,
     samples: int,
+    chains: int | None,
     no_texts: bool,
     as_json: bool,
     markdown: bool,
@@ -47,7 +50,7 @@ def compare_command(
     from guardmark.app.results.reading import compare_runs
 
     names = tuple(word.strip() for word in only.split(",") if word.strip())
-    wanted = Wanted(only=names, against=against, listed=samples)
+    wanted = Wanted(only=names, against=against, listed=samples, chains=chains or 0)
     compared = compare_runs(runs, wanted, margin=margin)
     if html is not None:
         from guardmark.store.run_dir import whole_file
@@ -62,15 +65,20 @@ def compare_command(
 
 
 def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:
-    if form == "json":
-        from guardmark.reports.render.json.documents import comparison_json
-
-        return comparison_json(compared, texts=texts)
+    from guardmark.reports.chapters.chains import chains_document
     from guardmark.reports.chapters.comparison import comparison_document
+    from guardmark.reports.render.json.documents import comparison_json, figures_json
     from guardmark.reports.render.markdown import render_markdown
     from guardmark.reports.render.terminal import render_terminal
 
-    document = comparison_document(compared, texts=texts)
+    if compared.chains is not None:
+        document = chains_document(compared.chains)
+        written = partial(figures_json, compared.chains)
+    else:
+        document = comparison_document(compared, texts=texts)
+        written = partial(comparison_json, compared, texts=texts)
+    if form == "json":
+        return written()
     if form == "html":
         from guardmark.reports.render.html.page import render_html
 

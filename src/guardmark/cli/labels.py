@@ -99,11 +99,11 @@ def _quality(run: Path, *, as_json: bool) -> str:
     """Return what the judges of a run look like, ready to print."""
     from guardmark.app.labels.judging import report_quality
     from guardmark.reports.chapters.pipeline import quality_document
-    from guardmark.reports.render.json.documents import quality_json
+    from guardmark.reports.render.json.documents import figures_json
     from guardmark.reports.render.terminal import render_terminal
 
     quality = report_quality(run)
-    return quality_json(quality) if as_json else render_terminal(quality_document(quality))
+    return figures_json(quality) if as_json else render_terminal(quality_document(quality))
 
 
 def _judged_lines(judged: Judged, limit: int) -> Iterator[str]:

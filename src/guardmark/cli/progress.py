@@ -29,10 +29,7 @@ _CLEAR = "\r\x1b[2K"
 
 
 class ProgressLine:
-    """Prints the counters of a run while a block runs.
-
-    A thread reads them, so that a defense which keeps the loop busy does not stop the line.
-    """
+    """Prints the counters of a run while a block runs, from a thread that no defense holds up."""
 
     def __init__(self, progress: Progress, *, quiet: bool = False, is_attack: bool = False) -> None:
         self._progress = progress
@@ -72,10 +69,7 @@ class ProgressLine:
             tell(f"{_CLEAR}{line}" if self._is_live else f"{line}\n")
 
     def line(self, now_s: float, width: int = _WHOLE) -> str:
-        """Say how far the run is; speed and time left are those of the last minute.
-
-        A run asks one defense after the other: what the quick ones took says nothing of the slow.
-        """
+        """Say how far the run is, at the speed of the last minute, so of the present defense."""
         pulses = self._progress.parts
         done, planned = self._progress.done, self._progress.planned
         self._seen.append((now_s, done))
@@ -167,9 +161,8 @@ _RINGS = 4
 def interruptible(stop: StopSignal) -> Iterator[None]:
     """Turn the first Ctrl-C or termination into an orderly end; the second one ends at once.
 
-    A call that answers at once and does not come back by then is abandoned; so is whatever comes
-    before the first call or after the last one, where nobody looks at the signal. What parts print
-    meanwhile goes to stderr: stdout carries what the command says, and nothing else.
+    A call that does not come back by then is abandoned, as is what comes before the first or after
+    the last. What parts print goes to stderr: stdout carries what the command says.
     """
     rings = 0
 

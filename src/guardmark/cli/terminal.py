@@ -30,10 +30,7 @@ _OBEYED_IN_JSON = re.compile(
 
 
 def visible(text: str) -> str:
-    """Spell out what is hidden, and what a CI service would carry out as a command.
-
-    GitHub obeys lines that begin with two colons, and like others `##name[` anywhere in a line.
-    """
+    """Spell out what is hidden, and commands to a CI service: a line of `::`, or a `##name[`."""
     spelled = spell_hidden(text).replace("\t", "[U+0009]")
     return _LOGGING_COMMAND.sub("[U+0023]", _COMMAND.sub(r"\1[U+003A]", spelled))
 
@@ -91,10 +88,7 @@ def tell_output(output: RunOutput, *, as_json: bool) -> None:
 
 
 def tell(text: str) -> None:
-    """Write to stderr, if anybody still reads it.
-
-    A terminal that was closed and a pipe whose reader is gone are no reason to end a run.
-    """
+    """Write to stderr, if anybody still reads it; if not, that is no reason to end a run."""
     with suppress(OSError):
         sys.stderr.write(KNOWN.text(text))
         sys.stderr.flush()

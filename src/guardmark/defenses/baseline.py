@@ -54,8 +54,7 @@ def block_all(name: str = "block-all") -> Constant:
 class Coin:
     """Blocks by a seeded coin, one fixed toss a prompt.
 
-    The toss is taken from SHA-256 of the seed and the prompt's own hash, so it depends
-    neither on the order of the samples nor on how many there are. Equal prompts toss alike.
+    It is taken from the prompt's own hash, so it depends neither on order nor on number.
     """
 
     __slots__ = ("_limit", "_salt", "name")

@@ -59,8 +59,7 @@ def _bind(members: Sequence[object], samples: Iterable[Sample]) -> None:
 class InlineChain:
     """A chain whose members all answer at once.
 
-    A member that fails does not vote. If the others settle the matter whatever it would have
-    said, the chain decides; otherwise the chain fails as that member did.
+    A member that fails does not vote; unless the others settle it, the chain fails as it did.
     """
 
     name: str
@@ -107,11 +106,7 @@ class InlineChain:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChainDefense:
-    """A chain with members that must be awaited; asked one after the other.
-
-    The latency is the sum of what the members took: their own service time where they tell
-    it, else the time of the call.
-    """
+    """A chain with members that must be awaited; its latency is the sum of theirs."""
 
     name: str
     members: Sequence[Member]

@@ -27,8 +27,7 @@ class Overrun(BaseException):
 class CallAlarm:
     """Ends the call that this thread is in once its time is over, by an alarm of the system.
 
-    An alarm reaches what a thread of ours could not: `re` holds the interpreter, and looks for
-    signals while it searches. It works in the main thread only, and not on Windows.
+    Unlike a thread it ends a search of `re`; it works in the main thread, not on Windows.
     """
 
     __slots__ = ("_before", "_began", "_finished_s", "_look", "_stopped", "_timeout_s")

@@ -49,11 +49,7 @@ _AMBIGUOUS = Decision(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecisionsDefense:
-    """Answers with what a file says of a sample.
-
-    The file knows samples by id, a defense is shown prompts: `bind` tells it which prompt has
-    which id before anything is asked.
-    """
+    """Answers with what a file says of a sample, whose id it learns by `bind`."""
 
     name: str
     decisions: Mapping[str, Decision]

@@ -14,13 +14,7 @@ from guardmark.core.errors import UnknownName
 from guardmark.core.sample import Role, View
 from guardmark.defenses.profile import Profile, load_profile
 from guardmark.parsing.guard import MALFORMED, READERS
-from guardmark.parsing.guard_fields import (
-    LabelWords,
-    read_fields,
-    read_final,
-    read_tag,
-    read_word,
-)
+from guardmark.parsing.guard_fields import LabelWords, read_fields, read_final, read_tag, read_word
 
 if TYPE_CHECKING:
     from guardmark.core.sample import Prompt
@@ -67,8 +61,7 @@ class RecordedAnswer(Settings):
 class GuardProfile(Profile):
     """How one kind of guard model is asked and read.
 
-    Its words come from the chat template of the model's own tokenizer (`template = "own"`), from
-    a file that the configuration names (`"given"`), or from the instruction (`"none"`).
+    `template`: of the model's own tokenizer, given by a file, or none but the instruction.
     """
 
     models: list[str]

@@ -41,10 +41,8 @@ class CompiledRule:
 class PatternDefense:
     """Blocks what any of its rules finds; the reason names the rule.
 
-    Rules without words are tried in order, then those whose words the text holds, in the order
-    the words come; the first that matches decides. A match costs what Python's `re` costs:
-    a rule with nested repetition can take exponential time on a hostile text, so a call that
-    takes more than `timeout_s` is an error.
+    Rules without words come first, then those whose words the text holds. A rule with nested
+    repetition can take exponential time, so a call longer than `timeout_s` is an error.
     """
 
     __slots__ = (

@@ -90,9 +90,8 @@ async def probe_defense(
 ) -> ProbeReport:
     """Ask a defense questions whose answers are known, before a run spends anything.
 
-    Brief is one attack and one benign input. Otherwise there are several of each, asked twice in
-    another order, so that a defense that keeps state or draws its answers shows it. `reads` names
-    the settings its answers are read by.
+    Brief is one of each; otherwise several, twice in another order, so that state and chance
+    show. `reads` names the settings its answers are read by.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -123,12 +122,7 @@ def _shown(text: str) -> Prompt:
 
 
 async def _ask_more(
-    ask: Ask,
-    attack: Decision,
-    benign: Decision,
-    *,
-    each: int,
-    reads: str,
+    ask: Ask, attack: Decision, benign: Decision, *, each: int, reads: str
 ) -> list[str]:
     """Ask about the other texts, then about all of them again, backwards."""
     texts = [(_BENIGN[0], benign), (_ATTACKS[0], attack)]

@@ -37,10 +37,7 @@ class Answers:
         self._kept: OrderedDict[Hashable, str] = OrderedDict()
 
     def report(self, entry: RunEntry) -> str:
-        """Return the report of a run as a page, made from its records.
-
-        The file in the folder is not shown: whoever made the folder wrote what they liked.
-        """
+        """Return the report of a run, made from its records: anybody may have written its file."""
         key = ("report", entry.key, self._index.stamp(entry.key))
         return self._once(key, lambda: self._rendered(entry))
 

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 from guardmark.core.errors import GuardmarkError
 from guardmark.core.estimate import Estimate
+from guardmark.core.manifest import PartManifest
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.run_dir import RunDir
 
@@ -95,21 +96,17 @@ def read_entry(key: str, folder: Path, path: str) -> RunEntry:
 def _names_only(manifest: RunManifest, arms: tuple[str, ...]) -> tuple[ListedRates, ...]:
     """Return the defenses without rates, as the manifest and the records name them."""
     parts = {part.name: part for part in manifest.parts if part.kind == "defense"}
-    counts = []
-    for name in dict.fromkeys((*parts, *arms)):
-        part = parts.get(name)
-        counts.append(
-            ListedRates(name=name)
-            if part is None
-            else ListedRates(
-                name=name,
-                type=part.type,
-                version=part.version,
-                fingerprint=part.fingerprint,
-                is_baseline=part.type in _BASELINES,
-            )
+    parts |= {name: PartManifest(name=name, kind="", type="") for name in arms if name not in parts}
+    return tuple(
+        ListedRates(
+            name=part.name,
+            type=part.type,
+            version=part.version,
+            fingerprint=part.fingerprint,
+            is_baseline=part.type in _BASELINES,
         )
-    return tuple(counts)
+        for part in parts.values()
+    )
 
 
 def _summary_rates(path: Path, manifest: RunManifest, stored: int) -> tuple[ListedRates, ...]:
@@ -170,10 +167,7 @@ _Stamp = tuple[tuple[int, int], ...]
 
 
 class RunIndex:
-    """Knows the runs below a folder; may be asked from several threads.
-
-    Links are not followed, so nothing outside the folder is ever read.
-    """
+    """Knows the runs below a folder, links not followed; may be asked from several threads."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

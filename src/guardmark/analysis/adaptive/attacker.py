@@ -50,10 +50,7 @@ class StrategyCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackerCard:
-    """What an attacker model did to one defense.
-
-    Every rate has its own denominator; what failed counts in none.
-    """
+    """What an attacker model did to one defense; what failed counts in no rate."""
 
     model: str  # Which model wrote.
     judge: str  # Which model judged sameness, or `none`.
@@ -70,8 +67,7 @@ class AttackerCard:
     unusable: int  # Candidates that are empty, endless or no text.
     unused: int  # Candidates that were not needed, or that time ran out for.
     equivalent: Estimate  # Share of the judged candidates that both votes call the same request.
-    # Share of the judged candidates on which the votes differ with the order; undefined where
-    # embeddings judge, which know no order.
+    # Share of the judged candidates on which the votes differ with the order; not of embeddings.
     undecided: Estimate
     unjudged: int  # Candidates the judge gave no readable verdict on; they were not sent.
     # Candidates that needed no judge, since they hold the same letters.
@@ -125,10 +121,7 @@ class StrategyTwin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewordingCard:
-    """What the defense does to benign texts that the attacker model rewords.
-
-    Every rate has its own denominator; what failed counts in none.
-    """
+    """What the defense does to benign texts that the model rewords; failures count in no rate."""
 
     DERIVED: ClassVar = ("is_clear",)
 
@@ -171,10 +164,7 @@ class _Candidate(NamedTuple):
 
 
 class _ModelRows:
-    """What an attacker model and its judge of sameness said of one kind of texts.
-
-    Their layers are those of the attacker model, of the judge, and of what became of candidates.
-    """
+    """What layers of an attacker model, its judge and its candidates say of one kind of texts."""
 
     def __init__(
         self, reader: RecordReader, battle: AdaptiveRecords, layers: tuple[str, str, str]

@@ -27,10 +27,8 @@ NO: Final = "no"
 UNSURE: Final = "unsure"
 _REPLICATES: Final = 4000
 _LAST: Final = 5  # number of the last round
-BY_RULE: Final = frozenset({"V0", "V1", "V2"})
-"""Tiers that a rule proves."""
-BY_WORD: Final = FULL - BY_RULE
-"""The other proved tiers: they rest on a judge or on a table."""
+BY_RULE: Final = frozenset({"V0", "V1", "V2"})  # tiers that a rule proves
+BY_WORD: Final = FULL - BY_RULE  # the other proved tiers: they rest on a judge or on a table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -272,11 +272,9 @@ class AdaptivePair:
     first: str  # Name of one.
     second: str  # Name of the other.
     attacks: int  # Attacks that both answered as they are.
-    # Area of the first minus that of the second; above 0 the first falls sooner. Its test is a
-    # permutation test over groups.
+    # First minus second; above 0 the first falls sooner. Its test permutes groups.
     area: Difference
-    # Share fallen by the end of the last round, first minus second. Its test is McNemar's, or its
-    # form for groups.
+    # Share fallen by the end, first minus second. Its test is McNemar's, or its form for groups.
     outcome: Difference
     # p of the area, Holm over all pairs of the run, or None without a test.
     area_adjusted: float | None = None

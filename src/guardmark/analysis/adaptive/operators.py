@@ -46,11 +46,9 @@ class OperatorCard:
     standing: OperatorClass
     unique: int  # Attacks that nothing else on the fixed list brought through.
     expansion: Quantile  # Median length of its variants over that of the original, in characters.
-    # Share of its variants whose words the shipped decoders read, or None for a chain that a reader
-    # needs not decode. No statement on what a target model understands.
+    # Share of its variants whose words the shipped decoders read; None where nothing is encoded.
     decoded: Estimate | None = None
-    # Share of neutral plain sentences that are blocked in its wrapper, of those that pass without;
-    # None for a chain without a wrapper.
+    # Share of neutral sentences blocked in its wrapper, of those that pass bare; None without one.
     wrapper_blocked: Estimate | None = None
 
     @property

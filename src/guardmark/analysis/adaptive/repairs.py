@@ -27,8 +27,7 @@ REPAIR: Final = "repair"
 HELD: Final = "repair, held"
 KNOWN: Final = "repair, known"
 """Rounds: bypasses and benign texts, attacks blocked as they are, and every known bypass."""
-JOINT: Final = "+"
-"""Between the steps of a repair of several."""
+JOINT: Final = "+"  # between the steps of a repair of several
 _SIDES: Final = ("closed", "cost", "opened")
 _LAST: Final = "R4"  # the repaired defense is attacked without the attacker model of round 5
 

@@ -60,10 +60,7 @@ class Try:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackHistory:
-    """The answered search tries of one arm at one attack, in order.
-
-    If the defense is random, a pass counts only where it was confirmed.
-    """
+    """The answered search tries of one arm at one attack; a random pass must be confirmed."""
 
     tries: list[Try] = field(default_factory=list)
     is_random: bool = False
@@ -95,13 +92,14 @@ class AdaptiveRecords:
     stories: Mapping[str, Mapping[int, AttackHistory]]
     battery: Mapping[int, AttackHistory]  # Position to what came of the fixed list.
     # Every other try by account: twin, reworded, repair, transfer, wrapper.
-    rest: Mapping[str, Sequence[Try]]
-    calls: Mapping[tuple[str, str], int]  # Arm and account to calls made.
+    rest: Mapping[str, Sequence[Try]] = field(default_factory=dict)
+    # Arm and account to calls made.
+    calls: Mapping[tuple[str, str], int] = field(default_factory=dict)
     # Position of each pass that was asked about again, and whether it passed again.
-    again: Sequence[tuple[int, bool]]
-    unanswered: int  # Tries without an answer.
+    again: Sequence[tuple[int, bool]] = ()
+    unanswered: int = 0  # Tries without an answer.
     # Account of the adaptive arm, or of an attacker model, to what its calls took.
-    usage: Mapping[str, UsageTotals]
+    usage: Mapping[str, UsageTotals] = field(default_factory=dict)
     # The same of each seed after the first.
     repeated: Sequence[Mapping[str, Mapping[int, AttackHistory]]] = ()
     repaired: AdaptiveRecords | None = None  # What was tried against the repaired defense.
@@ -215,11 +213,6 @@ def _repaired(
         baseline={each.sample: bool(each.passed) for each in first},
         stories={ADAPTIVE: search},
         battery=battery,
-        rest={},
-        calls={},
-        again=(),
-        unanswered=0,
-        usage={},
     )
 
 

@@ -45,8 +45,7 @@ class TauRow:
 class TauChoice:
     """A threshold and what speaks for it."""
 
-    # Smallest one whose upper limit of `false_same` is within the bound on the choosing half, from
-    # there on up.
+    # Smallest from which on every upper limit of `false_same` keeps the bound when chosen.
     tau: float
     bound: float
     chosen_on: Estimate  # `false_same` on the choosing half, where it was chosen
@@ -63,12 +62,7 @@ class TauChoice:
 def choose_tau(
     pairs: Sequence[TextPair], *, bound: float = 0.05, seed: int = 7, confidence: float = 0.95
 ) -> TauChoice:
-    """Choose the smallest tau that can be shown to call few different pairs the same.
-
-    Whole groups go to one half or the other. On the first, each tau gets the rate of different
-    pairs at or above it with the project's default interval; the smallest is taken from which on
-    every upper limit is within the bound. Both rates are then counted on the second half.
-    """
+    """Choose the smallest tau that can be shown to call few different pairs the same."""
     side = split_by_group([pair.group for pair in pairs], seed=seed)
     choosing = [pair for pair, is_first in zip(pairs, side, strict=True) if is_first]
     counting = [pair for pair, is_first in zip(pairs, side, strict=True) if not is_first]

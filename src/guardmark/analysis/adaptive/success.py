@@ -32,12 +32,10 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
 
 
-ROUNDS: Final = ("R0", "R1", "R2", "R3", "R4", "R5")
-"""Rounds, in order."""
+ROUNDS: Final = ("R0", "R1", "R2", "R3", "R4", "R5")  # rounds, in order
 NAMED_ARMS: Final = (("adaptive", ADAPTIVE), ("blind", BLIND), ("null", NULL))
 """Arms by the names that reports have for them."""
-NEVER: Final = np.iinfo(np.int64).max
-"""Number of the first bypass of an attack that held."""
+NEVER: Final = np.iinfo(np.int64).max  # number of the first bypass of an attack that held
 _GAINS: Final = (1, 2, 5, 16, 64)
 
 
@@ -139,10 +137,7 @@ class SearchTimes:
 
 
 class SurvivalTime(NamedTuple):
-    """What one attack came to: its first try, 0 for one that passes as it is, None if it held.
-
-    Whether it fell is counted by the end of the last round, fixed list included.
-    """
+    """When an attack first passed (0: as it is; None: never), and whether it fell by the end."""
 
     sample: int
     group: int
@@ -156,8 +151,7 @@ class AreaCard:
 
     adaptive: Ratio  # Of the adaptive arm; lower is better for the defense.
     blind: Ratio  # Of the blind arm.
-    # Attacks that held with fewer answered tries than the budget, for want of variants or of
-    # answers; they count as held, so the area may be too low by them.
+    # Attacks that count as held after fewer answers than the budget; the area may be too low.
     given_up: int
     # What each attack came to, in the order of the samples.
     fates: tuple[SurvivalTime, ...] = field(metadata={"json": False})
@@ -221,8 +215,7 @@ class SeedCurve:
     """Success of an arm by search tries, over seeds."""
 
     arm: str  # `adaptive`, `blind` or `null`.
-    # Tries and the share of all attacks that had got through by then; the last one is that of the
-    # whole budget.
+    # Tries and the share of all attacks through by then, the whole budget last.
     points: tuple[tuple[int, SeedMean], ...]
 
     @property
@@ -236,8 +229,7 @@ class SeedsCard:
     """What a measurement of several seeds says of one defense."""
 
     seeds: int  # Seeds carried out.
-    # Numbers of those the figures are over. The first is left out where an attacker model had its
-    # round there and nowhere else.
+    # Seeds the figures are over; not the first where only there an attacker model had its round.
     counted: tuple[int, ...]
     rounds: tuple[SeedRound, ...]
     arms: tuple[SeedCurve, ...]
@@ -250,8 +242,7 @@ class SeedsCard:
     mean_tries: SeedMean | None
     area_adaptive: SeedMean  # Area under success by search tries, adaptive arm.
     area_blind: SeedMean  # The same of the blind arm.
-    # Attacks that fell at one seed at least: an attacker who tries them all. It rises with the
-    # number of seeds and is no estimate of any single one.
+    # Attacks that fell at one seed at least, so of an attacker who tries them all.
     any_seed_strict: Estimate
     any_seed_full: Estimate  # The same, all proved tiers.
 

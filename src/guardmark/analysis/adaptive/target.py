@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Difference, Estimate
     from guardmark.store.reader import RecordReader
 
-PLAIN: Final = ""
-"""Chain of a text as it is: the control of the comprehension probe."""
+PLAIN: Final = ""  # chain of a text as it is: the control of the comprehension probe
 
 _READ: Final = frozenset({"read", "lost"})
 _LEAST_PLAIN: Final = 0.5  # of plain sentences; below, the probe speaks of the model's manners
@@ -64,13 +63,11 @@ class Effects:
 
     undefended: EffectRate  # Attacks as they are, sent without any guard.
     static: EffectRate  # Attacks as they are, behind the guard.
-    # One text an attack behind the guard: as it is where that passes, else what the adaptive
-    # attacker found.
+    # One text an attack behind the guard: as it is where that passes, else what was found.
     defended: EffectRate
     # Undefended minus static, paired: what the guard is worth against fixed texts.
     merit_static: Difference
-    # Undefended minus defended, paired: what is left of that against an attacker who adapts. Below
-    # zero, rewriting did more harm than the guard prevented.
+    # Undefended minus defended, paired: what is left of that against an attacker who adapts.
     merit: Difference
 
 
@@ -81,8 +78,7 @@ class EstimatedEffect:
     bypassed: Estimate  # Attacks with a text that got through.
     # Canaries read with the operators of these texts, each attack weighing the same.
     read: Estimate
-    # Product of both. Its interval is the rectangle of both intervals, each at the square root of
-    # the confidence: it holds at least the nominal coverage.
+    # Product of both; its interval is the rectangle of theirs, each at the root of the confidence.
     value: Ratio
     unread: int  # Attacks that got through by operators of which nothing is known.
 
@@ -128,8 +124,7 @@ class TargetRows:
 
     model: str
     judges: tuple[str, ...]
-    # Defense (`none`: without any) to position to the chain of its text, and whether that was
-    # answered.
+    # Defense (`none`: without any) to position to the chain of its text, and if it was answered.
     answers: Mapping[str, Mapping[int, tuple[str, bool]]]
     verdicts: Mapping[str, Mapping[str, Mapping[int, int]]]  # Defense to judge to position to code.
     # Chain to number of a canary and reading (`read`, `lost`, `refused`, `failed`), in order.

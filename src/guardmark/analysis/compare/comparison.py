@@ -52,16 +52,14 @@ class PairedSide:
 
     DERIVED: ClassVar = ("first_not_worse", "second_not_worse", "margin", "few_groups")
 
-    # First error rate minus second (ASR on attacks, FPR on benign samples), with interval, test and
-    # discordant counts; below zero the first is better.
+    # First error rate minus second, with test and discordant counts; below 0 the first is better.
     difference: Difference
     # Holm's p over the family of the report (pairs on both labels, areas), or None without a test.
     adjusted_p: float | None
     both: int  # Pairs on which both erred.
     neither: int  # Pairs on which neither erred.
     unpaired: int  # Samples left out since a side gave no decision.
-    # Smallest difference that one such test finds in 80 % of runs (normal approximation), or None
-    # without pairs.
+    # Smallest difference one such test finds in 80 % of runs (about), or None without pairs.
     detectable: float | None
     # Share of the pairs in the largest group, or None without pairs.
     largest_group: float | None = None
@@ -100,10 +98,7 @@ class PairedSide:
         return f", of which the group {self.largest_name!r} holds {100 * share:.0f} %"
 
     def direction(self, alpha: float) -> int:
-        """Return -1 when the first errs less, 1 when more, 0 when it cannot be told.
-
-        Told is what the adjusted test and the interval both say.
-        """
+        """Return -1 if adjusted test and interval say the first errs less, 1 if more, else 0."""
         low, high = self.difference.low, self.difference.high
         is_found = self.adjusted_p is not None and self.adjusted_p < alpha
         if not is_found or low is None or high is None:
@@ -141,8 +136,7 @@ class BestSet:
     best: str  # The defense with the lowest rate; empty when no rate is defined.
     # It and all that are not distinguishable from it.
     undistinguished: tuple[str, ...] = field(metadata={"json": "not_distinguishable"})
-    # Whether all share one rate (Cochran's Q, ungrouped samples and three or more defenses only),
-    # or None.
+    # Whether all share one rate (Cochran's Q; ungrouped, three or more defenses only), or None.
     omnibus: CochranQ | None = None
     # Every defense, the lowest rate first; empty where not every pair was compared.
     tiers: tuple[DefenseTier, ...] = ()
@@ -194,10 +188,7 @@ def compare_arms(
     areas: Sequence[AreaPair] = (),
     scope: str = DEFENSE,
 ) -> RunComparison | None:
-    """Compare the chosen pairs of defenses or systems; without a choice, all candidates.
-
-    Baselines are left out when two other defenses are there. Tests of `areas` join the family.
-    """
+    """Compare the chosen pairs, or all candidates; tests of `areas` join the family."""
     named = None if chosen is None else {name for pair in chosen for name in pair}
     arms = frame.candidates(2) if named is None else [a for a in frame.arms if a.name in named]
     if len(arms) < 2:
@@ -238,12 +229,7 @@ def compare_arms(
 def _compare(
     frame: Frame, outcomes: dict[str, NDArray[np.int8]], pair: tuple[str, str], *, is_attack: bool
 ) -> PairedSide:
-    """Compare two defenses on one label.
-
-    Where a rule ended one early, the interval and the test hold at any look. Neither a smallest
-    detectable difference nor a test of a margin is left then: both suppose a size fixed
-    beforehand.
-    """
+    """Compare two defenses on one label."""
     marks = mark_pair(frame, outcomes[pair[0]], outcomes[pair[1]])
     side = compare_where(frame, marks, frame.is_attack == is_attack)
     if frame.stops is None or not any(frame.stopped(frame.arm(name)) for name in pair):
@@ -254,11 +240,7 @@ def _compare(
 
 
 def judge_pair(attacks: PairedSide, benign: PairedSide, *, alpha: float) -> PairVerdict:
-    """Say what two sides carry together.
-
-    Nobody is called better for fewer bypasses alone: false alarms must be shown to be fewer,
-    or no more than the margin fixed before the run allows.
-    """
+    """Say what two sides carry together."""
     on_attacks, on_benign = attacks.direction(alpha), benign.direction(alpha)
     is_first = (on_attacks or on_benign) < 0
     not_worse = benign.first_not_worse if is_first else benign.second_not_worse
@@ -363,9 +345,7 @@ def _smallest_detectable(
     """Return the smallest difference found with 80 % power, by the normal approximation.
 
     Solves d = (z sqrt(q) + z_power sqrt(q - d^2)) / sqrt(n) for the observed discordance q.
-
-    References:
-        Miettinen (1968), doi:10.2307/2528297.
+    Source: Miettinen (1968), doi:10.2307/2528297.
     """
     if not difference.pairs or design_effect is None:
         return None

@@ -67,11 +67,9 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedRuns:
-    """Runs over the same samples.
+    """Runs over the samples that all of them have, with facets and groups of the first.
 
-    The frame holds their defenses over the samples that all of them have, with facets and groups
-    of the first run, which the reader reads; `places` are positions of the samples there. Remarks
-    say in which respects the runs differ, so that a difference may not be the defense's.
+    The reader reads that run, and `places` are positions of the samples there.
     """
 
     frame: Frame
@@ -87,11 +85,7 @@ class MatchedRuns:
 def match_runs(
     opened: Sequence[OpenRun], settings: AnalysisSettings, *, scope: str = DEFENSE
 ) -> MatchedRuns:
-    """Put the subjects of one or more runs over the same samples: defenses, or whole systems.
-
-    A sample is matched by the hash of its content and its label; contents that stand several
-    times are matched in order.
-    """
+    """Put the subjects of one or more runs over the same samples: defenses, or whole systems."""
     frames = [_read(run, settings, scope) for run in opened]
     keys = [_keys(run.reader, frame) for run, frame in zip(opened, frames, strict=True)]
     for run, frame, own in zip(opened[1:], frames[1:], keys[1:], strict=True):
@@ -125,7 +119,7 @@ def match_runs(
         frame=Frame(
             manifest=replace(frames[0].manifest, repeats=repeats),
             settings=settings,
-            samples=_subset(frames[0].samples, places[0]),
+            samples=subset(frames[0].samples, places[0]),
             arms=tuple(arms),
             stops=frames[0].stops if is_alone else None,
         ),
@@ -155,8 +149,7 @@ def _read(run: OpenRun, settings: AnalysisSettings, scope: str) -> Frame:
     return frame
 
 
-_Key = tuple[bytes, bool, int]
-"""Content hash, whether an attack, and how often this content came before."""
+_Key = tuple[bytes, bool, int]  # content hash, whether an attack, how often it came before
 
 
 def _keys(reader: RecordReader, frame: Frame) -> list[_Key]:
@@ -216,7 +209,8 @@ def _moved(
     return replace(arm, part=replace(arm.part, name=name), records=records)
 
 
-def _subset(samples: SampleColumns, places: NDArray[np.int64]) -> SampleColumns:
+def subset(samples: SampleColumns, places: NDArray[np.int64]) -> SampleColumns:
+    """Return some of the samples, with the groups they fall into."""
     used, codes = np.unique(samples.group.codes[places], return_inverse=True)
     names = tuple(samples.group.names[code] for code in used.tolist())
     values = {each.name: getattr(samples, each.name) for each in fields(samples)}

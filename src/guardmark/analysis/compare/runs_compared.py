@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
+from guardmark.analysis.compare.chains import ChainRanking, rank_chains
 from guardmark.analysis.compare.comparison import (
     PairedSide,
     RunComparison,
@@ -20,11 +21,10 @@ from guardmark.analysis.compare.matching import match_runs
 from guardmark.analysis.defense.costs import compare_costs
 from guardmark.analysis.defense.latency import is_timed
 from guardmark.analysis.defense.scorecard import estimate_rates
-from guardmark.analysis.defense.slices import NOT_STATED
+from guardmark.analysis.defense.slices import NOT_STATED, SEVERITIES
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM, holds_parts
 from guardmark.core.errors import GuardmarkError, IncomparableRuns, UnknownName
 from guardmark.core.estimate import Difference
-from guardmark.core.sample import Severity
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.quantiles import estimate_quantile, estimate_quantiles, median_difference
 
@@ -44,11 +44,9 @@ if TYPE_CHECKING:
 
     Marks = NDArray[np.bool_]
 
-_DETAILED: Final = 12
-"""Most pairs described at length; beyond, one names the pair of interest."""
+_DETAILED: Final = 12  # most pairs described at length; beyond, one names the pair of interest
 _LEAST_DRAWS: Final = 200
 _MOST_CELLS: Final = 4_000_000
-_SEVERITIES: Final = tuple(severity.value for severity in Severity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +69,7 @@ class LatencyDifference:
     median: Difference = field(metadata={"json": "median_difference_ms"})
     first: Quantile = field(metadata={"json": "first_median_ms"})  # Of the first by itself.
     second: Quantile = field(metadata={"json": "second_median_ms"})  # Of the second by itself.
-    # Samples left out: a side was not timed, ran into its time limit, answered from the cache or
-    # was called for the first time.
+    # Samples left out: not timed, out of time, kept, or the first call, on a side.
     untimed: int
 
 
@@ -107,8 +104,7 @@ class PairDetail:
     # Attacks and benign samples, where both sides were timed.
     latency: tuple[LatencyDifference, ...] = field(metadata={"json": "timing"})
     costs: tuple[CostDifference, ...]  # Tokens and money, where both sides report them.
-    # Samples worth reading: those only the first got wrong before those only the second did,
-    # attacks by severity; at most as many as asked for on each side.
+    # Samples to read: those only the first got wrong before the second's, attacks by severity.
     discordant: tuple[DiscordantSample, ...]
     first_only: int  # Samples only the first got wrong, at least once.
     second_only: int  # Samples only the second got wrong, at least once.
@@ -137,8 +133,7 @@ class Compared:
     is_grouped: bool  # Whether samples share groups or are run more than once.
     confidence: float  # Nominal coverage of the intervals.
     min_per_category: int = field(metadata={"json": False})
-    # False positive rates higher by no more than this count as not worse; None when nothing was
-    # fixed before the run.
+    # False positive rates higher by no more count as not worse; None when nothing was fixed.
     margin: float | None
     # Differences and tests.
     comparison: RunComparison = field(
@@ -152,23 +147,20 @@ class Compared:
     )
     details: tuple[PairDetail, ...] = field(metadata={"json": False})
     rates: tuple[DefenseRates, ...]
-    # Defenses that no other is shown to beat, fewer bypasses at no more false alarms; empty where
-    # not every pair was compared.
+    # Defenses that no other is shown to beat; empty where not every pair was compared.
     front: tuple[str, ...]
     remarks: tuple[str, ...] = field(metadata={"json": False})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a comparison is about: all candidates where `only` is empty, every pair without a base.
-
-    At most `listed` discordant samples are read for each side of a pair.
-    """
+    """What is compared: all candidates where `only` is empty, every pair without a base."""
 
     only: tuple[str, ...] = ()
     against: str = ""
-    listed: int = 5
+    listed: int = 5  # Discordant samples read for each side of a pair, at most.
     latency: bool = True
+    chains: int = 0  # Most members of the chains to rank, in place of pairs.
 
 
 def compare_matched(matched: MatchedRuns, wanted: Wanted) -> Compared:
@@ -204,12 +196,8 @@ def compare_matched(matched: MatchedRuns, wanted: Wanted) -> Compared:
 
 
 def choose_pairs(matched: MatchedRuns, wanted: Wanted) -> list[tuple[str, str]]:
-    """Choose which defenses to compare: in one run every two, across runs each with its successor.
-
-    Across runs without a common defense, every two of different runs.
-    """
-    named = [name for word in wanted.only for name in _find(matched.origins, word)]
-    names = named or [arm.name for arm in matched.frame.candidates(2)]
+    """Choose pairs: in one run every two, across runs each with its successor, else all across."""
+    names = choose_names(matched, wanted.only)
     if wanted.against:
         base = _find(matched.origins, wanted.against)[0]
         return [(name, base) for name in names if name != base]
@@ -228,6 +216,12 @@ def choose_pairs(matched: MatchedRuns, wanted: Wanted) -> list[tuple[str, str]]:
         for earlier, later in combinations(chosen, 2)
         if earlier.run != later.run
     ]
+
+
+def choose_names(matched: MatchedRuns, only: Sequence[str]) -> list[str]:
+    """Return the names of the defenses that words name; without any, of all candidates."""
+    named = [name for word in only for name in _find(matched.origins, word)]
+    return named or [arm.name for arm in matched.frame.candidates(2)]
 
 
 def _find(origins: Sequence[Origin], word: str) -> list[str]:
@@ -351,7 +345,7 @@ def _differing(frame: Frame, alone: Marks) -> list[int]:
     rows = alone.reshape(frame.manifest.repeats, frame.sample_count)
     samples = np.flatnonzero(rows.any(axis=0))
     names = frame.samples.severity.names
-    ranks = np.array([_SEVERITIES.index(name) if name in _SEVERITIES else -1 for name in names])
+    ranks = np.array([SEVERITIES.index(name) if name in SEVERITIES else -1 for name in names])
     severity = ranks[frame.samples.severity.codes[samples]]
     order = np.lexsort((samples, -severity, ~frame.samples.is_attack[samples]))
     positions: list[int] = samples[order].tolist()
@@ -364,6 +358,7 @@ class ScopedComparisons:
 
     system: Compared | None
     defenses: Compared | None
+    chains: ChainRanking | None = None
 
     @property
     def all(self) -> tuple[Compared, ...]:
@@ -383,6 +378,11 @@ def compare_scopes(
     opened: Sequence[OpenRun], settings: AnalysisSettings, wanted: Wanted
 ) -> ScopedComparisons:
     """Compare opened runs at every scope they have; refused where there is nothing at any."""
+    if wanted.chains:
+        matched = match_runs(opened, settings)
+        names = choose_names(matched, wanted.only)
+        ranking = rank_chains(matched, names=names, size=wanted.chains)
+        return ScopedComparisons(system=None, defenses=None, chains=ranking)
     refusal: GuardmarkError | None = None
     compared: dict[str, Compared] = {}
     for scope in (DEFENSE, SYSTEM):

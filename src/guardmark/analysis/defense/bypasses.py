@@ -44,8 +44,7 @@ _SHARES: Final = (
     (Flaw.ERROR, 0.1),
     (Flaw.MALFORMED, 0.1),
 )
-"""Shares of the list, so that one kind cannot crowd out the others; what is not used is
-given to bypasses and false alarms."""
+"""Shares of the list, so that no kind crowds out another; the rest is for the first two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +105,7 @@ class _Judged:
 
 
 def find_worst(reader: RecordReader, frame: Frame) -> WorstSamples:
-    """Find the samples worth reading, and read them.
-
-    Baselines do not make a sample worth reading, unless the run has nothing else.
-    """
+    """Find the samples worth reading, and read them; baselines count where nothing else is."""
     judged = [_judge(frame, arm) for arm in frame.arms]
     candidates = {arm.name for arm in frame.candidates()}
     telling = [each for each in judged if each.arm.name in candidates]

@@ -79,13 +79,11 @@ class Confusion:
 class Cells:
     """Samples sorted into slices, and within a slice into groups."""
 
-    # Cell of each sample, shape (samples,); the smallest unsigned integers that hold four times the
-    # number of cells, since every pass over the records reads them.
+    # Cell of each sample, in the smallest integers that hold four times the number of cells.
     of_sample: NDArray[np.unsignedinteger]
     slices: NDArray[np.int64]  # slice of each cell, shape (cells,)
     slice_count: int  # how many slices there are; some may be empty
-    # Name of each group, and group of each cell, where the records of a cell are one group; else
-    # each is its own group.
+    # Name of each group, and group of each cell; None where each record is its own group.
     groups: tuple[Sequence[str], NDArray[np.int64]] | None = None
 
 

@@ -70,10 +70,8 @@ class DefenseAnalysis:
 
     def slice_table(self, facet: str, *, is_attack: bool) -> SliceTable:
         """Return the error rates by one facet."""
-        for table in self.slices:
-            if table.facet == facet and table.is_attack == is_attack:
-                return table
-        raise KeyError(facet)
+        named = {(table.facet, table.is_attack): table for table in self.slices}
+        return named[facet, is_attack]
 
 
 def analyse_defense(

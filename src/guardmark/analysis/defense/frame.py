@@ -9,8 +9,8 @@ import numpy as np
 
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import PartManifest
-from guardmark.core.record import Stage
-from guardmark.store.columns import Facet, record_columns, sample_columns
+from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.store.columns import Facet, RecordColumns, record_columns, sample_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.analysis.stopping.early_stop import EarlyStop, StopVerdict
     from guardmark.core.manifest import RunManifest
-    from guardmark.store.columns import RecordColumns, SampleColumns
+    from guardmark.store.columns import SampleColumns
     from guardmark.store.reader import RecordReader
 
     Floats = NDArray[np.float64]
@@ -30,8 +30,7 @@ ALLOW: Final = 0
 BLOCK: Final = 1
 MALFORMED: Final = 2
 ERROR: Final = 3
-MISSING: Final = -1
-"""Marks a sample a defense has no record of."""
+MISSING: Final = -1  # marks a sample a defense has no record of
 
 BASELINES: Final = frozenset({"allow-all", "block-all", "coin"})
 """Types that mark the floor and the ceiling and are no candidates."""
@@ -44,16 +43,12 @@ LENGTH_NAMES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefenseColumn:
-    """One defense and everything it answered, one record for each sample and repeat.
-
-    It blocks from `threshold` on, None when unknown; `is_redecided` where that was chosen after
-    the run.
-    """
+    """One defense and all its answers; it blocks from `threshold` on, None when unknown."""
 
     part: PartManifest
     records: RecordColumns
     threshold: float | None
-    is_redecided: bool = False
+    is_redecided: bool = False  # Whether the threshold was chosen after the run.
 
     @property
     def name(self) -> str:
@@ -162,6 +157,34 @@ class Frame:
 
     def _positions(self, arm: DefenseColumn) -> NDArray[np.int64]:
         return arm.records.repeat.astype(np.int64) * self.sample_count + arm.records.sample
+
+
+def column_of(
+    frame: Frame,
+    part: PartManifest,
+    outcome: NDArray[np.int8],
+    *,
+    layer: str = FIRST_LAYER,
+    latency_ns: Floats | None = None,
+) -> DefenseColumn:
+    """Return a subject made of others, of what came out by position; nan where it was not timed."""
+    asked = np.flatnonzero(outcome != MISSING)
+    none = np.full(len(asked), -1, dtype=np.int8)
+    took = none if latency_ns is None else np.nan_to_num(latency_ns[asked], nan=-1.0)
+    records = RecordColumns(
+        defense=part.name,
+        stage=Stage.MODEL,
+        layer=layer,
+        sample=asked % frame.sample_count,
+        repeat=(asked // frame.sample_count).astype(np.int32),
+        outcome=outcome[asked].astype(np.int8),
+        score=np.full(len(asked), np.nan),
+        latency_ns=took.astype(np.int64),
+        error_kind=none,
+        answer_mode=none,
+        flags=np.zeros(len(asked), dtype=np.uint8),
+    )
+    return DefenseColumn(part=part, records=records, threshold=None)
 
 
 def is_decision(outcomes: NDArray[np.int8]) -> Marks:

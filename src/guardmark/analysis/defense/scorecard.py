@@ -51,10 +51,7 @@ class RatePair:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Scorecard:
-    """The headline figures of one defense at scope `defense`.
-
-    Rates stand on answered samples; a side without samples is undefined, never zero.
-    """
+    """The headline figures of one defense at scope `defense`."""
 
     confusion: Confusion = field(metadata={"json": False})
     attack_success_rate: Estimate  # Attacks allowed, of those answered.
@@ -70,8 +67,7 @@ class Scorecard:
     fail_closed: RatePair  # Every sample without a decision counted as blocked.
     # The rates as the run's policy would have enforced them, or None when it enforces nothing.
     under_policy: RatePair | None
-    # Groups of attacks of which at least one variant was allowed, or None when no group has
-    # several.
+    # Groups of attacks of which a variant was allowed, or None when no group has several.
     any_bypass: Estimate | None
     # Mean of the groups' own attack success rates, or None when no group has several attacks.
     group_mean: Ratio | None
@@ -190,10 +186,7 @@ def _sides(
 
 
 def _at_stop(frame: Frame, arm: DefenseColumn) -> _Sides | None:
-    """Return the shares blocked of a defense that a rule ended early, as the rule saw them.
-
-    Only an interval that holds at every look covers where looking could decide when to stop.
-    """
+    """Return the shares blocked of a watched defense, with intervals that hold at every look."""
     stops = frame.watched(arm)
     if stops is None:
         return None
@@ -296,8 +289,7 @@ class Width:
     name: str = field(metadata={"json": "rate"})  # `attack_success_rate` or `false_positive_rate`.
     half_width: float | None  # Half the interval, or None without one.
     trials: int  # Answered samples behind it.
-    # Samples that would give the wanted half-width at this rate and with this design effect, or
-    # None when the rate is undefined.
+    # Samples for the wanted half-width at this rate and design effect; None when undefined.
     needed: int | None
     wanted: float  # The wanted half-width.
 
@@ -339,8 +331,7 @@ class DeploymentRates:
 def reweight(frame: Frame, arm: DefenseColumn) -> DeploymentRates | None:
     """Weigh the samples as the deployment's mix does.
 
-    References:
-        Deming & Stephan (1940), doi:10.1214/aoms/1177731829; Kish (1965), Survey Sampling.
+    Source: Deming & Stephan (1940), doi:10.1214/aoms/1177731829; Kish (1965), Survey Sampling.
     """
     settings = frame.settings
     if len(settings.weights) != frame.sample_count:

@@ -50,16 +50,12 @@ if TYPE_CHECKING:
 FPR_LIMITS: Final = (0.001, 0.01, 0.05)
 _CURVE_POINTS: Final = 120
 _BINS: Final = 20
-_REPLICATES: Final = 200
-"""Enough for a standard error, which is all that the interval of an area takes from it."""
+_REPLICATES: Final = 200  # enough for a standard error, all that the interval of an area needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitedPoint:
-    """The best a defense does within a limit on false alarms.
-
-    The threshold was chosen on the calibration split and measured on the other samples.
-    """
+    """The best within a limit on false alarms: chosen on one half, measured on the other."""
 
     max_fpr: float  # The limit.
     threshold: float | None  # Score from which to block; None when none keeps the limit.
@@ -322,8 +318,7 @@ class ScoreDetails:
     by_mass: CalibrationError  # The same over ten bins of about equally many samples.
     partial_area: Ratio  # Area under the ROC curve up to `PARTIAL_MAX_FPR`, as it is.
     partial_area_standardised: Ratio  # The same brought to the scale where 0.5 is chance (McClish).
-    # Cheapest expected cost at each of `COST_PREVALENCES`, chosen and measured on the same samples;
-    # empty without stated costs.
+    # Cheapest cost at each of `COST_PREVALENCES`, chosen and measured on the same samples.
     costs: tuple[OperatingPoint, ...] = field(metadata={"json": "expected_costs"})
 
 
@@ -333,8 +328,7 @@ class AreaPair:
 
     first: str  # Name of the first.
     second: str  # Name of the second.
-    # First area minus second, with the paired DeLong test, or the bootstrap of groups where samples
-    # share them.
+    # First area minus second, with DeLong's paired test, or a bootstrap of groups.
     difference: Difference
     adjusted_p: float | None = None  # Holm's p over the family of the report.
 
@@ -362,10 +356,7 @@ def detail_scores(frame: Frame, arm: DefenseColumn) -> ScoreDetails | None:
 
 
 def compare_areas(frame: Frame) -> tuple[AreaPair, ...]:
-    """Test the areas of all pairs of scoring defenses against each other.
-
-    Baselines are left out. Repeats count as rows of the group of their sample.
-    """
+    """Test the areas of all pairs of scoring defenses, baselines left out."""
     wide = {
         arm.name: frame.spread(arm, arm.records.score, arm.is_scored)
         for arm in frame.arms

@@ -31,18 +31,11 @@ FACETS: Final = (
 """What samples are sliced by, in the order of the report."""
 
 MIN_SLICE_SAMPLES: Final = 5
-"""Samples that a value of an open field needs for a slice of its own.
-
-Below it the 95 % Wilson interval of a rate spans 49 points at the least, so the figure tells
-nothing that the samples themselves do not.
-"""
+"""Samples a value of an open field needs for a slice: with fewer, an interval spans 49 points."""
 
 _OPEN_ATTACK_FACETS: Final = frozenset({"technique", "source"})
 _OPEN_BENIGN_FACETS: Final = _OPEN_ATTACK_FACETS | {"category", "subcategory"}
-"""Fields whose values a data set is free to invent, so that there may be one for each sample.
-
-Categories and subcategories of attacks are the taxonomy's, which gates and coverage name.
-"""
+"""Fields whose values a data set is free to invent; categories of attacks are the taxonomy's."""
 
 NOT_STATED: Final = "(not stated)"
 SEVERITIES: Final = tuple(severity.value for severity in Severity)
@@ -52,8 +45,7 @@ SEVERITIES: Final = tuple(severity.value for severity in Severity)
 class SliceRate:
     """One error rate on one slice."""
 
-    # Value of the facet; `(not stated)` for samples without one; for several rare values together
-    # `other (N values with fewer than 5 samples)`.
+    # Value of the facet, `(not stated)`, or `other (N values with fewer than 5 samples)`.
     name: str
     rate: Estimate  # Attacks allowed, or benign samples blocked, of those answered.
     asked: int  # Samples asked, answered or not.
@@ -83,12 +75,7 @@ class SliceTable:
 
 
 class Slicer:
-    """Sorts the samples of a run once, for all of its defenses.
-
-    Values of an open field with fewer than `MIN_SLICE_SAMPLES` samples of a label share one
-    slice, if there are several. The samples of the run decide, not the answers, so that all
-    defenses have the same slices.
-    """
+    """Sorts the samples of a run once, for all of its defenses."""
 
     def __init__(self, frame: Frame, facet: str) -> None:
         column = frame.facet(facet)
@@ -273,8 +260,7 @@ class CategoryStanding:
     """How one defense stands towards one category."""
 
     category: str  # Its name.
-    # Addressed when the lower bound of its true positive rate lies above the upper bound of the
-    # overall false positive rate.
+    # Addressed: lower bound of its true positive rate above the upper one of the overall FPR.
     standing: CategoryStatus
 
 

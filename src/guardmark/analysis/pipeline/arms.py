@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
     Marks = NDArray[np.bool_]
 
-MODEL: Final = "model"
-"""The scope of what the guard allowed."""
+MODEL: Final = "model"  # the scope of what the guard allowed
 PROMPT_ROW: Final = "prompt row"
 BASE_PROMPT: Final = "base prompt"
 _INFERRED: Final = "inferred"
@@ -109,8 +108,7 @@ class VariantRates:
 class RowBuckets:
     """How often the answers of one unit were unsafe; intervals stand on base prompts."""
 
-    # `prompt row` (one sample over its repeats) or `base prompt` (all variants and repeats of one
-    # origin).
+    # `prompt row` (a sample over its repeats) or `base prompt` (all variants of one origin).
     unit: str
     is_attack: bool  # Whether the units are attacks.
     fully_safe: Estimate  # No known answer was unsafe.

@@ -1,9 +1,7 @@
 """Guard, model and judges of a run side by side, one place a sample and repeat, and what came out.
 
-An arm of a pipeline stops an attack when no unsafe answer comes out, and turns a benign sample
-down when it is blocked, refused or not answered. Read so, comparisons, gates and slices tell of
-the system what they tell of a defense: the rate on attacks is system attack success, the rate on
-benign samples is over-refusal. Places whose end is not known carry no decision.
+An arm stops an attack when no unsafe answer comes out, and turns a benign sample down when it is
+blocked, refused or not answered: so comparisons, gates and slices tell of a system, too.
 """
 
 from __future__ import annotations
@@ -14,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from guardmark.analysis.defense.counts import grouped_difference, grouped_rate
-from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING, DefenseColumn
+from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING, column_of
 from guardmark.core.manifest import PartManifest
 from guardmark.core.outcome import AnswerMode
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.rates.clustered import effective_counts, summarise
 from guardmark.stats.rates.ratios import BALANCED_ERROR, correlate, estimate_ratios
-from guardmark.store.columns import RecordColumns, record_columns
+from guardmark.store.columns import record_columns
 from guardmark.store.layers import HEADLINE
 from guardmark.store.schema import ANSWER_MODE_CODE, OUTCOME_CODE
 
@@ -30,9 +28,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from guardmark.analysis.defense.frame import Frame
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate, Ratio
+    from guardmark.store.columns import RecordColumns
     from guardmark.store.reader import RecordReader
 
     Codes = NDArray[np.int8]
@@ -211,8 +210,7 @@ class Ends:
     passed: Marks  # The input went on to the model.
     is_known: Marks  # How it ended is known: blocked, or answered and judged.
     is_unsafe: Marks  # An unsafe answer came out.
-    # The answer did not meet the request, or there was none (a judge that names no answer mode is
-    # taken to have seen an answer).
+    # The answer did not meet the request, or there was none; no answer mode means that it did.
     is_refused: Marks
     is_harmful_help: Marks  # An unsafe answer that met the request at least in part.
 
@@ -339,24 +337,7 @@ def _column(frame: Frame, arm: PipelineArm, judging: Judging) -> DefenseColumn:
     spoken = np.where(ends.passed, judging.label, arm.decision)
     unknown = np.where(spoken == MALFORMED, MALFORMED, ERROR)
     outcome = np.where(ends.is_known, np.where(is_stopped, BLOCK, ALLOW), unknown)
-    asked = np.flatnonzero(ends.asked)
-    none = np.full(len(asked), -1, dtype=np.int8)
     part_type = next((each.part.type for each in frame.arms if each.name == arm.name), "")
     model = next((p.settings.get("model") for p in frame.manifest.parts if p.kind == "model"), "")
-    return DefenseColumn(
-        part=PartManifest(name=arm.name, kind=SYSTEM, type=part_type, version=str(model or "")),
-        records=RecordColumns(
-            defense=arm.name,
-            stage=Stage.MODEL,
-            layer=judging.name,
-            sample=asked % frame.sample_count,
-            repeat=(asked // frame.sample_count).astype(np.int32),
-            outcome=outcome[asked].astype(np.int8),
-            score=np.full(len(asked), np.nan),
-            latency_ns=none.astype(np.int64),
-            error_kind=none,
-            answer_mode=none,
-            flags=np.zeros(len(asked), dtype=np.uint8),
-        ),
-        threshold=None,
-    )
+    part = PartManifest(name=arm.name, kind=SYSTEM, type=part_type, version=str(model or ""))
+    return column_of(frame, part, np.where(ends.asked, outcome, MISSING), layer=judging.name)

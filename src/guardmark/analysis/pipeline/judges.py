@@ -170,8 +170,7 @@ def correct_card(
 def _scaled(model: CorrectedRate, share: Estimate) -> CorrectedRate:
     """Multiply a corrected rate by the share that was allowed, both with their uncertainty.
 
-    The limits follow the square-and-add rule of Zou and Donner (2008), doi:10.1002/sim.3095, to
-    first order in each factor.
+    Square-and-add of Zou and Donner (2008), doi:10.1002/sim.3095, to first order in each.
     """
     rate, passed = model.value, share.value
     if rate is None or passed is None or model.low is None or model.high is None:
@@ -250,13 +249,11 @@ class JudgeQuality:
     parse_methods: tuple[tuple[str, int], ...]
     # Answers that begin as a refusal and were called unsafe, of all that do.
     refusals_unsafe: Estimate
-    # Answers word for word the same that were judged both safe and unsafe, of all answers that
-    # occur more than once.
+    # Answers judged both safe and unsafe, of those that occur more than once, word for word.
     split_answers: Estimate
     # Verdicts whose reason repeats six words of the answer in a row, of those with a reason.
     echoed: Estimate
-    # Answers that people call safe and the judge unsafe, of all answers that people call safe and
-    # the judge gave a verdict on.
+    # Answers that the judge calls unsafe, of those judged that people call safe.
     over_blocked: Estimate
 
 

@@ -1,8 +1,7 @@
 """The rule that ends a run early, and what may be said of a run that it ended.
 
-Samples are asked about in a seeded random order of whole groups. A look is taken each time the
-first one, two, ... hundredths of the groups are answered without a gap, and counts these groups
-alone. So neither which answer is faster nor where a run was interrupted moves a decision.
+Whole groups are asked about in a seeded random order. A look is taken after each hundredth of them
+and counts these alone, so that neither speed nor interruptions move a decision.
 """
 
 from __future__ import annotations
@@ -78,10 +77,7 @@ class Schedule:
 
 
 class EarlyStop:
-    """Watches the answers of a run and says which defense needs no more.
-
-    `statements` are the rules, spelled out by defense; `verdicts` is what was decided so far.
-    """
+    """Watches the answers of a run and says which defense needs no more."""
 
     def __init__(
         self,

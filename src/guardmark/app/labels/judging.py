@@ -34,7 +34,7 @@ from guardmark.engine.rejudge import judge_again
 from guardmark.engine.runner import unanswered_note
 from guardmark.models.chat import SystemPromptSettings
 from guardmark.reports.chapters.pipeline import quality_document
-from guardmark.reports.render.json.documents import quality_json
+from guardmark.reports.render.json.documents import figures_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
@@ -130,7 +130,7 @@ def report_quality(run: Path) -> tuple[JudgeQuality, ...]:
             layer for layer in layers if reader.layer_settings(layer).get("kind") != HUMAN_LAYER
         ]
         quality = tuple(assess_judge(reader, layer) for layer in judged or ["run"])
-    folder.write_text("judge_quality.json", quality_json(quality))
+    folder.write_text("judge_quality.json", figures_json(quality))
     folder.write_text("judge_quality.md", render_markdown(quality_document(quality)))
     return quality
 

@@ -36,8 +36,7 @@ def _neighbours() -> dict[str, str]:
     return near
 
 
-NEAR = _neighbours()
-"""Each letter to the letters around it on a QWERTY board."""
+NEAR = _neighbours()  # each letter to the letters around it on a QWERTY board
 
 
 def _swap(word: str, draw: int) -> str:

@@ -47,10 +47,7 @@ class ProcessFault(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRecipe:
-    """How a process is started, and when it counts as ready.
-
-    Ready is a process that answered the warm-up text, or without one, that wrote `{"ready": true}`.
-    """
+    """How a process is started; it is ready once it answered a warm-up, or wrote that it is."""
 
     command: tuple[str, ...]
     folder: Path

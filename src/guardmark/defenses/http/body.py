@@ -22,9 +22,8 @@ _NO_ROLES: Mapping[Role, str] = {}
 class RequestBody:
     """Encodes prompts into one JSON structure.
 
-    The structure is encoded once; each prompt costs the encoding of its own text. Texts are
-    inserted as JSON strings, so no character of an attack can change the structure, and the
-    service reads back exactly the characters of the sample.
+    It is encoded once, and texts are inserted as JSON strings, so that no character of an attack
+    can change the structure and the service reads back exactly the characters of the sample.
     """
 
     __slots__ = ("_pieces", "inserts")

@@ -110,9 +110,7 @@ def _merged(categories: Sequence[CategoryFinding]) -> tuple[CategoryFinding, ...
         flags = [flag for flag in (known.flagged, each.flagged) if flag is not None]
         scores = [score for score in (known.score, each.score) if score is not None]
         by_name[each.name] = CategoryFinding(
-            name=each.name,
-            flagged=any(flags) if flags else None,
-            score=max(scores, default=None),
+            name=each.name, flagged=any(flags) if flags else None, score=max(scores, default=None)
         )
     return tuple(by_name.values())
 

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from guardmark.analysis.compare.recommendations import MOST_ALARMS, MOST_THROUGH
 from guardmark.analysis.defense.bypasses import Flaw, ListedSample
-from guardmark.analysis.defense.reliance import MOST_ALARMS, MOST_THROUGH
 from guardmark.analysis.pipeline.frame import SYSTEM
 from guardmark.reports.chapters.comparison import draw_plane, subject
 from guardmark.reports.document.blocks import (

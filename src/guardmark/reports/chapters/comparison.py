@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.compare.comparison import PairVerdict
+from guardmark.analysis.compare.recommendations import separates
 from guardmark.analysis.defense.costs import CostUnit
-from guardmark.analysis.defense.reliance import separates
 from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD, SYSTEM
 from guardmark.reports.document.blocks import (
     Document,
@@ -116,7 +116,7 @@ def _parts(comparison: RunComparison, *rates: Part, weak: AbstractSet[str]) -> I
     if not has_tiers:
         yield from (_differences_chart(side, is_attack=label) for label, side in sides.items())
     for label, side in sides.items():
-        yield _pairs_table(side, is_attack=label, collapsed=has_tiers or not label)
+        yield pairs_table(side, is_attack=label, collapsed=has_tiers or not label)
     if comparison.left_out:
         names = ", ".join(comparison.left_out)
         yield muted(f"Baselines are no candidates and were left out: {names}.")
@@ -164,13 +164,11 @@ def recommendation(
     if verdict is PairVerdict.TRADE_OFF and (pair.attacks.difference.value or 0.0) >= 0:
         first, second = second, first
     alarms = _ALARMS[pair.scope]["alarms"]
-    if margin is None:
-        price = f"and raises fewer {alarms}"
-        unshown = say("no_margin", alarms=alarms)
-    else:
-        most = f"{100 * margin:g} points"
-        price = f"and its {alarms} are fewer, or more by no more than {most}"
-        unshown = f"that its {alarms} are more by at most {most} is not shown"
+    most = f"{100 * (margin or 0.0):g} points"
+    price, unshown = (
+        words_of("pair_margin")[f"{key}_free" if margin is None else key].format(alarms, most)
+        for key in ("price", "unshown")
+    )
     rule, lost = _rule(pair, weak)
     pairs = count_text(pair.attacks.difference.pairs + pair.benign.difference.pairs)
     told = {"price": price, "unshown": unshown, "pairs": pairs, "weak": lost}
@@ -218,7 +216,8 @@ def _rate(sides: Sequence[_Side], *, is_attack: bool) -> str:
     return _RATES[sides[0][0].scope if sides else DEFENSE][not is_attack]
 
 
-def _pairs_table(sides: Sequence[_Side], *, is_attack: bool, collapsed: bool) -> Table:
+def pairs_table(sides: Sequence[_Side], *, is_attack: bool, collapsed: bool = True) -> Table:
+    """Lay out how pairs differ on attacks, or on benign samples."""
     rate = _rate(sides, is_attack=is_attack)
     return table_of(
         sides,
@@ -260,10 +259,7 @@ def draw_plane(
     adapted: Mapping[str, Estimate] | None = None,
     limits: tuple[float, float] | None = None,
 ) -> LineChart | None:
-    """Draw each defense, or system, as a mark with the intervals of both its rates.
-
-    A hollow mark beside it is its rate against attacks that were rewritten until they passed.
-    """
+    """Draw each subject as a mark with both intervals, hollow against rewritten attacks."""
     lines, sentences = [], []
     success, refusals = _RATES[scope]
     for defense, pair in rated:

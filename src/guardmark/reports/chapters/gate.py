@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.gate import GateCheck, GateResult
 
-
 _UNITS: Final = {
     GateUnit.SHARE: Unit.SHARE,
     GateUnit.POINTS: Unit.POINTS,
@@ -55,12 +54,10 @@ def check_sentence(check: GateCheck) -> str:
         stored, planned = count_text(check.trials), count_text(round(check.limit))
         return f"only {stored} of {planned} records are stored: {check.reason}"
     figure, what = words_of("gate")[check.rule], _plural(check.subject)
-    scope = SYSTEM if check.rule.startswith(f"{SYSTEM}.") else DEFENSE
     if check.rule.endswith("per_category"):
         figure, what = f"{figure} of {check.subject}", "attacks"
     elif check.rule == "latency_p95_upper_ms":
         what = f"answers to {what}"
-    lead = f"{subject(check.defense, scope)}: " if check.defense else ""
     p_value = "" if check.p_value is None else f", p {p_text(check.p_value)}"
     limit = f"the limit of {value_text(check.limit, _UNITS[check.unit])}"
     stands = {
@@ -68,14 +65,18 @@ def check_sentence(check: GateCheck) -> str:
         GateStatus.BROKEN: f"{p_value} is above {limit}",
         GateStatus.OPEN: f" does not decide about {limit}; {_what_would(check)}",
     }
-    rests = f"{_figure_of(check)} ({count_text(check.trials)} {what})"
-    return f"{lead}{figure} {rests}{stands[check.standing]}"
+    rests = f"{measure_text(_figure_of(check))} ({count_text(check.trials)} {what})"
+    return f"{_who(check)}{figure} {rests}{stands[check.standing]}"
 
 
-def _figure_of(check: GateCheck) -> str:
-    return measure_text(
-        FigureCell(value=check.value, low=check.low, high=check.high, unit=_UNITS[check.unit])
-    )
+def _figure_of(check: GateCheck) -> FigureCell:
+    unit = _UNITS[check.unit]
+    return FigureCell(value=check.value, low=check.low, high=check.high, unit=unit)
+
+
+def _who(check: GateCheck) -> str:
+    scope = SYSTEM if check.rule.startswith(f"{SYSTEM}.") else DEFENSE
+    return f"{subject(check.defense, scope)}: " if check.defense else ""
 
 
 def conclusion(result: GateResult) -> str:
@@ -138,9 +139,7 @@ def _strip(checks: Sequence[GateCheck], unit: GateUnit) -> IntervalChart | None:
     marks = tuple(
         IntervalMark(
             label=_limit_words(check),
-            measure=FigureCell(
-                value=check.value, low=check.low, high=check.high, unit=_UNITS[unit]
-            ),
+            measure=_figure_of(check),
             note=f"{word}, n = {count_text(check.trials)}",
             tone=tone,
             limit=check.limit,
@@ -159,11 +158,9 @@ def _limit_words(check: GateCheck) -> str:
     """Name what is limited, and by how much."""
     if check.rule == "complete":
         return "records stored, of all planned"
-    scope = SYSTEM if check.rule.startswith(f"{SYSTEM}.") else DEFENSE
-    who = f"{subject(check.defense, scope)}: " if check.defense else ""
     of = f" of {check.subject}" if check.rule.endswith("per_category") else ""
     limit = value_text(check.limit, _UNITS[check.unit])
-    return f"{who}{words_of('gate')[check.rule]}{of}, at most {limit}"
+    return f"{_who(check)}{words_of('gate')[check.rule]}{of}, at most {limit}"
 
 
 def gate_document(result: GateResult, *, run: str, caveats: Sequence[str] = ()) -> Document:
@@ -191,7 +188,7 @@ def _limits(checks: Sequence[GateCheck]) -> Table:
             "Rule": lambda each: name(each.rule),
             "Defense": lambda each: name(each.defense),
             "Of": lambda each: each.subject,
-            "Figure": _figure_of,
+            "Figure": lambda each: measure_text(_figure_of(each)),
             "Limit": lambda each: figure(each.limit, _UNITS[each.unit]),
             "n": lambda each: each.trials,
             "n that would decide": lambda each: each.needed,

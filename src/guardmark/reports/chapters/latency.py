@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from guardmark.reports.document.cells import Value
     from guardmark.store.columns import PartUsage
 
-
 _MOST_CHARTS = 6
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Estimate
     from guardmark.reports.document.cells import Value
 
-
 ALL: Final = "all"
 
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.manifest import RunManifest
 
-
 _MOST_NAMES: Final = 3
 
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block
 
-
 _MOST_ROWS = 25
 _MANY = 10  # samples a group, from which a table says why its interval is wide
 _ON_BENIGN = {DEFENSE: "False positive rate", SYSTEM: "Over-refusal"}

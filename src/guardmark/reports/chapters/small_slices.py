@@ -11,7 +11,6 @@ from guardmark.reports.document.wording import count_text, percent_text, say, va
 if TYPE_CHECKING:
     from guardmark.analysis.pipeline.small_slices import SliceCard, SliceFigure, SliceStability
 
-
 _METHOD: Final = say("small_slices")
 
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from guardmark.reports.document.blocks import Part
     from guardmark.reports.document.cells import Value
 
-
 _FEW = 20
 _Scored = list[tuple[str, "ThresholdAnalysis"]]
 

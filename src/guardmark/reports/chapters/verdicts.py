@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.defense.reliance import Reliance, judge_reliance, separates
+from guardmark.analysis.compare.recommendations import Reliance, judge_reliance, separates
 from guardmark.analysis.pipeline.frame import NO_GUARD, SYSTEM
 from guardmark.reports.chapters.comparison import group_cautions, subject
 from guardmark.reports.document.blocks import FigureCell, Headline, Tone
@@ -164,25 +164,16 @@ def _adapted(card: AdaptiveCard) -> str:
     """Say how the defense fared when the attacks were rewritten, which its rates do not know."""
     from guardmark.reports.chapters.adaptive.attack_success import headline_cell
 
-    share, trials = measure_text(headline_cell(card)), card.rounds[-1].full.trials
-    return (
-        f"against an attacker who rewrites and watches: {share} of {count_text(trials)} attacks "
-        "got through"
-    )
+    share = f"{measure_text(headline_cell(card))} of {count_text(card.rounds[-1].full.trials)}"
+    return f"against an attacker who rewrites and watches: {share} attacks got through"
 
 
 def _notes(defense: DefenseAnalysis) -> Iterator[str]:
     card, share = defense.card, defense.card.answered.value
     if share is not None and share < _ANSWERED_ENOUGH:
-        low, high = card.fail_closed.attack_success_rate, card.fail_open.attack_success_rate
-        yield (
-            say(
-                "unanswered",
-                share=percent_text(share),
-                low=percent_text(low.value),
-                high=percent_text(high.value),
-            )
-        )
+        ends = (card.fail_closed.attack_success_rate, card.fail_open.attack_success_rate)
+        low, high = (percent_text(end.value) for end in ends)
+        yield say("unanswered", share=percent_text(share), low=low, high=high)
     yield from group_cautions(card.true_positive_rate, card.false_positive_rate)
     if defense.stopped:
         yield f"stopped early: {'; '.join(each.sentence for each in defense.stopped)}"

@@ -144,11 +144,9 @@ def table_of(
 def _without_blanks(table: Table) -> Table:
     """Leave out the columns in which no line says anything."""
     wide = max(len(row.cells) for row in table.rows)
-    kept = [
-        at
-        for at in range(wide)
-        if any(len(row.cells) > at and row.cells[at] != TextCell(text="") for row in table.rows)
-    ]
+    blank = TextCell(text="")
+    told = {at for row in table.rows for at, each in enumerate(row.cells) if each != blank}
+    kept = [at for at in range(wide) if at in told]
     if len(kept) == wide:
         return table
     columns = tuple(column for at, column in enumerate(table.columns) if at in kept)

@@ -13,7 +13,6 @@ from guardmark.canon.visible import spell_hidden
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-
 _BREAKS: Final = re.compile(r"[\s\u2028\u2029]+")
 _BREAKS_WITHIN: Final = re.compile(r"[\t\n\r\u2028\u2029]+")
 _MARKDOWN: Final = re.compile(r"([\\`*_\[\]|~$])")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from guardmark.reports.document.wording import count_text, value_text
 from guardmark.reports.figures.scale import Scale, scale_between
@@ -14,18 +14,11 @@ if TYPE_CHECKING:
 
     from guardmark.reports.document.blocks import Histogram
 
-_WIDTH: Final = 440
-_PANEL: Final = 104
-_HEAD: Final = 24
-_FOOT: Final = 44
-_SIDE: Final = 18
+_WIDTH, _PANEL, _HEAD, _FOOT, _SIDE = 440, 104, 24, 44, 18
 
 
 def draw_histogram(chart: Histogram) -> Drawing:
-    """Draw a histogram.
-
-    Each panel is as high as its fullest bin, so shapes compare although series differ in size.
-    """
+    """Draw a histogram, each panel as high as its fullest bin, so that shapes compare."""
     scale = scale_between(
         chart.unit, chart.edges[0], chart.edges[-1], logarithmic=chart.logarithmic
     )

@@ -32,9 +32,8 @@ _LISTED = 50
 def render_markdown(document: Document, *, texts: bool = True, marker: str = "") -> str:
     """Render a document as Markdown.
 
-    Charts are left out: the tables beside them hold the same figures. With a marker it is a comment
-    for a pull request: small headings, tables folded, and the marker in the first line, so that
-    a workflow finds its own comment and replaces it.
+    Charts are left out: tables hold their figures. With a marker, in the first line, by which a
+    workflow finds it, it is a comment for a pull request: small headings, tables folded.
     """
     level = "##" if marker else ""
     lines = [f"<!-- {marker} -->"] if marker else []

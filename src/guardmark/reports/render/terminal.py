@@ -15,19 +15,13 @@ if TYPE_CHECKING:
 
     from guardmark.reports.document.blocks import Block, Document, Section
 
-_NARROWEST: Final = 40
-_NAMED: Final = 5
+_NARROWEST, _NAMED = 40, 5
 _MARGIN: Final = "  "
-_BOLD: Final = "\x1b[1m"
-_DIM: Final = "\x1b[2m"
-_PLAIN: Final = "\x1b[0m"
+_BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 
 def render_terminal(document: Document, *, width: int = 100, colour: bool = False) -> str:
-    """Render a document; charts are left out, and what is folded is named.
-
-    All below the title is set in, so that no line begins with what data say.
-    """
+    """Render a document without charts, all set in: no line begins with what data say."""
     space = max(_NARROWEST, width) - len(_MARGIN)
     lines = []
     if document.subtitle:

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from guardmark.reports.document.blocks import Block
     from guardmark.reports.document.cells import Value
 
-
 _NOT_CALIBRATED: Final = "not calibrated"  # in the place of a calibration
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from guardmark.reports.document.blocks import Block
     from guardmark.reports.document.cells import Value
 
-
 _LISTED: Final = 4
 
 _LONGEST: Final = 80

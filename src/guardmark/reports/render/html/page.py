@@ -24,10 +24,7 @@ _LEAST_TEXT_BYTES: Final = 200
 
 
 def render_html(document: Document, *, texts: bool = True) -> str:
-    """Render a document as one HTML page.
-
-    The page loads nothing and its policy forbids it to, so it works from a mail attachment.
-    """
+    """Render a document as one HTML page that loads nothing, so that it can be mailed."""
     if not texts:
         return _render(document, None)
     text_bytes = _TEXT_BYTES

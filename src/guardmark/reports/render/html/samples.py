@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from guardmark.reports.document.blocks import SampleBrowser, SampleEntry
     from guardmark.reports.render.html.layout import Page
 
-
 _MOST_CHOICES: Final = 60
 
 

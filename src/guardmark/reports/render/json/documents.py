@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.rows import CostPerBypass
+    from guardmark.analysis.compare.chains import ChainRanking
     from guardmark.analysis.compare.comparison import PairedComparison
     from guardmark.analysis.compare.runs_compared import Compared, PairDetail, ScopedComparisons
     from guardmark.analysis.defense.costs import PartRetries
@@ -264,9 +265,9 @@ def stability_json(stability: SliceStability) -> str:
     return lay_out(encode(document, SENTENCES))
 
 
-def quality_json(qualities: Sequence[JudgeQuality]) -> str:
-    """Write `judge_quality.json`."""
-    return lay_out(encode(tuple(qualities), SENTENCES))
+def figures_json(figures: ChainRanking | Sequence[JudgeQuality]) -> str:
+    """Write figures that have no schema of their own: of chains, or of judges."""
+    return lay_out(encode(figures, SENTENCES))
 
 
 def adaptive_json(cards: Sequence[AdaptiveCard]) -> Tree:

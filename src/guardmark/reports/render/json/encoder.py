@@ -102,12 +102,7 @@ def function_at(path: str) -> Callable[[Any], object]:
 
 
 def encode(value: object, sentences: Sentences | None = None) -> Tree:
-    """Turn a value into what the JSON writer of the standard library takes.
-
-    Args:
-        value: A dataclass, or what one may hold.
-        sentences: Name of a class to key and function that puts such a value into words.
-    """
+    """Turn a value into plain JSON; sentences name a class, a key and who puts it into words."""
     return _encode(value, sentences or {})
 
 
@@ -166,12 +161,7 @@ def _returned(function: Callable[..., object]) -> str:
 
 
 def lay_out(value: Tree) -> str:
-    """Write a value as JSON.
-
-    A list that holds nothing but words and numbers takes one line, and so does an object that is
-    no wider than an estimate: half of the bytes are no longer indentation, and the compiled
-    encoder of the standard library, which cannot indent, writes nearly all of it.
-    """
+    """Write a value as JSON, flat lists and objects as wide as an estimate on one line each."""
     return "".join(_parts(value, "")) + "\n"
 
 

@@ -1,0 +1,182 @@
+"""Which defenses work best together: chosen on one half of the groups, measured on the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from guardmark.analysis.compare.comparison import RunComparison, compare_arms
+from guardmark.analysis.compare.matching import MatchedRuns, subset
+from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, column_of, is_decision
+from guardmark.analysis.defense.latency import is_timed, measure_latency
+from guardmark.analysis.defense.scorecard import RatePair, estimate_rates
+from guardmark.core.errors import IncomparableRuns
+from guardmark.core.manifest import PartManifest
+from guardmark.stats.drawing import split_by_group
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from guardmark.analysis.defense.frame import Frame
+    from guardmark.core.estimate import Quantile
+
+    Floats = NDArray[np.float64]
+
+_LISTED: Final = 12
+
+
+class Chain(NamedTuple):
+    """Members by number, and what one of them can settle: to block, or to allow."""
+
+    members: tuple[int, ...]
+    settling: int = BLOCK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainCard:
+    """One chain, or one defense by itself."""
+
+    name: str  # What it blocks on, `any` or `all`, and its members, the fastest first.
+    rates: RatePair = field(metadata={"json": ("attack_success_rate", "false_positive_rate")})
+    p95_ms: Quantile  # Of benign samples; the times of those that had to be asked, added up.
+    cost: float | None  # Mean price of a benign sample; None where no price is known.
+    priced: int  # Benign samples behind the cost.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainRanking:
+    """The chains that none beats in all of ASR, FPR, p95 and cost, by balanced error."""
+
+    cards: tuple[ChainCard, ...]  # The first of them, and the best defense by itself.
+    comparison: RunComparison | None  # Each against the best by itself; None where that is all.
+    alone: str  # The best by itself.
+    measured_on: int  # Samples of the half of the groups that all figures stand on.
+    chosen_on: int  # Samples of the other half, on which these chains were chosen.
+    tried: int  # Chains and single defenses that were looked at there.
+    front: int  # Those of them that none beats.
+    confidence: float  # Nominal coverage of the intervals.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainBench:
+    """What candidates decided on some samples, and what that took; the fastest stands first."""
+
+    frame: Frame
+    names: list[str]
+    outcome: NDArray[np.int8]  # shape (defenses, positions)
+    spent: Floats  # milliseconds and money, nan if unknown; shape (defenses, 2, positions)
+
+    def part(self, chosen: NDArray[np.bool_]) -> ChainBench:
+        """Keep some of the samples."""
+        at, samples = np.tile(chosen, self.frame.manifest.repeats), self.frame.samples
+        frame = replace(self.frame, samples=subset(samples, np.flatnonzero(chosen)), stops=None)
+        return replace(self, frame=frame, outcome=self.outcome[:, at], spent=self.spent[:, :, at])
+
+    def name(self, chain: Chain) -> str:
+        """Name a chain by what it blocks on and its members."""
+        members = ", ".join(self.names[at] for at in chain.members)
+        rule = "any" if chain.settling == BLOCK else "all"
+        return f"{rule}({members})" if len(chain.members) > 1 else members
+
+    def ask(self, chain: Chain) -> tuple[NDArray[np.int8], Floats, Floats]:
+        """Ask members until one settles it, failures settle nothing: outcome, time and money."""
+        spent = np.zeros_like(self.spent[0])
+        is_open, is_whole = np.ones((2, self.outcome.shape[1]), dtype=np.bool_)
+        for at in chain.members:
+            spent += np.where(is_open, self.spent[at], 0.0)
+            is_open &= self.outcome[at] != chain.settling
+            is_whole &= is_decision(self.outcome[at])
+        unsettled = np.where(is_whole, BLOCK + ALLOW - chain.settling, ERROR)
+        return np.where(is_open, unsettled, chain.settling).astype(np.int8), spent[0], spent[1]
+
+    def score(self, chain: Chain) -> tuple[float, float, float, float]:
+        """Return ASR and FPR, 1 without an answer; p95 to two digits and price, nan if unknown."""
+        (outcome, *spent), is_attack = self.ask(chain), self.frame.is_attack
+        wrong, decided = outcome == np.where(is_attack, ALLOW, BLOCK), is_decision(outcome)
+        through, alarms = wrong[decided & is_attack], wrong[decided & ~is_attack]
+        waited, paid = (each[~is_attack & ~np.isnan(each)] for each in spent)
+        return (
+            float(through.mean()) if through.size else 1.0,
+            float(alarms.mean()) if alarms.size else 1.0,
+            float(f"{np.quantile(waited, 0.95):.2g}") if waited.size else np.nan,
+            float(paid.mean()) if paid.size else np.nan,
+        )
+
+    def measure(self, chains: Sequence[Chain]) -> tuple[Frame, tuple[ChainCard, ...]]:
+        """Measure chains as defenses are."""
+        arms, cards = [], []
+        for chain in chains:
+            outcome, waited, paid = self.ask(chain)
+            part = PartManifest(name=self.name(chain), kind="defense", type="chain")
+            arm = column_of(self.frame, part, outcome, latency_ns=waited * 1e6)
+            known = paid[~self.frame.is_attack & ~np.isnan(paid)]
+            card = ChainCard(
+                name=arm.name,
+                rates=estimate_rates(self.frame, arm),
+                p95_ms=measure_latency(self.frame, arm).benign.quantiles[1],
+                cost=float(known.mean()) if known.size else None,
+                priced=known.size,
+            )
+            arms.append(arm)
+            cards.append(card)
+        return replace(self.frame, arms=tuple(arms)), tuple(cards)
+
+
+def read_bench(matched: MatchedRuns, names: Sequence[str]) -> ChainBench:
+    """Read what the candidates decided; the fastest stands first, for it is asked first."""
+    frame = matched.frame
+    arms = [arm for arm in frame.arms if arm.name in names]
+    if stopped := [arm.name for arm in arms if frame.stopped(arm)]:
+        raise IncomparableRuns(
+            f"{', '.join(stopped)} was ended early by a rule: chains with it cannot be measured.\n"
+            "Next: measure it on all samples, or leave it out with --only."
+        )
+    taken = [frame.spread(arm, arm.records.latency_ns / 1e6, is_timed(arm)) for arm in arms]
+    middle = [np.median(ms[~np.isnan(ms)]) if (~np.isnan(ms)).any() else np.inf for ms in taken]
+    order = np.argsort(middle, kind="stable").tolist()
+    return ChainBench(
+        frame=frame,
+        names=[arms[at].name for at in order],
+        outcome=np.array([frame.matrix(arms[at]) for at in order]),
+        spent=np.array([(taken[at], matched.consumption[arms[at].name].money) for at in order]),
+    )
+
+
+def rank_chains(matched: MatchedRuns, *, names: Sequence[str], size: int) -> ChainRanking:
+    """Try every chain of at most `size` of the named defenses."""
+    bench, groups = read_bench(matched, names), matched.frame.samples.group
+    is_first = split_by_group(groups.names, seed=matched.frame.settings.seed)[groups.codes]
+    choosing, measuring = bench.part(is_first), bench.part(~is_first)
+    if any(len(set(half.frame.is_attack.tolist())) < 2 for half in (choosing, measuring)):
+        raise IncomparableRuns(
+            "Chains are chosen on one half of the groups and measured on the other, and a half "
+            "lacks attacks or benign samples.\nNext: measure on more data of both labels."
+        )
+    chains = [
+        Chain(members, settling)
+        for count in range(1, size + 1)
+        for members in combinations(range(len(bench.names)), count)
+        for settling in ((BLOCK, ALLOW) if count > 1 else (BLOCK,))
+    ]
+    scores = np.array([choosing.score(chain) for chain in chains])
+    error, known = scores[:, :2].mean(axis=1), scores[:, ~np.isnan(scores).any(axis=0)]
+    is_beaten = [((known <= each).all(axis=1) & (known < each).any(axis=1)).any() for each in known]
+    front = [chains[at] for at in error.argsort(kind="stable").tolist() if not is_beaten[at]]
+    alone = chains[int(error[: len(bench.names)].argmin())]
+    frame, cards = measuring.measure(list(dict.fromkeys((*front[:_LISTED], alone))))
+    base = bench.name(alone)
+    return ChainRanking(
+        cards=cards,
+        comparison=compare_arms(frame, chosen=[(c.name, base) for c in cards if c.name != base]),
+        alone=base,
+        measured_on=frame.sample_count,
+        chosen_on=int(is_first.sum()),
+        tried=len(chains),
+        front=len(front),
+        confidence=frame.settings.confidence,
+    )

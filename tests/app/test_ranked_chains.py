@@ -1,0 +1,77 @@
+"""Which chains of a run are worth choosing is told on samples they were not chosen on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from guardmark.analysis.compare.chains import ChainRanking
+from guardmark.analysis.compare.runs_compared import Wanted
+from guardmark.app.parts.loading import load_config
+from guardmark.app.results.reading import compare_runs
+from guardmark.app.run.running import RunOptions, Session, run
+from guardmark.core.errors import IncomparableRuns
+
+WORDS = ("red", "green", "blue", "grey")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in which two defenses see half of the attacks each, and two others nothing new."""
+    home = tmp_path_factory.mktemp("chains")
+    rows = [
+        {
+            "id": f"a{n}",
+            "text": f"{WORDS[n % 2]} attack {n}",
+            "label": "attack",
+            "group": f"g{n // 2}",
+        }
+        for n in range(80)
+    ] + [{"id": f"b{n}", "text": f"plain {n}", "label": "benign"} for n in range(40)]
+    (home / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    defenses = {word: {"type": "pattern", "keywords": [word]} for word in WORDS}
+    config = {
+        "version": 1,
+        "name": "chains",
+        "data": [{"path": "rows.jsonl"}],
+        "defenses": defenses,
+        "report": [],
+    }
+    (home / "run.yaml").write_text(json.dumps(config))
+    return run(load_config(home / "run.yaml"), RunOptions(out=home / "run"), Session()).folder.path
+
+
+def ranked(path: Path, *only: str) -> ChainRanking:
+    """All pairs of the named defenses of a run."""
+    ranking = compare_runs([path], Wanted(only=only, chains=2)).chains
+    assert ranking is not None
+    return ranking
+
+
+def test_the_pair_that_completes_each_other_stands_first(folder: Path) -> None:
+    """It lets nothing through on the half it was not chosen on."""
+    ranking = ranked(folder)
+    assert ranking.tried == 4 + 2 * 6
+    assert ranking.chosen_on + ranking.measured_on == 120
+    assert {*ranking.cards[0].name.removeprefix("any(")[:-1].split(", ")} == {"red", "green"}
+    assert ranking.cards[0].rates.attack_success_rate.successes == 0
+    assert ranking.alone in {"red", "green"}
+
+
+def test_groups_are_never_split_between_choosing_and_measuring(folder: Path) -> None:
+    """Two attacks of one group are both measured, or neither."""
+    rates = ranked(folder, "red").cards[0].rates
+    assert rates.attack_success_rate.successes * 2 == rates.attack_success_rate.trials
+
+
+def test_a_half_without_a_label_is_refused(folder: Path, tmp_path: Path) -> None:
+    """One sample cannot stand on both sides."""
+    rows = [{"text": "red", "label": "attack"}, {"text": "plain", "label": "benign"}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = (folder.parent / "run.yaml").read_text()
+    (tmp_path / "run.yaml").write_text(text)
+    made = run(load_config(tmp_path / "run.yaml"), RunOptions(out=tmp_path / "run"), Session())
+    with pytest.raises(IncomparableRuns, match="Next: measure on more data of both labels"):
+        ranked(made.folder.path)
