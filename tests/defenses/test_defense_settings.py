@@ -128,5 +128,5 @@ def test_other_rules_or_another_source_are_another_defense(tmp_path: Path) -> No
     context = BuildContext(folder=tmp_path, seed=1, services=None, defenses={})
     builtin = PatternSettings(builtin=True).build("p", context)
     function = PythonSettings(target="own_guard:check").build("f", context)
-    assert [path.name for path in builtin.files] == ["rules.py"]
+    assert [path.name for path in builtin.files] == ["rules.toml"]
     assert [path.name for path in function.files] == ["own_guard.py"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -13,11 +15,9 @@ from guardmark.core.outcome import ALLOWED, Decision, Evidence, Outcome
 from guardmark.core.sample import View
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.deadline import PATTERN_TIMEOUT_S, TimedSettings
-from guardmark.defenses.rules import BUILTIN_RULES, RULES_FILE, PatternRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
 
     from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt
@@ -25,8 +25,19 @@ if TYPE_CHECKING:
 FLAGS = {"I": re.IGNORECASE, "S": re.DOTALL, "M": re.MULTILINE, "X": re.VERBOSE}
 """Letter as written in a configuration to the flag of `re`."""
 
+RULES_FILE = Path(__file__).with_name("rules.toml")
+"""The built-in rules; its hash is part of a run's fingerprint: other rules are another defense."""
 _WORDS = re.compile(r"\w+").findall
 _Search = tuple["Callable[[str], re.Match[str] | None]", Decision]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatternRule:
+    """One regular expression with a name for reports."""
+
+    name: str
+    pattern: str
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,9 +168,20 @@ def compile_rules(
     return tuple(compiled)
 
 
-def builtin_rules() -> tuple[CompiledRule, ...]:
+def builtin_rules() -> list[PatternRule]:
+    """Return the built-in rules as they are written in `rules.toml`."""
+    written = tomllib.loads(RULES_FILE.read_text(encoding="utf-8"))
+    rules = []
+    for rule in written["rule"]:
+        for name, part in written["parts"].items():
+            rule["pattern"] = rule["pattern"].replace(f"%{name}%", part)
+        rules.append(PatternRule(**rule))
+    return rules
+
+
+def compiled_builtin_rules() -> tuple[CompiledRule, ...]:
     """Return the compiled built-in rules, ready for a `PatternDefense`."""
-    return compile_rules(BUILTIN_RULES, flags=("I", "M"))
+    return compile_rules(builtin_rules(), flags=("I", "M"))
 
 
 def read_lines(path: Path, *, shown_as: str) -> tuple[tuple[int, str], ...]:
@@ -211,7 +233,7 @@ class PatternSettings(TimedSettings):
         named = [entry for entry in (self.patterns, self.keywords) if isinstance(entry, str)]
         return PatternDefense(
             name,
-            (*self._rules(context.folder), *(builtin_rules() if self.builtin else ())),
+            (*self._rules(context.folder), *(compiled_builtin_rules() if self.builtin else ())),
             keywords=self._words(context.folder),
             view=self.view,
             files=(
