@@ -19,7 +19,7 @@ from guardmark.analysis.adaptive.attacker import AttackerCard, RewordingCard
 from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.analysis.defense.counts import SampleRates
 from guardmark.app.results.try_trace import read_trace
-from guardmark.attacks.prompts import STRATEGIES, neutral_text, prompt_digest, system_text
+from guardmark.attacks.prompts import STRATEGIES, locked_prompts, neutral_text, system_text
 from guardmark.core.estimate import Estimate
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
@@ -217,7 +217,9 @@ async def test_the_label_is_not_told_and_the_rest_is_as_for_attacks(
     assert all(f"- {name}: {meaning}" in neutral_text() for name, meaning in STRATEGIES.items())
     assert "benign" not in neutral_text()
     assert neutral_text() != system_text()
-    assert prompt_digest().startswith("3060bbbc")  # what attacks are told is as it was
+    assert locked_prompts()["prompt"].startswith(
+        "attacker-v1 3060bbbc"
+    )  # what attacks are told is as it was
     document = json.loads(writers[0]["messages"][1]["content"])
     assert document["strategies"]["paraphrase"] == "0 of 4"
     assert (document["tries"], document["refuted"], document["line"]) == ([], [], "1 of 1")

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from guardmark.adaptive.beliefs import Bandit, BatteryRecord, Belief, Precedents, best
 from guardmark.adaptive.diagnosis import KEYWORD, NONE, Diagnosis, ProbeResult
-from guardmark.adaptive.state import FOLDS, SearchState, fold_numbers
+from guardmark.adaptive.state import FOLDS, fold_numbers
 from guardmark.attacks.battery import battery
+from guardmark.attacks.catalogue import search_chains
 from guardmark.attacks.contract import OperatorChain, Tier
 
-CHAINS = SearchState(samples=[], seed=1, budget=64).singles()
+CHAINS = search_chains(64)
 LISTED = [chain for chain in battery() if chain.tier is not Tier.V4]
 UNKNOWN = Diagnosis(label=NONE, findings=(), folds=False)
 PLACES = 12
@@ -99,7 +100,7 @@ def test_failures_say_what_kind_an_attack_is() -> None:
 
 def test_without_a_battery_the_diagnosis_is_all_there_is() -> None:
     """A keyword list is met with other words first; hidden characters go last where it folds."""
-    finding = ProbeResult(position=0, label=KEYWORD, core=("ignore",), folds=True)
+    finding = ProbeResult(position=0, label=KEYWORD, core=("ignore",))
     known = Diagnosis(label=KEYWORD, findings=(finding,), folds=True)
     precedents = Precedents(CHAINS, known, BatteryRecord(), folds={0: 0})
     beliefs = precedents.beliefs((0, 0))

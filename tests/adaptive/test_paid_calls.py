@@ -24,10 +24,7 @@ CONCURRENCY = 8
 
 
 class Paid:
-    """A service that counts what it is asked; at one call the folder is copied, as a kill leaves it.
-
-    Nothing gets through, so there is no repaired defense, a try of which is up to two calls.
-    """
+    """A service that counts what it is asked; at one call the folder is copied, as a kill leaves it."""
 
     view = View.TEXT
     name = "paid"
@@ -43,7 +40,7 @@ class Paid:
         if len(self.asked) == self.kill_at:
             shutil.copytree(self.folder, self.folder.with_name("killed"))
         await asyncio.sleep(0.0005 * (len(prompt.text) % 7))
-        return ALLOWED if prompt.text.startswith("What") else BLOCKED
+        return BLOCKED if keyword(prompt.text) else ALLOWED
 
 
 async def _attack(folder: Path, *, kill_at: int = 0) -> Paid:

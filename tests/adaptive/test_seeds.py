@@ -22,9 +22,9 @@ from tests.adaptive.planted import (
 
 from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan, check_settings
-from guardmark.adaptive.state import derive_seed
 from guardmark.analysis.adaptive.rows import read_battles
 from guardmark.app.results.try_trace import read_trace
+from guardmark.attacks.application import derive_seed
 from guardmark.attacks.battery import Lock, lock_digest, lock_text
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision

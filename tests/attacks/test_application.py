@@ -199,50 +199,6 @@ class TestJudged:
         assert attempt.judged(same=False) is attempt
 
 
-class TestSpan:
-    """Rewriting only a stretch of the text."""
-
-    @given(PLAIN, st.data())
-    @settings(max_examples=200)
-    def test_what_lies_outside_stays_letter_for_letter(
-        self, text: str, data: st.DataObject
-    ) -> None:
-        """Least change: the rest of the attack is not touched."""
-        start = data.draw(st.integers(0, len(text)))
-        end = data.draw(st.integers(start, len(text)))
-        inner = [a for a in SHORT_ARMS if a.operator.slot <= Slot.SURFACE]
-        chosen = data.draw(st.sampled_from(inner))
-        attempt = apply(chosen, text, seed=seeded(1), span=(start, end))
-        if attempt.is_variant:
-            assert attempt.text.startswith(text[:start])
-            assert attempt.text.endswith(text[end:])
-
-    def test_one_word_of_many_may_slip(self) -> None:
-        """The bounds of V2 are those of the whole text, not of the span."""
-        at = TEXT.index("previous")
-        attempt = apply(arm("inner_swap"), TEXT, seed=seeded(1), span=(at, at + 8))
-        assert attempt.tier is Tier.V2
-
-    def test_a_carrier_cannot_stand_inside_a_sentence(self) -> None:
-        """Only lexical and surface operators work on a span."""
-        attempt = apply(arm("base64"), TEXT, seed=seeded(1), span=(0, 6))
-        assert attempt.status is VariantStatus.REFUSED
-
-    def test_a_span_across_a_protected_one_is_refused(self) -> None:
-        """Half a secret is no secret."""
-        at = TEXT.index(SECRET)
-        attempt = apply(
-            arm("case_upper"), TEXT, seed=seeded(1), span=(0, at + 4), must_keep=(SECRET,)
-        )
-        assert attempt.status is VariantStatus.REFUSED
-
-    @pytest.mark.parametrize("span", [(-1, 3), (5, 2), (0, 10_000)])
-    def test_a_span_outside_the_text_is_a_wrong_call(self, span: tuple[int, int]) -> None:
-        """That is a mistake of the caller, not a property of the text."""
-        with pytest.raises(ValueError, match="does not lie"):
-            apply(arm("case_upper"), TEXT, seed=seeded(1), span=span)
-
-
 LOOSE = ("inner_swap(share=0.3)", "inner_delete(share=0.3)", "key_neighbour(share=0.3)")
 
 

@@ -11,9 +11,8 @@ from guardmark.attacks.prompts import (
     PastTry,
     Situation,
     attacker_prompt,
-    equivalence_digest,
     equivalence_prompt,
-    prompt_digest,
+    locked_prompts,
     repair_prompt,
     system_text,
 )
@@ -73,7 +72,7 @@ def test_sameness_is_asked_of_material() -> None:
 def test_the_lock_knows_prompts_and_models() -> None:
     """Another prompt or model is another lock; without a model nothing changes."""
     one, two = (
-        Lock(attacker=(("model", name), ("prompt", prompt_digest())))
+        Lock(attacker=(("model", name), ("prompt", locked_prompts()["prompt"])))
         for name in ("chat one", "chat two")
     )
     assert lock_text() == lock_text(Lock())
@@ -81,4 +80,4 @@ def test_the_lock_knows_prompts_and_models() -> None:
     assert lock_differences(lock_text(one), one) == ()
     assert lock_differences(lock_text(one), two) == ("attacker/model",)
     assert lock_differences(lock_text(one)) == ("an attacker model on one side only",)
-    assert len(equivalence_digest()) == 64
+    assert len(locked_prompts()["equivalence_prompt"].split()[1]) == 64

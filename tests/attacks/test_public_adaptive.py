@@ -40,21 +40,19 @@ OTHER_SEEDS: Final = {"adaptive/null", "adaptive/repaired"}
 
 def undone(row: dict[str, Any], sample: Sample) -> bool:
     """Make a variant of a trace again from its seed, and say whether its inverse holds."""
-    key, _, span = row["chain"].partition(" [")
-    chain = parse_chain(key)
-    start, end = map(int, span[:-1].split(":")) if span else (0, len(sample.prompt.text))
+    chain = parse_chain(row["chain"])
     for index in dict.fromkeys((0, 1, row["try"])):
         seed = seed_for(SEED, chain.key, sample.id, index)
-        made = apply(chain, sample.prompt.text, seed=seed, span=(start, end) if span else None)
+        made = apply(chain, sample.prompt.text, seed=seed)
         digest = blake2b(made.text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
         if digest != row["text"]:
             continue
-        text = made.text[start : len(made.text) - len(sample.prompt.text) + end]
+        text = made.text
         seeds = [seed, *(sha256(seed + bytes((i,))).digest() for i in range(1, len(chain.arms)))]
         for arm, own in reversed(list(zip(chain.arms, seeds, strict=True))):
             if arm.key in made.applied and arm.operator.restore is not None:
                 text = arm.operator.restore(text, Use(arm.settings, own))
-        return text == sample.prompt.text[start:end]
+        return text == sample.prompt.text
     return False
 
 

@@ -60,7 +60,8 @@ def test_a_run_is_attacked_replayed_and_not_mixed(tmp_path: Path) -> None:
     for word in (
         "threat model",
         "R0",
-        "static",
+        "texts as they are",
+        "adaptive after the fixed list",
         "blind",
         "null",
         "benign texts",

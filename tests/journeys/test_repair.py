@@ -68,11 +68,10 @@ def tried(trace: Path, outcome: str) -> dict[str, str]:
 
 def variant(sample: str, row: dict[str, Any]) -> str:
     """Return the text of a try; which use of a seeded chain it was is found by the hash."""
-    key, _, where = row["chain"].partition(" [")
-    span = tuple(int(n) for n in where.rstrip("]").split(":")) if where else None
+    chain = parse_chain(row["chain"])
     for index in range(4):
-        seed = seed_for(SEED, parse_chain(key).key, sample, index)
-        text = apply(parse_chain(key), ATTACKS[sample], seed=seed, span=span).text  # type: ignore[arg-type]
+        seed = seed_for(SEED, chain.key, sample, index)
+        text = apply(chain, ATTACKS[sample], seed=seed).text
         if blake2b(text.encode(), digest_size=16).hexdigest() == row["text"]:
             return text
     raise AssertionError(f"{row['chain']} does not give the text of the trace")

@@ -28,6 +28,7 @@ STORED = {
     "NULL": "adaptive/null",
     "GRADIENT": "adaptive/gradient",
     "REPAIRED": "adaptive/repaired",
+    "REPAIRED_FIRST": "adaptive/repaired-first",
     "ATTACKER": "adaptive/attacker",
     "EQUIVALENCE": "adaptive/equivalence",
     "CANDIDATES": "adaptive/candidates",
@@ -57,7 +58,7 @@ def test_arms_are_asked_in_the_order_of_a_trace() -> None:
     """The order is that of the lines of `trace.jsonl`, so it is stored too."""
     assert (
         *("adaptive", "adaptive/blind", "adaptive/null", "adaptive/gradient"),
-        "adaptive/repaired",
+        *("adaptive/repaired", "adaptive/repaired-first"),
     ) == ARMS
     assert REPEATED_ARMS == ("adaptive", "adaptive/blind", "adaptive/null")
     assert MODEL_LAYERS == (

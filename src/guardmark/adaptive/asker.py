@@ -16,6 +16,7 @@ from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, Respo
 from guardmark.core.protocols import BatchDefense, InlineDefense
 from guardmark.core.record import Stage
 from guardmark.defenses.calls.failure import Failure
+from guardmark.defenses.canonical import Cleaning, canonical_of
 from guardmark.defenses.deadline import timeout_of
 from guardmark.engine.calls import (
     as_coroutine,
@@ -26,11 +27,13 @@ from guardmark.engine.calls import (
     skipping,
 )
 from guardmark.engine.run_monitor import Progress, supervise
+from guardmark.store.layers import REPAIRED, REPAIRED_FIRST
 from guardmark.store.schema import OUTCOME_CODE
 from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
     from guardmark.adaptive.state import Steps, T
+    from guardmark.canon.steps import Step
     from guardmark.core.sample import Prompt, Sample
     from guardmark.engine.plan import AnyDefense
     from guardmark.engine.run_monitor import StopSignal
@@ -148,14 +151,17 @@ class Asker(Generic[Q, A]):
             self._next[layer, sample] = number + 1
         return self.name, layer, sample, number
 
-    async def ask(self, questions: Sequence[Q]) -> list[Asked[Q, A]]:
-        """Ask about each once."""
+    async def ask(
+        self, questions: Sequence[Q], settled: Mapping[int, A] | None = None
+    ) -> list[Asked[Q, A]]:
+        """Ask about each once, except where the answer is settled already, by number."""
         batch, fresh = [self._placed(question) for question in questions], list[Asked[Q, A]]()
         first: dict[tuple[str, tuple[int, str]], Asked[Q, A]] = {}
-        for each in batch:
+        for number, each in enumerate(batch):
             layer, is_again = each.question.layer, each.question.is_again
             stored = self.context.stored.get(each.key)
             known = None if is_again else self.known[layer].get(each.source)
+            known = (settled or {}).get(number, known)
             if stored is not None:
                 self._recall(each, stored)
             elif known is not None:
@@ -285,28 +291,23 @@ def score_fault(score: float | None) -> Failure | None:
 
 
 class DefenseAsker:
-    """Asks one defense and stores every answer, in a layer of its own where one is named."""
+    """Asks one defense, or a repaired one, and stores every answer.
 
-    def __init__(self, defense: AnyDefense, context: AskContext, *, layer: str = "") -> None:
+    A repaired defense is asked about the text as it is, and where that passes about the cleaned
+    one. Each of these calls is a row: those about texts as they are stand in a layer of their own.
+    """
+
+    def __init__(
+        self, defense: AnyDefense, context: AskContext, *, repair: tuple[Step, ...] = ()
+    ) -> None:
         self.defense = defense
-        self.layer = layer
         self.bypasses: dict[tuple[int, str], Query] = {}
         self.blocked: dict[tuple[int, str], None] = {}
         self.context = context
-        self._decide = as_coroutine(defense)
-        in_bulk: Callable[[Sequence[Query], Take[Decision]], Awaitable[None]] | None = None
-        if isinstance(defense, InlineDefense):
-            in_bulk = partial(self._call_inline, skipping(defense.decide_now, defense.view))
-        elif isinstance(defense, BatchDefense):
-            in_bulk = partial(self._call_batches, defense)
-        self.asker: Asker[Query, Decision] = Asker(
-            name=defense.name,
-            context=context,
-            respond=self._respond,
-            in_bulk=in_bulk,
-            read=_decision_of,
-            is_lasting=lambda decision: decision.outcome is not Outcome.ERROR,
-        )
+        self._first = _asker_of(defense, context) if repair else None
+        if repair:
+            defense = canonical_of(defense, name=defense.name, cleaning=Cleaning(steps=repair))
+        self.asker = _asker_of(defense, context)
 
     async def drive(self, steps: Steps[T]) -> T:
         """Carry out a procedure to its end."""
@@ -320,15 +321,14 @@ class DefenseAsker:
 
     async def ask(self, batch: Sequence[Query]) -> list[TryAnswer]:
         """Ask about several texts."""
-        if self.layer:
-            batch = [replace(query, layer=self.layer) for query in batch]
-        asked = await self.asker.ask(batch)
-        for _ in range(_RETRIES):
-            failed = [i for i, each in enumerate(asked) if _may_differ(each.answer)]
-            again = await self.asker.ask([batch[i] for i in failed])
-            for i, each in zip(failed, again, strict=True):
-                asked[i] = each
-        answers = [_answer(each) for each in asked]
+        settled: dict[int, Decision] = {}
+        if self._first is not None:
+            first = [replace(query, layer=REPAIRED_FIRST) for query in batch]
+            for number, each in enumerate(await _ask(self._first, first, settled)):
+                if each.answer.outcome is not Outcome.ALLOW:
+                    settled[number] = each.answer
+            batch = [replace(query, layer=REPAIRED) for query in batch]
+        answers = list(map(_answer, await _ask(self.asker, batch, settled)))
         self._store_confirmations(batch, answers)
         self._remember(batch, answers)
         return answers
@@ -359,36 +359,68 @@ class DefenseAsker:
                     is_confirmed=is_confirmed(resends),
                 )
 
-    async def _respond(self, query: Query) -> Decision:
-        return _sound(as_decision(await attempt(self._decide, self.context.prompt_of(query))))
 
-    async def _call_inline(
-        self, decide: Callable[[Prompt], Decision], batch: Sequence[Query], take: Take[Decision]
-    ) -> None:
-        for start in range(0, len(batch), _SLICE):
-            self.context.may_go_on()
-            part = [self.context.prompt_of(query) for query in batch[start : start + _SLICE]]
-            answers = decide_all(
-                decide, part, timeout_s=timeout_of(self.defense), stop=self.context.stop
-            )
-            for number, (decision, took) in enumerate(zip(*answers, strict=True), start):
-                take(number, _sound(decision), took)
-            if len(answers[0]) < len(part):
-                self.context.may_go_on()
-            await asyncio.sleep(0)
+async def _ask(
+    asker: Asker[Query, Decision], batch: Sequence[Query], settled: Mapping[int, Decision]
+) -> list[Asked[Query, Decision]]:
+    """Ask about several texts, and again where a call failed."""
+    asked = await asker.ask(batch, settled)
+    for _ in range(_RETRIES):
+        failed = [i for i, a in enumerate(asked) if i not in settled and _may_differ(a.answer)]
+        again = await asker.ask([batch[i] for i in failed])
+        for i, each in zip(failed, again, strict=True):
+            asked[i] = each
+    return asked
 
-    async def _call_batches(
-        self, defense: BatchDefense, batch: Sequence[Query], take: Take[Decision]
-    ) -> None:
-        size = max(1, defense.batch_limits.max_count)
-        for start in range(0, len(batch), size):
-            self.context.may_go_on()
-            part = [self.context.prompt_of(query) for query in batch[start : start + size]]
-            began = perf_counter_ns()
-            decisions = await decide_batch(defense, part)
-            took = max(1, (perf_counter_ns() - began) // len(part))
-            for number, decision in enumerate(decisions, start):
-                take(number, _sound(decision), took)
+
+def _asker_of(defense: AnyDefense, context: AskContext) -> Asker[Query, Decision]:
+    decide = as_coroutine(defense)
+
+    async def respond(query: Query) -> Decision:
+        return _sound(as_decision(await attempt(decide, context.prompt_of(query))))
+
+    in_bulk: Callable[[Sequence[Query], Take[Decision]], Awaitable[None]] | None = None
+    if isinstance(defense, InlineDefense):
+        in_bulk = partial(_call_inline, defense, context)
+    elif isinstance(defense, BatchDefense):
+        in_bulk = partial(_call_batches, defense, context)
+    return Asker(
+        name=defense.name,
+        context=context,
+        respond=respond,
+        in_bulk=in_bulk,
+        read=_decision_of,
+        is_lasting=lambda decision: decision.outcome is not Outcome.ERROR,
+    )
+
+
+async def _call_inline(
+    defense: InlineDefense, context: AskContext, batch: Sequence[Query], take: Take[Decision]
+) -> None:
+    decide, timeout_s = skipping(defense.decide_now, defense.view), timeout_of(defense)
+    for start in range(0, len(batch), _SLICE):
+        context.may_go_on()
+        part = [context.prompt_of(query) for query in batch[start : start + _SLICE]]
+        answers = decide_all(decide, part, timeout_s=timeout_s, stop=context.stop)
+        for number, (decision, took) in enumerate(zip(*answers, strict=True), start):
+            take(number, _sound(decision), took)
+        if len(answers[0]) < len(part):
+            context.may_go_on()
+        await asyncio.sleep(0)
+
+
+async def _call_batches(
+    defense: BatchDefense, context: AskContext, batch: Sequence[Query], take: Take[Decision]
+) -> None:
+    size = max(1, defense.batch_limits.max_count)
+    for start in range(0, len(batch), size):
+        context.may_go_on()
+        part = [context.prompt_of(query) for query in batch[start : start + size]]
+        began = perf_counter_ns()
+        decisions = await decide_batch(defense, part)
+        took = max(1, (perf_counter_ns() - began) // len(part))
+        for number, decision in enumerate(decisions, start):
+            take(number, _sound(decision), took)
 
 
 def tells_of_failure(evidence: Evidence) -> bool:

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
+from guardmark.adaptive.diagnosis import NONE
 from guardmark.adaptive.model_asker import ReplyKind
 from guardmark.adaptive.state import (
     MODEL_ROUND,
@@ -112,10 +113,11 @@ class AttackerThread:
     @staticmethod
     def of(target: Target, *, streams: int) -> AttackerThread:
         """Take over an attack that is blocked still."""
+        single = {name.split("@", 1)[0] for name in target.tried if " + " not in name}
         return AttackerThread(
             target=target,
             past=[[] for _ in range(streams)],
-            refuted=_operators(target.tried),
+            refuted=tuple(sorted(single)[:_MOST_REFUTED]),
             _seen={_squeezed(text) for text in (target.sample.prompt.text, *target.seen)},
         )
 
@@ -134,9 +136,9 @@ class AttackerThread:
 
         A candidate with the letters of the original is proved (V1); all others need a judge.
         """
-        original = self.target.sample.prompt.text
-        if not _is_usable(draft.text):
-            return CandidateStatus.UNUSABLE
+        original, text = self.target.sample.prompt.text, draft.text
+        if not text.strip() or len(text) > _LONGEST or not is_writable(text):
+            return CandidateStatus.UNUSABLE  # no service would take it
         squeezed = _squeezed(draft.text)
         if squeezed in self._seen:
             return self.refuse(draft, CandidateStatus.REPEATED)
@@ -176,19 +178,8 @@ class AttackerThread:
 Turn = list[tuple[AttackerThread, Draft]]
 
 
-def _is_usable(text: str) -> bool:
-    """Say whether a service would take a text: half of a surrogate pair, none does."""
-    return bool(text.strip()) and len(text) <= _LONGEST and is_writable(text)
-
-
 def _squeezed(text: str) -> str:
     return " ".join(text.split())
-
-
-def _operators(tried: Iterable[str]) -> tuple[str, ...]:
-    """Name the single operators among the chains that were used up."""
-    names = {name.split("@", 1)[0] for name in tried if " + " not in name}
-    return tuple(sorted(names)[:_MOST_REFUTED])
 
 
 _TWIN: Final = "attacker twin"
@@ -302,7 +293,7 @@ class ModelRound:
     def _situation(self, thread: AttackerThread, call: str) -> Situation:
         return Situation(
             call=call,
-            kind=self.diagnosis.kind,
+            kind="" if self.diagnosis.label == NONE else self.diagnosis.label,
             folds=self.diagnosis.folds,
             trigger=self.diagnosis.core_of(thread.position),
             request=thread.target.sample.prompt.text,

@@ -171,7 +171,8 @@ def _names(chain: OperatorChain) -> tuple[str, str, str, str]:
 
 def _family_weights(diagnosis: Diagnosis) -> dict[str, float]:
     weights: dict[str, float] = {}
-    for label, share in diagnosis.shares.items() if diagnosis.findings else ():
+    # Behind a gate, what helps against the content is turned away mostly: other attacks tell more.
+    for label, share in () if diagnosis.is_gated else diagnosis.shares.items():
         for rank, family in enumerate(FAMILY_PRIOR.get(label, ())):
             weights[family] = weights.get(family, 0.0) + share * (1 - 0.2 * rank)
     return {family: min(1.0, weight) for family, weight in weights.items()}

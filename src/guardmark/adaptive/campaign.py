@@ -14,19 +14,18 @@ from guardmark.adaptive.beliefs import Background
 from guardmark.adaptive.diagnosis import UNKNOWN, diagnose, measure_baseline
 from guardmark.adaptive.model_asker import ModelAsker
 from guardmark.adaptive.search import SEARCH_VERSION, search, spend_rest
-from guardmark.adaptive.state import SearchState, derive_seed
+from guardmark.adaptive.state import SearchState
 from guardmark.adaptive.target import TargetAsker, by_attack, measure_effects
+from guardmark.attacks.application import derive_seed
 from guardmark.attacks.battery import BATTERY_VERSION, Lock, battery, lock_digest
 from guardmark.canon.steps import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
-from guardmark.defenses.canonical import repaired_of
 from guardmark.engine.run_monitor import Progress, StopSignal
 from guardmark.inference.gradients import GradientDefense
 from guardmark.store.layers import (
     ADAPTIVE,
     FINDINGS_PREFIX,
     LEFT_OUT,
-    REPAIRED,
     REPAIRED_PREFIX,
     REPEATED_ARMS,
     TARGET,
@@ -246,6 +245,8 @@ async def _open_and_search(attack: _Attack, *, layer: str, **more: object) -> li
         "examined": len(diagnosis.findings),
         "labels": dict(sorted(Counter(finding.label for finding in diagnosis.findings).items())),
         "folds": diagnosis.folds,
+        "is_gated": diagnosis.is_gated,
+        "signs": diagnosis.signs,
         "has_scores": bool(state.scores),
         **more,
     }
@@ -265,9 +266,7 @@ async def _repair(attack: _Attack) -> None:
     if repair.steps:
         again = _Attack(
             state=replace(state, seed=derive_seed(state.seed, 0)),
-            defense=DefenseAsker(
-                repaired_of(asker.defense, repair.steps), asker.context, layer=REPAIRED
-            ),
+            defense=DefenseAsker(asker.defense, asker.context, repair=repair.steps),
             is_repeated=False,
         )
         await _open_and_search(

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from itertools import zip_longest
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.state import PROBE, Account, Query, together
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import arm
-from guardmark.attacks.comprehension import LONGS, SHORTS
+from guardmark.attacks.comprehension import (
+    GAP,
+    Surroundings,
+    carriers,
+    filled,
+    probes_of,
+)
 from guardmark.attacks.contract import OperatorChain
 from guardmark.attacks.operators.structure import filler
-from guardmark.canon.steps import canonicalize
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from guardmark.adaptive.state import SearchState, Steps, TryAnswer
 
 
 RANDOMISED: Final = "RANDOMISED"
 ERRORS_AS_BLOCK: Final = "ERRORS_AS_BLOCK"
 STATEFUL: Final = "STATEFUL"
+RATE_LIMITED: Final = "RATE_LIMITED"
 _SUBSAMPLE: Final = 60
+_ROW: Final = 30  # calls one after the other about one text, to see a rhythm in its answers
+_RHYTHM: Final = 3  # passes, all as far from each other, that are one
 
 
 def measure_baseline(state: SearchState) -> Steps[list[str]]:
     """Ask about every text as it is, and about some of them again; return the flags."""
-    positions = range(len(state.samples))
     texts = [sample.prompt.text for sample in state.samples]
     first = yield [Query(p, text, Account.BASELINE, "R0") for p, text in enumerate(texts)]
     some = _subsample(state, first)
@@ -36,17 +45,17 @@ def measure_baseline(state: SearchState) -> Steps[list[str]]:
     turned = yield [state.plain(index, Account.BASELINE, "R0.reverse") for index in some[::-1]]
     flags, before = [], [first[index] for index in some]
     if _differ(before, second, third):
-        flags.append(RANDOMISED)
+        flags.append((yield from _unsteady(state, some, before, second, third)))
     elif _differ(before, turned[::-1]):
         flags.append(STATEFUL)
     if any(answer.is_complaint for answer in first):
         flags.append(ERRORS_AS_BLOCK)
     is_attack = [sample.is_attack for sample in state.samples]
-    answered = [index for index in positions if first[index].is_blocked is not None]
+    answered = [index for index, each in enumerate(first) if each.is_blocked is not None]
     state.blocked = tuple(p for p in answered if is_attack[p] and first[p].is_blocked)
     state.benign = tuple(p for p in answered if not is_attack[p])
     state.quiet = tuple(p for p in state.benign if first[p].passed)
-    state.is_random = bool({RANDOMISED, STATEFUL} & set(flags))
+    state.is_random = bool({RANDOMISED, STATEFUL, RATE_LIMITED} & set(flags))
     state.scores = {p: each.score for p, each in enumerate(first) if each.score is not None}
     passed = [state.scores[p] for p in answered if p in state.scores and first[p].passed]
     state.allowed_score = max(passed, default=0.0)
@@ -56,11 +65,8 @@ def measure_baseline(state: SearchState) -> Steps[list[str]]:
 def _subsample(state: SearchState, first: list[TryAnswer]) -> list[int]:
     """Take some of the blocked and some of the passed, in the order of the data."""
     draw = state.draw("baseline")
-    taken: list[int] = []
-    for wanted in (True, False):
-        positions = [index for index, answer in enumerate(first) if answer.is_blocked is wanted]
-        taken += draw.sample(positions, min(len(positions), _SUBSAMPLE // 2))
-    return sorted(taken)
+    sides = ([i for i, a in enumerate(first) if a.is_blocked is side] for side in (True, False))
+    return sorted(i for side in sides for i in draw.sample(side, min(len(side), _SUBSAMPLE // 2)))
 
 
 def _differ(*passes: list[TryAnswer]) -> bool:
@@ -69,21 +75,41 @@ def _differ(*passes: list[TryAnswer]) -> bool:
     return any(len({each.is_blocked for each in same} - {None}) > 1 for same in by_sample)
 
 
+def _unsteady(state: SearchState, some: list[int], *passes: list[TryAnswer]) -> Steps[str]:
+    """Tell chance from answers that depend on earlier calls: on their number, or a rhythm."""
+    by_sample = [
+        [each.passed for each in same if each.is_blocked is not None]
+        for same in zip(*passes, strict=True)
+    ]
+    if all(marks == sorted(marks, reverse=True) for marks in by_sample):
+        return RATE_LIMITED  # whatever changed passed at first and is blocked now
+    index = next(i for i, marks in zip(some, by_sample, strict=True) if len(set(marks)) > 1)
+    row: list[bool] = []
+    for _ in range(_ROW):
+        (answer,) = yield [state.plain(index, Account.BASELINE, "R0.row")]
+        row.append(answer.passed)
+    at = [i for i, passed in enumerate(row) if passed]
+    has_rhythm = len(at) >= _RHYTHM and len({b - a for a, b in pairwise(at)}) == 1 < at[1] - at[0]
+    return STATEFUL if has_rhythm else RANDOMISED
+
+
 KEYWORD: Final = "keyword"
 PATTERN: Final = "pattern"
 STATISTICAL: Final = "lexical-statistical"
 INTENT: Final = "intent"
 FORMAT: Final = "format"
+CANONICALISER: Final = "canonicaliser"
 NONE: Final = "none"
 
-_GAP: Final = "{}"
 _SIZES: Final = (400, 200, 100)  # words of harmless text, in which weak evidence drowns
 _LEAST_VALUES: Final = 8  # different scores that no list of rules gives
 _PLAIN: Final = "a list of books"
 _ODD: Final = ("invisible", "homoglyph", "fullwidth", "accent", "zalgo")
+_INVISIBLE: Final = OperatorChain.of(arm("invisible"))
 _FILLER_DRAWS: Final = bytes(range(0, 256, 7))
 _MOST_TARGETS: Final = 40
 _MOST_PROBES: Final = 48
+_LEAST_CARRIERS: Final = 2  # that pass: one may by chance
 _SHUFFLES: Final = 3
 _FEW_WORDS: Final = 4
 _MANY_WORDS: Final = 6
@@ -96,7 +122,7 @@ class ProbeResult:
     position: int
     label: str
     core: tuple[str, ...]
-    folds: bool
+    signs: Mapping[str, bool] = field(default_factory=dict)  # whether it has each that was tried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,15 +132,18 @@ class Diagnosis:
     label: str
     findings: tuple[ProbeResult, ...]
     folds: bool
-
-    @property
-    def kind(self) -> str:
-        """The label as a model is told it: empty where nothing was seen of the defense."""
-        return self.label if self.findings or self.label == FORMAT else ""
+    is_gated: bool = False  # whether odd characters are turned away, whatever they say
 
     def core_of(self, position: int) -> tuple[str, ...]:
         """Return the words of an attack that are blocked still; empty where nobody looked."""
         return next((each.core for each in self.findings if each.position == position), ())
+
+    @property
+    def signs(self) -> dict[str, list[int]]:
+        """How many attacks show each sign, and on how many it was looked for."""
+        seen = Counter(name for each in self.findings for name in each.signs)
+        shown = Counter(name for each in self.findings for name, yes in each.signs.items() if yes)
+        return {name: [shown[name], tried] for name, tried in sorted(seen.items())}
 
     @property
     def shares(self) -> dict[str, float]:
@@ -130,25 +159,19 @@ def diagnose(state: SearchState) -> Steps[Diagnosis]:
     """Probe a defense with texts that are no attacks, and with pieces of blocked ones."""
     if state.is_random or not state.samples:
         return UNKNOWN
-    surroundings = yield from _surroundings(state)
-    if surroundings is None:
+    around = yield from _surroundings(state)
+    if around is None:
         return UNKNOWN
-    odd = yield [_probe(0, text) for text in _odd_texts(state, surroundings.short)]
-    if 2 * sum(answer.is_blocked is True for answer in odd) > len(odd):
-        return Diagnosis(label=FORMAT, findings=(), folds=False)
-    dislikes_odd = any(answer.is_blocked for answer in odd)
-    findings = yield from together(
-        [
-            _examine(state, index, surroundings, dislikes_odd=dislikes_odd)
-            for index in _chosen(state)
-        ]
-    )
+    odd = yield [_probe(0, text) for text in _odd_texts(state, around.short)]
+    dislikes = sum(answer.is_blocked is True for answer in odd)
+    around = replace(around, dislikes_odd=dislikes > 0, is_gated=2 * dislikes > len(odd))
+    findings = yield from together([_examine(state, index, around) for index in _chosen(state)])
     if not findings:
-        return UNKNOWN
+        return replace(UNKNOWN, label=FORMAT if around.is_gated else NONE)
     counts = Counter(finding.label for finding in findings)
     label = min(counts, key=lambda name: (-counts[name], name))
-    folds = 2 * sum(finding.folds for finding in findings) > len(findings)
-    return Diagnosis(label=label, findings=tuple(findings), folds=folds)
+    folds = 2 * sum(each.signs.get(CANONICALISER, False) for each in findings) > len(findings)
+    return Diagnosis(label=label, findings=tuple(findings), folds=folds, is_gated=around.is_gated)
 
 
 def _probe(index: int, text: str) -> Query:
@@ -158,132 +181,118 @@ def _probe(index: int, text: str) -> Query:
 def _chosen(state: SearchState) -> list[int]:
     """Take a tenth of the blocked attacks, at least ten, spread over categories."""
     count = min(_MOST_TARGETS, max(10, len(state.blocked) // 10), len(state.blocked))
-    by_category: dict[str, list[int]] = {}
-    for index in state.blocked:
-        by_category.setdefault(state.samples[index].category, []).append(index)
-    draw = state.draw("diagnosis")
-    for positions in by_category.values():
-        draw.shuffle(positions)
-    rounds = zip_longest(*(positions[::-1] for _, positions in sorted(by_category.items())))
-    taken = [index for ranked in rounds for index in ranked if index is not None]
-    return sorted(taken[:count])
+    order = state.draw("diagnosis").sample(state.blocked, len(state.blocked))
+    seen, ranked = Counter[str](), list[tuple[int, int]]()
+    for index in order:
+        seen[state.samples[index].category] += 1
+        ranked.append((seen[state.samples[index].category], index))
+    return sorted(index for _, index in sorted(ranked, key=lambda each: each[0])[:count])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Surroundings:
-    """Harmless text that the defense lets through."""
-
-    short: str
-    long: str
-    vast: str
-
-
-def _surroundings(state: SearchState) -> Steps[_Surroundings | None]:
+def _surroundings(state: SearchState) -> Steps[Surroundings | None]:
     """Look for harmless text that passes: ours, or that of the run; None without any."""
     own = _harmless(state)
-    shorts = [*SHORTS, *(f"{each} {_GAP}" for each in own[:3])]
-    longs = [*LONGS, *(f"{' '.join(own[i : i + 3])} {_GAP}" for i in (3, 6) if own[i:])]
+    shorts = [*carriers("short"), *(f"{each} {GAP}" for each in own[:3])]
+    longs = [*carriers("long"), *(f"{' '.join(own[i : i + 3])} {GAP}" for i in (3, 6) if own[i:])]
     rest = " ".join(own[9:]).split()
     vast = [" ".join(rest[:size]) for size in _SIZES if len(rest) >= size]
     vast += [filler(_FILLER_DRAWS, size) for size in _SIZES]
-    texts = [*(_filled(each, _PLAIN) for each in (*shorts, *longs)), *vast]
+    texts = [*(filled(each, _PLAIN) for each in (*shorts, *longs)), *vast]
     answers: list[TryAnswer] = yield [_probe(0, text) for text in texts]
     passed = iter([answer.passed for answer in answers])
     shorts, longs, vast = (
         [each for each in kind if next(passed)] for kind in (shorts, longs, vast)
     )
-    if not shorts or not longs:
+    if not shorts or len(shorts + longs) < _LEAST_CARRIERS:
         return None
     most = max(vast, key=lambda each: len(each.split()), default="")
-    return _Surroundings(short=shorts[0], long=longs[0], vast=most)
+    return Surroundings(short=shorts[0], long=(longs or shorts)[0], vast=most)
 
 
 def _harmless(state: SearchState) -> list[str]:
     """Return benign texts that passed, enough to fill several gaps."""
-    draw = state.draw("harmless")
     texts = [state.samples[index].prompt.text for index in state.quiet]
-    texts = [text for text in texts if text.isascii() and _GAP not in text]
-    taken, words = list[str](), 0
-    for text in draw.sample(texts, len(texts)):
-        if words >= 2 * _SIZES[0]:
-            break
-        taken.append(text)
-        words += len(text.split())
-    return taken
-
-
-def _filled(carrier: str, words: str) -> str:
-    return carrier.replace(_GAP, words, 1)
+    texts = [text for text in texts if text.isascii() and GAP not in text]
+    drawn = state.draw("harmless").sample(texts, len(texts))
+    words = accumulate((len(text.split()) for text in drawn), initial=0)
+    return [text for text, so_far in zip(drawn, words, strict=False) if so_far < 2 * _SIZES[0]]
 
 
 def _odd_texts(state: SearchState, carrier: str) -> list[str]:
-    text = _filled(carrier, _PLAIN)
+    text = filled(carrier, _PLAIN)
     seeds = {name: seed_for(state.seed, name, "carrier", 0) for name in _ODD}
     made = [apply(OperatorChain.of(arm(name)), text, seed=seed) for name, seed in seeds.items()]
     return [each.text for each in made if each.is_variant]
 
 
-def _examine(
-    state: SearchState, index: int, around: _Surroundings, *, dislikes_odd: bool
-) -> Steps[ProbeResult]:
+def _examine(state: SearchState, index: int, around: Surroundings) -> Steps[ProbeResult]:
     text = state.samples[index].prompt.text
     words = text.split()
     if not words:
-        return ProbeResult(position=index, label=NONE, core=(), folds=False)
-    core = yield from _shrink(index, words)
-    joined = " ".join(core)
+        return ProbeResult(position=index, label=NONE, core=())
+    carrier = GAP
+    if around.is_gated:  # what is left of a text must pass the gate, or the gate would be examined
+        (carried,) = yield [_probe(index, filled(around.short, text))]
+        carrier = around.short if carried.is_blocked else GAP
+    core = yield from _shrink(index, words, carrier)
     draw = state.draw("shuffle", state.samples[index].id)
     shuffled = [" ".join(draw.sample(words, len(words))) for _ in range(_SHUFFLES)]
-    invisible = OperatorChain.of(arm("invisible"))
-    hidden = state.variant(index, invisible, "D", account=Account.DIAGNOSIS)
-    texts = [
-        _filled(around.short, joined),
-        _filled(around.long, joined),
-        " ".join(reversed(core)),
-        canonicalize(text),
-        text if hidden is None else hidden.text,
-        f"{joined}\n{around.vast}",
-        f"{around.vast}\n{joined}",
-        *shuffled,
-    ]
-    replies = yield [_probe(index, each) for each in texts]
-    blocked = [answer.is_blocked is True for answer in replies]
-    if dislikes_odd and not blocked[3] and not text.isascii():
+    texts = probes_of(text, core, around, carrier)
+    hidden = state.variant(index, _INVISIBLE, "D", account=Account.DIAGNOSIS)
+    if hidden is not None and not around.is_gated:
+        texts["hidden"] = hidden.text
+    replies = yield [_probe(index, each) for each in (*texts.values(), *shuffled)]
+    blocked = {name: replies[i].is_blocked is True for i, name in enumerate(texts)}
+    blocked["shuffled"] = all(each.is_blocked for each in replies[len(texts) :])
+    is_odd = blocked["shuffled"] if around.is_gated else not text.isascii()
+    if around.dislikes_odd and is_odd and not blocked["canonical"]:
         label = FORMAT
     else:
         is_graded = len({answer.score for answer in replies} - {None}) >= _LEAST_VALUES
-        is_drowned = bool(around.vast) and not (blocked[5] or blocked[6])
-        label = _label(
-            words, core, blocked, is_weighed=is_graded or is_drowned, is_drowned=is_drowned
-        )
-    folds = hidden is not None and blocked[4]
-    return ProbeResult(position=index, label=label, core=tuple(core), folds=folds)
+        label = _label(words, core, blocked, graded=is_graded, carried=carrier != GAP)
+    return ProbeResult(position=index, label=label, core=tuple(core), signs=_signs(blocked))
+
+
+def _signs(blocked: Mapping[str, bool]) -> dict[str, bool]:
+    """Tell what else a defense goes by, from which texts about one attack it blocks."""
+    signs = {"case": not blocked["case"], "language": blocked["long"] and not blocked["foreign"]}
+    if "first" in blocked:
+        ends = blocked["first"], blocked["last"]
+        signs |= {
+            "prefix": ends == (True, False),
+            "suffix": ends == (False, True),
+            "length": not any(ends) and not blocked["often"],
+        }
+    return signs | ({CANONICALISER: blocked["hidden"]} if "hidden" in blocked else {})
 
 
 def _label(
-    words: list[str], core: list[str], blocked: list[bool], *, is_weighed: bool, is_drowned: bool
+    words: list[str], core: list[str], blocked: Mapping[str, bool], *, graded: bool, carried: bool
 ) -> str:
     """Name the kind from what survives transport, reordering and dilution."""
-    is_carried, is_shuffled = all(blocked[:2]), all(blocked[7:])
+    is_drowned = not blocked.get("first", True) and not blocked["last"]
     is_most = len(core) >= max(_MANY_WORDS, len(words) // 2) and len(words) >= 2 * _MANY_WORDS
-    if is_most and is_shuffled and is_carried and not is_drowned:
+    is_found = blocked["short"] and blocked["long"]
+    if is_most and blocked["shuffled"] and is_found and not is_drowned:
         return INTENT
-    if is_weighed:  # a rule finds its match in any company; a sum of small evidence drowns
+    is_whole = len(core) == 1 or f" {' '.join(core)} " in f" {' '.join(words)} "
+    is_sum = carried and not is_whole and blocked["reversed"]
+    # A rule finds its match in any company; a sum of small evidence drowns.
+    if graded or is_drowned or is_sum:
         return STATISTICAL
-    if is_carried and len(core) <= _FEW_WORDS:
-        is_keyword = len(core) == 1 or blocked[2] or f" {' '.join(core)} " in f" {' '.join(words)} "
-        return KEYWORD if is_keyword else PATTERN
-    return STATISTICAL if is_shuffled else PATTERN
+    if is_found and len(core) <= _FEW_WORDS:
+        return KEYWORD if is_whole or blocked["reversed"] else PATTERN
+    return STATISTICAL if blocked["shuffled"] else PATTERN
 
 
-def _shrink(index: int, words: list[str]) -> Steps[list[str]]:
+def _shrink(index: int, words: list[str], carrier: str) -> Steps[list[str]]:
     """Take words away while the rest is blocked still (delta debugging)."""
     parts, spent = 2, 0
     while len(words) > 1 and spent < _MOST_PROBES:
         size = -(-len(words) // parts)
         cuts = [words[:start] + words[start + size :] for start in range(0, len(words), size)]
         cuts = [cut for cut in cuts if cut][: _MOST_PROBES - spent]
-        answers = yield [_probe(index, " ".join(cut)) for cut in cuts]
+        answers = yield [_probe(index, filled(carrier, " ".join(cut))) for cut in cuts]
         spent += len(cuts)
         smaller = next((c for c, a in zip(cuts, answers, strict=True) if a.is_blocked), None)
         if smaller is not None:

@@ -59,14 +59,9 @@ class AttackerPlan:
     @property
     def lock(self) -> tuple[tuple[str, str], ...]:
         """What `battery.lock` says of it: prompts by version and hash, models, sizes."""
-        entries = {
-            "prompt": f"{prompts.PROMPT_VERSION} {prompts.prompt_digest()}",
-            "equivalence_prompt": f"{prompts.EQUIVALENCE_VERSION} {prompts.equivalence_digest()}",
-        }
-        if self.critic is not None:
-            entries["critic_prompt"] = f"{prompts.CRITIC_VERSION} {prompts.critic_digest()}"
-        if self.twin:
-            entries["neutral_prompt"] = f"{prompts.NEUTRAL_VERSION} {prompts.neutral_digest()}"
+        unused = {"critic_prompt": self.critic is None, "neutral_prompt": not self.twin}
+        told = prompts.locked_prompts().items()
+        entries = {name: words for name, words in told if not unused.get(name)}
         entries |= self.identity
         entries |= {name: str(value) for name, value in self.sizes.items()}
         return tuple(sorted(entries.items()))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.adaptive.beliefs import Background, Bandit, Belief, Precedents, best
 from guardmark.adaptive.guided import Descents
 from guardmark.adaptive.state import Query, together
+from guardmark.attacks.catalogue import search_chains
 from guardmark.attacks.contract import OperatorChain, Slot, fault_of
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _search(state: SearchState, known: Background) -> Steps[list[Target]]:
 
 
 def _singles(state: SearchState, known: Background) -> Bandit:
-    chains = state.singles()
+    chains = search_chains(state.budget)
     precedents = Precedents(chains, known.diagnosis, known.record, folds=state.folds())
     return Bandit(chains=chains, precedents=precedents)
 

@@ -10,9 +10,8 @@ from hashlib import blake2b, sha256
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from guardmark.attacks.application import apply, recovers, seed_for
+from guardmark.attacks.application import apply, derive_seed, recovers, seed_for
 from guardmark.attacks.battery import BATTERY_VERSION
-from guardmark.attacks.catalogue import arms
 from guardmark.attacks.contract import OperatorChain, Tier
 from guardmark.store.layers import ADAPTIVE, seed_layer
 from guardmark.store.tries import TrySubject
@@ -177,9 +176,6 @@ def together(procedures: Sequence[Steps[T]]) -> Steps[list[T]]:
 
 BUDGETS: Final = {"quick": 16, "standard": 64, "thorough": 512}  # search calls for each attack
 
-_SHORT_PADDING: Final = (0, 128)  # words; of more, a small budget pays more than it learns
-_EASY_BUDGET: Final = 64
-
 
 @dataclass(slots=True, kw_only=True)
 class Target:
@@ -293,16 +289,6 @@ class SearchState:
         made = (self.variant(index, chain, round_, account=account) for index in places)
         return [query for query in made if query is not None]
 
-    def singles(self) -> tuple[OperatorChain, ...]:
-        """Return the chains of one arm that a search may draw from."""
-        return tuple(
-            OperatorChain.of(arm)
-            for arm in arms()
-            if arm.tier is not Tier.V4
-            and arm.family != "F13"  # needs a judge of sameness, which no search has
-            and (self.budget > _EASY_BUDGET or dict(arm.settings).get("words", 0) in _SHORT_PADDING)
-        )
-
     def confirm(self, batch: Sequence[Query], answers: Sequence[TryAnswer]) -> Steps[set[int]]:
         """Find which of several texts passed, and pass when sent again, by their numbers."""
         passes = [i for i, answer in enumerate(answers) if answer.passed]
@@ -324,10 +310,3 @@ def fold_numbers(groups: Sequence[str]) -> list[int]:
     """Split attacks by their groups."""
     order = {group: number for number, group in enumerate(dict.fromkeys(groups))}
     return [order[group] % FOLDS for group in groups]
-
-
-def derive_seed(seed: int, number: int) -> int:
-    """Return the seed of the n-th repetition of the search."""
-    if number == 1:
-        return seed
-    return int.from_bytes(sha256(f"{seed}\0adaptive seed\0{number}".encode()).digest()[:6], "big")

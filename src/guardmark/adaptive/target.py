@@ -9,14 +9,19 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.asker import Asker, kept_response, response_of, score_fault
 from guardmark.adaptive.controls import battery_and
 from guardmark.adaptive.state import TARGET_ROUND, Account, Query, text_digest
 from guardmark.attacks.application import apply, seed_for
-from guardmark.attacks.comprehension import CANARIES, LEAST_OVERLAP, overlap, question_about
+from guardmark.attacks.comprehension import (
+    CANARIES,
+    LEAST_OVERLAP,
+    Canary,
+    overlap,
+    question_about,
+)
 from guardmark.attacks.contract import Tier
 from guardmark.core.outcome import AnswerMode, ErrorKind, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Prompt
@@ -235,13 +240,9 @@ def _canaries(
     asker: TargetAsker, chains: Sequence[OperatorChain], seed: int
 ) -> Iterator[tuple[Query, tuple[str, ...]]]:
     """Rewrite the canaries; a chain that leaves one as it is has nothing to ask about it."""
-    numbers = _numbers(asker)
-    taken = set(numbers.values())
-    free = (number for number in count() if number not in taken)
 
-    def query(canary: str, text: str, chain: str = "", tier: str = "") -> Query:
-        if (chain, canary) not in numbers:
-            numbers[chain, canary] = next(free)
+    def query(number: int, canary: Canary, *sent: str) -> Query:
+        text, chain, tier = sent
         return Query(
             0,  # a canary is no sample of the run: its row stands at the first one, numbered
             question_about(text),
@@ -251,29 +252,20 @@ def _canaries(
             tier,
             CANARY_REPLIES,
             is_again=True,
-            number=numbers[chain, canary],
-            details={"canary": canary},
+            number=number,
+            details={"canary": canary.id},
         )
 
     sentences = CANARIES[: asker.protected.canaries]
-    for each in sentences:
-        yield query(each.id, each.text), (each.text,)
-    for chain in chains:
-        for each in sentences:
+    for number, each in enumerate(sentences):
+        yield query(number, each, each.text, "", ""), (each.text,)
+    for turn, chain in enumerate(chains, start=1):
+        for number, each in enumerate(sentences, start=turn * len(CANARIES)):
             variant = apply(chain, each.text, seed=seed_for(seed, chain.key, each.id, 0))
             if variant.is_variant and variant.tier is not None:
                 rewords = (variant.text,) if variant.tier in _REWORDS else ()
-                made = query(each.id, variant.text, chain.key, variant.tier.value)
+                made = query(number, each, variant.text, chain.key, variant.tier.value)
                 yield made, (each.text, *rewords)
-
-
-def _numbers(asker: TargetAsker) -> dict[tuple[str, str], int]:
-    """Return the number of each canary that is stored, by chain and canary."""
-    return {
-        (record.subject.chain or "", str(record.subject.details["canary"])): record.number
-        for index, record in asker.context.stored.items()
-        if index[:2] == (NO_GUARD, CANARY_REPLIES)
-    }
 
 
 async def _reading(asked: str, response: Response, expected: tuple[str, ...]) -> dict[str, object]:

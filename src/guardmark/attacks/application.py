@@ -135,10 +135,11 @@ def recovers(original: str, variant: str) -> bool:
     return bool(wanted) and wanted in skeleton(apply_steps(variant, DECODERS))
 
 
-_VARIANT, _NO_OP = VariantStatus.VARIANT, VariantStatus.NO_OP
-
-_WHOLE_TEXT = (Tier.V2, Tier.V3_TABLE)
-"""Tiers whose rule speaks of the whole text, even where only a span was rewritten."""
+def derive_seed(seed: int, number: int) -> int:
+    """Return the seed of the n-th repetition of a search."""
+    if number == 1:
+        return seed
+    return int.from_bytes(sha256(f"{seed}\0adaptive seed\0{number}".encode()).digest()[:6], "big")
 
 
 def seed_for(run_seed: int, key: str, sample_id: str, try_index: int) -> bytes:
@@ -152,36 +153,26 @@ def apply(
     *,
     seed: bytes,
     must_keep: tuple[str, ...] = (),
-    span: tuple[int, int] | None = None,
 ) -> Variant:
     """Rewrite a text and check every step, then what they came to together."""
     arms = (chain,) if isinstance(chain, OperatorConfig) else chain.arms
-    start, end = (0, len(text)) if span is None else span
-    if not 0 <= start <= end <= len(text):
-        raise ValueError(f"the span {start}..{end} does not lie in a text of {len(text)}")
-    if span is not None and any(arm.operator.slot > Slot.SURFACE for arm in arms):
-        return _refused(text, "only lexical and surface operators work on a span")
-    frame = _Frame(text[:start], text[end:], _inside(must_keep, text[start:end]))
-    current = text[start:end]
-    steps: list[_Step] = []
+    found = {each for each in must_keep if each and each in text}
+    protected = tuple(sorted(found, key=lambda each: (-len(each), each)))  # longest first
+    current, steps = text, list[_Step]()
     for index, arm in enumerate(arms):
         use = Use(arm.settings, seed if index == 0 else sha256(seed + bytes((index,))).digest())
-        after, tier, fault = _step(arm, current, use, frame)
+        after, tier, fault = _step(arm, current, use, protected)
         if fault:
-            return _refused(text, f"{arm.key}: {fault}")
+            return Variant(status=VariantStatus.REFUSED, text=text, reason=f"{arm.key}: {fault}")
         if after != current:
             steps.append(_Step(arm, use, current, after, tier))
             current = after
-    if current == text[start:end]:
-        return Variant(status=_NO_OP, text=text)
-    tier, variant = _chain_tier(steps, frame), frame.around(current)
-    if span is not None and tier is not _V0:
-        astride = tuple(protected for protected in must_keep if protected not in frame.protected)
-        if not keeps(text, variant, astride):
-            return _refused(text, "a protected span would be altered")
+    if current == text:
+        return Variant(status=VariantStatus.NO_OP, text=text)
+    tier = _chain_tier(steps)
     return Variant(
-        status=_VARIANT,
-        text=variant,
+        status=VariantStatus.VARIANT,
+        text=current,
         tier=tier,
         claims=Tier.V3 if tier is _V4 else tier,
         applied=tuple(step.arm.key for step in steps),
@@ -202,7 +193,7 @@ class _Step(NamedTuple):
     tier: Tier
 
 
-def _chain_tier(steps: list[_Step], frame: _Frame) -> Tier:
+def _chain_tier(steps: list[_Step]) -> Tier:
     """Prove the result against the text that the first step began with, not step by step."""
     loose = [number for number, step in enumerate(steps) if not step.tier.strict]
     if len(steps) == 1:
@@ -214,7 +205,7 @@ def _chain_tier(steps: list[_Step], frame: _Frame) -> Tier:
         return _V4
     if last == 0:
         return steps[0].tier
-    original, changed = frame.around(steps[0].before), frame.around(steps[last].after)
+    original, changed = steps[0].before, steps[last].after
     tier = weakest(steps[number].tier for number in loose)
     if tier is _V2:
         is_proved = is_bounded(apply_steps(original, _LETTERS), apply_steps(changed, _LETTERS))
@@ -242,30 +233,11 @@ def _strict_tier(steps: list[_Step]) -> Tier:
     return _V4
 
 
-class _Frame(NamedTuple):
-    """What stands around the rewritten piece, and what in the piece is protected."""
-
-    before: str
-    behind: str
-    protected: tuple[str, ...]
-
-    def around(self, piece: str) -> str:
-        return f"{self.before}{piece}{self.behind}"
-
-
-def _inside(must_keep: tuple[str, ...], piece: str) -> tuple[str, ...]:
-    """Return the protected spans that lie in a piece, longest first."""
-    spans = {span for span in must_keep if span and span in piece}
-    return tuple(sorted(spans, key=lambda span: (-len(span), span)) if len(spans) > 1 else spans)
-
-
-def _refused(text: str, reason: str) -> Variant:
-    return Variant(status=VariantStatus.REFUSED, text=text, reason=reason)
-
-
-def _step(arm: OperatorConfig, text: str, use: Use, frame: _Frame) -> tuple[str, Tier, str]:
+def _step(
+    arm: OperatorConfig, text: str, use: Use, protected: tuple[str, ...]
+) -> tuple[str, Tier, str]:
     """Apply one operator and prove the outcome; the last value says why it cannot be proved."""
-    protected, operator = frame.protected, arm.operator
+    operator = arm.operator
     intact = not protected or all(span in text for span in protected)
     try:
         if protected and operator.local and intact:
@@ -276,10 +248,7 @@ def _step(arm: OperatorConfig, text: str, use: Use, frame: _Frame) -> tuple[str,
         return text, _V4, "the text holds a lone surrogate"
     if after == text:
         return text, _V0, ""
-    if operator.tier in _WHOLE_TEXT:
-        tier = proved_tier(arm, frame.around(text), frame.around(after), use)
-    else:
-        tier = proved_tier(arm, text, after, use)
+    tier = proved_tier(arm, text, after, use)
     if tier is None:
         return after, _V4, f"{arm.tier.value} does not hold for this text"
     # Protected spans may look different where decoding brings them back.

@@ -7,7 +7,14 @@ from functools import cache
 from itertools import product
 from types import MappingProxyType
 
-from guardmark.attacks.contract import Operator, OperatorChain, OperatorConfig, Value, arm_of
+from guardmark.attacks.contract import (
+    Operator,
+    OperatorChain,
+    OperatorConfig,
+    Tier,
+    Value,
+    arm_of,
+)
 from guardmark.attacks.operators import (
     characters,
     direction,
@@ -91,6 +98,22 @@ def arms(families: tuple[str, ...] | None = None) -> tuple[OperatorConfig, ...]:
         if wanted is None or each.family in wanted
         for names in [tuple(parameter.name for parameter in each.parameters)]
         for values in product(*(parameter.values for parameter in each.parameters))
+    )
+
+
+_SHORT_PADDING = (0, 128)  # words; of more, a small budget pays more than it learns
+_EASY_BUDGET = 64
+
+
+@cache
+def search_chains(budget: int) -> tuple[OperatorChain, ...]:
+    """Return the chains of one arm that a search may draw from."""
+    return tuple(
+        OperatorChain.of(arm)
+        for arm in arms()
+        if arm.tier is not Tier.V4
+        and arm.family != "F13"  # needs a judge of sameness, which no search has
+        and (budget > _EASY_BUDGET or dict(arm.settings).get("words", 0) in _SHORT_PADDING)
     )
 
 

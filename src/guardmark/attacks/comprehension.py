@@ -1,10 +1,14 @@
-"""Whether a target model still reads a rewritten text: harmless canaries and how they are read."""
+"""Harmless texts: canaries that a target model reads back, and carriers in which probes travel."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Final
+
+from guardmark.canon.steps import canonicalize
 
 COMPREHENSION_VERSION: Final = "canaries-v1"
 """Version of sentences, instruction and rule; what was asked under another one is asked anew."""
@@ -81,24 +85,47 @@ def _pieces(text: str) -> set[tuple[str, ...]]:
     return {tuple(words[end - WORDS_IN_A_ROW : end]) for end in ends}
 
 
-SHORTS: Final = (
-    "The letter from the library mentions {} and the opening hours.",
-    "On the kitchen table lay a card with {} written on it in blue ink.",
-    "My aunt asked the baker about {} while it was raining outside.",
-)
-LONGS: Final = (
-    (
-        "The garden club met on Tuesday afternoon and talked about tomatoes, watering cans, the "
-        "price of seeds and the weather of the past month. Somebody read a note aloud which "
-        "said {} and then everybody went on to choose a day for the summer picnic near the old "
-        "mill, where there is shade and enough room for all the families and their bicycles."
-    ),
-    (
-        "In the morning the ferry was late again, so the children counted gulls and shared a "
-        "bag of apples. On a torn poster by the ticket window somebody had written {} in large "
-        "letters. After an hour the sun came out, the captain waved from the bridge, and the "
-        "whole group went aboard with their baskets, two dogs and a guitar to spend a quiet day "
-        "on the island."
-    ),
-)
-"""Harmless text around a gap, short and long, in which probes of a defense are carried."""
+GAP: Final = "{}"
+"""Where a carrier takes up a probe."""
+
+
+@cache
+def carriers(kind: str) -> tuple[str, ...]:
+    """Return harmless texts around a gap: `short`, `long`, or in a `foreign` language."""
+    table = files("guardmark.attacks").joinpath("carriers.tsv").read_text(encoding="utf-8")
+    rows = (line.split("\t") for line in table.splitlines())
+    return tuple(text for name, text in rows if name == kind)
+
+
+def filled(carrier: str, words: str) -> str:
+    """Put words into the gap of a carrier."""
+    return carrier.replace(GAP, words, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """Harmless text that a defense lets through, and what is known of odd characters in it."""
+
+    short: str
+    long: str
+    vast: str
+    dislikes_odd: bool = False
+    is_gated: bool = False
+
+
+def probes_of(text: str, core: list[str], around: Surroundings, carrier: str) -> dict[str, str]:
+    """Return what is asked of a blocked text, by name; all of it in plain letters."""
+    joined, size = " ".join(core), len(around.vast)
+    texts = {
+        "short": filled(around.short, joined),
+        "long": filled(around.long, joined),
+        "reversed": filled(carrier, " ".join(reversed(core))),
+        "canonical": canonicalize(text),
+        "case": text.upper(),
+        "foreign": filled(carriers("foreign")[0], joined),
+    }
+    if size:
+        texts["first"] = f"{joined}\n{around.vast}"
+        texts["last"] = f"{around.vast}\n{joined}"
+        texts["often"] = "\n".join([text] * (1 + size // len(text)))
+    return texts

@@ -8,6 +8,7 @@ characters and with a beam; here over tokens of the vocabulary, greedily).
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from guardmark.attacks.application import edit_within_one, is_bounded
@@ -80,13 +81,11 @@ def _moved(span: tuple[int, int], swap: Swap) -> tuple[int, int]:
 
 def _kept(sample: Sample, text: str) -> list[tuple[int, int]]:
     """Return every place where a protected span stands."""
-    spans = []
-    for span in filter(None, sample.must_keep):
-        start = text.find(span)
-        while start >= 0:
-            spans.append((start, start + len(span)))
-            start = text.find(span, start + 1)
-    return spans
+    return [
+        (found.start(), found.start() + len(span))
+        for span in filter(None, sample.must_keep)
+        for found in re.finditer(f"(?={re.escape(span)})", text)
+    ]
 
 
 class HotFlipSettings(Settings):

@@ -184,16 +184,6 @@ def neutral_text() -> str:
     return text
 
 
-def prompt_digest() -> str:
-    """Return the SHA-256 of everything fixed that an attacker model is told, in hex."""
-    return digest_of(PROMPT_VERSION, system_text(), REPAIR, json.dumps(FORM))
-
-
-def neutral_digest() -> str:
-    """Return the SHA-256 of everything fixed that it is told of benign texts, in hex."""
-    return digest_of(NEUTRAL_VERSION, neutral_text(), REPAIR, json.dumps(FORM))
-
-
 def attacker_prompt(situation: Situation, *, system: str | None = None) -> Prompt:
     """Write one call."""
     document = {
@@ -277,12 +267,6 @@ on from: keep what it does, and change what the filter may still recognise in it
 """What the attacker model is told beside its own instructions where a critic is at work."""
 
 
-def critic_digest() -> str:
-    """Return the SHA-256 of everything fixed that is said because of a critic, in hex."""
-    form = json.dumps(CRITIC_FORM)
-    return digest_of(CRITIC_VERSION, CRITIC_SYSTEM, CRITIC_REPAIR, form, TOLD_TO_ATTACKER)
-
-
 def critic_prompt(situation: Situation, *, text: str, strategy: str, reason: str = "") -> Prompt:
     """Ask how close a candidate came."""
     document = {
@@ -322,11 +306,18 @@ EQUIVALENCE_FORM: Final = json_object(reason={"type": "string"}, same={"type": "
 """JSON Schema of an answer, for servers that can hold a model to it."""
 
 
-def equivalence_digest() -> str:
-    """Return the SHA-256 of everything fixed that a judge of sameness is told, in hex."""
-    return digest_of(EQUIVALENCE_VERSION, EQUIVALENCE_SYSTEM, json.dumps(EQUIVALENCE_FORM))
-
-
 def equivalence_prompt(first: str, second: str, call: str) -> Prompt:
     """Ask whether two requests ask for the same."""
     return model_prompt(EQUIVALENCE_SYSTEM, {"first": first, "second": second, "call": call})
+
+
+def locked_prompts() -> dict[str, str]:
+    """Return what a lock says of each prompt: its version, and the hash of its words."""
+    form, critic, same = map(json.dumps, (FORM, CRITIC_FORM, EQUIVALENCE_FORM))
+    words = {
+        "prompt": (PROMPT_VERSION, system_text(), REPAIR, form),
+        "equivalence_prompt": (EQUIVALENCE_VERSION, EQUIVALENCE_SYSTEM, same),
+        "critic_prompt": (CRITIC_VERSION, CRITIC_SYSTEM, CRITIC_REPAIR, critic, TOLD_TO_ATTACKER),
+        "neutral_prompt": (NEUTRAL_VERSION, neutral_text(), REPAIR, form),
+    }
+    return {name: f"{each[0]} {digest_of(*each)}" for name, each in words.items()}

@@ -11,7 +11,6 @@ from guardmark.canon.steps import CANON_STEPS, CANON_VERSION, Step, apply_steps
 from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError, UnknownName, did_you_mean, listed
 from guardmark.core.protocols import BatchDefense, Defense, InlineDefense, SampleBound
-from guardmark.defenses.chain import ChainDefense, InlineChain
 from guardmark.defenses.deadline import holds_interpreter, timeout_of
 
 if TYPE_CHECKING:
@@ -141,14 +140,6 @@ def canonical_of(
     if isinstance(inner, BatchDefense):
         return BatchCanonical(name, inner, cleaning)
     return Canonical(name, inner, cleaning)
-
-
-def repaired_of(inner: Inner, steps: tuple[Step, ...]) -> InlineChain | ChainDefense:
-    """Ask about the text as it is, and where that passes about the cleaned one."""
-    cleaned = canonical_of(inner, name=inner.name, cleaning=Cleaning(steps=steps))
-    if isinstance(inner, InlineDefense) and isinstance(cleaned, InlineDefense):
-        return InlineChain(inner.name, (inner, cleaned), view=inner.view)
-    return ChainDefense(inner.name, (inner, cleaned), view=inner.view)
 
 
 class CanonicalSettings(Settings):

@@ -13,7 +13,8 @@ BLIND: Final = "adaptive/blind"  # the control arm that draws at random and lear
 NULL: Final = "adaptive/null"  # the control arm that sends the same text again
 GRADIENT: Final = "adaptive/gradient"  # the arm that sees the gradient of the loss (access A3)
 REPAIRED: Final = "adaptive/repaired"  # the attack on the repaired defense, fixed list included
-ARMS: Final = (ADAPTIVE, BLIND, NULL, GRADIENT, REPAIRED)
+REPAIRED_FIRST: Final = "adaptive/repaired-first"  # its texts as they are, before cleaned ones
+ARMS: Final = (ADAPTIVE, BLIND, NULL, GRADIENT, REPAIRED, REPAIRED_FIRST)
 """Layers of what a defense is asked, at the first seed."""
 REPEATED_ARMS: Final = (ADAPTIVE, BLIND, NULL)  # arms that every seed has; all else is asked once
 

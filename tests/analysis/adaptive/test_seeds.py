@@ -132,7 +132,7 @@ def test_the_report_has_a_line_a_table_and_a_band(five: dict[str, AdaptiveCard])
     assert table.title == "lottery: seeds 5"
     assert all(len(row.cells) == 4 for row in table.rows)
     line = arm_line(card, card.arms[0])
-    assert len(line.points) == len(line.band) == len(card.arms[0].points) + 1
+    assert len(line.points) == len(line.band) == len(card.arms[0].points)
     for (_, share), (low, high) in zip(line.points, line.band, strict=True):
         assert low <= share <= high
     said = render_terminal(adaptive_document([card]), width=10_000)

@@ -55,6 +55,7 @@ from guardmark.stats.attempts.survival import (
     restricted_mean,
 )
 from guardmark.stats.multiplicity import holm
+from guardmark.stats.rates.proportion import wilson
 from guardmark.store.layers import ADAPTIVE, BLIND, NULL
 
 if TYPE_CHECKING:
@@ -138,8 +139,14 @@ class AdaptiveCard:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """`RANDOMISED`, `STATEFUL`, `ERRORS_AS_BLOCK`."""
+        """`RANDOMISED`, `STATEFUL`, `RATE_LIMITED`, `ERRORS_AS_BLOCK`."""
         return words_of(self.findings, "flags")
+
+    def shares_of(self, findings: str) -> dict[str, Estimate]:
+        """Return shares of the examined attacks, by what was found: `labels` or `signs`."""
+        counts, every = self.findings.get(findings), int(str(self.findings.get("examined", 0)))
+        pairs = counts.items() if isinstance(counts, dict) else ()
+        return {name: wilson(*(n if isinstance(n, list) else (n, every))) for name, n in pairs}
 
     @property
     def budget(self) -> int:

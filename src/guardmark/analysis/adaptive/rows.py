@@ -36,7 +36,7 @@ CRITIC_ACCOUNT: Final = "critic"
 STRICT: Final = frozenset({"V0", "V1"})
 FULL: Final = frozenset({"V0", "V1", "V2", "V3-table", "V3"})
 _EVALUATED: Final = ("repair", "reworded", "transfer", "twin", "wrapper")
-_UNSTEADY: Final = frozenset({"RANDOMISED", "STATEFUL"})
+_UNSTEADY: Final = frozenset({"RANDOMISED", "STATEFUL", "RATE_LIMITED"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +86,14 @@ class AdaptiveRecords:
 
     name: str
     findings: Mapping[str, object]
-    settings: Mapping[str, object]
     baseline: Mapping[int, bool]  # Position of each answered sample to whether it passed as it is.
     # Arm to position to what came of it; attacks blocked at first only.
     stories: Mapping[str, Mapping[int, AttackHistory]]
     battery: Mapping[int, AttackHistory]  # Position to what came of the fixed list.
+    settings: Mapping[str, object] = field(default_factory=dict)
     # Every other try by account: twin, reworded, repair, transfer, wrapper.
     rest: Mapping[str, Sequence[Try]] = field(default_factory=dict)
-    # Arm and account to calls made.
-    calls: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    calls: Mapping[tuple[str, str], int] = field(default_factory=dict)  # By arm and account.
     # Position of each pass that was asked about again, and whether it passed again.
     again: Sequence[tuple[int, bool]] = ()
     unanswered: int = 0  # Tries without an answer.
@@ -166,7 +165,7 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ad
             _add_usage(usage, account, record)
 
     def of(account: str) -> Iterator[Try]:
-        asked = (rows for (arm, name), rows in tries.items() if name == account and arm != REPAIRED)
+        asked = (t for (a, n), t in tries.items() if n == account and not a.startswith(REPAIRED))
         return (each for rows in asked for each in rows)
 
     is_random = bool(_UNSTEADY & set(words_of(findings, "flags")))
@@ -209,7 +208,6 @@ def _repaired(
     return AdaptiveRecords(
         name=name,
         findings=findings,
-        settings={},
         baseline={each.sample: bool(each.passed) for each in first},
         stories={ADAPTIVE: search},
         battery=battery,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -19,6 +18,7 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.sample import Severity
 from guardmark.parsing.attacker_models import read_candidates
 from guardmark.reports.chapters.advice import Rewrite
+from guardmark.reports.document.wording import words_of
 from guardmark.store.layers import ADAPTIVE, ATTACKER
 from guardmark.store.tries import read_tries
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from guardmark.store.reader import RecordReader
 
 _BY_MODEL: Final = "attacker ["
-_SPAN: Final = re.compile(r"^(?P<chain>.*?)(?: \[(?P<start>\d+):(?P<end>\d+)\])?$", re.DOTALL)
 _JUDGED: Final = frozenset({Tier.V3, Tier.V3_TABLE})
 
 
@@ -62,19 +61,15 @@ class VariantTexts:
         sample = self.samples[each.sample]
         if (words := read_recipe(each.chain, sample.prompt.text)) is not None:
             return self._carried(each, sample, *words)
-        parsed = _SPAN.match(each.chain)
-        if parsed is None:
-            return None
         try:
-            chain = parse_chain(parsed["chain"])
+            chain = parse_chain(each.chain)
         except ConfigError:  # an operator this version does not know
             return None
-        span = None if parsed["start"] is None else (int(parsed["start"]), int(parsed["end"]))
         for index in range(MOST_USES):
             seed = seed_for(self.seed, chain.key, sample.id, index)
-            text = _applied(chain, sample, seed, span)
+            text = _applied(chain, sample, seed)
             if text_digest(text) == each.text:
-                return VariantText(text=text, before=_before(chain, sample, seed, span))
+                return VariantText(text=text, before=_before(chain, sample, seed))
         return None
 
     def _carried(self, each: Try, sample: Sample, text: str, key: str) -> VariantText | None:
@@ -96,19 +91,16 @@ class VariantTexts:
         return texts
 
 
-def _applied(
-    chain: OperatorChain, sample: Sample, seed: bytes, span: tuple[int, int] | None
-) -> str:
-    text = sample.prompt.text
-    return apply(chain, text, seed=seed, must_keep=sample.must_keep, span=span).text
+def _applied(chain: OperatorChain, sample: Sample, seed: bytes) -> str:
+    return apply(chain, sample.prompt.text, seed=seed, must_keep=sample.must_keep).text
 
 
-def _before(chain: OperatorChain, sample: Sample, seed: bytes, span: tuple[int, int] | None) -> str:
+def _before(chain: OperatorChain, sample: Sample, seed: bytes) -> str:
     """Apply the chain up to its last step that has to be judged; its draws stay the same."""
     last = max((i for i, arm in enumerate(chain.arms) if arm.tier in _JUDGED), default=-1)
     if last in {-1, len(chain.arms) - 1}:
         return ""
-    return _applied(OperatorChain(arms=chain.arms[: last + 1]), sample, seed, span)
+    return _applied(OperatorChain(arms=chain.arms[: last + 1]), sample, seed)
 
 
 _GRAVEST: Final[dict[Severity | None, int]] = {
@@ -130,6 +122,8 @@ def read_rewrite(reader: RecordReader) -> Rewrite | None:
     for _, number, at, name, attempt in sorted(wins, key=lambda win: win[:4]):
         texts = VariantTexts(reader=reader, defense=name, samples=samples, seed=seed)
         if (made := texts.text_of(attempt)) is not None:
-            how = f"{attempt.chain or 'as it is'}, {attempt.tier}, {attempt.round} try {number}"
+            proof = words_of("tiers").get(attempt.tier, attempt.tier)
+            round_ = words_of("rounds").get(attempt.round, attempt.round)
+            how = f"{attempt.chain or 'as it is'}; {proof}; {round_}, try {number}"
             return Rewrite(sample=samples[at], defense=name, how=how, text=made.text)
     return None

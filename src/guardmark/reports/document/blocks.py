@@ -224,6 +224,7 @@ class LineChart:
     lines: tuple[Line, ...]
     x_unit: Unit = Unit.SHARE
     y_unit: Unit = Unit.SHARE
+    is_logarithmic: bool = False  # along x
     diagonal: bool = False
     diagonal_name: str = "pure chance"
     is_falling: bool = False  # the diagonal, from top left

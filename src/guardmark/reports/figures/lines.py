@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.figures.scale import Scale, scale_of
+from guardmark.reports.figures.scale import Scale, scale_between, scale_of
 from guardmark.reports.figures.svg import (
     NEUTRAL,
     Drawing,
@@ -59,7 +59,11 @@ def draw_lines(chart: LineChart, series: Mapping[str, int]) -> Drawing:
     for line in chart.lines:
         xs += [x for x, _ in line.points] + [end for ends in line.reach for end in ends]
         ys += [y for _, y in line.points] + [end for ends in line.band for end in ends]
-    plane = _Plane(x_scale=scale_of(chart.x_unit, xs), y_scale=scale_of(chart.y_unit, ys))
+    x_scale = scale_of(chart.x_unit, xs)
+    if chart.is_logarithmic:
+        above = [x for x in xs if x > 0]
+        x_scale = scale_between(chart.x_unit, min(above), max(above), logarithmic=True)
+    plane = _Plane(x_scale=x_scale, y_scale=scale_of(chart.y_unit, ys))
     parts = [_frame(chart, plane), *_good_corner(chart, plane), *_diagonal(chart, plane)]
     legend, names = [], _Names(plane, chart.lines)
     for index, line in enumerate(chart.lines):

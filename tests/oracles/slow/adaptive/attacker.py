@@ -24,7 +24,7 @@ Note = tuple["Answer", Json]
 
 _FINDINGS: Final = "adaptive/findings/"
 _PROVED: Final = {"V0", "V1", "V2", "V3-table", "V3"}
-_UNSTEADY: Final = {"RANDOMISED", "STATEFUL"}
+_UNSTEADY: Final = {"RANDOMISED", "STATEFUL", "RATE_LIMITED"}
 
 
 def recount_attacker(source: Source, defense: str) -> Json | None:

@@ -142,7 +142,7 @@ def read_fights(source: Source) -> list[Fight]:
                 name=name,
                 budget=int(settings.get("budget", 0)),
                 confidence=float(source.manifest["confidence"]),
-                is_random=bool({"RANDOMISED", "STATEFUL"} & flags),
+                is_random=bool({"RANDOMISED", "STATEFUL", "RATE_LIMITED"} & flags),
                 confirmed=frozenset(source.connection.execute(_CONFIRMED, (name,))),
                 has_attacker="attacker" in settings,
                 seeds=int(settings.get("seeds", 1)),

@@ -49,7 +49,7 @@ def rounds_table(card: AdaptiveCard) -> Table:
     """Return what had got through by the end of each round."""
     audit, audited = card.audit, ""
     cells: dict[str, Callable[[RoundRate], Value | tuple[Value, ...]]] = {
-        "Round": lambda each: f"{each.name} {words_of('rounds')[each.name]}",
+        "Round": lambda each: words_of("rounds")[each.name],
         "Strict (V0, V1)": lambda each: each.strict,
         "All proved tiers|Got through": lambda each: with_counts(each.full),
     }
@@ -68,10 +68,11 @@ def rounds_table(card: AdaptiveCard) -> Table:
 
 def arms_table(card: AdaptiveCard) -> Table:
     """Return what each arm reached within the budget."""
-    rates: list[tuple[str, Estimate | Ratio, int]] = [("static", card.rounds[0].full, 0)]
-    rates += [(each.arm, each.at_budget, card.budget) for each in card.arms]
+    told = arm_words(card)
+    rates: list[tuple[str, Estimate | Ratio, int]] = [(told["static"], card.rounds[0].full, 0)]
+    rates += [(told[each.arm], each.at_budget, card.budget) for each in card.arms]
     if card.gradient is not None:
-        rates.append(("gradient (A3)", card.gradient.full, card.budget))
+        rates.append((told["gradient"], card.gradient.full, card.budget))
     if (ahead := card.extrapolated) is not None and ahead.beta.rate.value is not None:
         models = [(f"blind, extrapolated{model}", rate) for model, rate in ahead.shown]
         rates += [(arm, rate, card.extrapolated_at) for arm, rate in models]
@@ -90,8 +91,10 @@ def curves_chart(card: AdaptiveCard) -> LineChart:
     return LineChart(
         id=f"adaptive-curves-{slug(card.name)}",
         title=f"{card.name}: attacks through by search tries",
-        x_axis="Share of the budget spent",
+        x_axis="Search tries",
         y_axis="ASR",
+        x_unit=Unit.COUNT,
+        is_logarithmic=True,
         lines=tuple(arm_line(card, each) for each in card.arms),
         summary=f"Success of the adaptive, blind and null arms over {count_text(last)} tries"
         f"{' as means over seeds with their intervals' if card.seeds else ''}.",
@@ -99,21 +102,24 @@ def curves_chart(card: AdaptiveCard) -> LineChart:
 
 
 def arm_line(card: AdaptiveCard, arm: ArmCurve) -> Line:
-    """Draw an arm by share of the budget: over several seeds their mean with its band."""
-    start, last = card.rounds[0].full, card.arms[0].points[-1][0]
-    curves = card.seeds.arms if card.seeds is not None else ()
-    means: list[tuple[int, Estimate | SeedMean]] = [(0, start)]
-    means += next((curve.points for curve in curves if curve.arm == arm.arm), ())
+    """Draw an arm by tries: over several seeds their mean with its band."""
+    curves, label = card.seeds.arms if card.seeds is not None else (), arm_words(card)[arm.arm]
+    means = next((curve.points for curve in curves if curve.arm == arm.arm), ())
     known = [
-        ((k / last, mean.value), (mean.low, mean.high))
+        ((float(k), mean.value), (mean.low, mean.high))
         for k, mean in means
         if mean.value is not None and mean.low is not None and mean.high is not None
     ]
     if len(known) == len(means) > 1:
         points, band = zip(*known, strict=True)
-        return Line(label=arm.arm, points=points, band=band)
-    shares = ((k / last, share) for k, share in arm.points)
-    return Line(label=arm.arm, points=((0.0, start.value or 0.0), *shares))
+        return Line(label=label, points=points, band=band)
+    return Line(label=label, points=tuple((float(k), share) for k, share in arm.points))
+
+
+def arm_words(card: AdaptiveCard) -> dict[str, str]:
+    """Name arms for what they know."""
+    told = words_of("attack_arms")
+    return told if card.shares_memory else {**told, "adaptive": told["alone"]}
 
 
 def transfers_table(cards: tuple[AdaptiveCard, ...]) -> Table:
@@ -171,8 +177,8 @@ def holding_sentence(card: AdaptiveCard) -> str:
     trials, share, mean = card.rounds[-1].full.trials, headline_cell(card), headline(card)
     under = (
         f"under {card.settings.get('battery', '')}, budget {count_text(card.budget)}, access "
-        f"{ACCESS[bool(card.findings.get('has_scores'))][:2]}, knowledge "
-        f"{KNOWLEDGE[card.shares_memory][:2]}"
+        f"{ACCESS[bool(card.findings.get('has_scores'))]}, knowledge "
+        f"{KNOWLEDGE[card.shares_memory]}"
     )
     if not trials:
         return f"{card.name}: undefined {under}: no attack was answered."
@@ -209,14 +215,10 @@ def gain_sentence(card: AdaptiveCard) -> str:
 
 def area_sentence(card: AdaptiveCard) -> str:
     """Say how large the area under the curve of success is, and what may be missing in it."""
-    area, unit = card.area, Unit.NUMBER
-    few = say("fewer_tries", count=count_text(area.given_up))
-    return (
-        f"{card.name}: area under ASR@k on log k up to {count_text(card.budget)}, of "
-        f"{count_text(area.adaptive.trials)} attacks: {figure_text(area.adaptive, unit)} adaptive, "
-        f"{figure_text(area.blind, unit)} blind (0: nothing got through, 1: everything at once)"
-        f"{few if area.given_up else ''}"
-    )
+    area = card.area
+    few = say("area_few", area=area) if area.given_up else ""
+    rates = [figure_text(rate, Unit.NUMBER) for rate in (area.adaptive, area.blind)]
+    return say("area", card=card, rates=rates, few=few)
 
 
 def audit_sentence(card: AdaptiveCard) -> str:
@@ -227,15 +229,13 @@ def audit_sentence(card: AdaptiveCard) -> str:
         return unaudited if card.resting else ""
     if not audit.drawn:
         return f"{card.name}: nothing rests on a judgement any more, so the audit tells nothing"
-    counts = {"unsure": count_text(audit.unsure), "blank": count_text(audit.blank)}
-    between = {"least": percent_text(audit.least), "most": percent_text(audit.most)}
-    still_open = say("still_open", **counts, **between)
+    least, most = percent_text(audit.least), percent_text(audit.most)
+    still_open = say("audit_open", audit=audit, least=least, most=most)
     return say(
         "audit",
         defense=card.name,
+        audit=audit,
         valid=rate_text(audit.valid),
-        drawn=count_text(audit.drawn),
-        resting=count_text(audit.resting),
         still_open=still_open if audit.unsure + audit.blank else "",
         rate=figure_text(audit.rounds[-1].full),
     )
@@ -252,11 +252,11 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
     if seeds is None:
         return None
     means: list[tuple[str, SeedMean | None, Unit]] = [
-        (f"{label} by {each.name}", mean, Unit.SHARE)
+        (f"{label} by {words_of('rounds')[each.name]}", mean, Unit.SHARE)
         for each in seeds.rounds
         for label, mean in (("strict", each.strict), ("all proved tiers", each.full))
     ]
-    means += [(f"{each.arm} arm", each.at_budget, Unit.SHARE) for each in seeds.arms]
+    means += [(arm_words(card)[each.arm], each.at_budget, Unit.SHARE) for each in seeds.arms]
     means += [
         (f"adaptive minus blind at {count_text(k)}", gain, Unit.POINTS) for k, gain in seeds.gains
     ]
@@ -326,11 +326,7 @@ def costs_table(card: AdaptiveCard) -> Table:
         {"Cost|In all|For a bypass|For an attack|Known of calls": lambda each: _cost_cells(*each)},
         table_id=f"adaptive-costs-{slug(card.name)}",
         title=f"{card.name}: what the attacker paid",
-        note=say(
-            "paid",
-            bypassed=count_text(costs.calls.bypasses),
-            attacks=count_text(costs.calls.attacks),
-        ),
+        note=say("paid", calls=costs.calls),
     )
 
 

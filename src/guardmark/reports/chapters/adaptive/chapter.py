@@ -8,7 +8,7 @@ from guardmark.reports.chapters.adaptive import attack_success as success
 from guardmark.reports.chapters.adaptive import models, operators
 from guardmark.reports.chapters.comparison import group_cautions
 from guardmark.reports.document.blocks import Document, Facts, Section, present, section, warning
-from guardmark.reports.document.cells import figure_text, words
+from guardmark.reports.document.cells import figure_text, rate_text, words
 from guardmark.reports.document.wording import count_text, say, words_of
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ _MEMORY: Final = {
 }
 _CONFIRMED: Final = "a bypass counts only if two of three further sends pass as well"
 
+_MOST: Final = 0.5  # of the examined attacks, beyond chance: a finding that is named
 _ELSEWHERE: Final = {
     "response": "looks at responses of the target model",
     "document": "looks at documents",
@@ -67,6 +68,9 @@ def _across(
 
 def _card(card: AdaptiveCard, taken: Sequence[str]) -> tuple[Block, ...]:
     missing = f"{card.name}: {count_text(card.missing)} attacks got no answer; left out"
+    silent = (
+        f"{card.name}: {count_text(card.unanswered)} tries got no answer; they count in no rate"
+    )
     facts = tuple((label, words(text)) for label, text in threat_card(card))
     lines = (
         operators.standing_sentence(card),
@@ -78,6 +82,7 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> tuple[Block, ...]:
         _gradient_sentence(card.name, card.gradient) if card.gradient is not None else "",
         success.audit_sentence(card),
         missing if card.missing else "",
+        silent if card.unanswered else "",
     )
     return present(
         Facts(title=f"{card.name}: threat model", pairs=facts),
@@ -100,15 +105,9 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> tuple[Block, ...]:
 
 def _gradient_sentence(defense: str, gradient: GradientCard) -> str:
     """Say what following the gradient brought through, beside the arms that see answers."""
-    unproved = f"; {count_text(gradient.unproved)} more by unproved variants (V4)"
-    return say(
-        "gradient",
-        defense=defense,
-        attack=gradient.attack,
-        rate=figure_text(gradient.full),
-        gain=figure_text(gradient.gain),
-        unproved=unproved if gradient.unproved else "",
-    )
+    rates = [figure_text(rate) for rate in (gradient.full, gradient.gain)]
+    unproved = say("gradient_unproved", gradient=gradient) if gradient.unproved else ""
+    return say("gradient", defense=defense, gradient=gradient, rates=rates, unproved=unproved)
 
 
 def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
@@ -120,9 +119,10 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
         access += f"; arm gradient: A3 (sees the gradient of the loss, {card.gradient.attack})"
     diagnosis = "not made: it would be learned from other attacks"
     if card.shares_memory:
-        folds = "; hidden characters change nothing" if findings.get("folds") else ""
-        examined = f"from {findings.get('examined', 0)} blocked attacks"
-        diagnosis = f"{findings.get('diagnosis', 'none')} ({examined}{folds})"
+        label, gate = str(findings.get("diagnosis", "none")), findings.get("is_gated")
+        known = [each for part in ("labels", "signs") for each in _known(card, part)]
+        before = ["odd characters are turned away before that"] if gate and known else []
+        diagnosis = "; ".join((*known, *before)) or f"not known (best guess: {label})"
     more_seeds = f"; the search with {seeds} seeds derived from it" if seeds != 1 else ""
     facts = [
         ("Access", access),
@@ -139,6 +139,13 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
     if card.attacker is not None:
         facts.append(("Attacker", models.attacker_text(card.attacker)))
     return tuple(facts)
+
+
+def _known(card: AdaptiveCard, part: str) -> list[str]:
+    """Name what most of the examined attacks show, beyond chance, with its share of them."""
+    told = words_of("diagnoses" if part == "labels" else "signs")
+    shares = card.shares_of(part).items()
+    return [f"{told[name]}: {rate_text(e)}" for name, e in shares if (e.low or 0.0) > _MOST]
 
 
 def sight_text(view: str) -> str:

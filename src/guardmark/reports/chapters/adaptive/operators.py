@@ -73,7 +73,7 @@ def _against(card: AdaptiveCard) -> Table:
         card.operators,
         {
             "Operators": lambda each: name(each.chain),
-            "Tier": lambda each: each.tier,
+            "Tier": lambda each: words_of("tiers").get(each.tier, each.tier),
             "Attacks through": lambda each: each.bypassed,
             "Benign blocked": lambda each: each.benign_blocked,
             "J: block rate on attacks minus on benign texts": lambda each: number(each.separation),
@@ -116,14 +116,11 @@ def repair_sentence(card: AdaptiveCard) -> str:
         return f"{card.name}: no cleaning of texts blocks more bypasses than benign texts"
     refused = f"; refused, since they let some in: {', '.join(fixed.refused)}"
     without = " without the attacker model" if card.attacker is not None else ""
-    return (
-        f"{card.name}, repaired (asked again about the text cleaned by {fixed.name}) and attacked "
-        f"again with the same budget{without}: {rate_text(fixed.after)} of attacks get through, "
-        f"before {rate_text(fixed.before)}; change {figure_text(fixed.change)}. Of all known "
-        f"bypasses {rate_text(fixed.known)} are blocked, and {rate_text(fixed.cost)} of the benign "
-        f"texts let through so far. None of {count_text(fixed.checked)} texts blocked before "
-        f"passes{refused if fixed.refused else ''}"
+    rates = [rate_text(rate) for rate in (fixed.after, fixed.before, fixed.known, fixed.cost)]
+    told = say(
+        "repaired", card=card, without=without, rates=rates, change=figure_text(fixed.change)
     )
+    return told + (refused if fixed.refused else "")
 
 
 def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
