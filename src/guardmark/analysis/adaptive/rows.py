@@ -94,8 +94,7 @@ class AdaptiveRecords:
     # Every other try by account: twin, reworded, repair, transfer, wrapper.
     rest: Mapping[str, Sequence[Try]] = field(default_factory=dict)
     calls: Mapping[tuple[str, str], int] = field(default_factory=dict)  # By arm and account.
-    # Position of each pass that was asked about again, and whether it passed again.
-    again: Sequence[tuple[int, bool]] = ()
+    again: Sequence[tuple[int, bool]] = ()  # Position of each pass sent again; did it pass?
     unanswered: int = 0  # Tries without an answer.
     # Account of the adaptive arm, or of an attacker model, to what its calls took.
     usage: Mapping[str, UsageTotals] = field(default_factory=dict)
