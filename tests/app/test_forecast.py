@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from guardmark.app.parts.loading import parse_config
-from guardmark.app.preflight import Forecast, Span, TextVolume, forecast_parts
+from guardmark.app.preflight import Forecast, Span, TextVolume, check_config, forecast_parts
 from guardmark.core.sample import Prompt, View
 
 PROMPTS = (Prompt.of_text("a" * 40), Prompt.of_text("b" * 80))
@@ -188,3 +188,15 @@ def test_check_prints_a_range_and_what_it_assumes(tmp_path: Path) -> None:
     assert "Costs assume 4 characters a token, and answers of 1 token up to max_tokens" in said
     parts = json.loads(CliRunner().invoke(build(), ["check", str(config), "--json"]).output)
     assert parts["forecasts"][0]["cost"] == {"at_least": 2.675, "at_most": pytest.approx(3.425)}
+
+
+def test_workers_on_a_cluster_that_save_nothing_are_told_before_the_run(tmp_path: Path) -> None:
+    """A few calls are made here, and what all of them take is held against the start of Ray."""
+    path = tmp_path / "bench.yaml"
+    words = "{type: pattern, keywords: [ignore]}"
+    text = f"version: 1\ndata: [{{builtin: core}}]\ndefenses: {{words: {words}}}\n"
+    path.write_text(f"{text}run: {{engine: ray, workers: 2}}\n")
+    (told,) = [line for line in check_config(path).warnings if "run.engine" in line]
+    assert told.startswith("run.engine ray is not worth it: all calls take about")
+    path.write_text(text)
+    assert not [line for line in check_config(path).warnings if "run.engine" in line]

@@ -10,7 +10,7 @@ import pytest
 
 from guardmark.app.settings import RunSettings
 from guardmark.core.errors import ConfigError
-from guardmark.defenses.calls.cluster import Cluster
+from guardmark.defenses.calls.cluster import Cluster, doubts
 
 
 @pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed here")
@@ -31,3 +31,22 @@ def test_another_ray_names_the_extra(
     with pytest.raises(ConfigError, match=rf"Ray {version} is installed.*\n.*guardmark\[ray\]"):
         Cluster(RunSettings(engine="ray", workers=2), []).joined()
     monkeypatch.delitem(sys.modules, "ray")
+
+
+@pytest.mark.parametrize(
+    ("each_s", "calls", "parts", "doubt"),
+    [
+        (0.01, 1000, 1, "take about 10.0 s in one process, of which 2 workers save 4.9 s; Ray"),
+        (0.01, 1_000_000, 1, ""),
+        (1e-5, 10_000_000, 1, "take about 100.0 s in one process, of which 2 workers save 0.0 s"),
+        (0.0, 1000, 0, "what calls a service is asked from here all the same"),
+    ],
+)
+def test_what_workers_save_is_held_against_what_they_cost(
+    each_s: float, calls: int, parts: int, doubt: str
+) -> None:
+    """To start Ray takes seconds, and to send a prompt as long as a rule takes for several."""
+    settings = RunSettings(engine="ray", workers=2)
+    said = "".join(doubts(settings, each_s, calls=calls, parts=parts))
+    assert doubt in said
+    assert bool(said) == bool(doubt)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.app.adapt.attacker import AttackerConfig, build_attacker, probe_attacker
 from guardmark.app.parts.building import (
-    OUR_TYPES,
     build_defenses,
     build_parts,
     close_parts,
@@ -22,14 +21,16 @@ from guardmark.app.parts.building import (
     service_address,
 )
 from guardmark.app.parts.loading import load_config, load_data, require_gate
+from guardmark.app.run.running import rebuilds
 from guardmark.config.installation import Check
 from guardmark.core.errors import GuardmarkError
 from guardmark.core.sample import View
+from guardmark.defenses.calls.cluster import doubts
 from guardmark.defenses.probe import in_order, limits_of, quote_answer
 from guardmark.defenses.profile import list_profiles
 from guardmark.engine.execution.process import run_on_loop
 from guardmark.engine.plan import NO_GUARD
-from guardmark.engine.probing import examine_built, probe_judge
+from guardmark.engine.probing import examine_built, probe_judge, time_parts
 from guardmark.judges.llm import ASK_AGAIN
 from guardmark.reports.chapters.data_sets import training_warnings
 from guardmark.stats.rates.proportion import trials_for_half_width, wilson_half_width
@@ -355,6 +356,7 @@ def _size(subject: str, groups: Counter[str], stats: StatsSettings) -> SizeCheck
 
 
 _NS_PER_MS = 1e6
+_TIMED = 8  # samples that a defense is asked about, to tell how long all take
 
 
 def check_config(path: Path, *, probes: int = 0) -> Checkup:
@@ -365,6 +367,7 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
     require_gate(loaded.config, list(loaded.config.defenses))
     helpers = build_attacker(AttackerConfig(loaded=loaded, source=loaded), services)
     data = load_data(loaded)
+    doubtful = tuple(_advise_on_ray(loaded, parts, data))
     samples = _alternating(data, probes) if probes else []
     work = _probe_all(parts, services, helpers=helpers, samples=samples)
     seen = run_on_loop(work, uvloop=loaded.config.run.uvloop)
@@ -375,7 +378,7 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
     trained = training_warnings(parts.manifests, data.manifests)
     return Checkup(
         data=data.manifests,
-        warnings=(*data.warnings, *_advise_on_ray(loaded), *trained),
+        warnings=(*data.warnings, *doubtful, *trained),
         margin=stats.margin,
         needed=trials_for_half_width(stats.margin, confidence=stats.confidence),
         sizes=tuple(_size(subject, groups, stats) for subject, groups in tallies.items()),
@@ -385,16 +388,15 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
     )
 
 
-def _advise_on_ray(loaded: LoadedConfig) -> Iterator[str]:
-    """Say where workers on a cluster gain nothing."""
-    parts = {name: loaded.parts["defenses", name] for name in loaded.config.defenses}
-    local = [name for name, settings in parts.items() if not service_address(settings)]
-    if loaded.config.run.cluster and not local:
-        yield "run.engine ray is not worth it: every defense calls a service, whose limit is global"
-    elif loaded.config.run.cluster and all(
-        loaded.config.defenses[name]["type"] in OUR_TYPES for name in local
-    ):
-        yield "run.engine ray is not worth it: rules answer faster here than a batch travels"
+def _advise_on_ray(loaded: LoadedConfig, parts: Parts, data: LoadedData) -> Iterator[str]:
+    """Say where workers on a cluster gain nothing, after a few calls here of what they would do."""
+    run, elsewhere = loaded.config.run, rebuilds(loaded, parts)
+    local = [built for built in parts.defenses if built.manifest.name in elsewhere]
+    if run.cluster is not None:
+        prompts = [sample.prompt for sample in _alternating(data, _TIMED)]
+        each_s = run_on_loop(time_parts(local, prompts)) if prompts else 0.0
+        calls = data.count * run.repeats
+        yield from doubts(run.cluster, each_s, calls=calls, parts=len(local))
 
 
 async def _probe_all(

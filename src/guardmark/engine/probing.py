@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.config.installation import Check
@@ -148,6 +149,19 @@ async def _probe_defense(built: BuiltPart, stop: StopSignal) -> Sequence[str]:
             reads=", ".join(f"{key}: {value}" for key, value in settings if value),
         )
     return report.warnings
+
+
+async def time_parts(parts: Iterable[BuiltPart], prompts: Sequence[Prompt]) -> float:
+    """Return the seconds that parts take for a prompt together, after a first call of each."""
+    seconds = 0.0
+    for built in parts:
+        async with _asked(built.part, StopSignal()) as ask:
+            await ask(prompts[0])
+            began = perf_counter()
+            for prompt in prompts:
+                await ask(prompt)
+            seconds += (perf_counter() - began) / len(prompts)
+    return seconds
 
 
 async def examine_built(built: BuiltPart) -> list[Check]:

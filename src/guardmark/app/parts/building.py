@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from guardmark.net.client import Services
 
 _GRADIENT = ("adaptive", "gradient")
-OUR_TYPES = {
+_OURS = {
     *("allow-all", "block-all", "canonical", "chain", "coin", "ngram", "pattern"),
     *("panel", "rules", "scripted"),
 }
@@ -222,7 +222,7 @@ def _manifest(
         name=name,
         kind=kind,
         type=str(written["type"]),
-        version=str(stated or (f"guardmark {VERSION}" if written["type"] in OUR_TYPES else "")),
+        version=str(stated or (f"guardmark {VERSION}" if written["type"] in _OURS else "")),
         fingerprint=digest.hexdigest(),
         view=str(getattr(view, "value", view)),
         threshold=cast("float | None", getattr(part, "threshold", None)),

@@ -14,6 +14,12 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_START_S, _LOAD_S, _TRAVEL_S = 13.0, 3.0, 1e-4
+"""Seconds until a local Ray was ready, until the first worker of a defense was, and that a call
+takes more there: as docs/explanation/scale.md has them."""
 _OLDEST: Final = (2, 60)
 _STORE_BYTES: Final = 256 * 1024 * 1024
 _INSTALL: Final = "Next: pip install 'guardmark[ray]', on every machine of the cluster the same."
@@ -53,6 +59,20 @@ class ClusterSettings(Settings):
         """Leave out what has no effect: runs made before it could be set stay the same."""
         unused = () if self.engine == "ray" else CLUSTER_SETTINGS
         return {name: value for name, value in handler(self).items() if name not in unused}
+
+
+def doubts(settings: ClusterSettings, each_s: float, *, calls: int, parts: int) -> Iterator[str]:
+    """Say where workers gain nothing, if so many parts take so long together for one sample."""
+    workers, start_s = int(settings.workers), _START_S + parts * _LOAD_S
+    saved_s = max(0.0, calls * (each_s * (1 - 1 / workers) - parts * _TRAVEL_S))
+    if not parts:
+        yield "run.engine ray is not worth it: what calls a service is asked from here all the same"
+    elif saved_s < start_s:
+        yield (
+            f"run.engine ray is not worth it: all calls take about {calls * each_s:,.1f} s in one "
+            f"process, of which {workers} workers save {saved_s:,.1f} s; Ray takes about "
+            f"{start_s:.0f} s to be ready"
+        )
 
 
 class Cluster:
