@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -58,23 +57,20 @@ def decide_all(
     stop: StopSignal | None = None,
 ) -> Answers:
     """Ask a defense that answers at once; with a signal, in the main thread, until it is set."""
-    decisions, latencies = list[Decision](), list[int]()
+    decisions, latencies, begun = list[Decision](), list[int](), 0
     look = None if stop is None else stop.abandon_call
+
+    def finished_s() -> float:
+        return sum(latencies[begun:]) / 1e9
+
     try:
         if stop is not None:
             stop.is_calling = True
         while True:
             begun = len(decisions)
-            finished_s = partial(_seconds, latencies, begun)
             try:
                 with CallAlarm(timeout_s, finished_s=finished_s, look=look):
-                    _decide_into(
-                        decisions,
-                        latencies,
-                        decide=decide,
-                        prompts=prompts[begun:],
-                        is_over=is_over,
-                    )
+                    _decide_into((decisions, latencies), decide, prompts[begun:], is_over)
             except Overrun as error:  # it met the end of the call
                 del latencies[len(decisions) :]
                 decisions.append(failure_of(error).as_decision())
@@ -89,18 +85,13 @@ def decide_all(
     return decisions, latencies
 
 
-def _seconds(latencies: Sequence[int], begun: int) -> float:
-    return sum(latencies[begun:]) / 1e9
-
-
 def _decide_into(
-    decisions: list[Decision],
-    latencies: list[int],
-    *,
+    answers: Answers,
     decide: Callable[[Prompt], object],
     prompts: Sequence[Prompt],
     is_over: Callable[[], bool] | None,
 ) -> None:
+    decisions, latencies = answers
     clock = perf_counter_ns
     for prompt in prompts:
         if is_over is not None and is_over():

@@ -82,7 +82,8 @@ def describe_merged(sources: Sequence[MergeSource], *, allow_missing: bool) -> R
         wrong += _faults_of_shards(sources, allow_missing=allow_missing)
         _refuse(wrong)
         held = [source.shards for source in sources if source.shards is not None]
-        return _whole(sources, ShardSet(numbers=_all_numbers(held), of=held[0].of))
+        numbers = frozenset[int]().union(*(each.numbers for each in held))
+        return _whole(sources, ShardSet(numbers=numbers, of=held[0].of))
     wrong += [line for source in sources[1:] for line in _faults_beside(first, source)]
     names = Counter(name for source in sources for name in source.reader.defenses())
     for name in (name for name, count in names.items() if count > 1):
@@ -214,10 +215,6 @@ def _difference(first: Mapping[str, Any], other: Mapping[str, Any], above: str =
 def _of_run(manifest: RunManifest) -> Mapping[str, Any]:
     run = manifest.settings.get("run")
     return run if isinstance(run, dict) else {}
-
-
-def _all_numbers(shards: Sequence[ShardSet]) -> frozenset[int]:
-    return frozenset[int]().union(*(each.numbers for each in shards))
 
 
 def _whole(sources: Sequence[MergeSource], held: ShardSet) -> RunManifest:

@@ -156,7 +156,11 @@ def check(plan: Plan) -> None:
         raise ConfigError(f"Two defenses have the same name: {', '.join(sorted(doubled))}.")
     if plan.repeats < 1:
         raise ConfigError(f"repeats must be at least 1, got {plan.repeats}.")
-    _check_timing(plan.timing)
+    is_open, rate = plan.timing.mode is LatencyMode.OPEN, plan.timing.rate_per_s
+    if is_open and (rate is None or rate <= 0):
+        raise ConfigError("Latency mode open needs a rate above 0. Next: set latency.rate.")
+    if plan.timing.warmup < 0:
+        raise ConfigError(f"warmup must be at least 0, got {plan.timing.warmup}.")
     if plan.cluster is not None and plan.timing.mode is not LatencyMode.LOADED:
         raise ConfigError(
             f"Latency mode {plan.timing.mode} times single calls, and run.engine ray asks batches."
@@ -164,7 +168,7 @@ def check(plan: Plan) -> None:
         )
     if plan.pipeline is None:
         return
-    if plan.timing.mode is LatencyMode.OPEN:
+    if is_open:
         raise ConfigError(
             "Latency mode open measures defenses alone; a pipeline has no single send time.\n"
             "Next: set latency.mode to isolated or loaded, or leave out the pipeline."
@@ -176,11 +180,3 @@ def check(plan: Plan) -> None:
     judges = [judge.name for judge in plan.pipeline.judges]
     if len(set(judges)) < len(judges):
         raise ConfigError(f"Two judges have the same name: {', '.join(sorted(judges))}.")
-
-
-def _check_timing(timing: Timing) -> None:
-    is_open = timing.mode is LatencyMode.OPEN
-    if is_open and (timing.rate_per_s is None or timing.rate_per_s <= 0):
-        raise ConfigError("Latency mode open needs a rate above 0. Next: set latency.rate.")
-    if timing.warmup < 0:
-        raise ConfigError(f"warmup must be at least 0, got {timing.warmup}.")

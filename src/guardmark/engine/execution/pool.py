@@ -196,13 +196,11 @@ class _PoolWork:
             pool.end(is_waiting=bool(waiting))
 
     def _deal(self) -> None:
-        while self._free and (dealt := self._next()) is not None:
+        again = self._again
+        while self._free and (dealt := again.popleft() if again else self._work.deal(self._size)):
             slot = self._free.pop()
             future = self._pool.ask(dealt.chunk.prompts, slot)
             self._waiting[future] = _Asked(dealt=dealt, slot=slot)
-
-    def _next(self) -> DealtSamples | None:
-        return self._again.popleft() if self._again else self._work.deal(self._size)
 
     def _record_finished(self) -> None:
         """Record what has come, and note how many samples to deal from now on."""
