@@ -356,7 +356,6 @@ def _size(subject: str, groups: Counter[str], stats: StatsSettings) -> SizeCheck
 
 
 _NS_PER_MS = 1e6
-_TIMED = 8  # samples that a defense is asked about, to tell how long all take
 
 
 def check_config(path: Path, *, probes: int = 0) -> Checkup:
@@ -393,10 +392,9 @@ def _advise_on_ray(loaded: LoadedConfig, parts: Parts, data: LoadedData) -> Iter
     run, elsewhere = loaded.config.run, rebuilds(loaded, parts)
     local = [built for built in parts.defenses if built.manifest.name in elsewhere]
     if run.cluster is not None:
-        prompts = [sample.prompt for sample in _alternating(data, _TIMED)]
+        prompts = [sample.prompt for sample in _alternating(data, 8)]
         each_s = run_on_loop(time_parts(local, prompts)) if prompts else 0.0
-        calls = data.count * run.repeats
-        yield from doubts(run.cluster, each_s, calls=calls, parts=len(local))
+        yield from doubts(run.cluster, each_s, calls=data.count * run.repeats, parts=len(local))
 
 
 async def _probe_all(

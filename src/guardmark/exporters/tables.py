@@ -214,9 +214,8 @@ def write_parquet(reader: RecordReader, path: Path) -> int:
         raise ConfigError(
             "Parquet needs pyarrow.\nNext: pip install 'guardmark[parquet]'."
         ) from error
-    kinds = {"score": pa.float64()}
     whole = ("repeat", "position", "latency_ns", "flags")
-    kinds.update({name: pa.int64() for name in whole})
+    kinds = {"score": pa.float64(), **dict.fromkeys(whole, pa.int64())}
     table = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
     batches = (
         pa.RecordBatch.from_arrays(list(zip(*rows, strict=True)), schema=table)

@@ -17,11 +17,8 @@ from guardmark.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_START_S, _LOAD_S, _TRAVEL_S = 13.0, 3.0, 1e-4
-"""Seconds until a local Ray was ready, until the first worker of a defense was, and that a call
-takes more there: as docs/explanation/scale.md has them."""
+_START_S, _LOAD_S, _TRAVEL_S = 13.0, 3.0, 1e-4  # measured: docs/explanation/scale.md
 _OLDEST: Final = (2, 60)
-_STORE_BYTES: Final = 256 * 1024 * 1024
 _INSTALL: Final = "Next: pip install 'guardmark[ray]', on every machine of the cluster the same."
 
 
@@ -128,7 +125,7 @@ class Cluster:
         ray.init(
             address="local",
             include_dashboard=False,
-            object_store_memory=_STORE_BYTES,
+            object_store_memory=256 << 20,
             **quiet,
         )
 
