@@ -98,8 +98,7 @@ class AdaptiveRecords:
     unanswered: int = 0  # Tries without an answer.
     # Account of the adaptive arm, or of an attacker model, to what its calls took.
     usage: Mapping[str, UsageTotals] = field(default_factory=dict)
-    # The same of each seed after the first.
-    repeated: Sequence[Mapping[str, Mapping[int, AttackHistory]]] = ()
+    repeated: Sequence[Mapping[str, Mapping[int, AttackHistory]]] = ()  # Of each later seed.
     repaired: AdaptiveRecords | None = None  # What was tried against the repaired defense.
 
     @property
@@ -164,8 +163,8 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ad
             _add_usage(usage, account, record)
 
     def of(account: str) -> Iterator[Try]:
-        asked = (t for (a, n), t in tries.items() if n == account and not a.startswith(REPAIRED))
-        return (each for rows in asked for each in rows)
+        keys = (key for key in tries if key[1] == account and not key[0].startswith(REPAIRED))
+        return (each for key in keys for each in tries[key])
 
     is_random = bool(_UNSTEADY & set(words_of(findings, "flags")))
     first, *repeated = [

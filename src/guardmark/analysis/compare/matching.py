@@ -67,10 +67,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedRuns:
-    """Runs over the samples that all of them have, with facets and groups of the first.
-
-    The reader reads that run, and `places` are positions of the samples there.
-    """
+    """Runs over the samples that all have; facets, groups and `places` are of the first."""
 
     frame: Frame
     runs: tuple[ComparedRun, ...]
