@@ -11,6 +11,7 @@ from guardmark.store.layers import (
     AUDIT_PREFIX,
     BLIND,
     FINDINGS_PREFIX,
+    HEADLINE,
     LEFT_OUT,
     MODEL_LAYERS,
     NULL,
