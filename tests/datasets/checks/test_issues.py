@@ -85,6 +85,21 @@ def test_inferred_labels_are_counted(sample: Make) -> None:
     assert number(found, "inferred_labels") == 1
 
 
+def test_a_label_against_the_expected_decision_is_a_problem(sample: Make) -> None:
+    """An attack that should be allowed, or a benign input that should be blocked, is named."""
+    samples = [
+        sample("one", attack=True, expected="allow"),
+        sample("two", attack=True, expected="block"),
+        sample("three", expected="block"),
+        sample("four", expected="allow"),
+        sample("five"),
+    ]
+    found = finding(samples, "labelled")
+    assert found.status is Status.PROBLEM
+    assert number(found, "against_expectation") == 2
+    assert found.message.endswith("contradicts the label of 2 samples (s1, s3).")
+
+
 def test_near_contradictions_are_a_warning_and_only_some_are_listed(sample: Make) -> None:
     """They may be contrasts made on purpose."""
     base = "w{0}a w{0}b w{0}c w{0}d w{0}e w{0}f w{0}g w{0}h"

@@ -140,6 +140,19 @@ def test_quoted_cells_keep_line_ends_and_quotes(read: Read) -> None:
     assert next(data.samples()).prompt.text == 'a "b"\r\nc, d'
 
 
+def test_usual_names_need_no_map(read: Read) -> None:
+    """A text, a topic and what is expected, as other tools name them."""
+    row = {"input_text": "t", "label": "attack", "topic": "roles", "expected_behavior": "block"}
+    (only,) = read("data.jsonl", json.dumps(row)).samples()
+    assert (only.prompt.text, only.subcategory, only.expected) == ("t", "roles", "block")
+
+
+def test_the_separator_line_of_a_spreadsheet_is_passed_over(read: Read) -> None:
+    """Spreadsheets write it before the head, and it is neither head nor row."""
+    data = read("data.csv", "sep=;\r\ntext;label\r\na, b;benign\r\n")
+    assert [sample.prompt.text for sample in data.samples()] == ["a, b"]
+
+
 def test_lists_in_cells_are_read_from_json(read: Read) -> None:
     """A table can carry conversations too."""
     messages = json.dumps(

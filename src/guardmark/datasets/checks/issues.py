@@ -112,11 +112,12 @@ def check_samples(
     census = take_census(samples)
     duplicates = find_duplicates(samples, threshold=criteria.threshold)
     inferred = sum(str(s.metadata.get("label_source", "")).startswith("inferred") for s in samples)
+    against = [s.id for s in samples if s.expected == ("allow" if s.is_attack else "block")]
     return DataCheck(
         census=census,
         duplicates=duplicates,
         findings=(
-            _labelled(census, duplicates, inferred),
+            _labelled(census, duplicates, inferred, against),
             _categorised(census, criteria, warnings),
             _diverse(census, duplicates),
             _representative(samples, criteria.mix),
@@ -127,7 +128,9 @@ def check_samples(
     )
 
 
-def _labelled(census: Census, duplicates: Duplicates, inferred: int) -> DataIssue:
+def _labelled(
+    census: Census, duplicates: Duplicates, inferred: int, against: Sequence[str]
+) -> DataIssue:
     attacks, benign = census.attacks.samples, census.benign.samples
     same = [c for c in duplicates.conflicts if c.is_same]
     near = [c for c in duplicates.conflicts if not c.is_same]
@@ -149,6 +152,10 @@ def _labelled(census: Census, duplicates: Duplicates, inferred: int) -> DataIssu
     if same:
         parts.append(f"Opposite labels on {counted(len(same), 'pair')} of equal wording.")
         status = Status.PROBLEM
+    if against:
+        told = f"{counted(len(against), 'sample')} ({', '.join(against[:3])})"
+        parts.append(f"The expected decision contradicts the label of {told}.")
+        status = Status.PROBLEM
     shown = [
         f"{c.attack} (attack) and {c.benign} (benign): similarity {c.similarity:.2f}"
         for c in [*same, *near]
@@ -162,6 +169,7 @@ def _labelled(census: Census, duplicates: Duplicates, inferred: int) -> DataIssu
             "attacks": attacks,
             "benign": benign,
             "inferred_labels": inferred,
+            "against_expectation": len(against),
             "contradictions": len(same),
             "near_contradictions": len(near),
         },

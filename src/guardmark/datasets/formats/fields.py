@@ -47,11 +47,11 @@ class DatasetSpec:
 
 USUAL_NAMES: dict[str, tuple[str, ...]] = {
     "id": ("id", "sample_id", "uid"),
-    "text": ("text", "prompt_text", "prompt", "input", "question"),
+    "text": ("text", "prompt_text", "prompt", "input", "input_text", "question"),
     "messages": ("messages", "conversation"),
     "label": ("is_attack", "is_harmful", "label"),
     "category": ("category", "original_category"),
-    "subcategory": ("subcategory", "original_subcategory"),
+    "subcategory": ("subcategory", "original_subcategory", "topic"),
     "severity": ("severity",),
     "expected": ("expected", "expected_behavior", "expected_behaviour"),
     "technique": ("technique", "attack_type"),

@@ -157,6 +157,8 @@ def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow
     try:
         lines = _lines(text, shown_as)
         head = next(lines, "")
+        if head.startswith("sep="):  # a spreadsheet's own line; the delimiter is counted anyway
+            head = next(lines, "")
         delimiter = "\t" if tabs else max(",;\t", key=head.count)
         names = next(csv.reader([head], delimiter=delimiter, strict=True), [])
         if not names:
@@ -179,9 +181,8 @@ def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow
         raise BadRows([_not_utf8(shown_as, 0, error)]) from error
     except csv.Error as error:
         # line_num counts from the line below the head; the mistake is in the record after it.
-        raise _broken(
-            shown_as, f"is not CSV: {error}, in the record from line {line + 2} on"
-        ) from error
+        message = f"is not CSV: {error}, in the record from line {line + 2} on"
+        raise _broken(shown_as, message) from error
     finally:
         text.detach()  # whoever opened the stream closes it
 
@@ -216,9 +217,8 @@ def _json_rows(stream: BinaryIO, spec: DatasetSpec, *, pack: bool) -> Iterator[R
         document = _DECODER.decode(body.removeprefix(_BOM).decode())
     except (ValueError, RecursionError) as error:
         line = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise _broken(
-            spec.shown_as, f"is not JSON{line} ({getattr(error, 'msg', error)})"
-        ) from error
+        message = f"is not JSON{line} ({getattr(error, 'msg', error)})"
+        raise _broken(spec.shown_as, message) from error
     if isinstance(document, dict) and (pack or "items" in document):
         yield from _pack_items(document, spec)
         return
