@@ -118,3 +118,23 @@ def test_the_good_and_the_bad_guard_of_the_readme_are_as_printed(tmp_path: Path)
     for name, verdict, attacks, benign in rows:
         assert f"{name} {verdict}." in printed
         assert f"blocks {attacks} attacks, wrongly blocks {benign} benign" in printed
+
+
+PLUGIN = ROOT / "examples" / "plugin"
+
+
+@pytest.mark.parametrize(
+    "path", ["src/guardmark_long_words/__init__.py", "tests/test_long_words.py"]
+)
+def test_the_page_on_plugins_shows_the_template(path: str) -> None:
+    """File by file, as it is tested."""
+    page = (DOCS / "how-to" / "write-a-plugin.md").read_text(encoding="utf-8")
+    shown = re.findall(rf'```python title="{re.escape(path)}"\n(.*?)```', page, re.DOTALL)
+    assert shown == [(PLUGIN / path).read_text(encoding="utf-8")]
+
+
+def test_the_page_on_plugins_shows_the_entry_point() -> None:
+    """The lines of the template's own project file."""
+    page = (DOCS / "how-to" / "write-a-plugin.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r'```toml title="pyproject.toml"\n(.*?)```', page, re.DOTALL)
+    assert shown in (PLUGIN / "pyproject.toml").read_text(encoding="utf-8")

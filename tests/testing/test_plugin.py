@@ -54,6 +54,8 @@ def test_a_guard_that_holds_its_limits_passes(many: Path) -> None:
     )
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout
+    assert "= guardmark =" in done.stdout
+    assert "lambda: Scorecard(attacks let through: 0 of 120 = 0.000 [0.000, 0.031]" in done.stdout
 
 
 @pytest.mark.slow
@@ -67,6 +69,8 @@ def test_a_guard_that_breaks_a_limit_fails_with_the_figures(many: Path) -> None:
     assert done.returncode == 1
     assert "The defense does not guard as it should" in done.stdout
     assert "(120 attacks), p < 0.0001 is above the limit of 10.0 %" in done.stdout
+    assert "guarding.py" not in done.stdout, "the failure is shown in the test, not in our code"
+    assert "lambda: Scorecard(attacks let through" in done.stdout
 
 
 @pytest.mark.slow
@@ -92,6 +96,13 @@ def test_a_test_without_a_limit_is_refused(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "needs a limit" in done.stdout
+
+
+def test_tests_that_measure_are_chosen_by_their_mark(tmp_path: Path) -> None:
+    """A quick session leaves them out, also where unknown marks are errors."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers -m guardmark\n")
+    done = _pytest(tmp_path, "def test_it(guardmark):\n    pass\ndef test_other():\n    pass\n")
+    assert "1 passed, 1 deselected" in done.stdout
 
 
 def test_loading_the_plug_in_costs_next_to_nothing() -> None:

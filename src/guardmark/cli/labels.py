@@ -118,10 +118,8 @@ def _judged_lines(judged: Judged, limit: int) -> Iterator[str]:
 
 
 def _flip_lines(flips: Flips, limit: int) -> Iterator[str]:
-    yield (
-        f"{len(flips.flips):,} of {flips.compared:,} answers flipped from {flips.first} to "
-        f"{flips.second}"
-    )
+    count, between = len(flips.flips), f"{flips.first} to {flips.second}"
+    yield f"{count:,} of {flips.compared:,} answers flipped from {between}"
     for flip in flips.flips[:limit]:
         repeat = f" (repeat {flip.repeat})" if flip.repeat else ""
         before, after = (
@@ -129,8 +127,8 @@ def _flip_lines(flips: Flips, limit: int) -> Iterator[str]:
             for said in ((flip.before, flip.before_mode), (flip.after, flip.after_mode))
         )
         yield f"  {flip.sample_id}{repeat}: {before} -> {after}"
-    if len(flips.flips) > limit:
-        yield f"  ({len(flips.flips) - limit:,} more; --limit {len(flips.flips)} shows them)"
+    if count > limit:
+        yield f"  ({count - limit:,} more; --limit {count} shows them)"
 
 
 _OF_FLIP = ("repeat", "before", "after", "before_mode", "after_mode")
@@ -272,8 +270,7 @@ def _label(drawn: AuditFile) -> AuditFile:
         if key in keys:
             now = datetime.now(UTC)
             notes = click.prompt("Notes", default="", show_default=False)
-            label = keys[key]
-            drawn = label_row(drawn, at, label=label, notes=notes, now=now, since=since)
+            drawn = label_row(drawn, at, label=keys[key], notes=notes, now=now, since=since)
     return drawn
 
 
@@ -367,32 +364,12 @@ def calibrate_command(pairs: Path, *, as_json: bool, **options: Any) -> None:
     if as_json:
         echo_json(json.dumps(_calibrated_json(calibrated), ensure_ascii=False))
     else:
-        echo(*_calibrated_lines(calibrated))
+        from guardmark.reports.chapters.adaptive.models import calibration_lines
 
-
-def _calibrated_lines(calibrated: Calibrated) -> Iterator[str]:
-    from guardmark.reports.document.cells import rate_text
-
-    choice, pairs = calibrated.choice, calibrated.pairs
-    measured = len(pairs.pairs) - sum(calibrated.missing.values())
-    yield f"Pairs {pairs.name}: {measured:,} of {len(pairs.pairs):,} pairs have a cosine"
-    for kind, count in calibrated.missing.items():
-        yield f"  without one: {count:,} ({kind}); they count for nothing"
-    yield f"  {'tau':<9}{'different, called the same':<34}equal, called the same"
-    for row in choice.rows:
-        mark = "  <- chosen" if row.is_chosen else ""
-        false, true = rate_text(row.false_same), rate_text(row.true_same)
-        yield f"  {row.tau:<9.4f}{false:<34}{true}{mark}"
-    yield (
-        f"tau {choice.tau:g}: on the choosing half {rate_text(choice.chosen_on)} of the different "
-        f"pairs are called the same, its upper limit within {100 * choice.bound:g} %"
-    )
-    yield (
-        "The counting half, of which the table tells, confirms it."
-        if choice.is_confirmed
-        else "Note: the upper limit of the counting half is above the bound; more pairs would tell."
-    )
-    yield f"config    {calibrated.path}"
+        source, count = calibrated.pairs.name, len(calibrated.pairs.pairs)
+        missing = calibrated.missing
+        echo(*calibration_lines(calibrated.choice, source, pairs=count, missing=missing))
+        echo(f"config    {calibrated.path}")
 
 
 def _calibrated_json(calibrated: Calibrated) -> dict[str, object]:

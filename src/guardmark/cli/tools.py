@@ -41,8 +41,19 @@ def plugins_command(*, profiles: bool, as_json: bool) -> None:
     for kind, types in table.items():
         echo(f"{kind}s (other packages add theirs under the entry point {GROUPS[kind]})")
         width = max((len(name) for name in types), default=0)
-        for name, target in sorted(types.items()):
-            echo(f"  {name:<{width}}  {target}")
+        for name in sorted(types):
+            echo(f"  {name:<{width}}  {_sentence(kind, name)}")
+
+
+def _sentence(kind: str, name: str) -> str:
+    """Return what a type says of itself; one that cannot be imported says why."""
+    from guardmark.app.registry import settings_model
+    from guardmark.core.errors import ConfigError
+
+    try:
+        return (settings_model(kind, name).__doc__ or "").partition("\n")[0]
+    except ConfigError as error:
+        return " ".join(str(error).split())
 
 
 def _list_profiles(*, as_json: bool) -> None:

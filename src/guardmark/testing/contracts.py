@@ -163,5 +163,6 @@ def _require_whole(decision: object) -> None:
 
 
 def _require(holds: bool, otherwise: str) -> None:  # noqa: FBT001 - reads as a sentence
+    __tracebackhide__ = True
     if not holds:
         raise BrokenContract(f"A measurement cannot rely on this defense: {otherwise}.")

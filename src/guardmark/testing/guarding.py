@@ -31,9 +31,11 @@ class GuardCheck:
 
     Attributes:
         folder: Where the runs are kept; a new folder below for each.
+        measured: A line with the rates of each defense that was measured.
     """
 
     folder: Path
+    measured: list[str] = field(default_factory=list, repr=False, compare=False)
     _numbers: Iterator[int] = field(default_factory=count, repr=False, compare=False)
 
     def assert_guarded(
@@ -66,19 +68,18 @@ class GuardCheck:
             ConfigError: If no limit is given.
             GuardmarkError: If the run cannot be made.
         """
+        __tracebackhide__ = True  # pytest shows the line of the test, not this one
         policy = GatePolicy(asr_upper=asr_below, fpr_upper=fpr_below)
         if policy.is_empty:
             raise ConfigError("assert_guarded needs a limit: asr_below, fpr_below or both.")
         home = self.folder / f"run-{next(self._numbers)}"
         measured = run(defense, dataset, threshold=threshold, out=home)
+        self.measured.extend(repr(measured).splitlines()[1:])
         with open_run(measured.folder) as opened:
             result = check_run(opened, policy).result
         if result.standing is not GateStatus.HELD:
-            lines = [
-                f"- {plain_line(check_sentence(check))}"
-                for check in worst_first(result)
-                if check.standing is not GateStatus.HELD
-            ]
+            failed = [each for each in worst_first(result) if each.standing is not GateStatus.HELD]
+            lines = [f"- {plain_line(check_sentence(check))}" for check in failed]
             head = _HEADS[result.standing]
             raise NotGuarded("\n".join([head, *lines, f"The run: {measured.folder}"]))
         return measured

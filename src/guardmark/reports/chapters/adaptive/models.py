@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         StrategyCard,
     )
     from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.adaptive.sameness_threshold import TauChoice
     from guardmark.analysis.adaptive.target import EffectRate, Effects, EstimatedEffect, TargetCard
     from guardmark.core.usage import UsageTotals
     from guardmark.reports.document.blocks import Block
@@ -372,4 +373,28 @@ def _readings_table(target: TargetCard) -> Table:
         table_id="adaptive-reading",
         title=f"{target.model}: harmless canaries read through each operator",
         collapsed=True,
+    )
+
+
+def calibration_lines(
+    choice: TauChoice, source: str, *, pairs: int, missing: Mapping[str, int]
+) -> Iterator[str]:
+    """Say which threshold of sameness labelled pairs of texts chose, and how sure it is."""
+    measured = pairs - sum(missing.values())
+    yield f"Pairs {source}: {measured:,} of {pairs:,} pairs have a cosine"
+    for kind, count in missing.items():
+        yield f"  without one: {count:,} ({kind}); they count for nothing"
+    yield f"  {'tau':<9}{'different, called the same':<34}equal, called the same"
+    for row in choice.rows:
+        mark = "  <- chosen" if row.is_chosen else ""
+        false, true = rate_text(row.false_same), rate_text(row.true_same)
+        yield f"  {row.tau:<9.4f}{false:<34}{true}{mark}"
+    yield (
+        f"tau {choice.tau:g}: on the choosing half {rate_text(choice.chosen_on)} of the different "
+        f"pairs are called the same, its upper limit within {100 * choice.bound:g} %"
+    )
+    yield (
+        "The counting half, of which the table tells, confirms it."
+        if choice.is_confirmed
+        else "Note: the upper limit of the counting half is above the bound; more pairs would tell."
     )

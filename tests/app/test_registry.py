@@ -1,0 +1,39 @@
+"""Every type of a part says what it is, where a person lists the types."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.journeys.command_line import guardmark
+
+from guardmark.app.registry import BUILTIN_PARTS, settings_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TYPES = [(kind, name) for kind, types in BUILTIN_PARTS.items() for name in types]
+
+
+@pytest.mark.parametrize(("kind", "name"), TYPES)
+def test_a_type_says_what_it_is_in_a_sentence(kind: str, name: str) -> None:
+    """The first line of its settings is what `guardmark plugins` prints."""
+    sentence = (settings_model(kind, name).__doc__ or "").partition("\n")[0]
+    assert sentence.endswith(".")
+    assert 10 < len(sentence) < 100
+
+
+def test_the_list_tells_types_of_other_packages_and_what_is_wrong_with_one(tmp_path: Path) -> None:
+    """A package that cannot be imported does not hide the others."""
+    facts = tmp_path / "site" / "broken-1.0.dist-info"
+    facts.mkdir(parents=True)
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n", "utf-8")
+    (facts / "entry_points.txt").write_text("[guardmark.defenses]\nbent = no_such:Thing\n", "utf-8")
+    paths = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
+    done = guardmark("plugins", cwd=tmp_path, env={"PYTHONPATH": paths})
+    assert done.code == 0
+    assert "  http         Asks a service over HTTP." in done.out
+    assert (
+        "  bent         The defense type 'bent' cannot be loaded from no_such:Thing: " in done.out
+    )
