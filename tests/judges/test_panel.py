@@ -122,6 +122,15 @@ def test_mistakes_of_members_are_found_before_anything_is_called(last: str, mist
         _load(last)
 
 
+def test_two_judges_of_one_name_are_refused_before_anything_is_written() -> None:
+    """Their verdicts would be told apart by nothing."""
+    text = _WITH_PANEL.format(last="{type: rules, canaries: true}")
+    again = "    - {type: rules, name: p, canaries: true}\n"
+    loaded = parse_config(text + again, folder=Path(), shown_as="bench.yaml")
+    with pytest.raises(ConfigError, match=r"pipeline.judges: Two judges are called 'p'.\nNext: g"):
+        build_parts(loaded, None)
+
+
 def test_a_panel_in_a_panel_is_built() -> None:
     """A member may have members."""
     loaded = _load(

@@ -51,6 +51,9 @@ def build_parts(
     arms = tuple(arm for arm in pipeline.guards if arm == NO_GUARD or arm in names)
     judges = tuple(build_judges(loaded, services))
     own = [FIRST_LAYER, *(layer_of(each.part, [e.part for e in judges]) for each in judges)]
+    if twice := sorted({name for name in own[1:] if own[1:].count(name) > 1}):
+        mistake = f"Two judges are called {twice[0].rpartition('/')[2]!r}.\nNext: give each a name."
+        raise locate_error(ConfigError(mistake), loaded, ("pipeline", "judges"))
     if pipeline.headline not in ("", *own):
         unknown = UnknownName("judging of this run", pipeline.headline, dict.fromkeys(own))
         raise locate_error(unknown, loaded, ("pipeline", "headline"))
