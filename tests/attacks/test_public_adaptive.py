@@ -35,7 +35,7 @@ def samples_of(folder: Path, name: str, *, step: int) -> list[Sample]:
     return list(load([spec], DEFAULT_TAXONOMY).samples())[::step]
 
 
-OTHER_SEEDS: Final = {"adaptive/null", "adaptive/repaired"}
+OTHER_SEEDS: Final = {"adaptive/null", "adaptive/repaired", "adaptive/repaired-first"}
 
 
 def undone(row: dict[str, Any], sample: Sample) -> bool:

@@ -41,7 +41,9 @@ def _untimed(path: Path) -> object:
     if path.suffix == ".json" and path.name == "summary.json":
         return {**json.loads(text), "timing": None}
     if path.suffix == ".csv":
-        return [{**row, "median_latency_ms": ""} for row in csv.DictReader(text.splitlines())]
+        rows = csv.DictReader(text.splitlines())
+        timed = [name for name in rows.fieldnames or () if name.startswith("median_latency")]
+        return [{**row, **dict.fromkeys(timed, "")} for row in rows]
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "(time)", text)
     limits = r"((<[^>]*>| )*\[[\d,. ]+\])?"
     text = re.sub(r"\b\d[\d,.]* (µs|ms|s)\b" + limits, "(latency)", text)

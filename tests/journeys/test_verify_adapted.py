@@ -46,6 +46,7 @@ def test_answers_of_the_run_and_tries_lie_in_files_of_their_own(run: Path) -> No
     assert {row["arm"] for row in tries} == {
         *("adaptive", "adaptive/blind", "adaptive/null"),
         "adaptive/repaired",
+        "adaptive/repaired-first",
     }
 
 

@@ -138,7 +138,8 @@ def most_calls(plan: AdaptivePlan, *, samples: int, benign: int, blocked: int) -
     fixed, search = len(battery(plan.battery)), blocked * plan.budget
     attack = min(4 * samples, samples + 180) + blocked * (fixed + 30) + search
     twin, repair = 60 * min(benign, 200), 10 * min(samples, 600) + blocked * fixed + search
-    return 2 * attack + twin + repair + (3 * plan.seeds - 1) * search
+    # A try on a repaired defense is two calls: the text as it is, and the cleaned one.
+    return 3 * attack + twin + repair + (3 * plan.seeds - 1) * search
 
 
 async def run_adaptive(
