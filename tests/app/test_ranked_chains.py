@@ -12,7 +12,7 @@ from guardmark.analysis.compare.runs_compared import Wanted
 from guardmark.app.parts.loading import load_config
 from guardmark.app.results.reading import compare_runs
 from guardmark.app.run.running import RunOptions, Session, run
-from guardmark.core.errors import IncomparableRuns
+from guardmark.core.errors import ConfigError, IncomparableRuns
 
 WORDS = ("red", "green", "blue", "grey")
 
@@ -75,3 +75,10 @@ def test_a_half_without_a_label_is_refused(folder: Path, tmp_path: Path) -> None
     made = run(load_config(tmp_path / "run.yaml"), RunOptions(out=tmp_path / "run"), Session())
     with pytest.raises(IncomparableRuns, match="Next: measure on more data of both labels"):
         ranked(made.folder.path)
+
+
+def test_what_chains_do_not_answer_is_refused(folder: Path) -> None:
+    """A baseline or a margin beside all chains is not dropped without a word."""
+    for against, margin in (("red", None), ("", 0.05)):
+        with pytest.raises(ConfigError, match="leave out --against, --margin"):
+            compare_runs([folder], Wanted(chains=2, against=against), margin=margin)

@@ -157,6 +157,21 @@ def test_a_worker_with_other_files_is_refused(folder: Path) -> None:
         )
 
 
+def test_a_package_that_raises_where_a_worker_loads_it_is_a_refusal(folder: Path) -> None:
+    """It is told in the words of the package, and is no crash of the run."""
+    loaded = load_config(configured(folder, RAY))
+    parts = build_parts(loaded, None, only=("code",))
+    (folder / "guard.py").write_text("raise OSError('weights are missing')\n")
+    with pytest.raises(ConfigError, match=r"cannot ask code: (?s:.*)weights are missing"):
+        run_parts(
+            loaded,
+            parts,
+            services=None,
+            options=RunOptions(out=folder / "run", only=("code",)),
+            session=Session(),
+        )
+
+
 def test_a_cluster_that_is_too_small_is_refused(folder: Path) -> None:
     """In place of waiting for ever."""
     config = configured(folder, RAY.replace("workers: 2", "workers: 4000"))

@@ -10,15 +10,9 @@ from typing import TYPE_CHECKING, Final
 from guardmark.adaptive.state import PROBE, Account, Query, together
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import arm
-from guardmark.attacks.comprehension import (
-    GAP,
-    Surroundings,
-    carriers,
-    filled,
-    probes_of,
-)
 from guardmark.attacks.contract import OperatorChain
 from guardmark.attacks.operators.structure import filler
+from guardmark.attacks.probe_texts import GAP, Surroundings, carriers, filled, probes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

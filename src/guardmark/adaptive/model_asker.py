@@ -60,8 +60,8 @@ class AttackerPlan:
     def lock(self) -> tuple[tuple[str, str], ...]:
         """What `battery.lock` says of it: prompts by version and hash, models, sizes."""
         unused = {"critic_prompt": self.critic is None, "neutral_prompt": not self.twin}
-        told = prompts.locked_prompts().items()
-        entries = {name: words for name, words in told if not unused.get(name)}
+        pairs = prompts.locked_prompts().items()
+        entries = {name: words for name, words in pairs if not unused.get(name)}
         entries |= self.identity
         entries |= {name: str(value) for name, value in self.sizes.items()}
         return tuple(sorted(entries.items()))

@@ -404,8 +404,8 @@ async def _probe_all(
     own = () if helpers is None else helpers.parts
     try:
         judges = [each for each in parts.judges if samples or each.manifest.type == "rules"]
-        said = {each.manifest.name: await probe_judge(each) for each in judges}
-        doubts = [Probe(defense=name, messages=words) for name, words in said.items() if words]
+        messages = {each.manifest.name: await probe_judge(each) for each in judges}
+        doubts = [Probe(defense=name, messages=words) for name, words in messages.items() if words]
         if not samples:
             return doubts
         words = [] if helpers is None else await probe_attacker(helpers)

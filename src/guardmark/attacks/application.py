@@ -156,8 +156,8 @@ def apply(
 ) -> Variant:
     """Rewrite a text and check every step, then what they came to together."""
     arms = (chain,) if isinstance(chain, OperatorConfig) else chain.arms
-    found = {each for each in must_keep if each and each in text}
-    protected = tuple(sorted(found, key=lambda each: (-len(each), each)))  # longest first
+    kept = {each for each in must_keep if each and each in text}
+    protected = tuple(sorted(kept, key=lambda each: (-len(each), each)))  # longest first
     current, steps = text, list[_Step]()
     for index, arm in enumerate(arms):
         use = Use(arm.settings, seed if index == 0 else sha256(seed + bytes((index,))).digest())

@@ -1,14 +1,10 @@
-"""Harmless texts: canaries that a target model reads back, and carriers in which probes travel."""
+"""Canaries: harmless sentences that a target model reads back, to show that it read a text."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Final
-
-from guardmark.canon.steps import canonicalize
 
 COMPREHENSION_VERSION: Final = "canaries-v1"
 """Version of sentences, instruction and rule; what was asked under another one is asked anew."""
@@ -83,49 +79,3 @@ def _pieces(text: str) -> set[tuple[str, ...]]:
     words = _WORD.findall(text.casefold())
     ends = range(WORDS_IN_A_ROW, len(words) + 1)
     return {tuple(words[end - WORDS_IN_A_ROW : end]) for end in ends}
-
-
-GAP: Final = "{}"
-"""Where a carrier takes up a probe."""
-
-
-@cache
-def carriers(kind: str) -> tuple[str, ...]:
-    """Return harmless texts around a gap: `short`, `long`, or in a `foreign` language."""
-    table = files("guardmark.attacks").joinpath("carriers.tsv").read_text(encoding="utf-8")
-    rows = (line.split("\t") for line in table.splitlines())
-    return tuple(text for name, text in rows if name == kind)
-
-
-def filled(carrier: str, words: str) -> str:
-    """Put words into the gap of a carrier."""
-    return carrier.replace(GAP, words, 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """Harmless text that a defense lets through, and what is known of odd characters in it."""
-
-    short: str
-    long: str
-    vast: str
-    dislikes_odd: bool = False
-    is_gated: bool = False
-
-
-def probes_of(text: str, core: list[str], around: Surroundings, carrier: str) -> dict[str, str]:
-    """Return what is asked of a blocked text, by name; all of it in plain letters."""
-    joined, size = " ".join(core), len(around.vast)
-    texts = {
-        "short": filled(around.short, joined),
-        "long": filled(around.long, joined),
-        "reversed": filled(carrier, " ".join(reversed(core))),
-        "canonical": canonicalize(text),
-        "case": text.upper(),
-        "foreign": filled(carriers("foreign")[0], joined),
-    }
-    if size:
-        texts["first"] = f"{joined}\n{around.vast}"
-        texts["last"] = f"{around.vast}\n{joined}"
-        texts["often"] = "\n".join([text] * (1 + size // len(text)))
-    return texts

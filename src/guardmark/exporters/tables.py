@@ -151,11 +151,11 @@ def matrix_pivot(lines: Sequence[MatrixLine], *, alarms: bool) -> str:
     head = (f"{each}{what}" for each in variants for what in ("", " low", " high", " n"))
     cells: dict[tuple[str, str], dict[str, tuple[float | None, ...]]] = {}
     for line, rates in pairs:
-        told = _figures(rates.alarm if alarms else rates.harm)
-        cells.setdefault((line.row_id, rates.arm), {})[rates.variant] = told
+        figures = _figures(rates.alarm if alarms else rates.harm)
+        cells.setdefault((line.row_id, rates.arm), {})[rates.variant] = figures
     rows = (
-        (*key, *(cell for variant in variants for cell in told.get(variant, (None,) * 4)))
-        for key, told in cells.items()
+        (*key, *(cell for variant in variants for cell in figures.get(variant, (None,) * 4)))
+        for key, figures in cells.items()
     )
     return csv_text((("row_id", "arm", *head), *rows))
 
@@ -178,15 +178,15 @@ def write_lines(reader: RecordReader, path: Path) -> int:
         part = known.get(name, usual) or dict(reader.layer_settings(layer))
         settings = part.get("settings")
         stated = settings if isinstance(settings, dict) else {}
-        told = {
+        facts = {
             "name": part.get("name") or part.get("judge"),
             "type": part.get("type"),
             "model": stated.get("model"),
             "fingerprint": str(part.get("fingerprint") or "")[:_HASH],
             "prompt_sha256": stated.get("system_prompt_sha256", stated.get("instructions_sha256")),
         }
-        said = {key: value for key, value in told.items() if value}
-        parts[defense, stage.value, layer] = {"part": said, "data": manifest.data_sha256[:_HASH]}
+        present = {key: value for key, value in facts.items() if value}
+        parts[defense, stage.value, layer] = {"part": present, "data": manifest.data_sha256[:_HASH]}
     return write_jsonl(reader, path, parts=parts)
 
 

@@ -208,8 +208,8 @@ def read_minorbench(path: Path, statements: Statements | None = None) -> Importe
         warnings.append(f"{count}: they are kept for coverage, and no rate holds them")
     inferred = sum(row.sample.metadata.get("label_source") == LABEL_INFERRED for row in imported)
     if inferred:
-        told = f"the label of {inferred:,} rows was inferred"
-        warnings.append(f"{told} from the word {_TELLING_WORD!r} in a name")
+        note = f"the label of {inferred:,} rows was inferred"
+        warnings.append(f"{note} from the word {_TELLING_WORD!r} in a name")
     first = rows[0] if rows else {}
     has_judge = any(field in row for row in rows for field in _LABEL_FIELDS[:-1])
     judge = text_of(meta, "safety_judge_model") or ("judge" if has_judge else "rules")

@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the rates of every defense that tests measured, workers of xdist included."""
     reports = [each for kind in terminalreporter.stats.values() for each in kind]
-    told = [pair for each in reports for pair in getattr(each, "user_properties", ())]
-    if lines := dict.fromkeys(line for name, line in told if name == _NAME):
+    pairs = [pair for each in reports for pair in getattr(each, "user_properties", ())]
+    if lines := dict.fromkeys(line for name, line in pairs if name == _NAME):
         terminalreporter.section(_NAME)
         terminalreporter.write("".join(f"{line}\n" for line in lines))

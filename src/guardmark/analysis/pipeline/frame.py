@@ -115,12 +115,12 @@ def read_pipeline(reader: RecordReader, frame: Frame) -> PipelineFrame | None:
     alone = {each.layer: [each] for judges in judgings.values() for each in judges}
     if headline in alone:  # one of several judges may be asked for by itself
         judgings.setdefault(headline, alone[headline])
-    told = sorted(judgings.items(), key=lambda each: each[0] != headline)
+    ordered = sorted(judgings.items(), key=lambda each: each[0] != headline)
     return PipelineFrame(
         frame=frame,
         arms=tuple(_arms(frame)),
         model=_places(frame, model, model.outcome),
-        judgings=tuple(_judging(name, judges) for name, judges in told),
+        judgings=tuple(_judging(name, judges) for name, judges in ordered),
         human=_judge(reader, frame, people[-1]) if people else None,
     )
 

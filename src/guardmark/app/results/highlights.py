@@ -74,8 +74,8 @@ def _step(record: Record) -> tuple[str, str]:
         who = f"Verdict of {layer.partition('/')[2] or layer}"
     mode = record.answer_mode.value.replace("_", " ") if record.answer_mode else ""
     why = "" if evidence is None else evidence.reason or evidence.message or evidence.raw
-    said = evidence.raw if evidence and record.outcome in {"malformed", "error"} else ""
-    return who, ", ".join(dict.fromkeys(filter(None, (record.outcome, mode, why, said))))
+    raw = evidence.raw if evidence and record.outcome in {"malformed", "error"} else ""
+    return who, ", ".join(dict.fromkeys(filter(None, (record.outcome, mode, why, raw))))
 
 
 _TRIES: Final = f"SELECT defense, {STAGE_CODE[Stage.TRY]} AS stage, layer"

@@ -103,6 +103,8 @@ def compare_runs(
     paths: Sequence[Path], wanted: Wanted | None = None, *, margin: float | None = None
 ) -> ScopedComparisons:
     """Compare the defenses of one run, or of several over the same samples, and the systems."""
+    if wanted and wanted.chains and (wanted.against or margin is not None):
+        raise ConfigError("--chains compares with the best defense: leave out --against, --margin.")
     folders = [find_run(path) for path in paths]
     if len({folder.path.resolve() for folder in folders}) < len(folders):
         raise ConfigError("A run is named twice; a comparison across runs needs different ones.")

@@ -153,8 +153,8 @@ def _labelled(
         parts.append(f"Opposite labels on {counted(len(same), 'pair')} of equal wording.")
         status = Status.PROBLEM
     if against:
-        told = f"{counted(len(against), 'sample')} ({', '.join(against[:3])})"
-        parts.append(f"The expected decision contradicts the label of {told}.")
+        those = f"{counted(len(against), 'sample')} ({', '.join(against[:3])})"
+        parts.append(f"The expected decision contradicts the label of {those}.")
         status = Status.PROBLEM
     shown = [
         f"{c.attack} (attack) and {c.benign} (benign): similarity {c.similarity:.2f}"

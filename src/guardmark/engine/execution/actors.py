@@ -135,6 +135,8 @@ class _ActorWork:
             except ray.exceptions.RayActorError as error:
                 self._note_death(error)
                 continue
+            except ray.exceptions.RayTaskError as error:  # what its package raises while it loads
+                refused = f"{type(error.cause).__name__}: {error.cause}"
             if refused:
                 ray.kill(actor)
                 raise ConfigError(f"A worker cannot ask {self._name}: {refused}")

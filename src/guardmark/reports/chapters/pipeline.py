@@ -103,8 +103,8 @@ def _arm_warnings(arms: Sequence[ArmAnalysis]) -> Iterator[str]:
         if not arm.coverage.model_evaluable.successes:
             yield f"{arm.name}: no answer was both let through and judged; its model card is empty."
         for card in (arm.system, arm.model):
-            said = group_cautions(card.attack_success_rate, card.over_refusal_rate)
-            yield from (f"{arm.name}, scope {card.scope}: {each}." for each in said)
+            cautions = group_cautions(card.attack_success_rate, card.over_refusal_rate)
+            yield from (f"{arm.name}, scope {card.scope}: {each}." for each in cautions)
 
 
 def _scope_table(cards: Sequence[tuple[str, ScopeCard]]) -> Table:

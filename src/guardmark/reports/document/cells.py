@@ -145,8 +145,8 @@ def _without_blanks(table: Table) -> Table:
     """Leave out the columns in which no line says anything."""
     wide = max(len(row.cells) for row in table.rows)
     blank = TextCell(text="")
-    told = {at for row in table.rows for at, each in enumerate(row.cells) if each != blank}
-    kept = [at for at in range(wide) if at in told]
+    filled = {at for row in table.rows for at, each in enumerate(row.cells) if each != blank}
+    kept = [at for at in range(wide) if at in filled]
     if len(kept) == wide:
         return table
     columns = tuple(column for at, column in enumerate(table.columns) if at in kept)

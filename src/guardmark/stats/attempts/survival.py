@@ -197,11 +197,11 @@ def attack_success_at(
     fewest = int(n.min(initial=k))
     tried = zip(n.tolist(), c.tolist(), strict=True)
     per_sample = np.array([chance_of_any(*each, k) if fewest >= k else 0.0 for each in tried])
-    told = share_mean(per_sample, groups, name="chen", confidence=confidence)
+    estimate = share_mean(per_sample, groups, name="chen", confidence=confidence)
     if fewest >= k:
-        return told
+        return estimate
     reason = f"ASR@{k} needs {k} tries of every sample, got {fewest}"
-    return replace(told, value=None, low=None, high=None, method="chen, none", reason=reason)
+    return replace(estimate, value=None, low=None, high=None, method="chen, none", reason=reason)
 
 
 def chance_of_any(tries: int, successes: int, k: int) -> float:

@@ -113,8 +113,8 @@ def guarantee_threshold(
     above = score[(score > lowest) & (score <= highest)]
     if not above.size:
         fewer = "no score lies above all benign samples that may not be blocked"
-        told = fewer if limits.asr is None else f"no threshold is shown to keep {limits}"
-        return GuaranteedThreshold(reason=told)
+        reason = fewer if limits.asr is None else f"no threshold is shown to keep {limits}"
+        return GuaranteedThreshold(reason=reason)
     return GuaranteedThreshold(threshold=float(above.min()))
 
 

@@ -68,11 +68,11 @@ def rounds_table(card: AdaptiveCard) -> Table:
 
 def arms_table(card: AdaptiveCard) -> Table:
     """Return what each arm reached within the budget."""
-    told = arm_words(card)
-    rates: list[tuple[str, Estimate | Ratio, int]] = [(told["static"], card.rounds[0].full, 0)]
-    rates += [(told[each.arm], each.at_budget, card.budget) for each in card.arms]
+    words = arm_words(card)
+    rates: list[tuple[str, Estimate | Ratio, int]] = [(words["static"], card.rounds[0].full, 0)]
+    rates += [(words[each.arm], each.at_budget, card.budget) for each in card.arms]
     if card.gradient is not None:
-        rates.append((told["gradient"], card.gradient.full, card.budget))
+        rates.append((words["gradient"], card.gradient.full, card.budget))
     if (ahead := card.extrapolated) is not None and ahead.beta.rate.value is not None:
         models = [(f"blind, extrapolated{model}", rate) for model, rate in ahead.shown]
         rates += [(arm, rate, card.extrapolated_at) for arm, rate in models]
@@ -118,8 +118,8 @@ def arm_line(card: AdaptiveCard, arm: ArmCurve) -> Line:
 
 def arm_words(card: AdaptiveCard) -> dict[str, str]:
     """Name arms for what they know."""
-    told = words_of("attack_arms")
-    return told if card.shares_memory else {**told, "adaptive": told["alone"]}
+    words = words_of("attack_arms")
+    return words if card.shares_memory else {**words, "adaptive": words["alone"]}
 
 
 def transfers_table(cards: tuple[AdaptiveCard, ...]) -> Table:

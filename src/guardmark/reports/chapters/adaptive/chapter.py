@@ -143,9 +143,9 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
 
 def _known(card: AdaptiveCard, part: str) -> list[str]:
     """Name what most of the examined attacks show, beyond chance, with its share of them."""
-    told = words_of("diagnoses" if part == "labels" else "signs")
+    words = words_of("diagnoses" if part == "labels" else "signs")
     shares = card.shares_of(part).items()
-    return [f"{told[name]}: {rate_text(e)}" for name, e in shares if (e.low or 0.0) > _MOST]
+    return [f"{words[name]}: {rate_text(e)}" for name, e in shares if (e.low or 0.0) > _MOST]
 
 
 def sight_text(view: str) -> str:

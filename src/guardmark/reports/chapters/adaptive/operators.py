@@ -117,10 +117,10 @@ def repair_sentence(card: AdaptiveCard) -> str:
     refused = f"; refused, since they let some in: {', '.join(fixed.refused)}"
     without = " without the attacker model" if card.attacker is not None else ""
     rates = [rate_text(rate) for rate in (fixed.after, fixed.before, fixed.known, fixed.cost)]
-    told = say(
+    sentence = say(
         "repaired", card=card, without=without, rates=rates, change=figure_text(fixed.change)
     )
-    return told + (refused if fixed.refused else "")
+    return sentence + (refused if fixed.refused else "")
 
 
 def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
