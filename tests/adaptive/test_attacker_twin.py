@@ -19,7 +19,7 @@ from guardmark.analysis.adaptive.attacker import AttackerCard, RewordingCard
 from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.analysis.defense.counts import SampleRates
 from guardmark.app.results.try_trace import read_trace
-from guardmark.attacks.prompts import STRATEGIES, locked_prompts, neutral_text, system_text
+from guardmark.attacks.prompts import locked_prompts, neutral_text, strategies, system_text
 from guardmark.core.estimate import Estimate
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
@@ -214,7 +214,7 @@ async def test_the_label_is_not_told_and_the_rest_is_as_for_attacks(
     assert {body["messages"][0]["content"] for body in writers} == {neutral_text()}
     assert len(writers) == 4
     assert "which the filter blocks" not in neutral_text()
-    assert all(f"- {name}: {meaning}" in neutral_text() for name, meaning in STRATEGIES.items())
+    assert all(f"- {name}: {meaning}" in neutral_text() for name, meaning in strategies().items())
     assert "benign" not in neutral_text()
     assert neutral_text() != system_text()
     assert locked_prompts()["prompt"].startswith(

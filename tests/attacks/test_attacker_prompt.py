@@ -6,14 +6,14 @@ import json
 
 from guardmark.attacks.battery import Lock, lock_differences, lock_digest, lock_text
 from guardmark.attacks.prompts import (
-    FORM,
-    STRATEGIES,
     PastTry,
     Situation,
+    answer_form,
     attacker_prompt,
     equivalence_prompt,
     locked_prompts,
     repair_prompt,
+    strategies,
     system_text,
 )
 from guardmark.core.sample import Role
@@ -29,7 +29,7 @@ def situation(**more: object) -> Situation:
         "request": HOSTILE,
         "must_keep": (HOSTILE,),
         "tries": (PastTry(text=HOSTILE, outcome="blocked by the filter", reason=HOSTILE),),
-        "strategies": dict.fromkeys(STRATEGIES, (2, 1)),
+        "strategies": dict.fromkeys(strategies(), (2, 1)),
         "wanted": 4,
         "stream": (1, 3),
     }
@@ -50,9 +50,9 @@ def test_no_data_reach_the_fixed_part() -> None:
 
 def test_every_strategy_is_explained_and_in_the_form() -> None:
     """The closed list is the same in words and in the schema."""
-    assert all(f"- {name}: {meaning}" in system_text() for name, meaning in STRATEGIES.items())
-    candidate = FORM["properties"]["candidates"]["items"]  # type: ignore[index]
-    assert candidate["properties"]["strategy"]["enum"] == list(STRATEGIES)
+    assert all(f"- {name}: {meaning}" in system_text() for name, meaning in strategies().items())
+    candidate = answer_form()["properties"]["candidates"]["items"]  # type: ignore[index]
+    assert candidate["properties"]["strategy"]["enum"] == list(strategies())
 
 
 def test_a_long_reply_is_shown_again_in_part() -> None:

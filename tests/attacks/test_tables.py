@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 
-from guardmark.attacks.operators.lexical import digest_of, plurals, synonyms, verb_forms
+import pytest
+
+from guardmark.attacks.application import apply
+from guardmark.attacks.catalogue import arm, operators
+from guardmark.attacks.operators.lexical import plurals, synonyms, verb_forms
+from guardmark.attacks.tables import Rules, declared, digest_of, listed_pairs, listed_texts
 
 TOKEN = re.compile(r"[a-z]+(?:-[a-z]+)*")
 
@@ -50,6 +55,30 @@ def test_verbs_have_four_other_forms() -> None:
     for forms in verb_forms().values():
         assert forms[0].endswith("s")
         assert forms[3].endswith("ing")
+
+
+def test_a_list_of_something_else_is_refused() -> None:
+    """A table is checked when it is read: pairs are no list of texts, and texts no pairs."""
+    with pytest.raises(ValueError, match=r"roles in operators/texts\.toml is not a list of pairs"):
+        listed_pairs("roles")
+    with pytest.raises(ValueError, match="is not a list of texts"):
+        listed_texts("neutral", table="prompts.toml")
+
+
+def test_an_operator_is_declared_once_and_does_something() -> None:
+    """A declaration without a function, or a function without a declaration, is an error."""
+    nothing = Rules(rewrite=lambda text, _: text)
+    with pytest.raises(KeyError, match="case_upper"):
+        declared({})
+    known = {each.name: nothing for each in operators()}
+    with pytest.raises(ValueError, match="does not declare upside_up"):
+        declared({**known, "upside_up": nothing})
+
+
+def test_a_long_s_is_found_as_an_s_and_left_alone() -> None:
+    """Matching in either case finds it; no list holds such a phrase."""
+    assert not apply(arm("paraphrase"), "He acts a\u017f if.", seed=b"").is_variant
+    assert not apply(arm("contraction", to="long"), "Let'\u017f go.", seed=b"").is_variant
 
 
 def test_the_digest_follows_the_tables() -> None:

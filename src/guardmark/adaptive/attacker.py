@@ -23,7 +23,7 @@ from guardmark.adaptive.state import (
 from guardmark.attacks import prompts
 from guardmark.attacks.application import keeps
 from guardmark.attacks.contract import Tier, is_writable
-from guardmark.attacks.prompts import STRATEGIES, PastTry, Situation
+from guardmark.attacks.prompts import PastTry, Situation
 from guardmark.canon.steps import skeleton
 from guardmark.store.layers import CANDIDATES, TWIN_CANDIDATES
 from guardmark.store.tries import TrySubject
@@ -225,7 +225,8 @@ class ModelRound:
     def record_for(self, thread: AttackerThread) -> Record:
         """How often each strategy was tried and got through, as far as an attack is told."""
         whose = None if self.state.shares_memory else thread.position
-        return {name: (self.tried[whose, name], self.passed[whose, name]) for name in STRATEGIES}
+        names = prompts.strategies()
+        return {name: (self.tried[whose, name], self.passed[whose, name]) for name in names}
 
     def count(self, thread: AttackerThread, strategy: str, *, passed: bool) -> None:
         """Count an outcome of a strategy, on one attack and on all of them."""
@@ -244,9 +245,8 @@ class ModelRound:
             if stream * models.plan.candidates < self.state.budget - thread.target.tries
         ][: models.calls_left]
         await self._criticise(lines)
-        system = (
-            f"{prompts.system_text()}\n{prompts.TOLD_TO_ATTACKER}" if self.shows_guesses else None
-        )
+        guessed = f"{prompts.system_text()}\n{prompts.told('told_to_attacker')}"
+        system = guessed if self.shows_guesses else None
         asks = [
             self.ask_to_write(
                 thread, ("attacker", stream, depth), system=system, stream=stream, depth=depth

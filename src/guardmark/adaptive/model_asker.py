@@ -106,7 +106,7 @@ def read_reply(account: Account, response: Response) -> ModelReply:
     if text is None or response.error_kind is not None:
         return ModelReply(kind=ReplyKind.ERROR)
     if account in _WRITERS:
-        reading = read_candidates(text, strategies=prompts.STRATEGIES)
+        reading = read_candidates(text, strategies=prompts.strategies())
         if reading.candidates:
             return ModelReply(kind=ReplyKind.CANDIDATES, text=text, candidates=reading.candidates)
         has_declined = bool(reading.declined)
@@ -201,7 +201,7 @@ class ModelAsker:
         model: ChatModel | PairJudge | None = self.plan.judge
         form: Mapping[str, object] = prompts.EQUIVALENCE_FORM
         if ask.account in _WRITERS:
-            model, form = self.plan.model, prompts.FORM
+            model, form = self.plan.model, prompts.answer_form()
         elif ask.account is Account.CRITIC:
             model, form = self.plan.critic, prompts.CRITIC_FORM
         if model is None:

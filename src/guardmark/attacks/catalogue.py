@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from functools import cache
 from itertools import product
-from types import MappingProxyType
 
 from guardmark.attacks.contract import (
     Operator,
@@ -26,61 +25,36 @@ from guardmark.attacks.operators import (
     surface,
     typo,
 )
+from guardmark.attacks.tables import declared, families
 from guardmark.core.errors import ConfigError, UnknownName
 
-FAMILIES = (
-    ("F1", "surface"),
-    ("F2", "typo"),
-    ("F3", "invisible"),
-    ("F4", "homoglyph"),
-    ("F5", "compatibility forms"),
-    ("F6", "combining marks"),
-    ("F7", "direction"),
-    ("F8", "segmentation"),
-    ("F9", "encodings"),
-    ("F10", "hidden carrier"),
-    ("F11", "structure"),
-    ("F12", "lexical"),
-    ("F13", "reformulation"),
-)
-"""Family to what it is called, in order."""
-
-_OPERATORS: tuple[Operator, ...] = (
-    *surface.SURFACE,
-    *typo.OPERATORS,
-    *hidden.INVISIBLE_CHARACTERS,
-    *characters.HOMOGLYPHS,
-    *characters.COMPATIBILITY_FORMS,
-    *characters.COMBINING_MARKS,
-    *direction.OPERATORS,
-    *surface.SEGMENTATION,
-    *encodings.OPERATORS,
-    *hidden.HIDDEN_CARRIERS,
-    *structure.OPERATORS,
-    *lexical.OPERATORS,
-    *reformulation.OPERATORS,
-)
-_BY_NAME = {operator.name: operator for operator in _OPERATORS}
 _KEY = re.compile(r"(?P<name>\w+)(?:@(?P<version>\d+))?(?:\((?P<settings>[^()]*)\))?")
+
+
+@cache
+def _by_name() -> dict[str, Operator]:
+    parts = (surface, typo, hidden, characters, direction, encodings, structure, lexical)
+    rules = {name: each for part in (*parts, reformulation) for name, each in part.RULES.items()}
+    return {operator.name: operator for operator in declared(rules)}
 
 
 def operators() -> tuple[Operator, ...]:
     """Return every operator, in the order of the families."""
-    return _OPERATORS
+    return tuple(_by_name().values())
 
 
 def operator(name: str) -> Operator:
     """Return an operator by its name."""
-    if name not in _BY_NAME:
-        raise UnknownName("attack operator", name, _BY_NAME)
-    return _BY_NAME[name]
+    if name not in _by_name():
+        raise UnknownName("attack operator", name, _by_name())
+    return _by_name()[name]
 
 
 def family(name: str) -> tuple[Operator, ...]:
     """Return the operators of a family."""
-    if name not in dict(FAMILIES):
-        raise UnknownName("attack family", name, dict(FAMILIES))
-    return tuple(each for each in _OPERATORS if each.family == name)
+    if name not in families():
+        raise UnknownName("attack family", name, families())
+    return tuple(each for each in operators() if each.family == name)
 
 
 def arm(name: str, /, **settings: Value) -> OperatorConfig:
@@ -89,12 +63,12 @@ def arm(name: str, /, **settings: Value) -> OperatorConfig:
 
 
 @cache
-def arms(families: tuple[str, ...] | None = None) -> tuple[OperatorConfig, ...]:
+def arms(only: tuple[str, ...] | None = None) -> tuple[OperatorConfig, ...]:
     """Return every operator at every listed value of its parameters."""
-    wanted = None if families is None else frozenset(families)
+    wanted = None if only is None else frozenset(only)
     return tuple(
         OperatorConfig(operator=each, settings=tuple(zip(names, values, strict=True)))
-        for each in _OPERATORS
+        for each in operators()
         if wanted is None or each.family in wanted
         for names in [tuple(parameter.name for parameter in each.parameters)]
         for values in product(*(parameter.values for parameter in each.parameters))
@@ -154,13 +128,11 @@ def parse_chain(key: str, extra: tuple[Operator, ...] = ()) -> OperatorChain:
     return OperatorChain(arms=tuple(parse_arm(part, extra) for part in key.split("+")))
 
 
-FAMILY_PRIOR = MappingProxyType(
-    {
-        "keyword": ("F12", "F8", "F3", "F4"),
-        "pattern": ("F11", "F13"),
-        "lexical-statistical": ("F12", "F13", "F11"),
-        "intent": ("F9", "F10", "F11", "F14"),
-        "format": ("F12", "F13", "F14"),
-    }
-)
+FAMILY_PRIOR = {
+    "keyword": ("F12", "F8", "F3", "F4"),
+    "pattern": ("F11", "F13"),
+    "lexical-statistical": ("F12", "F13", "F11"),
+    "intent": ("F9", "F10", "F11", "F14"),
+    "format": ("F12", "F13", "F14"),
+}
 """Diagnosis to families, best first; F14 is the attacker model, which is no operator."""

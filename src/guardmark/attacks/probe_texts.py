@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Final
 
+from guardmark.attacks.tables import read_text
 from guardmark.canon.steps import canonicalize
 
 GAP: Final = "{}"
@@ -16,8 +16,7 @@ GAP: Final = "{}"
 @cache
 def carriers(kind: str) -> tuple[str, ...]:
     """Return harmless texts around a gap: `short`, `long`, or in a `foreign` language."""
-    table = files("guardmark.attacks").joinpath("carriers.tsv").read_text(encoding="utf-8")
-    rows = (line.split("\t") for line in table.splitlines())
+    rows = (line.split("\t") for line in read_text("carriers.tsv").splitlines())
     return tuple(text for name, text in rows if name == kind)
 
 

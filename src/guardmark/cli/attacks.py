@@ -28,7 +28,7 @@ attacks_command.add_command(calibrate_command)
 @click.option("--battery", "of_battery", is_flag=True)
 @click.option("--json", "as_json", is_flag=True)
 def _list(*, wanted: str | None, of_battery: bool, as_json: bool) -> None:
-    from guardmark.attacks.catalogue import FAMILIES, family, operators
+    from guardmark.attacks.catalogue import families, family, operators
 
     if of_battery:
         _print_battery(as_json=as_json)
@@ -37,7 +37,7 @@ def _list(*, wanted: str | None, of_battery: bool, as_json: bool) -> None:
     if as_json:
         echo_json(json.dumps([_facts(one) for one in listed], indent=2))
         return
-    titles = dict(FAMILIES)
+    titles = families()
     width = max(len(one.name) for one in listed)
     last = ""
     for one in listed:

@@ -12,7 +12,7 @@ from guardmark.analysis.adaptive.rows import read_battles
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.contract import OperatorChain, Tier
-from guardmark.attacks.prompts import STRATEGIES
+from guardmark.attacks.prompts import strategies
 from guardmark.attacks.word_edits import read_recipe
 from guardmark.core.errors import ConfigError
 from guardmark.core.sample import Severity
@@ -86,7 +86,7 @@ class VariantTexts:
         texts: dict[tuple[int, str], str] = {}
         for record in read_tries(self.reader, defense=self.defense, layer=ATTACKER):
             raw = "" if record.evidence is None else record.evidence.raw
-            for each in read_candidates(raw, strategies=STRATEGIES).candidates:
+            for each in read_candidates(raw, strategies=strategies()).candidates:
                 texts[record.sample, text_digest(each.text)] = each.text
         return texts
 

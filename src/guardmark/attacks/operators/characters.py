@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import TYPE_CHECKING
 
-from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
+from guardmark.attacks.tables import Rules
 from guardmark.canon.steps import CYRILLIC, GREEK, tables_digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from guardmark.attacks.contract import Use
 
 
 _ASCII = range(128)
@@ -59,29 +60,6 @@ def _write_images(text: str, use: Use) -> str:
     return blend(text, written, use.draws(len(text)), use.threshold("p"))
 
 
-HOMOGLYPHS = (
-    Operator(
-        name="homoglyph",
-        family="F4",
-        slot=Slot.SURFACE,
-        tier=Tier.V0,
-        legit_use=LegitUse.NICHE,
-        seeded=True,
-        parameters=(
-            Parameter(name="script", values=("cyrillic", "greek", "mixed")),
-            Parameter(name="p", values=(0.3, 0.1, 1.0)),
-        ),
-        summary="Latin letters as Cyrillic or Greek ones that look the same.",
-        rewrite=_write_images,
-        restore=lambda text, use: text.translate(_FROM_IMAGES[use.word("script")]),
-        domain=lambda text: text.isascii() or _IMAGES.isdisjoint(text),
-        domain_words="text without a character of the image set (V1 otherwise)",
-        table_digest=tables_digest,
-    ),
-)
-"""The operator of F4."""
-
-
 _RAISED = {
     **dict(zip("abcdefghijklmnoprstuvwxyz", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ", strict=True)),
     **dict(zip("ABDEGHIJKLMNOPRTUVW", "ᴬᴮᴰᴱᴳᴴᴵᴶᴷᴸᴹᴺᴼᴾᴿᵀᵁⱽᵂ", strict=True)),
@@ -99,50 +77,28 @@ def _block(upper: int, lower: int, numeral: int | None = None) -> dict[str, str]
     return table
 
 
-_FORMS: tuple[tuple[str, str, dict[str, str]], ...] = (
-    (
-        "fullwidth",
-        "Full-width forms, as in East Asian typesetting.",
-        {chr(code): chr(code + 0xFEE0) for code in range(0x21, 0x7F)},
-    ),
-    ("math_bold", "Mathematical bold letters and digits.", _block(0x1D400, 0x1D41A, 0x1D7CE)),
-    (
-        "math_italic",
-        "Mathematical italic letters.",
-        _block(0x1D434, 0x1D44E) | {"h": "\u210e"},  # the one italic that has another place
-    ),
-    ("math_script", "Mathematical bold script letters.", _block(0x1D4D0, 0x1D4EA)),
-    (
-        "math_monospace",
-        "Mathematical monospace letters and digits.",
-        _block(0x1D670, 0x1D68A, 0x1D7F6),
-    ),
-    (
-        "circled",
-        "Circled letters and digits.",
-        _block(0x24B6, 0x24D0)
-        | {c: chr(0x2460 + i) for i, c in enumerate("123456789")}
-        | {"0": "\u24ea"},
-    ),
-    ("superscript", "Raised letters and digits.", _RAISED),
-)
+_FORMS = {
+    "fullwidth": {chr(code): chr(code + 0xFEE0) for code in range(0x21, 0x7F)},
+    "math_bold": _block(0x1D400, 0x1D41A, 0x1D7CE),
+    # The one italic that has another place.
+    "math_italic": _block(0x1D434, 0x1D44E) | {"h": "\u210e"},
+    "math_script": _block(0x1D4D0, 0x1D4EA),
+    "math_monospace": _block(0x1D670, 0x1D68A, 0x1D7F6),
+    "circled": _block(0x24B6, 0x24D0)
+    | {c: chr(0x2460 + i) for i, c in enumerate("123456789")}
+    | {"0": "\u24ea"},
+    "superscript": _RAISED,
+}
 
 
-def _form(name: str, summary: str, table: dict[str, str]) -> Operator:
+def _form(table: dict[str, str]) -> Rules:
     forward = exchange_table(table)
     back = exchange_table({image: letter for letter, image in table.items()})
     images = frozenset(table.values())
-    return Operator(
-        name=name,
-        family="F5",
-        slot=Slot.SURFACE,
-        tier=Tier.V0,
-        legit_use=LegitUse.NICHE,
-        summary=summary,
+    return Rules(
         rewrite=lambda text, _: text.translate(forward),
         restore=lambda text, _: text.translate(back),
         domain=lambda text: text.isascii() or images.isdisjoint(text),
-        domain_words="text without these forms (V1 otherwise)",
     )
 
 
@@ -153,21 +109,6 @@ _INDICATORS = str.maketrans(
         for i, letter in enumerate(case)
     }
 )
-
-
-COMPATIBILITY_FORMS = (
-    *(_form(*form) for form in _FORMS),
-    Operator(
-        name="regional_indicator",
-        family="F5",
-        slot=Slot.SURFACE,
-        tier=Tier.V1,
-        legit_use=LegitUse.NICHE,
-        summary="Letters as regional indicator symbols; case is lost.",
-        rewrite=lambda text, _: text.translate(_INDICATORS),
-    ),
-)
-"""The operators of F5."""
 
 
 _ACCENTS = "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308"
@@ -201,28 +142,25 @@ def _drop(text: str, use: Use) -> str:  # noqa: ARG001 - one signature for every
     return text
 
 
-_marks = partial(
-    Operator,
-    family="F6",
-    slot=Slot.SURFACE,
-    tier=Tier.V0,
-    legit_use=LegitUse.NONE,
-    seeded=True,
-    restore=_drop,
-    domain=lambda text: text.isascii() or not any(mark in text for mark in _MARKS),
-    domain_words="text without these combining marks (V1 otherwise)",
-)
-COMBINING_MARKS = (
-    _marks(
-        name="accent",
-        summary="One accent on every letter.",
-        rewrite=lambda text, use: _decorate(text, use, _ACCENTS, 1),
+def _marked(marks: str, count: str = "") -> Rules:
+    """Build what sets marks, as many as a setting says or one."""
+    return Rules(
+        rewrite=lambda text, use: _decorate(text, use, marks, use.count(count) if count else 1),
+        restore=_drop,
+        domain=lambda text: text.isascii() or not any(mark in text for mark in _MARKS),
+    )
+
+
+RULES = {
+    "homoglyph": Rules(
+        rewrite=_write_images,
+        restore=lambda text, use: text.translate(_FROM_IMAGES[use.word("script")]),
+        domain=lambda text: text.isascii() or _IMAGES.isdisjoint(text),
+        table_digest=tables_digest,
     ),
-    _marks(
-        name="zalgo",
-        parameters=(Parameter(name="marks", values=(1, 3)),),
-        summary="A pile of marks on every letter.",
-        rewrite=lambda text, use: _decorate(text, use, _MARKS, use.count("marks")),
-    ),
-)
-"""The operators of F6."""
+    **{name: _form(table) for name, table in _FORMS.items()},
+    "regional_indicator": Rules(rewrite=lambda text, _: text.translate(_INDICATORS)),
+    "accent": _marked(_ACCENTS),
+    "zalgo": _marked(_MARKS, "marks"),
+}
+"""What the operators of F4, F5 and F6 do."""

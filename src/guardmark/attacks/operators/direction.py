@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 import re
-from functools import partial
+from typing import TYPE_CHECKING
 
-from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
 from guardmark.attacks.operators.characters import exchange_table
+from guardmark.attacks.tables import Rules
+
+if TYPE_CHECKING:
+    from guardmark.attacks.contract import Use
 
 _RLO, _PDF = "\u202e", "\u202c"
 _WORD = re.compile(r"[^\W\d_]{2,}")
@@ -57,44 +60,21 @@ def _unreverse(text: str, use: Use) -> str:
     return text.removeprefix(_BACKWARDS if use.word("wrapper") == "decode" else "")[::-1]
 
 
-_direction = partial(Operator, family="F7", tier=Tier.V0, legit_use=LegitUse.NONE)
-OPERATORS = (
-    _direction(
-        name="rlo_wrap",
-        slot=Slot.SURFACE,
-        summary="Stored backwards under a right-to-left override, so that it is drawn right.",
+RULES = {
+    "rlo_wrap": Rules(
         rewrite=lambda text, _: f"{_RLO}{text[::-1]}{_PDF}" if len(text) > 1 else text,
         restore=lambda text, _: text[1:-1][::-1],
     ),
-    _direction(
-        name="pair_swap",
-        slot=Slot.SURFACE,
-        seeded=True,
-        parameters=(Parameter(name="p", values=(0.3, 1.0)),),
-        summary="Pairs of letters stored swapped under an override, so that they are drawn right.",
+    "pair_swap": Rules(
         rewrite=_swap_pairs,
         restore=_unswap_pairs,
         domain=lambda text: text.isascii() or (_RLO not in text and _PDF not in text),
-        domain_words="text without direction overrides",
     ),
-    _direction(
-        name="reversal",
-        slot=Slot.ENCODING,
-        needs_decoder=True,
-        parameters=(Parameter(name="wrapper", values=("decode", "none")),),
-        summary="Written backwards, with or without saying so.",
-        rewrite=_reverse,
-        restore=_unreverse,
-    ),
-    _direction(
-        name="upside_down",
-        slot=Slot.ENCODING,
-        needs_decoder=True,
-        summary="Turned characters in reverse order, to be read with the head down.",
+    "reversal": Rules(rewrite=_reverse, restore=_unreverse),
+    "upside_down": Rules(
         rewrite=lambda text, _: text.translate(_TURN_MAP)[::-1],
         restore=lambda text, _: text[::-1].translate(_UNTURN_MAP),
         domain=lambda text: text.isascii() or _LOOKS.isdisjoint(text),
-        domain_words="text without turned characters",
     ),
-)
-"""The operators of F7."""
+}
+"""What the operators of F7 do."""

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
-from functools import cache, partial
+from functools import cache
+from typing import TYPE_CHECKING
 
-from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
+from guardmark.attacks.tables import Rules
 
-_CODES = ("200B", "200C", "200D", "2060", "00AD", "034F")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from guardmark.attacks.contract import Use
+
+_INVISIBLE = "\u200b\u200c\u200d\u2060\u00ad\u034f"
 
 
 def _char(use: Use) -> str:
@@ -34,29 +40,10 @@ def _insert(text: str, use: Use) -> str:
 
 
 def _holds_none(text: str) -> bool:
-    return text.isascii() or not any(chr(int(code, 16)) in text for code in _CODES)
-
-
-INVISIBLE_CHARACTERS = (
-    Operator(
-        name="invisible",
-        family="F3",
-        slot=Slot.SURFACE,
-        tier=Tier.V0,
-        legit_use=LegitUse.NONE,
-        parameters=(Parameter(name="char", values=_CODES), Parameter(name="every", values=(1, 3))),
-        summary="An invisible character after every letter, or every third, inside words.",
-        rewrite=_insert,
-        restore=lambda text, use: text.replace(_char(use), ""),
-        domain=_holds_none,
-        domain_words="text without the invisible characters themselves",
-    ),
-)
-"""The operator of F3."""
+    return text.isascii() or not any(char in text for char in _INVISIBLE)
 
 
 _COVERS = {"greeting": "Hello! \U0001f600", "emoji": "\U0001f600", "none": ""}
-_COVER = Parameter(name="cover", values=("greeting", "emoji", "none"))
 _TAGS = {code: 0xE0000 + code for code in range(0x20, 0x7F)}
 _UNTAGS = {tag: code for code, tag in _TAGS.items()}
 _SELECTORS = tuple(
@@ -97,36 +84,34 @@ def _unbits(variant: str, use: Use) -> str:
     return int(bits, 2).to_bytes(len(bits) // 8, "big").decode() if bits else ""
 
 
-_carrier = partial(
-    Operator,
-    family="F10",
-    slot=Slot.ENCODING,
-    tier=Tier.V0,
-    legit_use=LegitUse.NONE,
-    needs_decoder=True,
-    parameters=(_COVER,),
-    wrap=lambda text, use: _cover(use) + text,
-)
-HIDDEN_CARRIERS = (
-    _carrier(
-        name="tag_characters",
-        summary="Tag characters, the invisible mirror of ASCII, behind a cover.",
-        rewrite=_tag,
-        restore=lambda variant, use: _behind_cover(variant, use).translate(_UNTAGS),
-        domain=lambda text: text.isascii() and text.isprintable(),
-        domain_words="printable ASCII text",
+def _behind(
+    write: Callable[[str, Use], str],
+    restore: Callable[[str, Use], str],
+    domain: Callable[[str], bool] | None = None,
+) -> Rules:
+    """Build a carrier that stands behind a cover."""
+    return Rules(
+        rewrite=write, restore=restore, domain=domain, wrap=lambda text, use: _cover(use) + text
+    )
+
+
+RULES = {
+    "invisible": Rules(
+        rewrite=_insert,
+        restore=lambda text, use: text.replace(_char(use), ""),
+        domain=_holds_none,
     ),
-    _carrier(
-        name="variation_selectors",
-        summary="The bytes of the text as variation selectors of an emoji.",
-        rewrite=lambda text, use: _cover(use) + "".join(map(_SELECTORS.__getitem__, text.encode())),
-        restore=_unselect,
+    "tag_characters": _behind(
+        _tag,
+        lambda variant, use: _behind_cover(variant, use).translate(_UNTAGS),
+        lambda text: text.isascii() and text.isprintable(),
     ),
-    _carrier(
-        name="invisible_bits",
-        summary="The bits of the text as two invisible operators.",
-        rewrite=lambda text, use: _cover(use) + "".join(map(_OCTETS.__getitem__, text.encode())),
-        restore=_unbits,
+    "variation_selectors": _behind(
+        lambda text, use: _cover(use) + "".join(map(_SELECTORS.__getitem__, text.encode())),
+        _unselect,
     ),
-)
-"""The operators of F10."""
+    "invisible_bits": _behind(
+        lambda text, use: _cover(use) + "".join(map(_OCTETS.__getitem__, text.encode())), _unbits
+    ),
+}
+"""What the operators of F3 and F10 do."""

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import re
 from functools import cache, lru_cache, partial
-from hashlib import sha256
-from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
+from guardmark.attacks.tables import Rules, digest_of, listed_pairs, listed_texts, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-
-@cache
-def _read(name: str) -> str:
-    return files("guardmark.attacks.operators").joinpath(name).read_text(encoding="utf-8")
-
-
-def digest_of(*names: str) -> str:
-    """Return the SHA-256 over some table files, in hex."""
-    return sha256("\0".join(map(_read, names)).encode()).hexdigest()
+    from guardmark.attacks.contract import Use
 
 
 @cache
@@ -31,66 +21,26 @@ def synonyms() -> dict[str, tuple[str, ...]]:
     About 400 words of the domain in all their forms; every alternative is one token and has
     the form (tense, number) of the word it replaces. Do not change the returned value.
     """
-    rows = (line.split("\t") for line in _read("synonyms.tsv").splitlines())
+    rows = (line.split("\t") for line in read_text("operators/synonyms.tsv").splitlines())
     return {word: tuple(alternatives.split()) for word, alternatives in rows}
 
 
 @cache
 def plurals() -> dict[str, str]:
     """Return the nouns whose number may be changed, each way. Do not change it."""
-    pairs = [line.split("\t") for line in _read("plurals.tsv").splitlines()]
+    pairs = [line.split("\t") for line in read_text("operators/plurals.tsv").splitlines()]
     return {a: b for one, many in pairs for a, b in ((one, many), (many, one))}
 
 
 @cache
 def verb_forms() -> dict[str, tuple[str, str, str, str]]:
     """Return verbs with their third person, past, participle and gerund. Do not change it."""
-    rows = (line.split("\t") for line in _read("verbs.tsv").splitlines())
+    rows = (line.split("\t") for line in read_text("operators/verbs.tsv").splitlines())
     return {row[0]: (row[1], row[2], row[3], row[4]) for row in rows}
 
 
 # A word stands alone: parts of names such as reset_token, of paths and of addresses are no words.
 _WORD = re.compile(r"(?<![\w./@\\-])([A-Za-z]+(?:-[A-Za-z]+)*)(?![\w@/\\-]|\.\w)")
-
-_SPELLINGS = (
-    "analyse analyze, analysed analyzed, artefact artifact, authorise authorize, "
-    "authorised authorized, behaviour behavior, behaviours behaviors, cancelled canceled, "
-    "catalogue catalog, centre center, centres centers, cheque check, colour color, "
-    "colours colors, counsellor counselor, customise customize, defence defense, "
-    "defences defenses, dialogue dialog, emphasise emphasize, favour favor, favourite favorite, "
-    "fulfil fulfill, grey gray, harbour harbor, honour honor, humour humor, initialise initialize, "
-    "judgement judgment, labelled labeled, labour labor, licence license, litre liter, "
-    "metre meter, minimise minimize, modelling modeling, neighbour neighbor, offence offense, "
-    "optimise optimize, organisation organization, organise organize, paralyse paralyze, "
-    "prioritise prioritize, programme program, realise realize, recognise recognize, "
-    "rumour rumor, sceptical skeptical, summarise summarize, summarised summarized, "
-    "theatre theater, travelling traveling, unauthorised unauthorized, utilise utilize, "
-    "utilising utilizing, vapour vapor, visualise visualize"
-)
-_CONTRACTIONS = (
-    "do not|don't, does not|doesn't, did not|didn't, is not|isn't, are not|aren't, "
-    "was not|wasn't, were not|weren't, will not|won't, would not|wouldn't, should not|shouldn't, "
-    "could not|couldn't, cannot|can't, must not|mustn't, has not|hasn't, have not|haven't, "
-    "had not|hadn't, I am|I'm, you are|you're, we are|we're, they are|they're, it is|it's, "
-    "that is|that's, what is|what's, I will|I'll, you will|you'll, I have|I've, you have|you've, "
-    "let us|let's"
-)
-
-
-def _pairs(listed: str, separator: str) -> dict[str, str]:
-    pairs = (pair.strip().split(separator) for pair in listed.split(","))
-    return {long: short for long, short in pairs}  # noqa: C416 - names say which is which
-
-
-_BRITISH = _pairs(_SPELLINGS, " ")
-_OTHER_SPELLING = {a: b for one, two in _BRITISH.items() for a, b in ((one, two), (two, one))}
-_CONTRACTED = {long.lower(): short.lower() for long, short in _pairs(_CONTRACTIONS, "|").items()}
-_EXPANDED = {short: long for long, short in _CONTRACTED.items()}
-_LONG = re.compile(rf"\b(?:{'|'.join(map(re.escape, _CONTRACTED))})\b", re.IGNORECASE)
-_SHORT = re.compile(
-    rf"\b(?:{'|'.join(re.escape(short) for short in _EXPANDED)})\b".replace("'", "['\u2019]"),
-    re.IGNORECASE,
-)
 
 
 def cased_like(word: str, model: str) -> str:
@@ -141,105 +91,89 @@ def _numbers() -> Mapping[str, tuple[str, ...]]:
 
 @cache
 def _spellings() -> Mapping[str, tuple[str, ...]]:
-    return {word: (other,) for word, other in _OTHER_SPELLING.items()}
+    pairs = listed_pairs("spellings").items()
+    return {a: (b,) for one, two in pairs for a, b in ((one, two), (two, one))}
 
 
-_lexical = partial(
-    Operator,
-    family="F12",
-    slot=Slot.LEXICAL,
-    tier=Tier.V3_TABLE,
-    legit_use=LegitUse.COMMON,
-    local=True,
-)
-
-
-def _listed(
-    name: str, summary: str, listed: Callable[[], Mapping[str, tuple[str, ...]]], *shares: float
-) -> Operator:
-    return _lexical(
-        name=name,
-        seeded=True,
-        parameters=(Parameter(name="p", values=shares),),
-        summary=summary,
+def _listed(listed: Callable[[], Mapping[str, tuple[str, ...]]]) -> Rules:
+    return Rules(
         rewrite=lambda text, use: swap_listed(text, use, listed()),
         check=partial(_differ_by_list, listed=listed),
         table_digest=partial(digest_of, "synonyms.tsv", "plurals.tsv"),
     )
 
 
+class _Phrases(NamedTuple):
+    """Listed phrases with what stands for each, and what finds them in either case."""
+
+    others: dict[str, str]
+    finder: re.Pattern[str]
+
+    def exchanged(self, text: str) -> str:
+        """Write the other phrase in place of each."""
+        return self.finder.sub(self._other, text)
+
+    def _other(self, found: re.Match[str]) -> str:
+        phrase = found[0].lower().replace("\u2019", "'")
+        # A long s is found as an s, and is none: such a phrase stays.
+        return cased_like(self.others[phrase], found[0]) if phrase in self.others else found[0]
+
+
+@cache
+def _phrases(key: str, *, is_back: bool = False) -> _Phrases:
+    pairs = {a.lower(): b.lower() for a, b in listed_pairs(key).items()}
+    others = {b: a for a, b in pairs.items()} if is_back else pairs
+    words = "|".join(map(re.escape, others)).replace("'", "['\u2019]")
+    return _Phrases(others, re.compile(rf"\b(?:{words})\b", re.IGNORECASE))
+
+
 def _change_contractions(text: str, use: Use) -> str:
     if use.word("to") == "short":
-        return _LONG.sub(lambda f: cased_like(_CONTRACTED[f[0].lower()], f[0]), text)
+        return _phrases("contractions").exchanged(text)
     return _expanded(text)
 
 
 def _expanded(text: str) -> str:
     if "'" not in text and "\u2019" not in text:
         return text
-    return _SHORT.sub(
-        lambda f: cased_like(_EXPANDED[f[0].lower().replace("\u2019", "'")], f[0]), text
+    return _phrases("contractions", is_back=True).exchanged(text)
+
+
+@cache
+def _fillers() -> re.Pattern[str]:
+    words = "|".join(listed_texts("left_out"))
+    return re.compile(
+        rf"(?:^|(?<=\s))(?<!not )(?<!n't )(?:{words})\s+(?=\w)"
+        r"|(?<!not)\s+(?:please|if you can|if possible)(?=[.!?]?$)",
+        re.IGNORECASE,
     )
-
-
-_FILLERS = "please, kindly, really, very, actually, basically, literally, if you can, if possible"
-_FILLER = re.compile(
-    rf"(?:^|(?<=\s))(?<!not )(?<!n't )(?:{'|'.join(_FILLERS.split(', '))})\s+(?=\w)"
-    r"|(?<!not)\s+(?:please|if you can|if possible)(?=[.!?]?$)",
-    re.IGNORECASE,
-)
-_PHRASES = _pairs(
-    "system prompt|initial instructions, previous instructions|instructions from before, "
-    "previous rules|rules from before, tell me|let me know, how do i|what are the steps to, "
-    "how can i|what is a way to, give me|hand me, do not tell|keep from telling, "
-    "in order to|so as to, make sure|see to it, get rid of|do away with, find out|work out, "
-    "without permission|with no permission, without being caught|with nobody noticing, "
-    "from now on|starting now, pretend to be|act as, step by step|one step after another, "
-    "as soon as possible|at the earliest moment, instead of|in place of, a lot of|plenty of, "
-    "as if|as though, at once|immediately, carry out|perform, refer to|mention",
-    "|",
-)
-_PHRASE = re.compile(rf"\b(?:{'|'.join(map(re.escape, _PHRASES))})\b", re.IGNORECASE)
-_OTHER_PHRASE = {other: phrase for phrase, other in _PHRASES.items()}
-_REPHRASED = re.compile(rf"\b(?:{'|'.join(map(re.escape, _OTHER_PHRASE))})\b", re.IGNORECASE)
 
 
 def _shortened(text: str) -> str:
     """Leave out listed words that ask for nothing."""
-    return _FILLER.sub("", text)
-
-
-def _rephrased(text: str) -> str:
-    return _PHRASE.sub(lambda f: cased_like(_PHRASES[f[0].lower()], f[0]), text)
+    return _fillers().sub("", text)
 
 
 def _plainly(text: str) -> str:
     """Write every listed phrase in its first form."""
-    return _REPHRASED.sub(lambda match: _OTHER_PHRASE[match[0].lower()], text.lower())
+    return _phrases("phrases", is_back=True).exchanged(text.lower())
 
 
-OPERATORS = (
-    _lexical(
-        name="shortening",
-        summary="Listed words of courtesy and emphasis left out.",
+RULES = {
+    "shortening": Rules(
         rewrite=lambda text, _: _shortened(text),
         check=lambda original, variant: _shortened(original) == _shortened(variant),
     ),
-    _lexical(
-        name="paraphrase",
-        summary="Listed phrases by others that say the same.",
-        rewrite=lambda text, _: _rephrased(text),
+    "paraphrase": Rules(
+        rewrite=lambda text, _: _phrases("phrases").exchanged(text),
         check=lambda original, variant: _plainly(original) == _plainly(variant),
     ),
-    _listed("synonym", "Words by reviewed synonyms of the domain.", synonyms, 1.0, 0.5),
-    _listed("spelling_variant", "British spelling to American and back.", _spellings, 1.0),
-    _lexical(
-        name="contraction",
-        parameters=(Parameter(name="to", values=("short", "long")),),
-        summary="Do not to don't, or back.",
+    "synonym": _listed(synonyms),
+    "spelling_variant": _listed(_spellings),
+    "contraction": Rules(
         rewrite=_change_contractions,
         check=lambda original, variant: _expanded(original).lower() == _expanded(variant).lower(),
     ),
-    _listed("noun_number", "Listed nouns from singular to plural and back.", _numbers, 1.0, 0.5),
-)
-"""The operators of F12."""
+    "noun_number": _listed(_numbers),
+}
+"""What the operators of F12 do."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
 from guardmark.attacks.operators.characters import blend, exchange_table
+from guardmark.attacks.tables import Rules
 from guardmark.canon.steps import skeleton
+
+if TYPE_CHECKING:
+    from guardmark.attacks.contract import Use
 
 _LEET = {"a": "4", "b": "8", "e": "3", "g": "9", "i": "1", "o": "0", "s": "5", "t": "7"}
 _TO_LEET = exchange_table(_LEET | {k.upper(): v for k, v in _LEET.items()})
@@ -107,74 +110,6 @@ def _insert_marks(text: str, use: Use) -> str:
     )
 
 
-_surface = partial(
-    Operator,
-    family="F1",
-    slot=Slot.SURFACE,
-    tier=Tier.V1,
-    legit_use=LegitUse.COMMON,
-    seeded=True,
-    local=True,
-)
-SURFACE = (
-    _surface(
-        name="case_upper",
-        seeded=False,
-        summary="Every letter as a capital.",
-        rewrite=lambda text, _: text.upper(),
-        domain=str.isascii,
-        domain_words="ASCII text",
-    ),
-    _surface(
-        name="case_random",
-        parameters=(Parameter(name="p", values=(0.4, 0.6)),),
-        summary="Each letter a capital with probability p, else small.",
-        rewrite=_random_case,
-        domain=str.isascii,
-        domain_words="ASCII text",
-    ),
-    _surface(
-        name="leet",
-        parameters=(Parameter(name="p", values=(0.5, 1.0)),),
-        summary="Letters as the digits they resemble, by one fixed map.",
-        rewrite=_leet,
-        canon=lambda text: skeleton(text).translate(_FROM_LEET),
-    ),
-    _surface(
-        name="leet_mix",
-        parameters=(Parameter(name="p", values=(0.5, 1.0)),),
-        summary="Letters as one of several digits or signs they resemble, drawn anew each time.",
-        rewrite=_mix_leet,
-        canon=_unmixed,
-        domain=str.isascii,
-        domain_words="ASCII text",
-    ),
-    _surface(
-        name="letter_repeat",
-        parameters=(Parameter(name="p", values=(0.2, 0.5)), Parameter(name="most", values=(2, 1))),
-        summary="Letters drawn out: each repeated up to `most` more times with probability p.",
-        rewrite=_repeat_letters,
-        canon=_squeezed,
-    ),
-    _surface(
-        name="whitespace_runs",
-        summary="Every blank widened to two or three blanks or a tab.",
-        rewrite=_widen_spaces,
-        domain=_has_words,
-        domain_words="text with a letter or digit",
-    ),
-    _surface(
-        name="punct_insert",
-        parameters=(Parameter(name="p", values=(0.2, 0.5)),),
-        summary="A punctuation mark after a word, with probability p.",
-        rewrite=_insert_marks,
-        domain=_has_words,
-        domain_words="text with a letter or digit",
-    ),
-)
-"""The operators of F1."""
-
-
 _WORD = re.compile(r"([A-Za-z]{4,})")
 _HYPHEN = re.compile(r"(?<=[A-Za-z])-(?=[A-Za-z])")
 _BREAK = re.compile(r"(?<=[A-Za-z])\n(?=[A-Za-z])")
@@ -199,59 +134,42 @@ def _emoji(use: Use) -> str:
     return chr(int(use.word("emoji"), 16)) + "\ufe0f"
 
 
-_EMOJI = ("2764", "2728")
-_segmentation = partial(
-    Operator, family="F8", slot=Slot.SURFACE, tier=Tier.V0, legit_use=LegitUse.NICHE
-)
-SEGMENTATION = (
-    _segmentation(
-        name="letters_spaced",
-        summary="A blank between all characters.",
-        rewrite=lambda text, _: " ".join(text),
-        restore=lambda text, _: text[::2],
+_EMOJI = "\u2764\u2728"
+RULES = {
+    "case_upper": Rules(rewrite=lambda text, _: text.upper(), domain=str.isascii),
+    "case_random": Rules(rewrite=_random_case, domain=str.isascii),
+    "leet": Rules(rewrite=_leet, canon=lambda text: skeleton(text).translate(_FROM_LEET)),
+    "leet_mix": Rules(rewrite=_mix_leet, canon=_unmixed, domain=str.isascii),
+    "letter_repeat": Rules(rewrite=_repeat_letters, canon=_squeezed),
+    "whitespace_runs": Rules(rewrite=_widen_spaces, domain=_has_words),
+    "punct_insert": Rules(rewrite=_insert_marks, domain=_has_words),
+    "letters_spaced": Rules(
+        rewrite=lambda text, _: " ".join(text), restore=lambda text, _: text[::2]
     ),
-    _segmentation(
-        name="hyphen_split",
-        summary="A hyphen in the middle of every word of four letters or more.",
+    "hyphen_split": Rules(
         rewrite=lambda text, _: _in_middle(text, "-"),
         restore=lambda text, _: _HYPHEN.sub("", text),
         domain=lambda text: not _HYPHEN.search(text),
-        domain_words="text without hyphens inside words (V1 otherwise)",
     ),
-    _segmentation(
-        name="line_split",
-        summary="A line break in the middle of every word of four letters or more.",
+    "line_split": Rules(
         rewrite=lambda text, _: _in_middle(text, "\n"),
         restore=lambda text, _: _BREAK.sub("", text),
         domain=lambda text: not _BREAK.search(text),
-        domain_words="text without a line break between two letters (V1 otherwise)",
     ),
-    _segmentation(
-        name="line_words",
-        legit_use=LegitUse.COMMON,
-        parameters=(Parameter(name="every", values=(1, 3)),),
-        summary="A line break in place of every blank (one word a line), or of every third.",
+    "line_words": Rules(
         rewrite=_break_lines,
         restore=lambda text, _: text.replace("\n", " "),
         domain=lambda text: "\n" not in text,
-        domain_words="text without line breaks (V1 otherwise)",
     ),
-    _segmentation(
-        name="emoji_join",
-        parameters=(Parameter(name="emoji", values=_EMOJI),),
-        summary="An emoji with its variation selector in place of every blank.",
+    "emoji_join": Rules(
         rewrite=lambda text, use: text.replace(" ", _emoji(use)),
         restore=lambda text, use: text.replace(_emoji(use), " "),
-        domain=lambda text: not any(chr(int(each, 16)) in text for each in _EMOJI),
-        domain_words="text without these emoji (V1 otherwise)",
+        domain=lambda text: not any(emoji in text for emoji in _EMOJI),
     ),
-    _segmentation(
-        name="dot_join",
-        summary="Dots in place of blanks.",
+    "dot_join": Rules(
         rewrite=lambda text, _: text.replace(" ", "."),
         restore=lambda text, _: text.replace(".", " "),
         domain=lambda text: "." not in text,
-        domain_words="text without dots (V1 otherwise)",
     ),
-)
-"""The operators of F8."""
+}
+"""What the operators of F1 and F8 do."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from string import ascii_letters
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
 from guardmark.attacks.operators.characters import blend, exchange_table
+from guardmark.attacks.tables import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from guardmark.attacks.contract import Use
 
 _WORD = re.compile(r"([A-Za-z]{4,})(\S*)")  # the rest of the token, so that it is edited once
 _RANK, _EDIT = Struct(">H4x"), Struct("<2xI")
@@ -82,38 +83,18 @@ def _mix(text: str, use: Use) -> str:
     return text
 
 
-_typo = partial(
-    Operator,
-    family="F2",
-    slot=Slot.SURFACE,
-    tier=Tier.V2,
-    legit_use=LegitUse.COMMON,
-    seeded=True,
-    local=True,
-    domain=str.isascii,
-    domain_words="ASCII text of four words or more",
-)
-
-
-def _slip(name: str, edit: Callable[[str, int], str], summary: str) -> Operator:
+def _slip(edit: Callable[[str, int], str]) -> Rules:
     """Build one of the three plain slips."""
-    return _typo(
-        name=name,
-        parameters=(Parameter(name="share", values=(0.1, 0.3)),),
-        summary=summary,
+    return Rules(
         rewrite=lambda text, use: _edit_words(text, use, edit, use.number("share")),
+        domain=str.isascii,
     )
 
 
-OPERATORS = (
-    _slip("inner_swap", _swap, "Two neighbouring inner letters swapped, in a share of the words."),
-    _slip("inner_delete", _delete, "One inner letter left out, in a share of the words."),
-    _slip("key_neighbour", _press_neighbour, "One inner letter as the key beside it."),
-    _typo(
-        name="bon_mix",
-        parameters=(Parameter(name="sigma", values=(0.4,)),),
-        summary="Random capitals with slips, as in repeated sampling, within the bounds of V2.",
-        rewrite=_mix,
-    ),
-)
-"""The operators of F2."""
+RULES = {
+    "inner_swap": _slip(_swap),
+    "inner_delete": _slip(_delete),
+    "key_neighbour": _slip(_press_neighbour),
+    "bon_mix": Rules(rewrite=_mix, domain=str.isascii),
+}
+"""What the operators of F2 do."""

@@ -1,0 +1,100 @@
+"""Tables beside the modules, read once and when first asked for, and operators built from them."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from guardmark.attacks.contract import Use
+
+TEXTS = "operators/texts.toml"
+OPERATORS = "operators/operators.toml"
+
+
+@cache
+def read_text(name: str) -> str:
+    """Return the contents of a table."""
+    return files("guardmark.attacks").joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def read_table(name: str) -> Mapping[str, Any]:
+    """Return a table in TOML; do not change it."""
+    return tomllib.loads(read_text(name))
+
+
+def digest_of(*names: str) -> str:
+    """Return the SHA-256 over some tables beside the operators, in hex."""
+    return sha256("\0".join(read_text(f"operators/{name}") for name in names).encode()).hexdigest()
+
+
+def listed_texts(key: str, *, table: str = TEXTS) -> tuple[str, ...]:
+    """Return a list of texts."""
+    written = read_table(table)[key]
+    if not written or not all(isinstance(each, str) for each in written):
+        raise ValueError(f"{key} in {table} is not a list of texts.")
+    return tuple(written)
+
+
+def listed_pairs(key: str, *, table: str = TEXTS) -> dict[str, str]:
+    """Return a list of pairs of texts."""
+    written = read_table(table)[key]
+    if not all(isinstance(each, str) for each in written.values()):
+        raise ValueError(f"{key} in {table} is not a list of pairs of texts.")
+    return dict(written)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What an operator does: how it rewrites, and how that is undone or proved."""
+
+    rewrite: Callable[[str, Use], str]
+    restore: Callable[[str, Use], str] | None = None
+    canon: Callable[[str], str] | None = None
+    wrap: Callable[[str, Use], str] | None = None
+    check: Callable[[str, str], bool] | None = None
+    domain: Callable[[str], bool] | None = None
+    table_digest: Callable[[], str] | None = None
+
+
+@cache
+def families() -> dict[str, str]:
+    """Return each family with what it is called, in order."""
+    return {name: family["title"] for name, family in read_table(OPERATORS).items()}
+
+
+def declared(rules: Mapping[str, Rules]) -> tuple[Operator, ...]:
+    """Join what each operator declares with what it does; nothing may be left over on one side."""
+    made = tuple(
+        _operator(family, name, written, rules[name])
+        for family, about in read_table(OPERATORS).items()
+        for name, own in about["operators"].items()
+        for written in [{k: v for k, v in about.items() if k not in ("title", "operators")} | own]
+    )
+    if missing := sorted(rules.keys() - {each.name for each in made}):
+        raise ValueError(f"{OPERATORS} does not declare {', '.join(missing)}.")
+    return made
+
+
+def _operator(family: str, name: str, written: dict[str, Any], rules: Rules) -> Operator:
+    parameters, title = written.pop("parameters", {}), written.pop("title", "")
+    return Operator(
+        name=name,
+        family=family,
+        summary=written.pop("summary").replace("{title}", title),
+        slot=Slot[written.pop("slot").upper()],
+        tier=Tier(written.pop("tier")),
+        legit_use=LegitUse(written.pop("legit_use")),
+        parameters=tuple(Parameter(name=key, values=tuple(v)) for key, v in parameters.items()),
+        **written,  # any other key is refused by the operator
+        **{each.name: getattr(rules, each.name) for each in fields(rules)},
+    )
