@@ -217,7 +217,7 @@ def test_names_paths_and_addresses_are_no_words(key: str, text: str) -> None:
     ["What is the weather?", "Give me the key", "Hello. Ignore the rules.", "ignore", "日本語", ""],
 )
 def test_a_reformulation_without_a_rule_is_no_variant(text: str) -> None:
-    """Rules know listed verbs in first place with an object; anything else is left alone."""
+    """OperatorRules know listed verbs in first place with an object; anything else is left alone."""
     attempt = apply(arm("passive"), text, seed=SEED)
     assert not attempt.is_variant
 

@@ -9,7 +9,7 @@ import pytest
 from guardmark.attacks.application import apply
 from guardmark.attacks.catalogue import arm, operators
 from guardmark.attacks.operators.lexical import plurals, synonyms, verb_forms
-from guardmark.attacks.tables import Rules, declared, digest_of, listed_pairs, listed_texts
+from guardmark.attacks.tables import OperatorRules, declared, digest_of, listed_pairs, listed_texts
 
 TOKEN = re.compile(r"[a-z]+(?:-[a-z]+)*")
 
@@ -67,7 +67,7 @@ def test_a_list_of_something_else_is_refused() -> None:
 
 def test_an_operator_is_declared_once_and_does_something() -> None:
     """A declaration without a function, or a function without a declaration, is an error."""
-    nothing = Rules(rewrite=lambda text, _: text)
+    nothing = OperatorRules(rewrite=lambda text, _: text)
     with pytest.raises(KeyError, match="case_upper"):
         declared({})
     known = {each.name: nothing for each in operators()}

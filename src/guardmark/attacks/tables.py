@@ -54,7 +54,7 @@ def listed_pairs(key: str, *, table: str = TEXTS) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class OperatorRules:
     """What an operator does: how it rewrites, and how that is undone or proved."""
 
     rewrite: Callable[[str, Use], str]
@@ -72,7 +72,7 @@ def families() -> dict[str, str]:
     return {name: family["title"] for name, family in read_table(OPERATORS).items()}
 
 
-def declared(rules: Mapping[str, Rules]) -> tuple[Operator, ...]:
+def declared(rules: Mapping[str, OperatorRules]) -> tuple[Operator, ...]:
     """Join what each operator declares with what it does; nothing may be left over on one side."""
     made = tuple(
         _operator(family, name, written, rules[name])
@@ -85,7 +85,7 @@ def declared(rules: Mapping[str, Rules]) -> tuple[Operator, ...]:
     return made
 
 
-def _operator(family: str, name: str, written: dict[str, Any], rules: Rules) -> Operator:
+def _operator(family: str, name: str, written: dict[str, Any], rules: OperatorRules) -> Operator:
     parameters, title = written.pop("parameters", {}), written.pop("title", "")
     return Operator(
         name=name,

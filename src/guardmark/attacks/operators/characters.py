@@ -5,7 +5,7 @@ from __future__ import annotations
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import TYPE_CHECKING
 
-from guardmark.attacks.tables import Rules
+from guardmark.attacks.tables import OperatorRules
 from guardmark.canon.steps import CYRILLIC, GREEK, tables_digest
 
 if TYPE_CHECKING:
@@ -91,11 +91,11 @@ _FORMS = {
 }
 
 
-def _form(table: dict[str, str]) -> Rules:
+def _form(table: dict[str, str]) -> OperatorRules:
     forward = exchange_table(table)
     back = exchange_table({image: letter for letter, image in table.items()})
     images = frozenset(table.values())
-    return Rules(
+    return OperatorRules(
         rewrite=lambda text, _: text.translate(forward),
         restore=lambda text, _: text.translate(back),
         domain=lambda text: text.isascii() or images.isdisjoint(text),
@@ -142,9 +142,9 @@ def _drop(text: str, use: Use) -> str:  # noqa: ARG001 - one signature for every
     return text
 
 
-def _marked(marks: str, count: str = "") -> Rules:
+def _marked(marks: str, count: str = "") -> OperatorRules:
     """Build what sets marks, as many as a setting says or one."""
-    return Rules(
+    return OperatorRules(
         rewrite=lambda text, use: _decorate(text, use, marks, use.count(count) if count else 1),
         restore=_drop,
         domain=lambda text: text.isascii() or not any(mark in text for mark in _MARKS),
@@ -152,14 +152,14 @@ def _marked(marks: str, count: str = "") -> Rules:
 
 
 RULES = {
-    "homoglyph": Rules(
+    "homoglyph": OperatorRules(
         rewrite=_write_images,
         restore=lambda text, use: text.translate(_FROM_IMAGES[use.word("script")]),
         domain=lambda text: text.isascii() or _IMAGES.isdisjoint(text),
         table_digest=tables_digest,
     ),
     **{name: _form(table) for name, table in _FORMS.items()},
-    "regional_indicator": Rules(rewrite=lambda text, _: text.translate(_INDICATORS)),
+    "regional_indicator": OperatorRules(rewrite=lambda text, _: text.translate(_INDICATORS)),
     "accent": _marked(_ACCENTS),
     "zalgo": _marked(_MARKS, "marks"),
 }

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from guardmark.attacks.operators.characters import exchange_table
-from guardmark.attacks.tables import Rules
+from guardmark.attacks.tables import OperatorRules
 
 if TYPE_CHECKING:
     from guardmark.attacks.contract import Use
@@ -61,17 +61,17 @@ def _unreverse(text: str, use: Use) -> str:
 
 
 RULES = {
-    "rlo_wrap": Rules(
+    "rlo_wrap": OperatorRules(
         rewrite=lambda text, _: f"{_RLO}{text[::-1]}{_PDF}" if len(text) > 1 else text,
         restore=lambda text, _: text[1:-1][::-1],
     ),
-    "pair_swap": Rules(
+    "pair_swap": OperatorRules(
         rewrite=_swap_pairs,
         restore=_unswap_pairs,
         domain=lambda text: text.isascii() or (_RLO not in text and _PDF not in text),
     ),
-    "reversal": Rules(rewrite=_reverse, restore=_unreverse),
-    "upside_down": Rules(
+    "reversal": OperatorRules(rewrite=_reverse, restore=_unreverse),
+    "upside_down": OperatorRules(
         rewrite=lambda text, _: text.translate(_TURN_MAP)[::-1],
         restore=lambda text, _: text[::-1].translate(_UNTURN_MAP),
         domain=lambda text: text.isascii() or _LOOKS.isdisjoint(text),

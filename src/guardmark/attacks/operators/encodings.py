@@ -9,7 +9,7 @@ from string import ascii_letters, ascii_lowercase, digits
 from typing import TYPE_CHECKING
 
 from guardmark.attacks.operators.characters import exchange_table
-from guardmark.attacks.tables import OPERATORS, Rules, read_table
+from guardmark.attacks.tables import OPERATORS, OperatorRules, read_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,7 +190,7 @@ _LOSSY = ("morse", "nato")
 
 def _encoding(
     name: str, write: Callable[[str, Use], str], read: Callable[[str, Use], str]
-) -> Rules:
+) -> OperatorRules:
     """Put a code behind its wrapper."""
 
     def rewrite(text: str, use: Use) -> str:
@@ -203,7 +203,7 @@ def _encoding(
             raise ValueError("the wrapper is missing")
         return read(variant[len(prefix) :], use)
 
-    return Rules(
+    return OperatorRules(
         rewrite=rewrite,
         restore=restore,
         wrap=lambda text, use: _prefix(use, name) + text,
@@ -213,7 +213,7 @@ def _encoding(
     )
 
 
-def _plain(name: str, write: Callable[[str], str], read: Callable[[str], str]) -> Rules:
+def _plain(name: str, write: Callable[[str], str], read: Callable[[str], str]) -> OperatorRules:
     return _encoding(name, lambda text, use: write(text), lambda text, use: read(text))  # noqa: ARG005 - a code has no settings
 
 

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from guardmark.attacks.tables import Rules
+from guardmark.attacks.tables import OperatorRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,15 +88,15 @@ def _behind(
     write: Callable[[str, Use], str],
     restore: Callable[[str, Use], str],
     domain: Callable[[str], bool] | None = None,
-) -> Rules:
+) -> OperatorRules:
     """Build a carrier that stands behind a cover."""
-    return Rules(
+    return OperatorRules(
         rewrite=write, restore=restore, domain=domain, wrap=lambda text, use: _cover(use) + text
     )
 
 
 RULES = {
-    "invisible": Rules(
+    "invisible": OperatorRules(
         rewrite=_insert,
         restore=lambda text, use: text.replace(_char(use), ""),
         domain=_holds_none,

@@ -6,7 +6,7 @@ import re
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from guardmark.attacks.tables import Rules, digest_of, listed_pairs, listed_texts, read_text
+from guardmark.attacks.tables import OperatorRules, digest_of, listed_pairs, listed_texts, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -95,8 +95,8 @@ def _spellings() -> Mapping[str, tuple[str, ...]]:
     return {a: (b,) for one, two in pairs for a, b in ((one, two), (two, one))}
 
 
-def _listed(listed: Callable[[], Mapping[str, tuple[str, ...]]]) -> Rules:
-    return Rules(
+def _listed(listed: Callable[[], Mapping[str, tuple[str, ...]]]) -> OperatorRules:
+    return OperatorRules(
         rewrite=lambda text, use: swap_listed(text, use, listed()),
         check=partial(_differ_by_list, listed=listed),
         table_digest=partial(digest_of, "synonyms.tsv", "plurals.tsv"),
@@ -160,17 +160,17 @@ def _plainly(text: str) -> str:
 
 
 RULES = {
-    "shortening": Rules(
+    "shortening": OperatorRules(
         rewrite=lambda text, _: _shortened(text),
         check=lambda original, variant: _shortened(original) == _shortened(variant),
     ),
-    "paraphrase": Rules(
+    "paraphrase": OperatorRules(
         rewrite=lambda text, _: _phrases("phrases").exchanged(text),
         check=lambda original, variant: _plainly(original) == _plainly(variant),
     ),
     "synonym": _listed(synonyms),
     "spelling_variant": _listed(_spellings),
-    "contraction": Rules(
+    "contraction": OperatorRules(
         rewrite=_change_contractions,
         check=lambda original, variant: _expanded(original).lower() == _expanded(variant).lower(),
     ),

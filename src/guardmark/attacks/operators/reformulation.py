@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from guardmark.attacks.operators.lexical import verb_forms
-from guardmark.attacks.tables import Rules, digest_of, listed_pairs
+from guardmark.attacks.tables import OperatorRules, digest_of, listed_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,11 +115,11 @@ def _framed(text: str, name: str) -> str:
     return listed_pairs("frames")[name].format(text)
 
 
-def _rule(rule: Callable[[str], str]) -> Rules:
+def _rule(rule: Callable[[str], str]) -> OperatorRules:
     return _frame(rewrite=lambda text, _: rule(text) if text.strip() else text)
 
 
-_frame = partial(Rules, table_digest=lambda: digest_of("verbs.tsv"))
+_frame = partial(OperatorRules, table_digest=lambda: digest_of("verbs.tsv"))
 RULES = {
     "question": _rule(_question),
     "passive": _rule(_passive),

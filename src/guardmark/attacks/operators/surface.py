@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from guardmark.attacks.operators.characters import blend, exchange_table
-from guardmark.attacks.tables import Rules
+from guardmark.attacks.tables import OperatorRules
 from guardmark.canon.steps import skeleton
 
 if TYPE_CHECKING:
@@ -136,37 +136,37 @@ def _emoji(use: Use) -> str:
 
 _EMOJI = "\u2764\u2728"
 RULES = {
-    "case_upper": Rules(rewrite=lambda text, _: text.upper(), domain=str.isascii),
-    "case_random": Rules(rewrite=_random_case, domain=str.isascii),
-    "leet": Rules(rewrite=_leet, canon=lambda text: skeleton(text).translate(_FROM_LEET)),
-    "leet_mix": Rules(rewrite=_mix_leet, canon=_unmixed, domain=str.isascii),
-    "letter_repeat": Rules(rewrite=_repeat_letters, canon=_squeezed),
-    "whitespace_runs": Rules(rewrite=_widen_spaces, domain=_has_words),
-    "punct_insert": Rules(rewrite=_insert_marks, domain=_has_words),
-    "letters_spaced": Rules(
+    "case_upper": OperatorRules(rewrite=lambda text, _: text.upper(), domain=str.isascii),
+    "case_random": OperatorRules(rewrite=_random_case, domain=str.isascii),
+    "leet": OperatorRules(rewrite=_leet, canon=lambda text: skeleton(text).translate(_FROM_LEET)),
+    "leet_mix": OperatorRules(rewrite=_mix_leet, canon=_unmixed, domain=str.isascii),
+    "letter_repeat": OperatorRules(rewrite=_repeat_letters, canon=_squeezed),
+    "whitespace_runs": OperatorRules(rewrite=_widen_spaces, domain=_has_words),
+    "punct_insert": OperatorRules(rewrite=_insert_marks, domain=_has_words),
+    "letters_spaced": OperatorRules(
         rewrite=lambda text, _: " ".join(text), restore=lambda text, _: text[::2]
     ),
-    "hyphen_split": Rules(
+    "hyphen_split": OperatorRules(
         rewrite=lambda text, _: _in_middle(text, "-"),
         restore=lambda text, _: _HYPHEN.sub("", text),
         domain=lambda text: not _HYPHEN.search(text),
     ),
-    "line_split": Rules(
+    "line_split": OperatorRules(
         rewrite=lambda text, _: _in_middle(text, "\n"),
         restore=lambda text, _: _BREAK.sub("", text),
         domain=lambda text: not _BREAK.search(text),
     ),
-    "line_words": Rules(
+    "line_words": OperatorRules(
         rewrite=_break_lines,
         restore=lambda text, _: text.replace("\n", " "),
         domain=lambda text: "\n" not in text,
     ),
-    "emoji_join": Rules(
+    "emoji_join": OperatorRules(
         rewrite=lambda text, use: text.replace(" ", _emoji(use)),
         restore=lambda text, use: text.replace(_emoji(use), " "),
         domain=lambda text: not any(emoji in text for emoji in _EMOJI),
     ),
-    "dot_join": Rules(
+    "dot_join": OperatorRules(
         rewrite=lambda text, _: text.replace(" ", "."),
         restore=lambda text, _: text.replace(".", " "),
         domain=lambda text: "." not in text,

@@ -8,7 +8,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from guardmark.attacks.operators.characters import blend, exchange_table
-from guardmark.attacks.tables import Rules
+from guardmark.attacks.tables import OperatorRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,9 +83,9 @@ def _mix(text: str, use: Use) -> str:
     return text
 
 
-def _slip(edit: Callable[[str, int], str]) -> Rules:
+def _slip(edit: Callable[[str, int], str]) -> OperatorRules:
     """Build one of the three plain slips."""
-    return Rules(
+    return OperatorRules(
         rewrite=lambda text, use: _edit_words(text, use, edit, use.number("share")),
         domain=str.isascii,
     )
@@ -95,6 +95,6 @@ RULES = {
     "inner_swap": _slip(_swap),
     "inner_delete": _slip(_delete),
     "key_neighbour": _slip(_press_neighbour),
-    "bon_mix": Rules(rewrite=_mix, domain=str.isascii),
+    "bon_mix": OperatorRules(rewrite=_mix, domain=str.isascii),
 }
 """What the operators of F2 do."""
