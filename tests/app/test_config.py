@@ -237,18 +237,32 @@ def test_a_gate_with_something_to_check_is_taken(text: str) -> None:
 
 
 @pytest.mark.slow
-def test_commands_that_need_no_figures_load_no_numpy(tmp_path: Path) -> None:
-    """They compute nothing that needs it, and importing it takes time."""
-    config = tmp_path / "bench.yaml"
-    config.write_text(GOOD, encoding="utf-8")
-    for words in (["--help"], ["check", str(config)], ["data", "hash", "builtin:core"]):
-        program = (
-            "import sys; from guardmark.cli import main\n"
-            f"try: main({words!r})\n"
-            "finally: print([m for m in ('numpy', 'scipy') if m in sys.modules], file=sys.stderr)"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0
-        assert done.stderr.splitlines()[-1] == "[]"
+@pytest.mark.parametrize(
+    ("words", "unwanted"),
+    [
+        (("--help",), ("numpy", "scipy", "aiohttp")),
+        (("check", "bench.yaml"), ("numpy", "scipy", "aiohttp")),
+        (("data", "hash", "builtin:core"), ("numpy", "scipy", "aiohttp")),
+        (("run", "bench.yaml"), ("aiohttp", "urllib.request", "guardmark.adaptive.search")),
+    ],
+    ids=lambda each: each[0],
+)
+def test_commands_load_only_what_they_use(
+    words: tuple[str, ...], unwanted: tuple[str, ...], tmp_path: Path
+) -> None:
+    """No figures, no numpy; no service, no client; no attacks, no search: imports take time."""
+    (tmp_path / "bench.yaml").write_text(GOOD, encoding="utf-8")
+    program = (
+        "import sys; from guardmark.cli import main\n"
+        f"try: main({list(words)!r})\n"
+        f"finally: print([m for m in {unwanted!r} if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[-1] == "[]"

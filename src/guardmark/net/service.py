@@ -9,8 +9,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-import aiohttp
-
 from guardmark.core.errors import ConfigError
 from guardmark.net.deadline import Deadline
 from guardmark.net.gate import AdaptiveLimit, Gate
@@ -155,7 +153,9 @@ class Service:
         self.times_ns = array("Q")
         self._on_wire = 0
         self._peak = 0
-        self.timeout = aiohttp.ClientTimeout(total=None, connect=limits.connect_timeout_s)
+        from aiohttp import ClientTimeout  # here: runs that call nobody never load it
+
+        self.timeout = ClientTimeout(total=None, connect=limits.connect_timeout_s)
         self.deadline = Deadline(limits.read_timeout_s)
         self._adaptive = AdaptiveLimit(self.gate, limits.concurrency) if limits.adaptive else None
         self._requests = _request_limiter(limits.rate)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from guardmark.analysis.defense.costs import PartRetries, part_name
 from guardmark.analysis.pipeline.frame import NO_GUARD
 from guardmark.app.results.gating import check_own_limits
-from guardmark.app.results.variant_texts import read_rewrite
 from guardmark.core.record import Stage
 from guardmark.engine.probing import refused_fields
 from guardmark.reports.chapters.advice import Highlights, SampleStory
@@ -31,6 +30,8 @@ def read_highlights(reader: RecordReader, analysis: RunAnalysis, config: Config)
     """Read what the cover of a report shows of texts, and check the limits of its configuration."""
     worst = [analysis.worst, *filter(None, (analysis.system_worst,))]
     ids = {each.sample.id for samples in worst for each in samples.listed}
+    if analysis.adaptive:
+        from guardmark.app.results.variant_texts import read_rewrite  # loads the attacks
     return Highlights(
         gate=None if analysis.settings.thresholds else check_own_limits(reader, analysis, config),
         exchanges=read_exchanges(reader, ids) if analysis.pipeline is not None else {},

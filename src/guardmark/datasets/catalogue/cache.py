@@ -12,13 +12,10 @@ import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from http.client import HTTPException
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Final
-from urllib.error import HTTPError, URLError
 from urllib.parse import quote
-from urllib.request import Request, urlopen
 
 from guardmark.core.errors import ConfigError, DatasetError, ServiceError, listed
 from guardmark.datasets.catalogue.settings import CatalogueEntry, SourceFile
@@ -230,6 +227,10 @@ def _new(cache: Path) -> Iterator[Path]:
 
 def _download(name: str, entry: CatalogueEntry, path: str, target: Path) -> None:
     """Write what an address holds into a file, a piece at a time."""
+    from http.client import HTTPException  # on use: a plain run fetches nothing
+    from urllib.error import HTTPError, URLError
+    from urllib.request import Request, urlopen
+
     url = f"{entry.home.rstrip('/')}/{quote(path)}"
     if entry.home.startswith("github:"):
         repository = entry.home.removeprefix("github:")
