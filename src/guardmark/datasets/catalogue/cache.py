@@ -228,13 +228,12 @@ def _new(cache: Path) -> Iterator[Path]:
 def _download(name: str, entry: CatalogueEntry, path: str, target: Path) -> None:
     """Write what an address holds into a file, a piece at a time."""
     from http.client import HTTPException  # on use: a plain run fetches nothing
-    from urllib.error import HTTPError, URLError
+    from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 
     url = f"{entry.home.rstrip('/')}/{quote(path)}"
     if entry.home.startswith("github:"):
-        repository = entry.home.removeprefix("github:")
-        url = _RAW.format(repository, entry.revision or "HEAD", quote(path))
+        url = _RAW.format(entry.home.removeprefix("github:"), entry.revision or "HEAD", quote(path))
     try:
         request = Request(url, headers={"User-Agent": "guardmark"})  # noqa: S310 - entries allow https, and http on loopback
         with urlopen(request, timeout=_TIMEOUT_S) as answer, target.open("wb") as out:  # noqa: S310 - as above
@@ -243,7 +242,7 @@ def _download(name: str, entry: CatalogueEntry, path: str, target: Path) -> None
     except HTTPError as error:
         error.close()
         raise _refused(name, entry, path, error.code) from error
-    except (URLError, HTTPException, OSError) as error:
+    except (HTTPException, OSError) as error:
         raise _unreachable(name, str(getattr(error, "reason", error))) from error
     if stated is not None and target.stat().st_size != int(stated):
         raise _unreachable(name, f"{path} broke off early")
