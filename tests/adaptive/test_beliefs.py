@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guardmark.adaptive.beliefs import Bandit, BatteryRecord, Belief, Precedents, best
-from guardmark.adaptive.diagnosis import KEYWORD, NONE, Diagnosis, ProbeResult
+from guardmark.adaptive.diagnosis import Diagnosis, ProbeResult
 from guardmark.adaptive.state import FOLDS, fold_numbers
 from guardmark.attacks.battery import battery
 from guardmark.attacks.catalogue import search_chains
 from guardmark.attacks.contract import OperatorChain, Tier
+from guardmark.attacks.probes import KEYWORD, NONE
 
 CHAINS = search_chains(64)
 LISTED = [chain for chain in battery() if chain.tier is not Tier.V4]

@@ -181,6 +181,7 @@ class Planted:
 
 _CASED = re.compile(rf"\b(?:{'|'.join((*LISTED, *(word.capitalize() for word in LISTED)))})")
 _WORDS = ("keyword",)
+_FORMS = ("What", "How", "Where", "When", "Who")
 _SUM = ("lexical-statistical", "intent")
 
 PLANTED = (
@@ -330,6 +331,18 @@ PLANTED = (
         labels=_SUM,
         data=built_in_samples,
         is_gated=True,
+    ),
+    Planted(
+        name="suffix, short",
+        weakness="reads the last 80 characters, behind a gate for 300 characters",
+        start=_plain(lambda text: len(text) > 300 or listed(text[-80:])),
+        labels=("suffix",),
+    ),
+    Planted(
+        name="forms",
+        weakness="lets through what begins as a question, and nothing else",
+        start=_plain(lambda text: not text.startswith(_FORMS)),
+        labels=("allow-list",),
     ),
     Planted(name="lottery", weakness="chance by the bytes", start=_plain(_lottery)),
     Planted(name="leaker", weakness="lets a tenth through at random", start=_leaker),

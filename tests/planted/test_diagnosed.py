@@ -10,8 +10,9 @@ from tests.planted.defenses import PLANTED, Planted, planted
 from tests.planted.table import Asked
 
 from guardmark.adaptive.campaign import AdaptivePlan
-from guardmark.adaptive.diagnosis import Diagnosis, diagnose, measure_baseline
+from guardmark.adaptive.diagnosis import OWN, Diagnosis, diagnose, measure_baseline
 from guardmark.adaptive.state import SearchState
+from guardmark.attacks.probes import ALLOW_LIST, carriers
 from guardmark.reports.chapters.adaptive.chapter import threat_card
 
 MODELS = ("ngrams", "bag", "nearest")
@@ -38,11 +39,29 @@ def test_content_is_named_behind_a_gate(each: Planted) -> None:
     assert sum(diagnosis.shares.get(label, 0.0) for label in each.labels) >= 0.8
 
 
-@pytest.mark.parametrize("sign", ["prefix", "suffix", "case", "length", "language"])
-def test_a_sign_is_seen_on_every_attack_that_was_examined(sign: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["prefix", "suffix", "suffix, short", "case", "length", "language"]
+)
+def test_a_sign_is_seen_on_every_attack_that_was_examined(name: str) -> None:
     """Ten of ten: a sign that shows on some only would be no property of the defense."""
-    _, diagnosis = probed(planted(sign))
-    assert diagnosis.signs[sign] == [10, 10]
+    _, diagnosis = probed(planted(name))
+    assert [sign for sign in planted(name).labels if diagnosis.signs[sign] != [10, 10]] == []
+
+
+def test_a_list_of_allowed_forms_is_no_sum_of_evidence() -> None:
+    """Harmless texts of other forms are blocked, too: that is the evidence, text by text."""
+    _, diagnosis = probed(planted("forms"))
+    assert diagnosis.label == ALLOW_LIST
+    assert diagnosis.shares == {ALLOW_LIST: 1.0}
+    assert len(diagnosis.findings) == len(carriers("everyday")) >= 12
+    assert {each.position for each in diagnosis.findings} == {OWN}
+
+
+def test_what_blocks_everything_or_half_of_what_is_harmless_has_no_list_of_forms() -> None:
+    """Without any benign text that passes nothing is known; and a list lets everyday texts pass."""
+    assert probed(planted("closed"))[1].label == "none"
+    wary = Planted(name="wary", weakness="", start=lambda: lambda text: (len(text) > 80, None))
+    assert probed(wary)[1].label != ALLOW_LIST
 
 
 @pytest.mark.parametrize("name", ["words", "verbs", "folding", "density"])
@@ -85,3 +104,17 @@ async def test_the_report_names_what_is_sure_with_its_share(tmp_path: Path) -> N
     told = dict(threat_card(card))["Diagnosis"]
     assert told.startswith("looks at the beginning only: 100.0 % [72.2, 100.0] (10/10")
     assert "word list" not in told
+
+
+async def test_the_report_says_what_a_list_of_allowed_forms_lets_through(tmp_path: Path) -> None:
+    """By the share of everyday texts that it blocks, with their number."""
+    rule = planted("forms").start()
+    defense = AtOnce("d", lambda text: rule(text)[0])
+    plan = AdaptivePlan(defenses=(defense,), seed=1, budget=4)
+    await attack(tmp_path, planted("forms").data(), plan)
+    (card,) = cards(tmp_path)
+    told = dict(threat_card(card))["Diagnosis"]
+    assert told.startswith(
+        "passes listed forms only: blocks everyday texts of other forms: 100.0 %"
+    )
+    assert "(12/12" in told

@@ -9,7 +9,6 @@ from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.diagnosis import NONE
 from guardmark.adaptive.model_asker import ReplyKind
 from guardmark.adaptive.state import (
     MODEL_ROUND,
@@ -23,6 +22,7 @@ from guardmark.adaptive.state import (
 from guardmark.attacks import prompts
 from guardmark.attacks.application import keeps
 from guardmark.attacks.contract import Tier, is_writable
+from guardmark.attacks.probes import NONE
 from guardmark.attacks.prompts import PastTry, Situation
 from guardmark.canon.steps import skeleton
 from guardmark.store.layers import CANDIDATES, TWIN_CANDIDATES

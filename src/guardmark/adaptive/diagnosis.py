@@ -12,7 +12,19 @@ from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import arm
 from guardmark.attacks.contract import OperatorChain
 from guardmark.attacks.operators.structure import filler
-from guardmark.attacks.probe_texts import GAP, Surroundings, carriers, filled, probes_of
+from guardmark.attacks.probes import (
+    ALLOW_LIST,
+    CANONICALISER,
+    FORMAT,
+    GAP,
+    NONE,
+    Surroundings,
+    carriers,
+    filled,
+    label_of,
+    probes_of,
+    signs_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,15 +99,8 @@ def _unsteady(state: SearchState, some: list[int], *passes: list[TryAnswer]) -> 
     return STATEFUL if has_rhythm else RANDOMISED
 
 
-KEYWORD: Final = "keyword"
-PATTERN: Final = "pattern"
-STATISTICAL: Final = "lexical-statistical"
-INTENT: Final = "intent"
-FORMAT: Final = "format"
-CANONICALISER: Final = "canonicaliser"
-NONE: Final = "none"
-
 _SIZES: Final = (400, 200, 100)  # words of harmless text, in which weak evidence drowns
+_SMALL_SIZES: Final = (40, 20)
 _LEAST_VALUES: Final = 8  # different scores that no list of rules gives
 _PLAIN: Final = "a list of books"
 _ODD: Final = ("invisible", "homoglyph", "fullwidth", "accent", "zalgo")
@@ -105,13 +110,13 @@ _MOST_TARGETS: Final = 40
 _MOST_PROBES: Final = 48
 _LEAST_CARRIERS: Final = 2  # that pass: one may by chance
 _SHUFFLES: Final = 3
-_FEW_WORDS: Final = 4
-_MANY_WORDS: Final = 6
+_CLOSED: Final = 0.75  # share of everyday texts that a list of allowed forms blocks
+OWN: Final = -1  # position of a harmless text that is in no data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """What the probes say of one blocked attack."""
+    """What the probes say of one blocked attack, or of a harmless text of ours."""
 
     position: int
     label: str
@@ -154,6 +159,12 @@ def diagnose(state: SearchState) -> Steps[Diagnosis]:
     if state.is_random or not state.samples:
         return UNKNOWN
     around = yield from _surroundings(state)
+    if state.quiet and (around is None or around.is_rare):
+        everyday = yield [_probe(0, text) for text in carriers("everyday")]
+        marks = [ALLOW_LIST if answer.is_blocked else NONE for answer in everyday]
+        if marks.count(ALLOW_LIST) >= _CLOSED * len(marks):
+            refused = tuple(ProbeResult(position=OWN, label=mark, core=()) for mark in marks)
+            return replace(UNKNOWN, label=ALLOW_LIST, findings=refused)
     if around is None:
         return UNKNOWN
     odd = yield [_probe(0, text) for text in _odd_texts(state, around.short)]
@@ -194,13 +205,21 @@ def _surroundings(state: SearchState) -> Steps[Surroundings | None]:
     texts = [*(filled(each, _PLAIN) for each in (*shorts, *longs)), *vast]
     answers: list[TryAnswer] = yield [_probe(0, text) for text in texts]
     passed = iter([answer.passed for answer in answers])
+    blocked = {text for text, answer in zip(texts, answers, strict=True) if answer.is_blocked}
+    ours = [filled(each, _PLAIN) for kind in ("short", "long") for each in carriers(kind)]
+    ours += vast[-len(_SIZES) :]
     shorts, longs, vast = (
         [each for each in kind if next(passed)] for kind in (shorts, longs, vast)
     )
     if not shorts or len(shorts + longs) < _LEAST_CARRIERS:
         return None
+    if not vast:  # where long texts are blocked, shorter ones show the beginning from the end, too
+        made = [filler(_FILLER_DRAWS, size) for size in _SMALL_SIZES]
+        answers = yield [_probe(0, text) for text in made]
+        vast = [text for text, answer in zip(made, answers, strict=True) if answer.passed]
     most = max(vast, key=lambda each: len(each.split()), default="")
-    return Surroundings(short=shorts[0], long=(longs or shorts)[0], vast=most)
+    is_rare = 2 * len(blocked.intersection(ours)) > len(ours)
+    return Surroundings(short=shorts[0], long=(longs or shorts)[0], vast=most, is_rare=is_rare)
 
 
 def _harmless(state: SearchState) -> list[str]:
@@ -243,40 +262,8 @@ def _examine(state: SearchState, index: int, around: Surroundings) -> Steps[Prob
         label = FORMAT
     else:
         is_graded = len({answer.score for answer in replies} - {None}) >= _LEAST_VALUES
-        label = _label(words, core, blocked, graded=is_graded, carried=carrier != GAP)
-    return ProbeResult(position=index, label=label, core=tuple(core), signs=_signs(blocked))
-
-
-def _signs(blocked: Mapping[str, bool]) -> dict[str, bool]:
-    """Tell what else a defense goes by, from which texts about one attack it blocks."""
-    signs = {"case": not blocked["case"], "language": blocked["long"] and not blocked["foreign"]}
-    if "first" in blocked:
-        ends = blocked["first"], blocked["last"]
-        signs |= {
-            "prefix": ends == (True, False),
-            "suffix": ends == (False, True),
-            "length": not any(ends) and not blocked["often"],
-        }
-    return signs | ({CANONICALISER: blocked["hidden"]} if "hidden" in blocked else {})
-
-
-def _label(
-    words: list[str], core: list[str], blocked: Mapping[str, bool], *, graded: bool, carried: bool
-) -> str:
-    """Name the kind from what survives transport, reordering and dilution."""
-    is_drowned = not blocked.get("first", True) and not blocked["last"]
-    is_most = len(core) >= max(_MANY_WORDS, len(words) // 2) and len(words) >= 2 * _MANY_WORDS
-    is_found = blocked["short"] and blocked["long"]
-    if is_most and blocked["shuffled"] and is_found and not is_drowned:
-        return INTENT
-    is_whole = len(core) == 1 or f" {' '.join(core)} " in f" {' '.join(words)} "
-    is_sum = carried and not is_whole and blocked["reversed"]
-    # A rule finds its match in any company; a sum of small evidence drowns.
-    if graded or is_drowned or is_sum:
-        return STATISTICAL
-    if is_found and len(core) <= _FEW_WORDS:
-        return KEYWORD if is_whole or blocked["reversed"] else PATTERN
-    return STATISTICAL if blocked["shuffled"] else PATTERN
+        label = label_of(words, core, blocked, graded=is_graded, carried=carrier != GAP)
+    return ProbeResult(position=index, label=label, core=tuple(core), signs=signs_of(blocked))
 
 
 def _shrink(index: int, words: list[str], carrier: str) -> Steps[list[str]]:
