@@ -8,13 +8,13 @@ from guardmark.attacks.catalogue import (
     FAMILY_PRIOR,
     arm,
     arms,
-    families,
     family,
     operator,
     operators,
     parse_arm,
 )
 from guardmark.attacks.contract import Operator, Tier
+from guardmark.attacks.tables import families
 from guardmark.core.errors import ConfigError, UnknownName
 
 ALL = [pytest.param(found, id=found.name) for found in operators()]

@@ -28,7 +28,8 @@ attacks_command.add_command(calibrate_command)
 @click.option("--battery", "of_battery", is_flag=True)
 @click.option("--json", "as_json", is_flag=True)
 def _list(*, wanted: str | None, of_battery: bool, as_json: bool) -> None:
-    from guardmark.attacks.catalogue import families, family, operators
+    from guardmark.attacks.catalogue import family, operators
+    from guardmark.attacks.tables import families
 
     if of_battery:
         _print_battery(as_json=as_json)
