@@ -38,13 +38,12 @@ def _list(*, wanted: str | None, of_battery: bool, as_json: bool) -> None:
     if as_json:
         echo_json(json.dumps([_facts(one) for one in listed], indent=2))
         return
-    titles = families()
     width = max(len(one.name) for one in listed)
     last = ""
     for one in listed:
         if one.family != last:
             last = one.family
-            echo(f"{last}  {titles[last]}")
+            echo(f"{last}  {families()[last]}")
         decoder = "decoder" if one.needs_decoder else ""
         echo(
             f"  {one.name:<{width}}  {one.tier.value:<8}  {one.legit_use.value:<6}  "
