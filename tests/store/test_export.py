@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from guardmark.core.errors import StorageError
 from guardmark.core.outcome import Decision, Evidence, Outcome, Response
 from guardmark.core.record import Stage
 from guardmark.core.sample import Label, Prompt, Sample
+from guardmark.exporters import tables
 from guardmark.exporters.tables import write_csv, write_parquet
+from guardmark.store import export
 from guardmark.store.export import COLUMNS, write_jsonl
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
@@ -77,6 +80,48 @@ def test_parquet_has_typed_columns(reader: RecordReader, tmp_path: Path) -> None
     assert table.column_names == list(COLUMNS)
     assert table["score"].to_pylist()[3] == 0.1
     assert table["text"].to_pylist()[30].startswith("=HYPERLINK")
+
+
+def test_parquet_has_partitions_in_a_folder(
+    reader: RecordReader, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By defense, stage and layer; together they are the rows of the one file."""
+    pytest.importorskip("pyarrow.parquet")
+    import pyarrow.dataset as ds
+
+    monkeypatch.setattr(tables, "_TOGETHER", 1)
+    monkeypatch.setattr(export, "_CHUNK", 8)
+    home = tmp_path / "new" / "records"
+    with reader:
+        assert write_parquet(reader, home) == 31
+        assert write_parquet(reader, tmp_path / "results.parquet") == 31
+        with pytest.raises(StorageError, match="already exists"):
+            write_parquet(reader, home)
+    assert [each.name for each in home.parent.iterdir()] == ["records"]
+    files = sorted(each.relative_to(home).as_posix() for each in home.rglob("*.parquet"))
+    words = "defense=words/stage=defense/layer=run"
+    assert files[0] == "defense=none/stage=model/layer=run/000003-0.parquet"
+    assert files[1:] == [f"{words}/{number:06}-0.parquet" for number in range(4)]
+    order = [("defense", "descending"), ("position", "ascending")]
+    whole = ds.dataset(tmp_path / "results.parquet").to_table().sort_by(order)
+    parts = ds.dataset(home, partitioning="hive").to_table().sort_by(order)
+    assert parts.select(COLUMNS).to_pylist() == whole.to_pylist()
+
+
+def test_a_name_leads_out_of_no_folder(path: Path, tmp_path: Path) -> None:
+    """Names of a run that was imported are a stranger's."""
+    pytest.importorskip("pyarrow.parquet")
+    import pyarrow.dataset as ds
+
+    odd = "../../a/../b%2F="
+    with RecordWriter(path) as writer:
+        writer.load_samples([Sample(id="x", prompt=Prompt.of_text("x"), label=Label.BENIGN)])
+        writer.record_batch(odd).add(0, Decision(outcome=Outcome.ALLOW), latency_ns=1)
+    with RecordReader(path) as reader:
+        assert write_parquet(reader, tmp_path / "parts") == 1
+    assert len(list((tmp_path / "parts").rglob("*.parquet"))) == 1
+    rows = ds.dataset(tmp_path / "parts", partitioning="hive").to_table().to_pylist()
+    assert [row["defense"] for row in rows] == [odd]
 
 
 def test_ids_and_topics_with_odd_characters_stay_valid_json(path: Path, tmp_path: Path) -> None:

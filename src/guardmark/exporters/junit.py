@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as ET
 
@@ -11,7 +12,7 @@ from guardmark.analysis.gate import GateStatus
 from guardmark.reports.chapters.gate import check_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from guardmark.analysis.gate import GateCheck, GateResult
 
@@ -31,30 +32,24 @@ class Unlimited:
 
 def gate_junit(result: GateResult, *, run: str, created_utc: str, head: str = "") -> str:
     """Write a gate as JUnit XML."""
-    suites: dict[str, list[ET.Element]] = {}
-    for check in result.checks:
-        suites.setdefault(check.defense or _RUN, []).append(_case(check))
-    return _document(suites, run=run, created_utc=created_utc, head=head)
+    return _document(map(_case, result.checks), run=run, created_utc=created_utc, head=head)
 
 
 def figures_junit(
     figures: Sequence[Unlimited], *, run: str, created_utc: str, head: str = ""
 ) -> str:
     """Write figures without limits as JUnit XML."""
-    suites: dict[str, list[ET.Element]] = {}
+    cases = []
     for each in figures:
-        case = ET.Element("testcase", classname=_legal(each.defense), name=each.figure, time="0")
-        ET.SubElement(case, "skipped", message=_legal(f"no limit is set; {each.text}"))
-        suites.setdefault(each.defense, []).append(case)
-    return _document(suites, run=run, created_utc=created_utc, head=head)
+        cases.append(ET.Element("testcase", classname=_legal(each.defense), name=each.figure))
+        ET.SubElement(cases[-1], "skipped", message=_legal(f"no limit is set; {each.text}"))
+    return _document(cases, run=run, created_utc=created_utc, head=head)
 
 
 def _case(check: GateCheck) -> ET.Element:
     sentence = _legal(check_sentence(check))
-    name = f"{check.rule} {check.subject}"
-    case = ET.Element(
-        "testcase", classname=_legal(check.defense or _RUN), name=_legal(name), time="0"
-    )
+    name = _legal(f"{check.rule} {check.subject}")
+    case = ET.Element("testcase", classname=_legal(check.defense or _RUN), name=name)
     if check.standing is GateStatus.BROKEN:
         ET.SubElement(case, "failure", message=sentence, type=check.rule).text = sentence
     elif check.standing is GateStatus.OPEN:
@@ -64,18 +59,16 @@ def _case(check: GateCheck) -> ET.Element:
     return case
 
 
-def _document(suites: dict[str, list[ET.Element]], *, run: str, created_utc: str, head: str) -> str:
-    every = [case for cases in suites.values() for case in cases]
+def _document(every: Iterable[ET.Element], *, run: str, created_utc: str, head: str) -> str:
+    suites: dict[str, list[ET.Element]] = {}
+    for case in every:
+        case.set("time", "0")
+        suites.setdefault(case.attrib["classname"], []).append(case)
     root = ET.Element("testsuites", name=_legal(f"guardmark {run}"), time="0")
-    root.attrib.update(_counts(every))
+    root.attrib.update(_counts(list(chain(*suites.values()))))
+    stamp = _legal(created_utc.removesuffix("Z"))
     for name, cases in suites.items():
-        suite = ET.SubElement(
-            root,
-            "testsuite",
-            name=_legal(name),
-            timestamp=_legal(created_utc.removesuffix("Z")),
-            time="0",
-        )
+        suite = ET.SubElement(root, "testsuite", name=name, timestamp=stamp, time="0")
         suite.attrib.update(_counts(cases))
         if head:
             properties = ET.SubElement(suite, "properties")

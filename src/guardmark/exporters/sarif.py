@@ -30,6 +30,7 @@ FINGERPRINT: Final = "guardmark/v1"
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _EXCERPT: Final = 200
 _UNNAMED: Final = "uncategorised"
+_FALSE_ALARM: Final = "false-alarm"
 _LEVELS: Final = {
     Severity.CRITICAL: ("error", "9.5"),
     Severity.HIGH: ("error", "8.0"),
@@ -88,19 +89,16 @@ def sarif_json(places: Sequence[Located], analysed: Analysed) -> str:
 
 
 def _results(located: Located, analysed: Analysed) -> Iterator[Json]:
-    sample = located.listed.sample
+    rules = {Flaw.BYPASS: _bypass_rule(located.listed.sample), Flaw.FALSE_ALARM: _FALSE_ALARM}
     for answer in located.listed.answers:
-        if answer.defense in analysed.baselines:
-            continue
-        if answer.flaw is Flaw.BYPASS:
-            yield _result(located, answer, _bypass_rule(sample), analysed)
-        elif answer.flaw is Flaw.FALSE_ALARM:
-            yield _result(located, answer, "false-alarm", analysed)
+        if answer.flaw in rules and answer.defense not in analysed.baselines:
+            yield _result(located, answer, rules[answer.flaw], analysed)
 
 
 def _result(located: Located, answer: SampleAnswer, rule: str, analysed: Analysed) -> Json:
     sample = located.listed.sample
     digest = sample.prompt.digest().hex()
+    content = f"{answer.defense}\0{rule}\0{digest}"
     level = _level(sample)[0] if answer.flaw is Flaw.BYPASS else "note"
     return {
         "ruleId": rule,
@@ -121,7 +119,7 @@ def _result(located: Located, answer: SampleAnswer, rule: str, analysed: Analyse
                 ],
             }
         ],
-        "partialFingerprints": {FINGERPRINT: _fingerprint(answer.defense, rule, digest)},
+        "partialFingerprints": {FINGERPRINT: sha256(content.encode()).hexdigest()},
         "properties": {
             "defense": plain_line(answer.defense),
             "severity": sample.severity.value if sample.severity else None,
@@ -129,10 +127,6 @@ def _result(located: Located, answer: SampleAnswer, rule: str, analysed: Analyse
             "sha256": digest,
         },
     }
-
-
-def _fingerprint(defense: str, rule: str, digest: str) -> str:
-    return sha256(f"{defense}\0{rule}\0{digest}".encode()).hexdigest()
 
 
 def _message(sample: Sample, answer: SampleAnswer, *, digest: str, texts: bool) -> str:
@@ -170,7 +164,7 @@ def _worst_severities(places: Sequence[Located]) -> dict[str, str]:
 
 
 def _rule(rule: str, severities: dict[str, str]) -> Json:
-    if rule == "false-alarm":
+    if rule == _FALSE_ALARM:
         return {
             "id": rule,
             "name": "FalseAlarm",

@@ -6,18 +6,20 @@ A cell of CSV is safe in a spreadsheet.
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from guardmark.canon.visible import csv_line, csv_text
-from guardmark.core.errors import ConfigError
+from guardmark.core.errors import ConfigError, StorageError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.reports.chapters.matrix import matrix_rates
 from guardmark.store.export import COLUMNS, record_rows, write_jsonl
-from guardmark.store.run_dir import whole_file
+from guardmark.store.run_dir import errors_of_files, whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.defense.slices import SliceRate, SliceTable
@@ -201,26 +203,50 @@ def write_csv(reader: RecordReader, path: Path) -> int:
     return count
 
 
+_TOGETHER: Final = 1000  # chunks of rows that are written to Parquet at once
+
+
 def write_parquet(reader: RecordReader, path: Path) -> int:
-    """Write one Parquet row a record."""
+    """Write one Parquet row a record: a file `NAME.parquet`, else a folder of partitions."""
     try:
         import pyarrow as pa
+        import pyarrow.dataset as ds
         import pyarrow.parquet as pq
     except ImportError as error:
         raise ConfigError(
             "Parquet needs pyarrow.\nNext: pip install 'guardmark[parquet]'."
         ) from error
-    kinds = {"score": pa.float64()}
     whole = ("repeat", "position", "latency_ns", "flags")
-    kinds.update({name: pa.int64() for name in whole})
-    table = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
+    kinds = {"score": pa.float64(), **dict.fromkeys(whole, pa.int64())}
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
+    batches = (
+        pa.RecordBatch.from_arrays(list(zip(*rows, strict=True)), schema=schema)
+        for rows in record_rows(reader)
+    )
+    some = iter(lambda: list(islice(batches, _TOGETHER)), [])
+    chunks = (pa.Table.from_batches(each, schema).combine_chunks() for each in some)
     count = 0
-    with whole_file(path) as file, pq.ParquetWriter(file, table) as out:
-        for rows in record_rows(reader):
-            columns = [
-                pa.array(values, type=field.type)
-                for values, field in zip(zip(*rows, strict=True), table, strict=True)
-            ]
-            out.write_batch(pa.record_batch(columns, schema=table))
-            count += len(rows)
+    if path.suffix == ".parquet":
+        with whole_file(path) as file, pq.ParquetWriter(file, schema) as out:
+            for chunk in chunks:
+                out.write_table(chunk)
+                count += len(chunk)
+        return count
+    if path.exists():
+        raise StorageError(f"{path} already exists.\nNext: name another folder with -o.")
+    with errors_of_files(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as beside:
+            for number, chunk in enumerate(chunks):
+                ds.write_dataset(
+                    chunk,
+                    Path(beside, path.name),
+                    basename_template=f"{number:06}-{{i}}.parquet",
+                    format="parquet",
+                    partitioning=["defense", "stage", "layer"],
+                    partitioning_flavor="hive",
+                    existing_data_behavior="overwrite_or_ignore",
+                )
+                count += len(chunk)
+            Path(beside, path.name).rename(path)
     return count

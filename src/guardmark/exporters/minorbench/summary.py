@@ -37,8 +37,7 @@ def summary_md(summary: Json) -> str:
 
 
 def _summary_lines(summary: Json) -> Iterator[str]:
-    yield "# Evaluation Summary"
-    yield ""
+    yield from ("# Evaluation Summary", "")
     for field in ("model_name", "guardrail_model", "guardrail_provider", "safety_source"):
         yield f"- {field}: {markdown_line(str(summary[field]))}"
     yield f"- total_prompts: {summary['total_prompts']}"
@@ -169,9 +168,10 @@ def _json(value: Json) -> str:
 def _meta(arm: ArmRows) -> Json:
     first = arm.rows[0] if arm.rows else {}
     judge, provider = arm.judge or (None, None)
+    stated = next((part.settings for part in arm.manifest.parts if part.kind == "model"), {})
     return {
         "model_name": first.get("model_name"),
-        "system_prompt_name": _system_prompt_name(arm.manifest),
+        "system_prompt_name": str(stated.get("system_prompt_name") or ""),
         "created_utc": arm.manifest.created_utc,
         "cwd": "",
         "safety_judge_model": judge,
@@ -179,11 +179,6 @@ def _meta(arm: ArmRows) -> Json:
         "safety_judge_prompt": None,
         **arm.kept.get(layout.META_FILE, {}),
     }
-
-
-def _system_prompt_name(manifest: RunManifest) -> str:
-    model = next((part for part in manifest.parts if part.kind == "model"), None)
-    return str((model.settings if model else {}).get("system_prompt_name") or "")
 
 
 _OF_PACK: Final = (
@@ -227,10 +222,8 @@ def _data_manifest(arm: ArmRows) -> Json:
 def _chosen(manifest: RunManifest, setting: str) -> list[str]:
     """Variants that the data sets of a run were to take, or to leave out."""
     entries = manifest.settings.get("data")
-    names_of_entries = (
-        [each.get(setting) for each in entries] if isinstance(entries, list | tuple) else []
-    )
-    return list(dict.fromkeys(str(name) for names in names_of_entries for name in names or ()))
+    stated = entries if isinstance(entries, list | tuple) else ()
+    return list(dict.fromkeys(str(name) for each in stated for name in each.get(setting) or ()))
 
 
 def _scored(rows: Sequence[Json]) -> Iterator[_Scored]:
