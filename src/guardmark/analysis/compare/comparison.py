@@ -187,8 +187,12 @@ def compare_arms(
     chosen: Sequence[tuple[str, str]] | None = None,
     areas: Sequence[AreaPair] = (),
     scope: str = DEFENSE,
+    known: RunComparison | None = None,
 ) -> RunComparison | None:
-    """Compare the chosen pairs, or all candidates; tests of `areas` join the family."""
+    """Compare the chosen pairs, or all candidates; tests of `areas` join the family.
+
+    What is `known` of pairs of the same frame is not counted again; the family is a new one.
+    """
     named = None if chosen is None else {name for pair in chosen for name in pair}
     arms = frame.candidates(2) if named is None else [a for a in frame.arms if a.name in named]
     if len(arms) < 2:
@@ -196,10 +200,13 @@ def compare_arms(
     outcomes = {arm.name: frame.matrix(arm) for arm in arms}
     everyone = list(combinations(outcomes, 2))
     names = everyone if chosen is None else list(chosen)
+    counted = {(each.first, each.second): each for each in known.pairs} if known else {}
     sides = [
-        _compare(frame, outcomes, pair, is_attack=label)
+        (pair.attacks if label else pair.benign)
+        if (pair := counted.get(two))
+        else _compare(frame, outcomes, two, is_attack=label)
         for label in (True, False)
-        for pair in names
+        for two in names
     ]
     adjusted, of_areas = adjust_sides(sides, [each.difference.p_value for each in areas])
     alpha = 1 - frame.settings.confidence

@@ -29,7 +29,7 @@ from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.quantiles import estimate_quantile, estimate_quantiles, median_difference
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -161,12 +161,15 @@ class Wanted:
     listed: int = 5  # Discordant samples read for each side of a pair, at most.
     latency: bool = True
     chains: int = 0  # Most members of the chains to rank, in place of pairs.
+    # Comparisons of these runs by scope, whose pairs are not counted again.
+    known: Mapping[str, RunComparison | None] = field(default_factory=dict)
 
 
 def compare_matched(matched: MatchedRuns, wanted: Wanted) -> Compared:
     """Compare the defenses of matched runs."""
     frame, settings = matched.frame, matched.frame.settings
-    comparison = compare_arms(frame, chosen=choose_pairs(matched, wanted), scope=matched.scope)
+    scope, chosen = matched.scope, choose_pairs(matched, wanted)
+    comparison = compare_arms(frame, chosen=chosen, scope=scope, known=wanted.known.get(scope))
     if comparison is None or not comparison.pairs:
         raise IncomparableRuns(
             "There is one defense only, so there is nothing to compare it with.\n"
@@ -174,7 +177,7 @@ def compare_matched(matched: MatchedRuns, wanted: Wanted) -> Compared:
         )
     attacks = int(frame.samples.is_attack.sum())
     return Compared(
-        scope=matched.scope,
+        scope=scope,
         runs=matched.runs,
         origins=matched.origins,
         attacks=attacks,

@@ -10,6 +10,7 @@ from guardmark.analysis.compare.matching import OpenRun
 from guardmark.analysis.compare.runs_compared import Wanted, compare_scopes
 from guardmark.analysis.defense.bypasses import find_worst
 from guardmark.analysis.defense.frame import read_frame
+from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.analysis.run import analyse_run
 from guardmark.app.results.gating import check_own_limits
 from guardmark.app.results.highlights import read_highlights, read_retries
@@ -100,7 +101,8 @@ def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> st
 def run_comparison(reader: RecordReader, analysis: RunAnalysis) -> str:
     """Write the defenses of a run against each other as `comparison.json`."""
     opened = [OpenRun(label=analysis.manifest.name, reader=reader)]
-    wanted = Wanted(listed=_LISTED, latency=False)
+    known = {DEFENSE: analysis.comparison, SYSTEM: analysis.systems}
+    wanted = Wanted(listed=_LISTED, latency=False, known=known)
     compared = compare_scopes(opened, analysis.settings, wanted)
     return comparison_json(compared, texts=False, timing=False)
 
