@@ -21,6 +21,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
+from guardmark.analysis.compare.chains import ChainRanking
 from guardmark.reports.render.json.documents import (
     SENTENCES,
     ComparisonDocument,
@@ -42,6 +43,7 @@ _DOCUMENTS: Final = {
     "summary": (Summary, "guardmark summary.json", "Everything from clocks stands under timing."),
     "comparison": (ComparisonDocument, "guardmark comparison.json", "Defenses side by side."),
     "gate": (GateDocument, "guardmark gate --json", "Limits of a release, and how each stands."),
+    "chains": (ChainRanking, "guardmark compare --chains --json", "Chains of defenses."),
     "stability": (StabilityDocument, "guardmark slice_stability.json", "Small slices of a run."),
 }
 _PLAIN: Final = {bool: "boolean", int: "integer", float: "number", str: "string", NoneType: "null"}

@@ -5,14 +5,23 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 
-from guardmark.analysis.compare.chains import ChainRanking
+from guardmark.analysis.compare.chains import Chain, ChainRanking, read_bench
+from guardmark.analysis.compare.matching import OpenRun, match_runs
 from guardmark.analysis.compare.runs_compared import Wanted
+from guardmark.analysis.defense.frame import ALLOW
+from guardmark.analysis.settings import AnalysisSettings
 from guardmark.app.parts.loading import load_config
 from guardmark.app.results.reading import compare_runs
 from guardmark.app.run.running import RunOptions, Session, run
 from guardmark.core.errors import ConfigError, IncomparableRuns
+from guardmark.reports.chapters.chains import chains_document
+from guardmark.reports.render.json.documents import document_schema, figures_json
+from guardmark.reports.render.markdown import render_markdown
+from guardmark.store.reader import RecordReader
+from guardmark.store.run_dir import RunDir
 
 WORDS = ("red", "green", "blue", "grey")
 
@@ -82,3 +91,41 @@ def test_what_chains_do_not_answer_is_refused(folder: Path) -> None:
     for against, margin in (("red", None), ("", 0.05)):
         with pytest.raises(ConfigError, match="leave out --against, --margin"):
             compare_runs([folder], Wanted(chains=2, against=against), margin=margin)
+
+
+def test_what_each_member_adds_sums_to_what_the_chain_does(folder: Path) -> None:
+    """Red and green block different attacks: each alone, and by half of them; benign ones nobody."""
+    ranking = ranked(folder)
+    pair = ranking.cards[0]
+    shares = {(each.member, each.is_attack): each for each in ranking.shares[:4]}
+    assert {each.chain for each in shares.values()} == {pair.name}
+    of_attacks = [shares[word, True] for word in ("red", "green")]
+    assert [(each.alone.value, each.shapley.value) for each in of_attacks] == [(0.5, 0.5)] * 2
+    for each in shares.values():
+        low, high = each.shapley.low, each.shapley.high
+        assert low is not None
+        assert high is not None
+        assert low <= (each.shapley.value or 0.0) <= high
+        assert each.alone.trials == each.shapley.trials > 0
+    blocked = 1 - (pair.rates.attack_success_rate.value or 0.0)
+    assert sum(each.shapley.value or 0.0 for each in of_attacks) == pytest.approx(blocked)
+
+
+def test_a_sample_that_both_settle_counts_for_each_in_half(folder: Path) -> None:
+    """Blue and grey block nothing: a chain of all allows everything, and neither does so alone."""
+    with RecordReader(RunDir(path=folder).records) as reader:
+        settings = AnalysisSettings.of(reader.manifest())
+        bench = read_bench(match_runs([OpenRun(label="r", reader=reader)], settings), WORDS[2:])
+        shares = list(bench.shares(Chain((0, 1), ALLOW)))
+    assert [each.alone.value for each in shares] == [0.0] * 4
+    assert [each.shapley.value for each in shares] == [0.5] * 4
+    assert all(each.shapley.low is not None for each in shares)
+
+
+def test_the_json_of_chains_follows_its_schema(folder: Path) -> None:
+    """With what each member adds."""
+    document = json.loads(figures_json(ranked(folder)))
+    jsonschema.validate(document, document_schema("chains"))
+    assert document["shares"][0]["shapley"]["trials"] > 0
+    text = render_markdown(chains_document(ranked(folder)))
+    assert "What each member adds" in text

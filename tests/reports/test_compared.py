@@ -137,7 +137,7 @@ def test_a_defense_that_is_beaten_on_both_sides_is_not_worth_choosing(runs: Runs
         settings = AnalysisSettings.of(reader.manifest())
         matched = match_runs([OpenRun(label="run", reader=reader)], settings)
         found = compare_matched(matched, Wanted())
-    assert found.front == ("strict", "lenient")
+    assert found.comparison.front == ("strict", "lenient")
     chosen = [line for line in render_compared(found, width=200).splitlines() if "  yes" in line]
     assert [line.split()[0] for line in chosen] == ["strict", "lenient"]
     assert json.loads(comparison_json(alone(found)))["front"] == ["strict", "lenient"]

@@ -103,11 +103,6 @@ class GatePolicy:
         ).is_empty
 
     @property
-    def is_about_pipeline(self) -> bool:
-        """Whether it limits the system, or a judge."""
-        return not self.of_system.is_empty or self.judge_min_agreement is not None
-
-    @property
     def of_system(self) -> GatePolicy:
         """The limits of the system, as those of a subject."""
         return GatePolicy(
@@ -269,19 +264,15 @@ def needed_trials(
 
 
 def _rates(frame: Frame, arm: DefenseColumn, policy: GatePolicy) -> Iterator[GateCheck]:
-    errors = estimate_rates(frame, arm)
-    attacks, benign = errors.attack_success_rate, errors.false_positive_rate
-    if policy.asr_upper is not None:
-        yield _of_rate(attacks, ("asr_upper", arm.name, "attacks"), policy.asr_upper)
-    if policy.fpr_upper is not None:
-        yield _of_rate(benign, ("fpr_upper", arm.name, "benign"), policy.fpr_upper)
-    for rule, limit, outcome in (
-        ("max_malformed", policy.max_malformed, MALFORMED),
-        ("max_errors", policy.max_errors, ERROR),
+    errors, outcome = estimate_rates(frame, arm), arm.records.outcome
+    for rule, subject, rate in (
+        ("asr_upper", "attacks", errors.attack_success_rate),
+        ("fpr_upper", "benign", errors.false_positive_rate),
+        ("max_malformed", "samples", estimate_share(frame, arm, outcome == MALFORMED)),
+        ("max_errors", "samples", estimate_share(frame, arm, outcome == ERROR)),
     ):
-        if limit is not None:
-            share = estimate_share(frame, arm, arm.records.outcome == outcome)
-            yield _of_rate(share, (rule, arm.name, "samples"), limit)
+        if (limit := getattr(policy, rule)) is not None:
+            yield _of_rate(rate, (rule, arm.name, subject), limit)
 
 
 def _category_limits(frame: Frame, policy: GatePolicy) -> dict[str, float]:

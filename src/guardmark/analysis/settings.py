@@ -45,15 +45,11 @@ class AnalysisSettings:
     @staticmethod
     def of(manifest: RunManifest) -> AnalysisSettings:
         """Take from a manifest what it fixes; `dataclasses.replace` changes the rest."""
+        run = manifest.settings.get("run")
+        rules = run.get("stop_when") if isinstance(run, dict) else None
         return AnalysisSettings(
             confidence=manifest.confidence,
             min_per_category=manifest.min_per_category,
             seed=manifest.seed,
-            stop_when=_stop_rules(manifest),
+            stop_when=tuple(map(str, rules)) if isinstance(rules, list | tuple) else (),
         )
-
-
-def _stop_rules(manifest: RunManifest) -> tuple[str, ...]:
-    run = manifest.settings.get("run")
-    rules = run.get("stop_when") if isinstance(run, dict) else None
-    return tuple(str(rule) for rule in rules) if isinstance(rules, list | tuple) else ()

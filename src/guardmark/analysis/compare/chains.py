@@ -10,20 +10,22 @@ import numpy as np
 
 from guardmark.analysis.compare.comparison import RunComparison, compare_arms
 from guardmark.analysis.compare.matching import MatchedRuns, subset
+from guardmark.analysis.defense.counts import grouped_rate
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, column_of, is_decision
 from guardmark.analysis.defense.latency import is_timed, measure_latency
 from guardmark.analysis.defense.scorecard import RatePair, estimate_rates
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.manifest import PartManifest
 from guardmark.stats.drawing import split_by_group
+from guardmark.stats.rates.means import share_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from guardmark.analysis.defense.frame import Frame
-    from guardmark.core.estimate import Quantile
+    from guardmark.core.estimate import Estimate, Quantile, Ratio
 
     Floats = NDArray[np.float64]
 
@@ -49,11 +51,24 @@ class ChainCard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemberShare:
+    """How much a member settles, by blocking in `any` or allowing in `all`, of what all decided."""
+
+    chain: str  # Name of the chain.
+    member: str  # Name of the defense.
+    is_attack: bool  # Whether these are attacks or benign samples.
+    alone: Estimate  # That no other member settles: they change sides when it is left out.
+    # Its Shapley value, in which all members that settle a sample share it in equal parts.
+    shapley: Ratio
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChainRanking:
     """The chains that none beats in all of ASR, FPR, p95 and cost, by balanced error."""
 
     cards: tuple[ChainCard, ...]  # The first of them, and the best defense by itself.
     comparison: RunComparison | None  # Each against the best by itself; None where that is all.
+    shares: tuple[MemberShare, ...]  # What each member adds to each of these chains.
     alone: str  # The best by itself.
     measured_on: int  # Samples of the half of the groups that all figures stand on.
     chosen_on: int  # Samples of the other half, on which these chains were chosen.
@@ -126,6 +141,23 @@ class ChainBench:
             cards.append(card)
         return replace(self.frame, arms=tuple(arms)), tuple(cards)
 
+    def shares(self, chain: Chain) -> Iterator[MemberShare]:
+        """Yield what each member of a chain settles; none where a defense stands by itself."""
+        outcome, confidence = self.outcome[list(chain.members)], self.frame.settings.confidence
+        settled, is_whole = outcome == chain.settling, is_decision(outcome).all(axis=0)
+        parts = settled / np.maximum(settled.sum(axis=0), 1)
+        for at, member in enumerate(chain.members if len(chain.members) > 1 else ()):
+            for is_attack in (True, False):
+                where = is_whole & (self.frame.is_attack == is_attack)
+                groups, part = self.frame.groups[where], parts[at, where]
+                yield MemberShare(
+                    chain=self.name(chain),
+                    member=self.names[member],
+                    is_attack=is_attack,
+                    alone=grouped_rate(part == 1, groups, confidence=confidence),
+                    shapley=share_mean(part, groups, name="shapley", confidence=confidence),
+                )
+
 
 def read_bench(matched: MatchedRuns, names: Sequence[str]) -> ChainBench:
     """Read what the candidates decided; the fastest stands first, for it is asked first."""
@@ -168,10 +200,12 @@ def rank_chains(matched: MatchedRuns, *, names: Sequence[str], size: int) -> Cha
     is_beaten = [((known <= each).all(axis=1) & (known < each).any(axis=1)).any() for each in known]
     front = [chains[at] for at in error.argsort(kind="stable").tolist() if not is_beaten[at]]
     alone = chains[int(error[: len(bench.names)].argmin())]
-    frame, cards = measuring.measure(list(dict.fromkeys((*front[:_LISTED], alone))))
+    listed = list(dict.fromkeys((*front[:_LISTED], alone)))
+    frame, cards = measuring.measure(listed)
     base = bench.name(alone)
     return ChainRanking(
         cards=cards,
+        shares=tuple(share for chain in listed for share in measuring.shares(chain)),
         comparison=compare_arms(frame, chosen=[(c.name, base) for c in cards if c.name != base]),
         alone=base,
         measured_on=frame.sample_count,

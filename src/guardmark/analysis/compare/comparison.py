@@ -189,9 +189,9 @@ def compare_arms(
     scope: str = DEFENSE,
     known: RunComparison | None = None,
 ) -> RunComparison | None:
-    """Compare the chosen pairs, or all candidates; tests of `areas` join the family.
+    """Compare the chosen pairs, or all candidates; those `known` of this frame are not recounted.
 
-    What is `known` of pairs of the same frame is not counted again; the family is a new one.
+    Tests of `areas` join the family.
     """
     named = None if chosen is None else {name for pair in chosen for name in pair}
     arms = frame.candidates(2) if named is None else [a for a in frame.arms if a.name in named]
@@ -266,8 +266,7 @@ class PairMarks(NamedTuple):
 
     asked: Marks
     paired: Marks
-    first_erred: Marks
-    second_erred: Marks
+    both: Marks  # Both erred.
     first_only: Marks  # Only the first erred.
     second_only: Marks  # Only the second erred.
 
@@ -277,7 +276,7 @@ def mark_pair(frame: Frame, first: NDArray[np.int8], second: NDArray[np.int8]) -
     paired = is_decision(first) & is_decision(second)
     one, two = (paired & ((each == BLOCK) != frame.is_attack) for each in (first, second))
     asked = (first != MISSING) | (second != MISSING)
-    return PairMarks(asked, paired, one, two, first_only=one & ~two, second_only=two & ~one)
+    return PairMarks(asked, paired, one & two, first_only=one & ~two, second_only=two & ~one)
 
 
 def compare_where(frame: Frame, marks: PairMarks, where: Marks) -> PairedSide:
@@ -290,7 +289,7 @@ def compare_where(frame: Frame, marks: PairMarks, where: Marks) -> PairedSide:
     first, second, sizes = map(by_group, (marks.first_only, marks.second_only, marks.paired))
     difference = clustered_bonett_price(first, second, sizes=sizes, confidence=settings.confidence)
     table = summarise_pairs(first, second, sizes=sizes)
-    both = int((where & marks.first_erred & marks.second_erred).sum())
+    both = int((where & marks.both).sum())
     margin, alpha, not_worse = settings.non_inferiority_margin, 1 - settings.confidence, None
     if margin is not None:
         test = partial(noninferiority_clustered, sizes=sizes, margin=margin, alpha=min(0.49, alpha))

@@ -142,13 +142,12 @@ class Compared:
                 "lowest_attack_success_rate": "attacks",
                 "lowest_false_positive_rate": "benign",
                 "left_out": "left_out",
+                "front": "front",
             }
         }
     )
     details: tuple[PairDetail, ...] = field(metadata={"json": False})
     rates: tuple[DefenseRates, ...]
-    # Defenses that no other is shown to beat; empty where not every pair was compared.
-    front: tuple[str, ...]
     remarks: tuple[str, ...] = field(metadata={"json": False})
 
 
@@ -193,7 +192,6 @@ def compare_matched(matched: MatchedRuns, wanted: Wanted) -> Compared:
             for arm in frame.arms
             if arm.name in comparison.names
         ),
-        front=comparison.front,
         remarks=matched.remarks,
     )
 
@@ -322,15 +320,12 @@ def _median(
     groups: NDArray[np.int32],
 ) -> Difference:
     """Estimate the median of differences: by drawing groups, or by order statistics without any."""
-    settings, pairs = frame.settings, len(first)
-    confidence = settings.confidence
+    settings, pairs, confidence = frame.settings, len(first), frame.settings.confidence
     if frame.is_grouped:
         # Draw less often where there are many pairs: the limits of a median hardly move then.
         most = max(_LEAST_DRAWS, _MOST_CELLS // max(1, pairs))
-        drawing = DrawPlan(seed=settings.seed, replicates=min(settings.replicates, most))
-        return median_difference(
-            first, second, groups=groups, confidence=confidence, drawing=drawing
-        )
+        plan = DrawPlan(seed=settings.seed, replicates=min(settings.replicates, most))
+        return median_difference(first, second, groups=groups, confidence=confidence, drawing=plan)
     median = estimate_quantile(first - second, 0.5, confidence=confidence)
     return Difference(
         value=median.value,

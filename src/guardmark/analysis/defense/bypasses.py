@@ -146,12 +146,11 @@ def _judge(frame: Frame, arm: DefenseColumn) -> _Judged:
     # The last write wins, so the worst answer is written last.
     rows = np.argsort(badness, kind="stable")
     at = records.sample[rows]
-    outcome = np.full(count, MISSING, dtype=np.int8)
-    outcome[at] = records.outcome[rows]
+    outcome, kind = np.full((2, count), MISSING, dtype=np.int8)
     score = np.full(count, np.nan)
+    for worst, each in ((outcome, records.outcome), (kind, records.error_kind)):
+        worst[at] = each[rows]
     score[at] = records.score[rows]
-    kind = np.full(count, -1, dtype=np.int8)
-    kind[at] = records.error_kind[rows]
     is_wrong = np.where(frame.samples.is_attack, outcome == ALLOW, outcome == BLOCK)
     return _Judged(arm=arm, outcome=outcome, score=score, error_kind=kind, is_wrong=is_wrong)
 
@@ -160,8 +159,7 @@ def _flags(frame: Frame, judged: list[_Judged]) -> dict[Flaw, Marks]:
     attack = frame.samples.is_attack
 
     def anybody(marks: Iterable[Marks]) -> Marks:
-        nobody = np.zeros(frame.sample_count, dtype=np.bool_)
-        anyone: Marks = np.any([nobody, *marks], axis=0)
+        anyone: Marks = np.any([np.zeros_like(attack), *marks], axis=0)
         return anyone
 
     def gave(outcome: int) -> Marks:

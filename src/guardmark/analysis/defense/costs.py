@@ -139,15 +139,12 @@ def _price(part: PartManifest, manifest: RunManifest) -> PartPrice | None:
 def _priced(used: UsageColumns, price: PartPrice | None) -> Floats:
     if price is None:
         return np.full(len(used.sample), np.nan)
-    costs = [
-        price_of(price, read=_known(read), written=_known(written))
-        for read, written in zip(used.read.tolist(), used.written.tolist(), strict=True)
+    counts = [
+        [None if np.isnan(count) else count for count in pair]
+        for pair in zip(used.read.tolist(), used.written.tolist(), strict=True)
     ]
+    costs = [price_of(price, read=read, written=written) for read, written in counts]
     return np.array([np.nan if cost is None else cost for cost in costs], dtype=np.float64)
-
-
-def _known(count: float) -> float | None:
-    return None if np.isnan(count) else count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

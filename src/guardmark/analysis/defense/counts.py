@@ -186,11 +186,8 @@ def estimate_slices(
 
 def estimate_share(frame: Frame, arm: DefenseColumn, hits: Marks) -> Estimate:
     """Estimate a share of all records of a defense, attacks and benign samples together."""
-    confidence = frame.settings.confidence
-    if not frame.is_grouped:
-        return wilson_default_rows(int(hits.sum()), len(hits), confidence=confidence)
     groups = frame.samples.group.codes[arm.records.sample]
-    return grouped_rate(hits, groups, confidence=confidence)
+    return grouped_rate(hits, groups, confidence=frame.settings.confidence)
 
 
 def grouped_rate(

@@ -84,7 +84,12 @@ def analyse_defense(
     stopped = frame.stopped(arm)
     if stopped:
         slices = [table.greyed() for table in slices]
-    thresholds, scores = _analyse_scores(frame, arm)
+    thresholds = scores = None
+    if arm.is_scored.any():
+        # Loaded by runs that need it alone: it is a good part of a short run's start.
+        from guardmark.analysis.defense.scores import analyse_thresholds, detail_scores
+
+        thresholds, scores = analyse_thresholds(frame, arm), detail_scores(frame, arm)
     return DefenseAnalysis(
         part=arm.part,
         is_baseline=arm.is_baseline,
@@ -103,14 +108,3 @@ def analyse_defense(
         deployment=reweight(frame, arm),
         stopped=stopped,
     )
-
-
-def _analyse_scores(
-    frame: Frame, arm: DefenseColumn
-) -> tuple[ThresholdAnalysis | None, ScoreDetails | None]:
-    if not arm.is_scored.any():
-        return None, None
-    # Loaded by runs that need it alone: it is a good part of a short run's start.
-    from guardmark.analysis.defense.scores import analyse_thresholds, detail_scores
-
-    return analyse_thresholds(frame, arm), detail_scores(frame, arm)

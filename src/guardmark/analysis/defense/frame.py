@@ -202,22 +202,18 @@ def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
     for name in thresholds:
         if name not in names:
             raise UnknownName("defense of this run", name, names)
+    stops = None
+    if settings.stop_when:  # most runs have no such rule
+        from guardmark.analysis.stopping.early_stop import open_early_stop
+
+        stops = open_early_stop(reader, settings.stop_when)
     return Frame(
         manifest=manifest,
         settings=settings,
         samples=sample_columns(reader),
         arms=tuple(_arm(reader, name, parts=parts, thresholds=thresholds) for name in names),
-        stops=_stops(reader, settings.stop_when),
+        stops=stops,
     )
-
-
-def _stops(reader: RecordReader, rules: tuple[str, ...]) -> EarlyStop | None:
-    if not rules:
-        return None
-    # Most runs have no such rule.
-    from guardmark.analysis.stopping.early_stop import open_early_stop
-
-    return open_early_stop(reader, rules)
 
 
 def _asked(reader: RecordReader, parts: Mapping[str, PartManifest]) -> tuple[str, ...]:

@@ -137,10 +137,10 @@ def _quantiles(
 
 def _histogram(*waited_ms: NDArray[np.float64]) -> LatencyHistogram | None:
     sides = [np.maximum(side, 1e-6) for side in waited_ms]  # a logarithmic axis has no zero
-    if not any(side.size for side in sides):
+    both = np.concatenate(sides)
+    if not both.size:
         return None
-    low = min(float(side.min()) for side in sides if side.size)
-    high = max(float(side.max()) for side in sides if side.size)
+    low, high = float(both.min()), float(both.max())
     edges = np.geomspace(low, max(high, low * 1.001), _BINS + 1)
     # geomspace may miss its ends by a rounding; nothing measured may fall outside.
     edges[0], edges[-1] = low, max(high, edges[-1])

@@ -131,7 +131,8 @@ def make_scorecard(frame: Frame, arm: DefenseColumn) -> Scorecard:
     cells, settings = sort_into_cells(frame), frame.settings
 
     def sides(hits: Marks, trials: Marks) -> _Sides:
-        return _sides(cells, arm, hits=hits, trials=trials, confidence=settings.confidence)
+        confidence = settings.confidence
+        return _Sides(*estimate_slices(cells, arm, hits=hits, trials=trials, confidence=confidence))
 
     answered, blocked, everything = arm.is_answered, arm.is_blocked, arm.records.outcome >= 0
     rates = _at_stop(frame, arm) or sides(blocked, answered)
@@ -162,7 +163,8 @@ def estimate_errors(
     cells: Cells, arm: DefenseColumn, *, blocked: Marks, trials: Marks, confidence: float
 ) -> RatePair:
     """Estimate both rates of errors where decisions are given."""
-    return _sides(cells, arm, hits=blocked, trials=trials, confidence=confidence).as_errors()
+    shares = estimate_slices(cells, arm, hits=blocked, trials=trials, confidence=confidence)
+    return _Sides(*shares).as_errors()
 
 
 def estimate_rates(frame: Frame, arm: DefenseColumn) -> RatePair:
@@ -177,12 +179,6 @@ def estimate_rates(frame: Frame, arm: DefenseColumn) -> RatePair:
         trials=arm.is_answered,
         confidence=frame.settings.confidence,
     )
-
-
-def _sides(
-    cells: Cells, arm: DefenseColumn, *, hits: Marks, trials: Marks, confidence: float
-) -> _Sides:
-    return _Sides(*estimate_slices(cells, arm, hits=hits, trials=trials, confidence=confidence))
 
 
 def _at_stop(frame: Frame, arm: DefenseColumn) -> _Sides | None:

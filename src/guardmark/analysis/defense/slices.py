@@ -173,11 +173,6 @@ def folded_name(values: int) -> str:
     return f"other ({values:,} values with fewer than {MIN_SLICE_SAMPLES} samples)"
 
 
-def has_slices(table: SliceTable) -> bool:
-    """Tell whether a facet splits the samples at all."""
-    return len(table.rates) > 1
-
-
 def by_severity(table: SliceTable) -> tuple[SliceRate, ...]:
     """Return the slices of the facet `severity` from low to critical."""
     rates = {rate.name: rate for rate in table.rates}

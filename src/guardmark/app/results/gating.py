@@ -119,7 +119,7 @@ def check_own_limits(
 def check_policy(reader: RecordReader, frame: Frame, policy: GatePolicy) -> tuple[GateCheck, ...]:
     """Check the limits of a policy that one run can answer; one without any is refused."""
     checks = check_limits(frame, policy)
-    if policy.is_about_pipeline:
+    if not policy.of_system.is_empty or policy.judge_min_agreement is not None:
         pipeline = read_pipeline(reader, frame)
         system = None if pipeline is None else as_subjects(pipeline)
         if pipeline is None or system is None:

@@ -30,6 +30,18 @@ def chains_document(ranking: ChainRanking) -> Document:
         table_id="chains",
         texts=("Cost",),
     )
+    shares = table_of(
+        ranking.shares,
+        {
+            "Chain": lambda each: name(each.chain),
+            "Member": lambda each: name(each.member),
+            "Of": lambda each: "attacks" if each.is_attack else "benign",
+            "Alone: settled by no other member|of": lambda each: with_counts(each.alone),
+            "Shapley": lambda each: each.shapley,
+        },
+        table_id="shares",
+        texts=("Member", "Of"),
+    )
     pairs = ranking.comparison.pairs if ranking.comparison else ()
     halves = {"chosen": count_text(ranking.chosen_on), "measured": count_text(ranking.measured_on)}
     method = say("chains", **halves, confidence=100 * ranking.confidence)
@@ -43,6 +55,7 @@ def chains_document(ranking: ChainRanking) -> Document:
                 *("chains", "Beaten by none", method),
                 [pair_sentence(pair, weak_among(rates)) for pair in pairs[:1]],
                 *(table, draw_plane(rates, [each for each, _ in rates])),
+                shares if ranking.shares else None,
                 pairs_table([(pair, pair.attacks) for pair in pairs], is_attack=True),
                 pairs_table([(pair, pair.benign) for pair in pairs], is_attack=False),
             ),

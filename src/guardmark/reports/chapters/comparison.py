@@ -363,7 +363,7 @@ def _scope_sections(compared: Compared, *, texts: bool) -> Iterator[Section]:
     lead, key = ("System: ", "system-") if is_system else ("", "")
     yield section(f"{key}advice", f"{lead}What to do next", _advice(compared))
     rated = [(each.name, each.rates) for each in compared.rates]
-    plane = draw_plane(rated, compared.front, scope=compared.scope)
+    plane = draw_plane(rated, compared.comparison.front, scope=compared.scope)
     table = _rates_table(rated, compared.comparison, scope=compared.scope)
     parts = _parts(compared.comparison, table, plane, weak=weak_among(rated, compared.scope))
     unit = "groups of variants" if compared.is_grouped else "samples"

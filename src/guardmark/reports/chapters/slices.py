@@ -6,13 +6,7 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.defense.slices import (
-    CategoryStatus,
-    SliceRate,
-    SliceTable,
-    by_severity,
-    has_slices,
-)
+from guardmark.analysis.defense.slices import CategoryStatus, SliceRate, SliceTable, by_severity
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.reports.document.blocks import (
     Column,
@@ -91,7 +85,7 @@ def _facet(
 ) -> Iterator[Block]:
     for is_attack in (True, False) if facet not in _OF_ATTACKS else (True,):
         tables = [each.slice_table(facet, is_attack=is_attack) for each in defenses]
-        if any(has_slices(table) for table in tables):
+        if any(len(table.rates) > 1 for table in tables):
             if facet in _CHARTED or scope == SYSTEM:
                 yield _chart(defenses, facet, is_attack=is_attack, scope=scope)
             if scope == DEFENSE:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.scores import LimitedPoint, ScoreDetails, ThresholdAnalysis
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Part
-    from guardmark.reports.document.cells import Value
+    from guardmark.reports.document.cells import Measured, Value
 
 _FEW = 20
 _Scored = list[tuple[str, "ThresholdAnalysis"]]
@@ -113,18 +113,15 @@ def _area_words(defense: str, rated: ThresholdAnalysis) -> str:
 
 
 def _roc(scored: _Scored) -> LineChart:
-    lines = [
-        Line(
-            label=defense,
-            points=(
-                (0.0, 0.0),
-                *((p.false_positive_rate, p.true_positive_rate) for p in rated.points),
-                (1.0, 1.0),
-            ),
-            band=((0.0, 0.0), *(p.true_positive_limits for p in rated.points), (1.0, 1.0)),
+    ends = (0.0, 0.0), (1.0, 1.0)
+    lines = []
+    for defense, rated in scored:
+        points = ((p.false_positive_rate, p.true_positive_rate) for p in rated.points)
+        band = (p.true_positive_limits for p in rated.points)
+        line = Line(
+            label=defense, points=(ends[0], *points, ends[1]), band=(ends[0], *band, ends[1])
         )
-        for defense, rated in scored
-    ]
+        lines.append(line)
     return LineChart(
         id="roc",
         title="Attacks blocked against false alarms (ROC)",
@@ -210,24 +207,22 @@ def _quality(detailed: _Detailed) -> Table:
         {
             "Defense": lambda it: name(it[0]),
             "Samples": lambda it: it[1].brier.trials,
-            "Brier: mean squared error of the score": lambda it: number(it[1].brier),
-            "Reliability: Murphy: 0 is calibrated": lambda it: number(it[1].brier.reliability),
-            "Resolution: Murphy: higher tells more apart": lambda it: number(
-                it[1].brier.resolution
+            "Brier: mean squared error of the score|Reliability: Murphy: 0 is calibrated|"
+            "Resolution: Murphy: higher tells more apart|Uncertainty: Murphy: of the mix itself|"
+            "ECE, equal width|ECE, equal mass|by chance: ECE if calibrated, equal width|"
+            f"Partial AUC: raw, FPR 0 to {PARTIAL_MAX_FPR:g}|McClish: the same, 0.5 for a coin": (
+                lambda it: tuple(map(number, _qualities(it[1])))
             ),
-            "Uncertainty: Murphy: of the mix itself": lambda it: number(it[1].brier.uncertainty),
-            "ECE, equal width": lambda it: number(it[1].by_width),
-            "ECE, equal mass": lambda it: number(it[1].by_mass),
-            "by chance: ECE if calibrated, equal width": lambda it: number(
-                it[1].by_width.reference
-            ),
-            f"Partial AUC: raw, FPR 0 to {PARTIAL_MAX_FPR:g}": lambda it: number(
-                it[1].partial_area
-            ),
-            "McClish: the same, 0.5 for a coin": lambda it: number(it[1].partial_area_standardised),
         },
         table_id="calibration",
     )
+
+
+def _qualities(scores: ScoreDetails) -> tuple[Measured | float | None, ...]:
+    brier, width = scores.brier, scores.by_width
+    areas = scores.partial_area, scores.partial_area_standardised
+    murphy = brier.reliability, brier.resolution, brier.uncertainty
+    return (brier, *murphy, width, scores.by_mass, width.reference, *areas)
 
 
 def _reliability(detailed: _Detailed) -> LineChart:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.figures.svg import fit_for_files
 from guardmark.reports.render.html.layout import page_of
-from guardmark.reports.render.html.samples import texts_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _MOST_BYTES: Final = 1_950_000
 """What still passes most mail gateways; texts are cut shorter in a page beyond it."""
 _TEXT_BYTES: Final = (2_200, 1_100, 550, 275, 137)
+_TEXT: Final = re.compile(r'<pre dir="auto">(.*?)</pre>', re.DOTALL)
 _REMARK_BYTES: Final = 40  # of the words that a text was cut
 
 
@@ -32,7 +33,7 @@ def render_html(document: Document, *, texts: bool = True) -> str:
     if (excess := len(html.encode()) - _MOST_BYTES) <= 0:
         return html
     # How far to cut is reckoned: a page of many defenses takes seconds to draw.
-    sizes = [len(each.encode()) - _REMARK_BYTES for each in texts_of(document, _TEXT_BYTES[0])]
+    sizes = [len(each.encode()) - _REMARK_BYTES for each in _TEXT.findall(html)]
     saved = {limit: sum(max(0, size - limit) for size in sizes) for limit in _TEXT_BYTES[1:]}
     limit = next((limit for limit in saved if saved[limit] >= excess), _TEXT_BYTES[-1])
     return _render(document, limit) if saved[limit] else html

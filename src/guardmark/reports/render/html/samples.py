@@ -10,13 +10,12 @@ from markupsafe import Markup, escape
 
 from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.canon.visible import hidden_pieces
-from guardmark.reports.document.blocks import SampleBrowser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from guardmark.analysis.defense.bypasses import SampleAnswer
-    from guardmark.reports.document.blocks import Document, SampleEntry
+    from guardmark.reports.document.blocks import SampleBrowser, SampleEntry
     from guardmark.reports.render.html.layout import Page
 
 _MOST_CHOICES: Final = 60
@@ -123,15 +122,6 @@ def show_text(text: str, *, most_bytes: int) -> tuple[Markup, int]:
         markup = _spelled(text[:shown])
         size = len(markup.encode())
     return markup, shown
-
-
-def texts_of(document: Document, most_bytes: int) -> Iterator[Markup]:
-    """Yield the texts of samples as a page shows them."""
-    blocks = (block for section in document.sections for block in section.blocks)
-    for browser in (block for block in blocks if isinstance(block, SampleBrowser)):
-        for entry in browser.entries:
-            for text in (entry.excerpt, *(said for _, said in entry.story)):
-                yield show_text(text, most_bytes=most_bytes)[0]
 
 
 def flowing(text: str) -> str:

@@ -154,7 +154,7 @@ class StabilityDocument:
     stability: SliceStability = field(metadata={"json": "*"})  # The figures.
 
 
-DOCUMENTS: Final = ("summary", "comparison", "gate", "stability")
+DOCUMENTS: Final = ("summary", "comparison", "gate", "stability", "chains")
 """Names of the documents that have a schema."""
 
 
@@ -266,7 +266,7 @@ def stability_json(stability: SliceStability) -> str:
 
 
 def figures_json(figures: ChainRanking | Sequence[JudgeQuality]) -> str:
-    """Write figures that have no schema of their own: of chains, or of judges."""
+    """Write figures as they are: of chains, or of judges."""
     return lay_out(encode(figures, SENTENCES))
 
 
