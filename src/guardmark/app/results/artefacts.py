@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 
 _LISTING: Final = frozenset({"html", "md"})
+_LISTED: Final = 10
 
 
 def write_reports(
@@ -84,9 +85,6 @@ def write_reports(
 
         to.write_text(to.report_html.name, render_html(document, texts=texts))
     return analysis, document
-
-
-_LISTED: Final = 10
 
 
 def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> str:
