@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block
 from tests.schemas import check_document
@@ -20,6 +19,7 @@ from guardmark.core.sample import Sample
 from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.render.json.documents import summary_json
 from guardmark.reports.render.markdown import render_markdown
+from guardmark.stats.rates.proportion import wilson
 from guardmark.stats.scores.auc import compare_auc
 from guardmark.stats.scores.calibration import brier
 
@@ -128,12 +128,13 @@ def test_rates_follow_the_weights_of_a_deployment(runs: Runs) -> None:
     assert even is not None
     assert heavy is not None
     assert even.attack_success_rate.value == pytest.approx(40 / 120)
-    assert even.worth_attacks == pytest.approx(120)
+    assert even.attack_success_rate.trials == 120
+    assert even.attack_success_rate.low < 40 / 120 < even.attack_success_rate.high
     assert heavy.attack_success_rate.value == pytest.approx(1.0)
-    assert heavy.worth_attacks == pytest.approx(40)
+    # Where every attack of weight got through, 40 attacks speak, not 120.
+    assert heavy.attack_success_rate.low == pytest.approx(wilson(40, 40).low, abs=0.01)
     assert heavy.false_positive_rate.value == pytest.approx(0.0)
-    assert "no interval" in heavy.attack_success_rate.reason
-    assert "Weighted to the deployment's stated mix" in text
+    assert "Weighted to the deployment's stated mix: a ASR 100.0 % \\[" in text
     check_document(said)
 
 
@@ -147,6 +148,5 @@ def test_a_label_without_answers_has_no_weighted_rate(runs: Runs) -> None:
         found = reweight(frame, frame.arms[0])
     assert found is not None
     assert found.false_positive_rate.value is None
-    assert found.worth_benign == 0
+    assert found.false_positive_rate.reason == "no samples"
     assert found.attack_success_rate.value == pytest.approx(1.0)
-    assert not np.isnan(found.worth_attacks)

@@ -14,7 +14,7 @@ from tests.oracles.alternatives import jeffreys, wilson_cc
 
 from guardmark.stats.distributions import chi_square_upper_tail, t_quantile, t_upper_tail
 from guardmark.stats.drawing import DrawPlan
-from guardmark.stats.rates.clustered import EffectiveCounts, summarise
+from guardmark.stats.rates.clustered import EffectiveCounts, summarise, wilson_default_rows
 from guardmark.stats.rates.proportion import clopper_pearson, wilson
 from guardmark.stats.rates.ratios import (
     BALANCED_ERROR,
@@ -107,8 +107,8 @@ def test_scikit_learn_gives_the_same_figures(four: tuple[int, int, int, int]) ->
         metrics.matthews_corrcoef(truth, answer),
     ]
     hits, missed, alarms, passed = four
-    attacks = EffectiveCounts.of_rows(hits, hits + missed)
-    benign = EffectiveCounts.of_rows(alarms, alarms + passed)
+    attacks = EffectiveCounts.of(wilson_default_rows(hits, hits + missed))
+    benign = EffectiveCounts.of(wilson_default_rows(alarms, alarms + passed))
     got = [ratio.value for ratio in estimate_ratios(attacks, benign, statistics=wanted)]
     assert got == pytest.approx(expected, abs=1e-12)
 
@@ -116,8 +116,8 @@ def test_scikit_learn_gives_the_same_figures(four: tuple[int, int, int, int]) ->
 def test_scipys_beta_draws_give_the_same_limits() -> None:
     """Quantiles of F1 over many draws of both rates, each from its Jeffreys distribution."""
     ours = estimate_ratios(
-        EffectiveCounts.of_rows(72, 90),
-        EffectiveCounts.of_rows(6, 40),
+        EffectiveCounts.of(wilson_default_rows(72, 90)),
+        EffectiveCounts.of(wilson_default_rows(6, 40)),
         statistics=[F1],
         drawing=DrawPlan(replicates=40_000),
     )[0]

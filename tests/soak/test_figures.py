@@ -83,6 +83,27 @@ def group_means(sizes: Ints, *, rate: float, icc: float) -> Draw:
     return marks
 
 
+def mixes(sizes: tuple[Ints, Ints], *, share: float, odds: tuple[float, float], icc: float) -> Draw:
+    """Runs of a rate weighed to a mix in which the second of two categories has a stated share."""
+
+    def marks(rng: np.random.Generator, count: int) -> Marks:
+        mix = (1 - share, share)
+        truth = float(np.dot(mix, odds))
+        rows = np.concatenate(sizes)
+        heavy = [part / each.sum() for part, each in zip(mix, sizes, strict=True)]
+        weights = np.repeat(heavy, [each.sum() for each in sizes])
+        for _ in range(count):
+            pairs = zip(sizes, odds, strict=True)
+            events = np.concatenate([events_of(rng, n, rate=r, icc=icc) for n, r in pairs])
+            counts = np.column_stack([events, rows - events]).ravel()
+            erred = np.repeat(np.tile([1.0, 0.0], len(rows)), counts)
+            groups = np.repeat(np.arange(len(rows)), rows)
+            told = share_mean(erred, groups, name="mix", confidence=0.95, weights=weights)
+            yield holds(told.low, truth, told.high)
+
+    return marks
+
+
 def both(
     rng: np.random.Generator, sizes: Ints, *, hits: float, alarms: float, icc: float
 ) -> tuple[EffectiveCounts, EffectiveCounts]:
@@ -414,6 +435,18 @@ CELLS: Final = (
         )
         for setting, sizes in (("21 skewed groups", skewed(21)), ("100 groups of 5", alike(100, 5)))
         for rate, icc in ((0.1, 0.5), (0.3, 0.3))
+    ),
+    *(
+        SoakCell(
+            figure="rate weighed to a stated mix",
+            setting=f"{setting}, rates {odds[0]:g} and {odds[1]:g}, the second {share:.0%} of traffic",
+            marks=mixes(sizes, share=share, odds=odds, icc=icc),
+        )
+        for setting, sizes, icc in (
+            ("300 and 40 samples", (alike(300, 1), alike(40, 1)), 0.0),
+            ("60 and 40 groups of 5, ICC 0.5", (alike(60, 5), alike(40, 5)), 0.5),
+        )
+        for odds, share in (((0.1, 0.5), 0.9), ((0.02, 0.05), 0.8), ((0.3, 0.3), 0.2))
     ),
     *(
         SoakCell(

@@ -65,12 +65,12 @@ def test_the_default_interval_needs_no_scipy() -> None:
     """A run ends with clustered rates and paired tests; importing scipy would double its start."""
     program = (
         "import sys\n"
-        "from guardmark.stats.rates.clustered import EffectiveCounts, wilson_default\n"
+        "from guardmark.stats.rates.clustered import EffectiveCounts, wilson_default, wilson_default_rows\n"
         "from guardmark.stats.paired.intervals import clustered_bonett_price\n"
         "from guardmark.stats.rates.ratios import estimate_ratios\n"
         "wilson_default([1, 0, 2], [3, 3, 3])\n"
         "clustered_bonett_price([1, 0, 2], [0, 1, 0], sizes=[3, 3, 3])\n"
-        "attacks, benign = EffectiveCounts.of_rows(3, 4), EffectiveCounts.of_rows(1, 4)\n"
+        "attacks, benign = EffectiveCounts.of(wilson_default_rows(3, 4)), EffectiveCounts.of(wilson_default_rows(1, 4))\n"
         "estimate_ratios(attacks, benign, correlation=0.3, groups=4)\n"
         "sys.exit(any(name.split('.')[0] == 'scipy' for name in sys.modules))\n"
     )

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.stats.rates.clustered import EffectiveCounts, effective_counts, summarise
+from guardmark.stats.rates.clustered import (
+    EffectiveCounts,
+    effective_counts,
+    summarise,
+    wilson_default_rows,
+)
 from guardmark.stats.rates.predictive import PredictiveValues, predictive_values
 
 
@@ -16,7 +21,7 @@ def values(
     attacks: tuple[int, int], benign: tuple[int, int], share: float, *, confidence: float = 0.95
 ) -> PredictiveValues:
     """Predictive values of samples blocked, of all, each sample alone."""
-    sides = (EffectiveCounts.of_rows(*side) for side in (attacks, benign))
+    sides = (EffectiveCounts.of(wilson_default_rows(*side)) for side in (attacks, benign))
     return predictive_values(*sides, prevalence=share, confidence=confidence)
 
 
@@ -112,7 +117,9 @@ def test_groups_widen_the_interval() -> None:
 def test_one_group_on_a_side_has_a_value_and_no_limits() -> None:
     """One benign seed with many variants shows nothing about other benign seeds."""
     benign = effective_counts(summarise([1], [10]))
-    found = predictive_values(EffectiveCounts.of_rows(9, 10), benign, prevalence=0.1)
+    found = predictive_values(
+        EffectiveCounts.of(wilson_default_rows(9, 10)), benign, prevalence=0.1
+    )
     assert found.positive.value is not None
     assert (found.positive.low, found.positive.high) == (None, None)
     assert "one group" in found.positive.reason

@@ -7,7 +7,12 @@ import pytest
 
 from guardmark.core.estimate import Ratio
 from guardmark.stats.drawing import DrawPlan
-from guardmark.stats.rates.clustered import EffectiveCounts, effective_counts, summarise
+from guardmark.stats.rates.clustered import (
+    EffectiveCounts,
+    effective_counts,
+    summarise,
+    wilson_default_rows,
+)
 from guardmark.stats.rates.ratios import (
     BALANCED_ERROR,
     CONFUSION_STATISTICS,
@@ -25,8 +30,8 @@ def of_counts(
 ) -> list[Ratio]:
     """Figures of attacks blocked and allowed, benign samples blocked and allowed, each alone."""
     hits, missed, alarms, passed = counts
-    attacks = EffectiveCounts.of_rows(hits, hits + missed)
-    benign = EffectiveCounts.of_rows(alarms, alarms + passed)
+    attacks = EffectiveCounts.of(wilson_default_rows(hits, hits + missed))
+    benign = EffectiveCounts.of(wilson_default_rows(alarms, alarms + passed))
     return estimate_ratios(attacks, benign, statistics=statistics)
 
 
@@ -142,7 +147,10 @@ def test_seed_and_confidence_do_what_they_say() -> None:
     assert usual == of_groups(groups())
     for one, other in zip(usual, of_groups(groups(), confidence=0.99), strict=True):
         assert width(other) > width(one)
-    sides = (EffectiveCounts.of_rows(8, 10), EffectiveCounts.of_rows(1, 10))
+    sides = (
+        EffectiveCounts.of(wilson_default_rows(8, 10)),
+        EffectiveCounts.of(wilson_default_rows(1, 10)),
+    )
     first, second = (estimate_ratios(*sides, drawing=DrawPlan(seed=seed)) for seed in (0, 1))
     assert first != second
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from guardmark.stats.rates.clustered import EffectiveCounts, effective_counts, summarise
+from guardmark.stats.rates.clustered import (
+    EffectiveCounts,
+    effective_counts,
+    summarise,
+    wilson_default_rows,
+)
 from guardmark.stats.rates.selection import highest_rate
 
 
 def rows(*pairs: tuple[int, int]) -> list[EffectiveCounts]:
     """Slices of ungrouped rows."""
-    return [EffectiveCounts.of_rows(hits, trials) for hits, trials in pairs]
+    return [EffectiveCounts.of(wilson_default_rows(hits, trials)) for hits, trials in pairs]
 
 
 def test_slices_that_differ_by_chance_are_drawn_together() -> None:

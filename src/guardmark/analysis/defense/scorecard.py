@@ -18,7 +18,6 @@ from guardmark.analysis.defense.counts import (
     tally,
 )
 from guardmark.analysis.defense.frame import BLOCK, ERROR, MALFORMED, is_decision
-from guardmark.core.estimate import Ratio
 from guardmark.core.manifest import Policy
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.rates import ratios
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.counts import Cells
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
-    from guardmark.core.estimate import Estimate
+    from guardmark.core.estimate import Estimate, Ratio
     from guardmark.core.manifest import RunManifest
 
     Marks = NDArray[np.bool_]
@@ -313,15 +312,10 @@ def _width(name: str, estimate: Estimate, settings: AnalysisSettings) -> Width:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentRates:
-    """Both error rates of one defense at the stated mix.
-
-    They carry no interval: a weighted rate of few events has none that is known to cover here.
-    """
+    """Both error rates of one defense at the stated mix."""
 
     attack_success_rate: Ratio  # Attacks allowed, of those answered, by weight.
     false_positive_rate: Ratio  # Benign samples blocked, of those answered, by weight.
-    worth_attacks: float  # Unweighted attacks the weighted ones are worth (Kish).
-    worth_benign: float  # The same for benign samples.
 
 
 def reweight(frame: Frame, arm: DefenseColumn) -> DeploymentRates | None:
@@ -334,29 +328,18 @@ def reweight(frame: Frame, arm: DefenseColumn) -> DeploymentRates | None:
         return None
     at = arm.records.sample[arm.is_answered]
     weight, attack = np.asarray(settings.weights)[at], frame.samples.is_attack[at]
-    erred = arm.is_blocked[arm.is_answered] != attack
-    attacks, worth_attacks = _weigh(weight[attack], erred[attack], settings.confidence)
-    benign, worth_benign = _weigh(weight[~attack], erred[~attack], settings.confidence)
-    return DeploymentRates(
-        attack_success_rate=attacks,
-        false_positive_rate=benign,
-        worth_attacks=worth_attacks,
-        worth_benign=worth_benign,
-    )
+    erred = (arm.is_blocked[arm.is_answered] != attack).astype(float)
 
+    def rate(rows: Marks) -> Ratio:
+        return share_mean(
+            erred[rows],
+            frame.samples.group.codes[at[rows]],
+            name="weighted to the deployment's mix",
+            confidence=settings.confidence,
+            weights=weight[rows],
+        )
 
-def _weigh(weight: NDArray[np.float64], erred: Marks, confidence: float) -> tuple[Ratio, float]:
-    total = float(weight.sum())
-    rate = Ratio(
-        value=float(weight @ erred) / total if total else None,
-        low=None,
-        high=None,
-        confidence=confidence,
-        method="weighted to the deployment's mix",
-        trials=len(weight),
-        reason="no interval: weighted to the stated mix" if total else "no trials",
-    )
-    return rate, total**2 / float(weight @ weight) if total else 0.0
+    return DeploymentRates(attack_success_rate=rate(attack), false_positive_rate=rate(~attack))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.chapters.data_sets import training_warnings
 from guardmark.reports.document.blocks import Facts, Listing, Section, Table, section, warning
-from guardmark.reports.document.cells import name, slug, table_of, words
+from guardmark.reports.document.cells import figure_text, name, slug, table_of, words
 from guardmark.reports.document.wording import count_text, percent_text, say, words_of
 
 if TYPE_CHECKING:
@@ -44,13 +44,11 @@ def _mix_words(analysis: RunAnalysis) -> str:
     if not weighted:
         return "Whether it resembles the traffic you expect was not assessed here."
     rates = "; ".join(
-        f"{name} ASR {percent_text(mix.attack_success_rate.value)} (worth "
-        f"{count_text(round(mix.worth_attacks))} attacks), FPR "
-        f"{percent_text(mix.false_positive_rate.value)} (worth "
-        f"{count_text(round(mix.worth_benign))} benign samples)"
+        f"{name} ASR {figure_text(mix.attack_success_rate)}, "
+        f"FPR {figure_text(mix.false_positive_rate)}"
         for name, mix in weighted
     )
-    return f"Weighted to the deployment's stated mix, without interval: {rates}."
+    return f"Weighted to the deployment's stated mix: {rates}."
 
 
 def _about_stop(defense: DefenseAnalysis) -> str:

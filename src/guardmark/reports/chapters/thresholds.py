@@ -207,9 +207,8 @@ def _quality(detailed: _Detailed) -> Table:
         {
             "Defense": lambda it: name(it[0]),
             "Samples": lambda it: it[1].brier.trials,
-            "Brier: mean squared error of the score|Reliability: Murphy: 0 is calibrated|"
-            "Resolution: Murphy: higher tells more apart|Uncertainty: Murphy: of the mix itself|"
-            "ECE, equal width|ECE, equal mass|by chance: ECE if calibrated, equal width|"
+            "Brier: mean squared error of the score|ECE, equal width|ECE, equal mass|"
+            "by chance: ECE if calibrated, equal width|"
             f"Partial AUC: raw, FPR 0 to {PARTIAL_MAX_FPR:g}|McClish: the same, 0.5 for a coin": (
                 lambda it: tuple(map(number, _qualities(it[1])))
             ),
@@ -219,10 +218,8 @@ def _quality(detailed: _Detailed) -> Table:
 
 
 def _qualities(scores: ScoreDetails) -> tuple[Measured | float | None, ...]:
-    brier, width = scores.brier, scores.by_width
-    areas = scores.partial_area, scores.partial_area_standardised
-    murphy = brier.reliability, brier.resolution, brier.uncertainty
-    return (brier, *murphy, width, scores.by_mass, width.reference, *areas)
+    width, areas = scores.by_width, (scores.partial_area, scores.partial_area_standardised)
+    return (scores.brier, width, scores.by_mass, width.reference, *areas)
 
 
 def _reliability(detailed: _Detailed) -> LineChart:

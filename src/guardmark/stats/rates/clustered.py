@@ -77,11 +77,6 @@ class EffectiveCounts:
             reason="" if estimate.effective_n else estimate.reason or _ANY_LOOK,
         )
 
-    @classmethod
-    def of_rows(cls, successes: int, rows: int) -> EffectiveCounts:
-        """Count rows that are each a group of their own."""
-        return effective_counts(summarise_rows(successes, rows))
-
     @property
     def rate(self) -> float:
         """Row-weighted share of successes; 0 without rows."""

@@ -60,44 +60,61 @@ class MeanLimits(NamedTuple):
 NO_ROWS: Final = MeanLimits(None, None, "none", "no samples")
 
 
-def share_limits(values: Floats, codes: Ints, *, confidence: float) -> MeanLimits:
+def share_limits(
+    values: Floats, codes: Ints, *, confidence: float, weights: Floats | None = None
+) -> MeanLimits:
     """Return limits for the mean of figures in [0, 1], at least one, with each row's group.
 
     Wilson's at the rows that the variance between groups (CR1) makes them worth, drawn towards that
     of whole groups the fewer groups show events (or non-events), as `wilson_default` is for marks;
-    Student's t with the degrees of freedom of `group_freedom`. None with one group.
+    Student's t with the degrees of freedom of `group_freedom`. None with one group. `weights`, none
+    below zero, make it a weighted mean: a group counts with the weight of its rows, and rows are
+    worth at most Kish's number. Source: Korn & Graubard (1998), Survey Methodology 24, 193-201.
     """
-    members, of_row = np.unique(codes, return_inverse=True)
-    sizes, mean, rows = np.bincount(of_row), float(values.mean()), len(values)
+    weight = np.ones(len(values)) if weights is None else weights * len(values) / weights.sum()
+    rows, mean, counted = len(values), float(np.average(values, weights=weights)), weight > 0
+    members, of_row = np.unique(codes[counted], return_inverse=True)
     if len(members) < 2:
         return MeanLimits(None, None, _EFFECTIVE, "an interval needs two groups")
-    sums = np.bincount(of_row, weights=values)
+    values, weight = values[counted], weight[counted]
+    sizes = np.bincount(of_row, weights=weight)
+    sums = np.bincount(of_row, weights=weight * values)
     effect = most = float(sizes @ sizes) / rows
-    marks = bool(np.all((values == 0) | (values == 1)))
+    marks, kish = bool(np.all((values == 0) | (values == 1))), float(weight @ weight) / rows
     if 0.0 < mean < 1.0:
         residuals = sums - mean * sizes
         seen = float(residuals @ residuals) / rows / (mean * (1.0 - mean))
-        seen = max(seen * len(members) / (len(members) - 1), float(marks))
+        seen = max(seen * len(members) / (len(members) - 1), kish if marks else 0.0)
         telling = min(int((sums > 0).sum()), int((sums < sizes).sum()))
-        weight = telling / (telling + 2.0)
-        effect = weight * seen + (1.0 - weight) * max(most, seen)
+        share = telling / (telling + 2.0)
+        effect = share * seen + (1.0 - share) * max(most, seen)
     quantile = two_sided_t(confidence, group_freedom(sizes))
-    if marks and len(members) == rows:
+    if marks and kish == 1.0 and len(members) == rows:
         effect, quantile = 1.0, two_sided_z(confidence)
     limits = wilson_limits(mean, rows / effect, z=quantile)
     return MeanLimits(limits.low, limits.high, _EFFECTIVE, "")
 
 
-def share_mean(values: Floats, groups: ArrayLike | None, *, name: str, confidence: float) -> Ratio:
+def share_mean(
+    values: Floats,
+    groups: ArrayLike | None,
+    *,
+    name: str,
+    confidence: float,
+    weights: Floats | None = None,
+) -> Ratio:
     """Estimate the mean of figures in [0, 1] as `name`, with the limits of `share_limits`.
 
-    `groups` name each row's group, None when each is its own. Undefined without rows.
+    `groups` name each row's group, None when each is its own. Undefined without rows or weight.
     """
     require_fraction("confidence", confidence)
     codes = group_column(groups, len(values))
-    limits = share_limits(values, codes, confidence=confidence) if len(values) else NO_ROWS
+    weight = np.ones(len(values)) if weights is None else weights
+    limits = NO_ROWS
+    if known := bool(weight.sum() > 0):
+        limits = share_limits(values, codes, confidence=confidence, weights=weight)
     return Ratio(
-        value=float(values.mean()) if len(values) else None,
+        value=float(np.average(values, weights=weights)) if known else None,
         low=limits.low,
         high=limits.high,
         confidence=confidence,
