@@ -57,13 +57,6 @@ class OperatorCard:
         blocked = self.wrapper_blocked
         return blocked is not None and blocked.value is not None and blocked.value > _MOST
 
-    @property
-    def separation(self) -> float | None:
-        """Block rate on attacks minus that on benign texts, or None when undefined."""
-        if self.bypassed.value is None or self.benign_blocked.value is None:
-            return None
-        return 1 - self.bypassed.value - self.benign_blocked.value
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferCard:

@@ -348,6 +348,8 @@ class Stability:
 
     attacks: RepeatVariance  # On attacks that were answered every time.
     benign: RepeatVariance  # On benign samples that were answered every time.
+    attacks_changed: Ratio  # Share of those attacks whose answers were not all alike.
+    benign_changed: Ratio  # The same for benign samples.
     left_out: int  # Samples that were not answered every time.
 
 
@@ -359,8 +361,19 @@ def measure_stability(frame: Frame, arm: DefenseColumn) -> Stability | None:
     outcomes = frame.matrix(arm).reshape(repeats, frame.sample_count)
     complete, attack = is_decision(outcomes).all(axis=0), frame.samples.is_attack
     blocks = (outcomes == BLOCK).sum(axis=0)
+
+    def changed(rows: Marks) -> Ratio:
+        return share_mean(
+            ((blocks > 0) & (blocks < repeats))[rows].astype(float),
+            frame.samples.group.codes[rows],
+            name="answers that changed",
+            confidence=frame.settings.confidence,
+        )
+
     return Stability(
         attacks=decompose_repeats(blocks[complete & attack], repeats=repeats),
         benign=decompose_repeats(blocks[complete & ~attack], repeats=repeats),
+        attacks_changed=changed(complete & attack),
+        benign_changed=changed(complete & ~attack),
         left_out=int(np.count_nonzero(~complete)),
     )

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 from guardmark.core.estimate import Estimate, Ratio
 from guardmark.reports.document.blocks import Section, Table, Unit, section, warning
 from guardmark.reports.document.cells import (
-    figure,
     known,
     mute,
     name,
-    number,
     slug,
     table_of,
     with_counts,
@@ -103,26 +101,22 @@ def _rate_cells(label: str, rate: Estimate | Ratio) -> tuple[tuple[Value, ...], 
 
 
 def _stability(analysis: RunAnalysis) -> Table:
-    spreads = [
-        (each.name, label, spread, stability.left_out)
+    changes = [
+        (each.name, label, changed, stability.left_out)
         for each in analysis.defenses
         if (stability := each.stability)
-        for label, spread in (("attacks", stability.attacks), ("benign", stability.benign))
+        for label, changed in (
+            ("attacks", stability.attacks_changed),
+            ("benign", stability.benign_changed),
+        )
     ]
     return table_of(
-        spreads,
+        changes,
         {
             "Defense": lambda each: name(each[0]),
             "Label": lambda each: each[1],
-            "Samples: answered every time": lambda each: each[2].samples,
-            "Changed: samples whose answers were not all alike|"
-            "Disagreement: chance that two answers to one sample differ": lambda each: (
-                figure(each[2].flip_rate),
-                figure(each[2].disagreement),
-            ),
-            "ICC: share of the variance that lies between samples": lambda each: number(
-                each[2].icc
-            ),
+            "Changed: samples whose answers were not all alike": lambda each: each[2],
+            "Samples: answered every time": lambda each: each[2].trials,
             "Left out: samples not answered every time": lambda each: each[3],
         },
         table_id="stability",

@@ -76,7 +76,6 @@ def _against(card: AdaptiveCard) -> Table:
             "Tier": lambda each: words_of("tiers").get(each.tier, each.tier),
             "Attacks through": lambda each: each.bypassed,
             "Benign blocked": lambda each: each.benign_blocked,
-            "J: block rate on attacks minus on benign texts": lambda each: number(each.separation),
             "Standing": lambda each: words_of("standings")[each.standing],
             "Only this one": lambda each: each.unique,
         },
