@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 from tests.journeys.command_line import guardmark, killed
 
+from guardmark.analysis.run import analyse_run
+from guardmark.app.parts.loading import load_config
+from guardmark.app.run.running import RunOptions, Session, run
+from guardmark.store.reader import RecordReader
+
 pytestmark = pytest.mark.slow
 
 
@@ -76,3 +81,37 @@ def test_repeats_and_rules_do_not_go_together(tmp_path: Path, more: str) -> None
     done = guardmark("run", "c.yaml", cwd=tmp_path)
     assert done.code == 2
     assert "repeats above 1" in done.err
+
+
+def test_a_stopped_run_tells_the_rate_of_the_whole_one(tmp_path: Path) -> None:
+    """Families differ in size, and the large ones get through: the rate of rows is what is told."""
+    rows = [
+        {"text": f"{word} {family}-{n}", "label": "attack", "group": f"f{family}"}
+        for family in range(90)
+        for word, size in ((("open", 9) if family % 3 == 0 else ("shut", 1)),)
+        for n in range(size)
+    ]
+    rows += [{"text": f"plain {n}", "label": "benign"} for n in range(20)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    stopped = held = 0
+    for seed in range(12):
+        config = {
+            "version": 1,
+            "name": f"early-{seed}",
+            "data": [{"path": "rows.jsonl"}],
+            "defenses": {"words": {"type": "pattern", "keywords": ["shut"]}},
+            "report": [],
+            "run": {"seed": seed, "stop_when": ["asr<0.6"]},
+        }
+        (tmp_path / "c.yaml").write_text(json.dumps(config))
+        out = tmp_path / f"r{seed}"
+        made = run(load_config(tmp_path / "c.yaml"), RunOptions(out=out), Session())
+        with RecordReader(made.folder.records) as reader:
+            (each,) = analyse_run(reader).defenses
+        rate = each.card.attack_success_rate
+        assert rate.low is not None
+        assert rate.high is not None
+        stopped += rate.trials < 330
+        held += rate.low <= 270 / 330 <= rate.high
+    assert stopped >= 9
+    assert held >= 11
