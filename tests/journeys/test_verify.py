@@ -104,6 +104,28 @@ def test_every_kind_of_run_holds(tmp_path: Path, more: str) -> None:
     assert found.holds, [*found.damage, *map(str, found.mismatches)][:10]
 
 
+@pytest.mark.parametrize(
+    ("name", "said", "encoding"),
+    [
+        ("d.csv", "", "utf-8"),
+        ("d.csv", ", encoding: cp1252", "cp1252"),
+        ("d.txt", ", format: csv", "utf-8"),
+    ],
+)
+def test_texts_are_found_in_files_as_the_run_read_them(
+    tmp_path: Path, name: str, said: str, encoding: str
+) -> None:
+    """Semicolons, another encoding, a format that the name does not tell."""
+    set_up(tmp_path)
+    settings = (tmp_path / "bench.yaml").read_text().replace("data.jsonl", f"{name}{said}")
+    (tmp_path / "bench.yaml").write_text(settings)
+    rows = [f"s{n};ignöre {n};{('attack', 'benign')[n % 2]}" for n in range(8)]
+    (tmp_path / name).write_text("\n".join(["id;text;label", *rows]), encoding=encoding)
+    assert guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path).code == 0
+    found = look(tmp_path / "out")
+    assert found.holds, [*map(str, found.mismatches)][:10]
+
+
 @pytest.mark.parametrize("label", ["attack", "benign"])
 def test_a_run_of_one_side_holds(tmp_path: Path, label: str) -> None:
     """Undefined is found undefined."""

@@ -206,6 +206,7 @@ class FileOptions:
     """How files named on the command line are read; a configuration says so itself."""
 
     format: str = ""
+    encoding: str = ""
     label: Label | None = None
     label_field: str = ""
     version: str = ""
@@ -255,8 +256,8 @@ def _check_options(targets: Sequence[str], options: FileOptions) -> None:
     if fixed and options != FileOptions():
         raise ConfigError(
             f"{fixed[0]} already says how its rows are read; the options for files do not apply.\n"
-            "Leave out --format, --label, --label-field, --map, --filter, --set-version and "
-            "--open-categories."
+            "Leave out --format, --encoding, --label, --label-field, --map, --filter, --set-version "
+            "and --open-categories."
         )
 
 

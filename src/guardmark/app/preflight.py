@@ -412,12 +412,8 @@ async def _probe_all(
         remote = [built for built in parts.defenses if built.calls_service]
         probes = [await _probe(built, samples) for built in remote]
         answered = [
-            Probe(
-                defense=name,
-                outcomes={"answer": 1},
-                median_ms=None if latency_ns is None else latency_ns / _NS_PER_MS,
-            )
-            for name, latency_ns in words
+            Probe(defense=name, outcomes={"answer": 1}, median_ms=ns and ns / _NS_PER_MS)
+            for name, ns in words
         ]
         return [*answered, *probes, *doubts]
     finally:
@@ -426,10 +422,10 @@ async def _probe_all(
 
 def _alternating(data: LoadedData, count: int) -> list[Sample]:
     """The first samples of the data, attacks and benign inputs in turn."""
-    attacks = islice((sample for sample in data.samples() if sample.is_attack), count)
-    benign = islice((sample for sample in data.samples() if not sample.is_attack), count)
+    attacks = (sample for sample in data.samples() if sample.is_attack)
+    benign = (sample for sample in data.samples() if not sample.is_attack)
     pairs = zip_longest(attacks, benign)
-    return [sample for pair in pairs for sample in pair if sample is not None][:count]
+    return list(islice((sample for pair in pairs for sample in pair if sample), count))
 
 
 async def _probe(built: BuiltPart, samples: Sequence[Sample]) -> Probe:

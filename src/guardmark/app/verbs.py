@@ -85,8 +85,7 @@ class LoadedRun:
         Raises:
             ConfigError: If pandas is not installed.
         """
-        defenses = self.analysis.defenses
-        rows = [{"defense": each.name} | each.card.columns() for each in defenses]
+        rows = [{"defense": d.name} | d.card.columns() for d in self.analysis.defenses]
         return _pandas().DataFrame(rows)
 
     def samples_frame(self) -> Any:
@@ -292,9 +291,8 @@ def _around(
     defense: object = subject
     if not isinstance(subject, Defense | InlineDefense | BatchDefense):
         defense = defense_from(subject, name=given, threshold=threshold)
-    config = Config.model_validate(
-        {"version": 1, "name": "run", "data": [data], "defenses": {given: {}}}
-    )
+    settings = {"version": 1, "name": "run", "data": [data], "defenses": {given: {}}}
+    config = Config.model_validate(settings)
     manifest = PartManifest(
         name=given,
         kind="defense",

@@ -28,13 +28,11 @@ if TYPE_CHECKING:
 _FOUND_PROBLEMS = 3
 _TRUTH: dict[str, object] = {"true": True, "false": False, "null": None}
 
+_FORMATS = click.Choice(["jsonl", "json", "csv", "tsv", "parquet", "prompt_pack"])
 _READING = (
     click.argument("data", nargs=-1, required=True),
-    click.option(
-        "--format",
-        "kind",
-        type=click.Choice(["jsonl", "json", "csv", "tsv", "parquet", "prompt_pack"]),
-    ),
+    click.option("--format", "kind", type=_FORMATS),
+    click.option("--encoding", default=""),
     click.option("--label", type=click.Choice(["attack", "benign"])),
     click.option("--label-field", default=""),
     click.option("--map", "maps", multiple=True, metavar="FIELD=PATH"),
@@ -232,6 +230,7 @@ def _opened(*, data: tuple[str, ...], threshold: float, **reading: Any) -> Opene
 
     options = FileOptions(
         format=reading["kind"] or "",
+        encoding=reading["encoding"],
         label=Label(reading["label"]) if reading["label"] else None,
         label_field=reading["label_field"],
         version=reading["set_version"],

@@ -108,7 +108,7 @@ def _line(dotted: str, item: ErrorDetails, model: type[BaseModel], common: tuple
         hint = did_you_mean(str(item["loc"][-1]), known) or f" Known: {listed(known)}."
         return f"no setting is called {dotted!r}.{hint}"
     if item["type"] == "missing":
-        return f"{dotted!r} is missing."
+        return f"{dotted!r} is missing.{' Add the line: version: 1' * (dotted == 'version')}"
     return f"{_before(dotted)}{_wrong_value(item)}"
 
 

@@ -36,27 +36,14 @@ class BuiltinSet:
         return self.folder / "CARD.md"
 
 
-BUILTIN_SETS = (
-    BuiltinSet(
-        name="core",
-        version="1",
-        purpose="Attacks of all five categories, benign inputs and hard negatives.",
-    ),
-    BuiltinSet(
-        name="core",
-        version="2",
-        purpose="Attacks and benign inputs in three steps of difficulty each, to rank defenses.",
-    ),
-    BuiltinSet(
-        name="core-train",
-        version="1",
-        purpose="For fitting the built-in classifier; nothing in common with core.",
-    ),
-    BuiltinSet(
-        name="tutor",
-        version="1",
-        purpose="What children type to a tutor: to decline, and to answer; four variants each.",
-    ),
+BUILTIN_SETS = tuple(
+    BuiltinSet(name=name, version=version, purpose=purpose)
+    for name, version, purpose in (
+        ("core", "1", "Attacks of all five categories, benign inputs and hard negatives."),
+        ("core", "2", "Attacks and benign inputs in three steps of difficulty, to rank defenses."),
+        ("core-train", "1", "For fitting the built-in classifier; nothing in common with core."),
+        ("tutor", "1", "What children type to a tutor, to decline or answer; four variants each."),
+    )
 )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -50,27 +49,15 @@ class SampleBuffer:
 
     def add(self, sample: Sample) -> None:
         """Keep a sample, or give all up when it is one too many."""
-        messages = sample.prompt.messages
-        size = len(messages[0].content)
-        if len(messages) > 1 or sample.metadata:
-            size = sum(len(m.content) for m in messages) + _size_of(sample.metadata)
+        size = sum(len(message.content) for message in sample.prompt.messages)
+        if sample.metadata:
+            size += 250 + 4 * len(repr(sample.metadata))  # generous: words and numbers are objects
         self._room -= size + _SAMPLE_BYTES
         if self._room < 0:
             self.is_whole = False
             self.samples = []
         else:
             self.samples.append(sample)
-
-
-def _size_of(value: object) -> int:
-    """Estimate what a JSON value takes in memory, generously."""
-    if isinstance(value, str):
-        return 50 + len(value)
-    if isinstance(value, Mapping):
-        return 250 + sum(_size_of(inner) for inner in value.values())
-    if isinstance(value, list):
-        return 60 + sum(map(_size_of, value))
-    return 30
 
 
 class DataReading:
@@ -276,13 +263,7 @@ def in_scope(sample: Sample, scope: str) -> Sample:
 def _warnings(readers: Sequence[RowReader]) -> Iterator[str]:
     undeclared = sorted({name for reader in readers for name in reader.undeclared})
     if undeclared:
-        which = (
-            "One subcategory is not declared in the taxonomy and is kept as it is"
-            if len(undeclared) == 1
-            else f"{len(undeclared)} subcategories are not declared in the taxonomy and are kept "
-            "as they are"
-        )
-        yield f"{which}: {', '.join(undeclared)}."
+        yield f"Subcategories outside the taxonomy, kept as they are: {', '.join(undeclared)}."
     for reader in readers:
         if reader.inferred:
             yield (

@@ -53,6 +53,7 @@ SAID_OF: Final = {
 _OF_PUBLIC: Final = frozenset(
     {"catalogue", "hub", "suite", "revision", "subset", "split", "from_", "use"}
 )
+_OPTIONAL: Final = _OF_PUBLIC | {"encoding"}
 _ORIGINS: Final = ("path", "builtin", "catalogue", "hub", "suite")
 
 
@@ -72,6 +73,7 @@ class DataSettings(Settings):
     name: str | None = None
     version: str = ""
     format: Literal["jsonl", "json", "csv", "tsv", "parquet", "prompt_pack"] | None = None
+    encoding: str = ""
     label: Label | None = None
     label_field: str | None = None
     labels: dict[str, Label] = {}
@@ -134,10 +136,10 @@ class DataSettings(Settings):
 
     @model_serializer(mode="wrap")
     def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Only what is stated of public data: the hash of a run that names none stays the same.
+        # Only what is stated: the hash of a run that states none of it stays the same.
         fields = type(self).model_fields
         written = write(self).items()
-        return {n: v for n, v in written if n not in _OF_PUBLIC or v != fields[n].default}
+        return {n: v for n, v in written if n not in _OPTIONAL or v != fields[n].default}
 
     @field_validator("map", "defaults")
     @classmethod
@@ -189,6 +191,7 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
             shown_as=shown_as,
             version=version,
             format=entry.format or "",
+            encoding=entry.encoding,
             label=entry.label,
             label_field=entry.label_field or "",
             labels={word: label.value for word, label in entry.labels.items()},
@@ -355,6 +358,9 @@ def describe_data(manifests: Sequence[DataManifest], builtin: Collection[str]) -
         )
         rows = f"{_counts([manifest])} (taken: {taken})" if taken else "no row passes the filter"
         yield f"Read {', '.join(manifest.files)}: {rows}"
+    for side, extreme in (("attacks", "allow-all"), ("benign samples", "block-all")):
+        if not any(getattr(manifest, side.split()[0]) for manifest in manifests):
+            yield f"Note: no {side}: add some, else {extreme} looks perfect."
 
 
 def _counts(manifests: Sequence[DataManifest]) -> str:

@@ -134,7 +134,7 @@ async def _ask_more(
     if len(outcomes) == 1 and outcomes <= set(_ANSWERED):
         verb = "blocks" if outcomes == {Outcome.BLOCK} else "allows"
         count = len(texts) // 2
-        hint = f"; if that is not what it says, look at what is read: {reads}" if reads else ""
+        hint = f"; if you expected otherwise, check {reads}" if reads else ""
         these = (
             f"all {count} known attacks and all {count}" if count > 1 else "a known attack and a"
         )

@@ -13,6 +13,7 @@ from guardmark.datasets.checks.duplicates import (
     families_of,
     find_duplicates,
     group_similar,
+    note_copies,
 )
 
 if TYPE_CHECKING:
@@ -147,3 +148,11 @@ def test_what_remains_after_deduplication_has_nothing_left_to_drop(
     kept = [s for s in samples if s.id not in gone]
     assert deduplicate(kept) == ()
     assert find_duplicates(kept).families == ()
+
+
+def test_copies_are_noted_with_the_way_out(sample: Make) -> None:
+    """Copies within a group are what a group is for."""
+    (note,) = note_copies([sample(LONG), sample(LONG), sample(NEAR), sample(OTHER)])
+    assert note.startswith("3 samples are copies or near-copies of others, such as ")
+    assert "guardmark data dedup" in note
+    assert not [*note_copies([sample(LONG, group="g"), sample(NEAR, group="g"), sample(OTHER)])]

@@ -22,6 +22,6 @@ def test_rows_that_follow_each_other_are_one_span() -> None:
 def test_half_a_million_scattered_rows_are_not_listed_one_by_one() -> None:
     """Every second row of a large file: the first places are enough, and the count is told."""
     said = str(BadRows(faults(range(1, 1_000_001, 2))))
-    assert "500000 bad rows" in said
-    assert "997, 999 and 499,500 more, field category" in said
-    assert len(said) < 5_000
+    assert "500,000 bad rows" in said
+    assert "21, 23 and 499,988 more, field category" in said
+    assert len(said) < 500

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import pytest
 from guardmark.core.errors import ConfigError, DatasetError
 from guardmark.core.sample import Role
 from guardmark.datasets.formats.fields import BadRows
+from guardmark.datasets.settings import describe_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,7 +191,7 @@ def test_an_apostrophe_named_as_ours_is_taken_off_again(read: Read) -> None:
         ("data.json", b"[1]", "row 1: is of type int, expected an object"),
         ("data.json", b'{"items": [3]}', "row 1: is of type int, expected an object"),
         ("data.json", b"{", "data.json: is not JSON at line 1"),
-        ("data.json", b'"\xff"', "data.json: is not JSON"),
+        ("data.json", b'"\xff"', "data.json: is not UTF-8 (byte 0xff at 1)"),
         ("data.json", b'{"rows": []}', "holds neither a list of rows nor a prompt pack"),
         ("data.json", b'{"items": []}', "data.json, field items: is a prompt pack without items"),
         ("data.csv", b"text,label\na\n", "row 1: has 1 values where the header names 2 columns"),
@@ -240,7 +242,7 @@ def test_every_bad_row_of_every_file_is_listed_at_once(
         ("two.json", 0, ""),
         ("three.csv", 1, "text"),
     }
-    assert "5 bad rows" in str(caught.value)
+    assert "4 bad rows" in str(caught.value)
 
 
 def test_rows_with_the_same_mistake_share_a_line(read: Read) -> None:
@@ -297,6 +299,94 @@ def test_a_stated_format_beats_the_name(read: Read) -> None:
     """A .txt of JSON lines is fine when its reader says so."""
     data = read("data.txt", jsonl(ROWS), format="jsonl")
     assert data.count == 2
+
+
+ODD = "Grüße für 10 €"
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-16-le"])
+@pytest.mark.parametrize("name", ["data.csv", "data.jsonl", "data.json", "data.jsonl.gz"])
+def test_a_file_in_another_encoding_is_named_and_read_once_it_is_stated(
+    read: Read, name: str, encoding: str
+) -> None:
+    """Spreadsheets write Windows-1252 and UTF-16; the message names the setting that reads them."""
+    row = {"text": ODD, "label": "attack"}
+    line = json.dumps(row, ensure_ascii=False)
+    texts = {"data.csv": f"text,label\n{ODD},attack\n", "data.json": f"[{line}]"}
+    content = texts.get(name, f"{line}\n").encode(encoding)
+    content = gzip.compress(content, mtime=0) if name.endswith(".gz") else content
+    with pytest.raises(BadRows) as caught:
+        read(name, content)
+    plain = "UTF-16" if "16" in encoding else "not UTF-8"
+    assert f"is {plain}" in str(caught.value)
+    assert f"encoding: {encoding.removesuffix('-le')}" in str(caught.value)
+    assert [s.prompt.text for s in read(name, content, encoding=encoding).samples()] == [ODD]
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding", "said"),
+    [
+        ("data.csv", "cp125x", "encoding: cp125x (unknown encoding: cp125x)"),
+        ("data.csv", "ascii", "encoding: ascii ('ascii' codec can't decode byte"),
+    ],
+)
+def test_an_encoding_that_does_not_fit_is_refused(
+    read: Read, name: str, encoding: str, said: str
+) -> None:
+    """A text must not arrive garbled."""
+    with pytest.raises(BadRows, match=re.escape(said)):
+        read(name, f"text,label\n{ODD},attack\n", encoding=encoding)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("data.xlsx", b"PK\x03\x04 zipped"), ("data.csv", b"PK\x03\x04 zipped")]
+)
+def test_a_workbook_is_called_one(read: Read, name: str, content: bytes) -> None:
+    """Whether or not its name says so."""
+    with pytest.raises(DatasetError, match=r"is a workbook.*\n?.*Save the sheet as CSV"):
+        read(name, content)
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ("label,Prompt ", "Did you mean 'Prompt '? State map: {text: 'Prompt '}"),
+        ("label,TEXT", "Did you mean 'TEXT'? State map: {text: 'TEXT'}"),
+        ("label,promt", "Did you mean 'promt'? State map: {text: 'promt'}"),
+        ("Label,text", "Did you mean 'Label'? State label_field: 'Label'"),
+        ("label,Frage", "(the row has: Frage, label); say which column holds it: map: {text:"),
+        ("a,text", "is missing; state it for the whole file (label: attack)"),
+    ],
+)
+def test_a_column_of_nearly_the_usual_name_is_proposed(read: Read, head: str, said: str) -> None:
+    """Spreadsheets add blanks and capitals."""
+    with pytest.raises(BadRows, match=re.escape(said)):
+        read("data.csv", f"{head}\nattack,Hello\n")
+
+
+def test_a_misspelt_ending_is_met_with_the_file_there_is(
+    put: Callable[..., Path], spec: Callable[..., Any]
+) -> None:
+    """Before anything is said of formats."""
+    from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+    from guardmark.datasets.loading import load
+
+    path = put("data.csv", "text,label\nHello,benign\n")
+    with pytest.raises(DatasetError, match=r"cannot be opened: .*Did you mean 'data.csv'"):
+        load([spec(path.with_suffix(".cvs"))], DEFAULT_TAXONOMY)
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        ("attack", "Note: no benign samples: add some, else block-all looks perfect."),
+        ("0", "Note: no attacks: add some, else allow-all looks perfect."),
+    ],
+)
+def test_data_of_one_side_say_what_would_look_perfect(read: Read, label: str, said: str) -> None:
+    """A defense that answers the same to all is perfect on one side."""
+    loaded = read("d.csv", f"text,label\nHello,{label}\n")
+    assert [*describe_data(loaded.manifests, ())][1:] == [said]
 
 
 def test_nan_in_a_file_means_that_nothing_is_known(read: Read) -> None:

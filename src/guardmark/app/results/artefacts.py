@@ -26,7 +26,8 @@ from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChar
 from guardmark.reports.document.cells import rate_text
 from guardmark.reports.figures.files import figure_svg
 from guardmark.reports.render.html.layout import series_of
-from guardmark.reports.render.json.documents import comparison_json
+from guardmark.reports.render.json.documents import comparison_json, summary_json
+from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
 
@@ -70,12 +71,8 @@ def write_reports(
             to.write_text(to.sarif.name, run_sarif(reader, analysis, texts=texts))
         document = build_document(analysis, read_highlights(reader, analysis, config))
     if "json" in formats:
-        from guardmark.reports.render.json.documents import summary_json
-
         to.write_text(to.summary_json.name, summary_json(analysis))
     if "md" in formats:
-        from guardmark.reports.render.markdown import render_markdown
-
         to.write_text(to.summary_md.name, render_markdown(document, texts=texts))
     if "csv" in formats:
         to.write_text(to.categories_csv.name, categories_csv(analysis))

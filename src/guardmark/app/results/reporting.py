@@ -13,6 +13,7 @@ from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.defense.scorecard import complement
 from guardmark.analysis.defense.scores import choose_guaranteed, choose_within
 from guardmark.app.results.artefacts import write_reports
+from guardmark.app.results.gating import EXITS, check_own_limits
 from guardmark.app.results.opened_run import open_run
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Outcome
@@ -56,10 +57,8 @@ def choose_thresholds(
     if guarantee:
         chosen += _guaranteed(frame, guarantee)
     for name, remark, threshold in chosen:
-        settings_of = {
-            key: value for key, value in stated.get(name, {}).items() if value is not None
-        }
-        entry = {name: {**settings_of, "threshold": threshold}}
+        kept = {key: value for key, value in stated.get(name, {}).items() if value is not None}
+        entry = {name: {**kept, "threshold": threshold}}
         written = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True).splitlines()
         lines += (f"  {line}" for line in (remark, *written))
     return folder.write_text(FRAGMENT, "\n".join(lines) + "\n")
@@ -183,7 +182,6 @@ def finish(
 
 def _own_gate(folder: RunDir, analysis: RunAnalysis, config: Config) -> tuple[str, int]:
     """Check the limits that a configuration sets; return what to print, and the exit code."""
-    from guardmark.app.results.gating import EXITS, check_own_limits
     from guardmark.reports.chapters.gate import gate_document
 
     with RecordReader(folder.records) as reader:

@@ -32,6 +32,7 @@ from guardmark.app.run.run_folder import (
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.manifest import VERSION, LatencyMode
 from guardmark.core.protocols import SampleBound
+from guardmark.datasets.checks.duplicates import note_copies
 from guardmark.datasets.settings import describe_data, fetch_missing, merge_files
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import CachedParts, Plan, Timing, Workers
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from guardmark.net.client import Services
 
 
+_MOST_SEARCHED: Final = 3_000  # samples compared with each other at the start of a run: a second
 ENDPOINTS: Final = "endpoints.jsonl"
 """How each of several addresses of a service answered, a line for each and each command."""
 
@@ -209,7 +211,11 @@ class _Invocation:
             self.session.announce(line)
         # Before the first look at a service, which the calls then follow at once.
         write_description(folder, self.loaded.config, merge_files(data.manifests))
-        return [*data.warnings, *training_warnings(self.parts.manifests, data.manifests)]
+        trained = training_warnings(self.parts.manifests, data.manifests)
+        is_own = not all(each.builtin for each in self.loaded.config.data)
+        count = writer.sample_count * (is_own and writer.sample_count <= _MOST_SEARCHED)
+        copies = note_copies([writer.sample(position) for position in range(count)])
+        return [*data.warnings, *copies, *trained]
 
     async def _measure(
         self, location: RunLocation, writer: RecordWriter, warnings: Sequence[str]

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import json
 import os
-import sys
 import zlib
 from array import array
 from bisect import bisect_left
+from contextlib import suppress
+from dataclasses import replace
+from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from guardmark.app.results.opened_run import run_config
 from guardmark.app.verify.mismatches import MismatchKind
+from guardmark.core.errors import DatasetError, StoreError
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
+from guardmark.datasets.formats.fields import DatasetSpec
+from guardmark.datasets.formats.files import file_format, open_text, read_rows
 from guardmark.datasets.loading import file_sha256
 
 if TYPE_CHECKING:
@@ -25,16 +29,15 @@ if TYPE_CHECKING:
     from guardmark.store.reader import RecordReader
 
 
-def _builtin_files() -> dict[str, Path]:
-    """Return where the files of the built-in data lie, by the names that a run notes."""
-    specs = (spec for each in BUILTIN_SETS for spec in builtin_specs(each.target))
-    return {spec.shown_as: spec.path for spec in specs}
-
-
 def check_data(reader: RecordReader, folders: Sequence[Path], mismatches: Mismatches) -> list[str]:
     """Compare the data files with the hashes the run noted, and its samples with their texts."""
-    missing, files, builtin = [], [], _builtin_files()
-    for data in reader.manifest().data:
+    specs = (spec for each in BUILTIN_SETS for spec in builtin_specs(each.target))
+    builtin = {spec.shown_as: spec.path for spec in specs}
+    manifest, entries = reader.manifest(), []
+    missing, files = list[str](), list[DatasetSpec]()
+    with suppress(StoreError):  # settings that cannot be read are told of elsewhere
+        entries = [entry for entry in run_config(manifest).data if entry.path]
+    for data in manifest.data:
         for name, noted in data.files.items():
             paths = [folder / name for folder in folders if _is_inside(folder, name)]
             paths += [builtin[name]] if name in builtin else []
@@ -45,7 +48,11 @@ def check_data(reader: RecordReader, folders: Sequence[Path], mismatches: Mismat
             digests = {file_sha256(path): path for path in reversed(there)}
             # Another file of the same name may lie in another folder.
             digest = noted if noted in digests else next(reversed(digests))
-            files.append(digests[digest])
+            stated = next((each for each in entries if fnmatch(name, each.path or "")), None)
+            spec = DatasetSpec(name="", path=digests[digest], shown_as=name)
+            if stated:
+                spec = replace(spec, format=stated.format or "", encoding=stated.encoding)
+            files.append(spec)
             mismatches.value(MismatchKind.DATA, name, "sha256", stated=noted, counted=digest)
     if not missing and files and all(map(_is_readable, files)):
         _check_texts(reader, files, mismatches)
@@ -58,15 +65,17 @@ def _is_inside(folder: Path, name: str) -> bool:
     return path.is_relative_to(base)
 
 
-def _check_texts(reader: RecordReader, files: Sequence[Path], mismatches: Mismatches) -> None:
+def _check_texts(
+    reader: RecordReader, files: Sequence[DatasetSpec], mismatches: Mismatches
+) -> None:
     # Both sides may hold a million texts, so only their hashes meet; a repeated one is looked up
     # at its first place, and a set of them would take more than all the rest.
     query = "SELECT id, text FROM samples ORDER BY position"
     texts = reader.connection.execute(query)
     wanted = array("Q", sorted(array("Q", (_short_hash(text) for _, text in texts))))
     is_there = bytearray(len(wanted))
-    for path in files:
-        for text in _strings(path):
+    for spec in files:
+        for text in _strings(spec):
             hashed = _short_hash(text)
             at = bisect_left(wanted, hashed)
             if at < len(wanted) and wanted[at] == hashed:
@@ -88,27 +97,24 @@ def _short_hash(text: str) -> int:
     return int.from_bytes(sha256(text.encode(errors="surrogatepass")).digest()[:8], "big")
 
 
-def _is_readable(path: Path) -> bool:
-    return path.name.removesuffix(".gz").endswith((".jsonl", ".json", ".csv", ".tsv"))
+_READ = ("jsonl", "json", "prompt_pack", "csv", "tsv")
 
 
-def _strings(path: Path) -> Iterator[str]:
+def _is_readable(spec: DatasetSpec) -> bool:
+    name = spec.path.name.removesuffix(".gz")
+    return (spec.format or name.rpartition(".")[2].replace("ndjson", "jsonl")) in _READ
+
+
+def _strings(spec: DatasetSpec) -> Iterator[str]:
     """Every string of a file, wherever it stands."""
-    name = path.name.removesuffix(".gz")
     try:
-        # Lines end at line feeds only.
-        unpack = gzip.open if path.suffix == ".gz" else Path.open
-        with unpack(path, "rt", encoding="utf-8-sig", newline="\n") as lines:
-            if name.endswith((".csv", ".tsv")):
-                csv.field_size_limit(sys.maxsize)
-                for row in csv.reader(lines, delimiter="\t" if name.endswith(".tsv") else ","):
-                    yield from row
-            elif name.endswith(".json"):
-                yield from _within(json.load(lines))
-            else:
-                for line in lines:
-                    yield from _within(json.loads(line)) if line.strip() else ()
-    except (ValueError, RecursionError, csv.Error, gzip.BadGzipFile, EOFError, zlib.error):
+        if file_format(spec) in {"json", "prompt_pack"}:
+            with open_text(spec) as stream:
+                yield from _within(json.loads(stream.read().decode("utf-8-sig")))
+            return
+        for _, row in read_rows(spec):
+            yield from _within(row)
+    except (DatasetError, ValueError, RecursionError, OSError, EOFError, zlib.error):
         return  # the file is not the one that was read; its hash says so already
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
@@ -184,14 +184,8 @@ def _names(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in folder.glob("*.toml")))
 
 
-def entry_names() -> tuple[str, ...]:
-    """Return the names of the catalogue, in order."""
-    return _names(ENTRIES)
-
-
-def suite_names() -> tuple[str, ...]:
-    """Return the names of the suites, in order."""
-    return _names(SUITES)
+entry_names = partial(_names, ENTRIES)
+suite_names = partial(_names, SUITES)
 
 
 @cache

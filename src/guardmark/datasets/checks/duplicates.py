@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from collections import Counter, defaultdict, deque
+from bisect import bisect_right
+from collections import defaultdict, deque
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from guardmark.core.errors import ConfigError
@@ -223,6 +225,18 @@ def find_duplicates(samples: Sequence[Sample], *, threshold: float = THRESHOLD) 
     )
 
 
+def note_copies(samples: Sequence[Sample]) -> Iterator[str]:
+    """Say how many samples repeat one of another group."""
+    families = find_duplicates(samples).families
+    if families:
+        yield (
+            f"{sum(len(family.ids) for family in families):,} samples are copies or near-copies of "
+            f"others, such as {' and '.join(families[0].ids[:2])}; intervals take them for "
+            "independent. Drop them (guardmark data dedup), or give each family one group "
+            "(guardmark data convert --group-families)."
+        )
+
+
 def join_similar(
     samples: Sequence[Sample], families: Families, *, threshold: float
 ) -> Iterator[Match]:
@@ -342,12 +356,9 @@ def _conflict(one: Sample, other: Sample, match: Match) -> Conflict:
 
 
 def _families(samples: Sequence[Sample], families: Families) -> tuple[Family, ...]:
-    roots = [families.root(position) for position in range(len(samples))]
-    sizes = Counter(roots)
     gathered: dict[int, list[Sample]] = defaultdict(list)
-    for root, sample in zip(roots, samples, strict=True):
-        if sizes[root] > 1:
-            gathered[root].append(sample)
+    for position, sample in enumerate(samples):
+        gathered[families.root(position)].append(sample)
     every = [
         Family(ids=tuple(s.id for s in members), groups=len({s.lineage for s in members}))
         for members in gathered.values()
@@ -386,11 +397,5 @@ def assign_parts(
 
 def _part(family: str, shares: Mapping[str, float], seed: int) -> str:
     digest = blake2b(f"{seed}\x1f{family}".encode(), digest_size=8).digest()
-    position = int.from_bytes(digest) / _PARTS_OF_ONE
-    *others, last = shares
-    reached = 0.0
-    for name in others:
-        reached += shares[name]
-        if position < reached:
-            return name
-    return last  # the rest, whatever rounding left of it
+    *ends, _rest = accumulate(shares.values())  # the last part takes what rounding leaves
+    return [*shares][bisect_right(ends, int.from_bytes(digest) / _PARTS_OF_ONE)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
 from guardmark.core.errors import DatasetError
@@ -22,6 +23,7 @@ class DatasetSpec:
     shown_as: str = ""
     version: str = ""
     format: str = ""
+    encoding: str = ""
     label: Label | None = None
     label_field: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -102,6 +104,15 @@ def plan_fields(row: Mapping[str, object], spec: DatasetSpec) -> FieldPlan:
         elif below is not None:
             paths[target] = f"metadata.{below}"
     return FieldPlan(paths=paths, taken=frozenset(path.split(".")[0] for path in paths.values()))
+
+
+def near_column(field: str, row: Iterable[str]) -> str:
+    """Return the column that is called nearly as a field usually is, or nothing."""
+    plain = {str(name).strip().lower().replace(" ", "_"): str(name) for name in row}
+    for usual in USUAL_NAMES[field]:
+        if near := get_close_matches(usual, plain, n=1, cutoff=0.8):
+            return plain[near[0]]
+    return ""
 
 
 def getter(path: str) -> Callable[[Mapping[str, object]], object]:
@@ -192,19 +203,19 @@ class Fault:
 
 
 _MOST_VALUES = 8
-_MOST_SPANS = 500  # whoever has more has one mistake, and the line must stay readable
-_NEXT = "Fix these rows, or name the fields, under map: in the configuration, or with --map."
+_MOST_SPANS = 12  # whoever has more has one mistake, and the line must stay readable
+_NEXT = "Fix these rows, or say which columns hold what: map: in the configuration, or --map."
 
 
 class BadRows(DatasetError):
-    """Rows that cannot be used; the message lists every one, up to hundreds of each kind."""
+    """Rows that cannot be used; the message names the first of each kind and counts the others."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults: tuple[Fault, ...] = tuple(faults)
-        rows = {(fault.file, fault.row) for fault in self.faults}
-        count = f"{len(rows)} bad row{'s' * (len(rows) != 1)}"
-        head = f"The data cannot be used: {count}. Nothing was run."
-        super().__init__("\n".join([head, *_lines(self.faults), _NEXT]))
+        rows = {(fault.file, fault.row) for fault in self.faults if fault.row}
+        count = f": {len(rows):,} bad row{'s' * (len(rows) != 1)}" if rows else ""
+        head = f"The data cannot be used{count}. Nothing was run."
+        super().__init__("\n".join([head, *_lines(self.faults), *([_NEXT] if rows else [])]))
 
 
 def _lines(faults: Sequence[Fault]) -> list[str]:

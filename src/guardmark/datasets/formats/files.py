@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import json
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from json.scanner import make_scanner
 from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, cast
@@ -16,7 +16,6 @@ from guardmark.datasets.formats.fields import PACK_MARK, BadRows, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from guardmark.datasets.formats.fields import DatasetSpec
 
@@ -35,6 +34,10 @@ _BY_SUFFIX = {
 FORMATS = ("jsonl", "json", "csv", "tsv", "parquet", "prompt_pack")
 _LONGEST_LINE = 256 << 20
 _BOM = b"\xef\xbb\xbf"
+_ZIP = b"PK\x03\x04"
+_WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".ods")
+_SAVE_AS_CSV = "Save the sheet as CSV (UTF-8) and name that file."
+_ENCODE = "save it as UTF-8, or state under data: encoding: "
 # NaN and infinities are no JSON; where a file has them they mean that nothing is known.
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 _scan = make_scanner(_DECODER)  # type: ignore[arg-type]  # typeshed names the scanner itself
@@ -55,7 +58,7 @@ def read_rows(spec: DatasetSpec) -> Iterator[RawRow]:
         if kind == "parquet":
             yield from _parquet_rows(spec)
             return
-        with _opened(spec.path) as stream:
+        with open_text(spec) as stream:
             if kind == "jsonl":
                 yield from _jsonl_rows(stream, spec.shown_as)
             elif kind in {"csv", "tsv"}:
@@ -63,11 +66,7 @@ def read_rows(spec: DatasetSpec) -> Iterator[RawRow]:
             else:
                 yield from _json_rows(stream, spec, pack=kind == "prompt_pack")
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-        near = did_you_mean(spec.path.name, (each.name for each in spec.path.parent.glob("*")))
-        raise DatasetError(
-            f"The data file {spec.shown_as} cannot be opened: {error.strerror}.{near}\n"
-            f"Paths are taken from the folder of the configuration."
-        ) from error
+        raise _not_opened(spec, error.strerror) from error
     except (gzip.BadGzipFile, EOFError, OSError) as error:
         reason = str(error).rstrip(".")
         raise DatasetError(
@@ -87,18 +86,45 @@ def file_format(spec: DatasetSpec) -> str:
         return spec.format
     suffixes = [s.lower() for s in spec.path.suffixes if s.lower() != ".gz"]
     kind = _BY_SUFFIX.get(suffixes[-1]) if suffixes else None
+    if kind is None and not spec.path.exists():
+        raise _not_opened(spec, "No such file or directory")
+    if suffixes and suffixes[-1] in _WORKBOOKS:
+        raise DatasetError(f"{spec.shown_as} is a workbook, which is not read.\n{_SAVE_AS_CSV}")
     if kind is None:
         raise DatasetError(
             f"The name of {spec.shown_as} does not tell its format.\n"
-            f"State it: format: one of {listed(FORMATS)}; save a workbook (.xlsx) as CSV first."
+            f"State it: format: one of {listed(FORMATS)}."
         )
     return kind
 
 
-def _opened(path: Path) -> BinaryIO:
-    if path.suffix.lower() == ".gz":
-        return cast("BinaryIO", gzip.open(path, "rb"))
-    return path.open("rb")
+def _not_opened(spec: DatasetSpec, reason: str | None) -> DatasetError:
+    near = did_you_mean(spec.path.name, (each.name for each in spec.path.parent.glob("*")))
+    return DatasetError(
+        f"The data file {spec.shown_as} cannot be opened: {reason}.{near}\n"
+        "Paths are taken from the folder of the configuration."
+    )
+
+
+def open_text(spec: DatasetSpec) -> BinaryIO:
+    """Open a file as UTF-8, whatever its encoding; refuse what is plainly not such a text."""
+    is_packed = spec.path.suffix.lower() == ".gz"
+    opened = gzip.GzipFile(spec.path) if is_packed else spec.path.open("rb")
+    stream = cast("io.BufferedReader", opened)
+    with ExitStack() as stack:
+        stack.enter_context(stream)
+        if stream.peek(4)[:4] == _ZIP:
+            raise _broken(spec.shown_as, f"is a workbook, or another zip archive. {_SAVE_AS_CSV}")
+        if spec.encoding:
+            try:
+                return io.BytesIO(stream.read().decode(spec.encoding).encode())
+            except (UnicodeError, LookupError) as error:
+                message = f"cannot be read with encoding: {spec.encoding} ({error})"
+                raise _broken(spec.shown_as, message) from error
+        if b"\0" in stream.peek(4)[:4]:
+            raise _broken(spec.shown_as, f"is UTF-16, as spreadsheets write it: {_ENCODE}utf-16")
+        stack.pop_all()
+    return stream
 
 
 def _jsonl_rows(stream: BinaryIO, shown_as: str) -> Iterator[RawRow]:
@@ -130,9 +156,8 @@ def _unusual_line(body: bytes, number: int, shown_as: str) -> dict[str, object] 
     except (ValueError, RecursionError) as error:
         message = f"is not JSON ({getattr(error, 'msg', 'nested too deeply')})"
         return Fault(file=shown_as, row=number, field="", message=message)
-    if b"\\u" in body and (fault := _lone_surrogate(shown_as, number, row)):
-        return fault
-    return row if isinstance(row, dict) else _not_an_object(shown_as, number, row)
+    is_sound = isinstance(row, dict) and b"\\u" not in body
+    return row if is_sound else _checked(shown_as, number, row)
 
 
 def _lines(stream: IO[AnyStr], shown_as: str) -> Iterator[AnyStr]:
@@ -215,6 +240,8 @@ def _json_rows(stream: BinaryIO, spec: DatasetSpec, *, pack: bool) -> Iterator[R
     try:
         body = b"".join(_lines(stream, spec.shown_as))
         document = _DECODER.decode(body.removeprefix(_BOM).decode())
+    except UnicodeDecodeError as error:
+        raise BadRows([_not_utf8(spec.shown_as, 0, error)]) from error
     except (ValueError, RecursionError) as error:
         line = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         message = f"is not JSON{line} ({getattr(error, 'msg', error)})"
@@ -225,9 +252,7 @@ def _json_rows(stream: BinaryIO, spec: DatasetSpec, *, pack: bool) -> Iterator[R
     if not isinstance(document, list):
         raise _broken(spec.shown_as, "holds neither a list of rows nor a prompt pack with items")
     for number, row in enumerate(document, start=1):
-        fault = _lone_surrogate(spec.shown_as, number, row)
-        sound = row if isinstance(row, dict) else _not_an_object(spec.shown_as, number, row)
-        yield number, fault or sound
+        yield number, _checked(spec.shown_as, number, row)
 
 
 def _pack_items(pack: dict[str, object], spec: DatasetSpec) -> Iterator[RawRow]:
@@ -239,13 +264,10 @@ def _pack_items(pack: dict[str, object], spec: DatasetSpec) -> Iterator[RawRow]:
     name = str(pack.get("name") or spec.path.name.split(".")[0])
     origin = {PACK_MARK: name, "pack_subset": str(pack.get("subset") or "")}
     for number, item in enumerate(items, start=1):
-        if not isinstance(item, dict):
-            yield number, _not_an_object(spec.shown_as, number, item)
-            continue
-        if fault := _lone_surrogate(spec.shown_as, number, item):
-            yield number, fault
-            continue
-        yield number, {"source": f"prompt_pack:{name}", **origin, **item}
+        row = _checked(spec.shown_as, number, item)
+        if not isinstance(row, Fault):
+            row = {"source": f"prompt_pack:{name}", **origin, **row}
+        yield number, row
 
 
 def _parquet_rows(spec: DatasetSpec) -> Iterator[RawRow]:
@@ -277,25 +299,22 @@ def _broken(shown_as: str, message: str, *, field: str = "") -> BadRows:
     return BadRows([Fault(file=shown_as, row=0, field=field, message=message)])
 
 
-def _lone_surrogate(shown_as: str, number: int, row: object) -> Fault | None:
-    """Find a field that escapes half a character (JSON can write it, UTF-8 cannot)."""
-    for name, value in row.items() if isinstance(row, dict) else ():
+def _checked(shown_as: str, number: int, row: object) -> dict[str, object] | Fault:
+    """Refuse what is no object, and half a character, which JSON can escape and UTF-8 not hold."""
+    if not isinstance(row, dict):
+        message = f"is of type {type(row).__name__}, expected an object with named fields"
+        return Fault(file=shown_as, row=number, field="", message=message)
+    for name, value in row.items():
         try:
             json.dumps([name, value], ensure_ascii=False).encode()
         except UnicodeEncodeError:
             message = "holds a lone surrogate, which no encoding can carry"
             field = name.encode(errors="replace").decode()
             return Fault(file=shown_as, row=number, field=field, message=message)
-    return None
+    return row
 
 
 def _not_utf8(shown_as: str, row: int, error: UnicodeDecodeError) -> Fault:
-    message = f"is not UTF-8 (byte 0x{error.object[error.start]:02x} at {error.start}): save it so"
-    if error.object[:2] in {b"\xff\xfe", b"\xfe\xff"}:
-        message = "is UTF-16, as spreadsheets write it: save it as UTF-8"
-    return Fault(file=shown_as, row=row, field="", message=message)
-
-
-def _not_an_object(shown_as: str, row: int, value: object) -> Fault:
-    message = f"is of type {type(value).__name__}, expected an object with named fields"
-    return Fault(file=shown_as, row=row, field="", message=message)
+    message = f"is not UTF-8 ({{value}}): {_ENCODE}cp1252 (or what it was saved in)"
+    byte = f"byte 0x{error.object[error.start]:02x} at {error.start}"
+    return Fault(file=shown_as, row=row, field="", message=message, value=byte)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from guardmark.core.errors import did_you_mean, listed
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
@@ -16,6 +16,7 @@ from guardmark.datasets.formats.fields import (
     Fault,
     FieldPlan,
     getter,
+    near_column,
     plan_fields,
     read_label,
     resolve_label,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, object]
     Getter = Callable[[Row], object]
+    Report = Callable[..., None]  # takes the field, the message, and what the row says there
 
 
 _FACETS: Final = (
@@ -167,15 +169,8 @@ _ROLES = {role.value: role for role in Role} | {
 _SEVERITIES = {severity.value: severity for severity in Severity}
 _PLAIN_FIELDS = ("expected", "technique", "language", "source")
 _MATERIAL = (Role.TOOL, Role.DOCUMENT)
-_NO_LABEL = (
-    "is missing; state it for the whole file (label: attack) or name its field (label_field: ...)"
-)
-
-
-class _Report(Protocol):
-    """Takes what is wrong with a row: field, message, and what the row says there."""
-
-    def __call__(self, field: str, message: str, value: str = "") -> None: ...
+_NAME_TEXT = "; say which column holds it: map: {text: COLUMN}"
+_NO_LABEL = "; state it for the whole file (label: attack) or name its column (label_field: COLUMN)"
 
 
 class RowReader:
@@ -298,12 +293,14 @@ class RowReader:
     def _variant(self, row: Row, gets: Mapping[str, Getter]) -> str:
         return self._text(row, gets, "variant") or "original"
 
-    def _prompt(self, row: Row, gets: Mapping[str, Getter], fault: _Report) -> Prompt | None:
+    def _prompt(self, row: Row, gets: Mapping[str, Getter], fault: Report) -> Prompt | None:
         if gets.get("messages") and (messages := gets["messages"](row)) is not None:
             return _conversation(messages, fault)
         if "text" not in gets:
             names = listed(n if (n := str(name)) == n.strip() else repr(n) for name in row)
-            fault("text", f"is missing (the row has: {names}); name it under map: {{text: ...}}")
+            near = near_column("text", row)
+            hint = f". Did you mean {near!r}? State map: {{text: {near!r}}}" if near else _NAME_TEXT
+            fault("text", f"is missing (the row has: {names}){hint}")
             return None
         text = gets["text"](row)
         if not isinstance(text, str):
@@ -318,7 +315,7 @@ class RowReader:
         return Prompt.of_text(text)
 
     def _label(
-        self, row: Row, gets: Mapping[str, Getter], metadata: dict[str, object], fault: _Report
+        self, row: Row, gets: Mapping[str, Getter], metadata: dict[str, object], fault: Report
     ) -> Label | None:
         """Read the label; for items of a pack, note in the metadata where it came from."""
         in_pack = PACK_MARK in row
@@ -336,7 +333,9 @@ class RowReader:
         else:
             value = self._value(row, gets, "label")
         if value is None:
-            fault(field, _NO_LABEL)
+            near = "" if field in gets else near_column("label", row)
+            hint = f". Did you mean {near!r}? State label_field: {near!r}" if near else _NO_LABEL
+            fault(field, f"is missing{hint}")
             return None
         label = read_label(value, self.spec.labels)
         if label is None:
@@ -348,7 +347,7 @@ class RowReader:
         return label
 
     def _category(
-        self, row: Row, gets: Mapping[str, Getter], label: Label | None, fault: _Report
+        self, row: Row, gets: Mapping[str, Getter], label: Label | None, fault: Report
     ) -> tuple[str, str]:
         category = self._text(row, gets, "category")
         subcategory = self._text(row, gets, "subcategory")
@@ -370,7 +369,7 @@ class RowReader:
             self.undeclared.add(f"{category}/{subcategory}")
         return category, subcategory
 
-    def _severity(self, row: Row, gets: Mapping[str, Getter], fault: _Report) -> Severity | None:
+    def _severity(self, row: Row, gets: Mapping[str, Getter], fault: Report) -> Severity | None:
         word = self._text(row, gets, "severity").strip().lower()
         if not word:
             return None
@@ -387,7 +386,7 @@ def _origin(sample_id: str, variant: str) -> str:
     return sample_id.removesuffix(suffix) if sample_id.endswith(suffix) else ""
 
 
-def _conversation(messages: object, fault: _Report) -> Prompt | None:
+def _conversation(messages: object, fault: Report) -> Prompt | None:
     if not isinstance(messages, list) or not messages:
         fault("messages", "is not a list of messages")
         return None
@@ -424,7 +423,7 @@ def _usual_target(messages: list[Message]) -> int:
     return users[-1] if users else last
 
 
-def _spans(value: object, prompt: Prompt | None, fault: _Report) -> tuple[str, ...]:
+def _spans(value: object, prompt: Prompt | None, fault: Report) -> tuple[str, ...]:
     if value is None or prompt is None:
         return ()
     spans = [value] if isinstance(value, str) else value

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from contextlib import contextmanager
 from hashlib import sha256
+from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from guardmark.canon.visible import csv_line, is_formula
@@ -25,6 +26,10 @@ COLUMNS = (*USUAL_NAMES, "metadata")  # fields of a written sample, in order
 
 WRITTEN_FORMATS = ("jsonl", "json", "csv", "tsv", "parquet")
 _BATCH = 1_000
+_SAME = (
+    *("category", "subcategory", "severity", "expected", "technique", "language", "variant"),
+    *("group", "source"),
+)
 
 
 def written_format(path: Path) -> str:
@@ -113,15 +118,7 @@ def sample_row(sample: Sample) -> dict[str, Any]:
         "text": sample.prompt.text if whole else None,
         "messages": None if whole else _messages(sample.prompt),
         "label": sample.label.value,
-        "category": sample.category,
-        "subcategory": sample.subcategory,
-        "severity": sample.severity.value if sample.severity else "",
-        "expected": sample.expected,
-        "technique": sample.technique,
-        "language": sample.language,
-        "variant": sample.variant,
-        "group": sample.group,
-        "source": sample.source,
+        **{name: getattr(sample, name) or "" for name in _SAME},
         "must_keep": list(sample.must_keep),
         "metadata": dict(sample.metadata),
     }
@@ -200,12 +197,7 @@ def _write_parquet(samples: Iterable[Sample], out: BinaryIO) -> None:
             "Writing Parquet needs pyarrow.\nInstall it: pip install 'guardmark[parquet]'."
         ) from error
     schema = pa.schema([(name, pa.string()) for name in COLUMNS])
+    rows = map(_cells, samples)
     with pq.ParquetWriter(out, schema) as table:
-        batch: list[dict[str, str]] = []
-        for sample in samples:
-            batch.append(_cells(sample))
-            if len(batch) == _BATCH:
-                table.write_table(pa.Table.from_pylist(batch, schema=schema))
-                batch = []
-        if batch:
+        while batch := list(islice(rows, _BATCH)):
             table.write_table(pa.Table.from_pylist(batch, schema=schema))
