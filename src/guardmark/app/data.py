@@ -256,8 +256,8 @@ def _check_options(targets: Sequence[str], options: FileOptions) -> None:
     if fixed and options != FileOptions():
         raise ConfigError(
             f"{fixed[0]} already says how its rows are read; the options for files do not apply.\n"
-            "Leave out --format, --encoding, --label, --label-field, --map, --filter, --set-version "
-            "and --open-categories."
+            "Leave out --format, --encoding, --label, --label-field, --map, --filter, "
+            "--set-version and --open-categories."
         )
 
 

@@ -212,10 +212,9 @@ class _Invocation:
         # Before the first look at a service, which the calls then follow at once.
         write_description(folder, self.loaded.config, merge_files(data.manifests))
         trained = training_warnings(self.parts.manifests, data.manifests)
-        is_own = not all(each.builtin for each in self.loaded.config.data)
-        count = writer.sample_count * (is_own and writer.sample_count <= _MOST_SEARCHED)
-        copies = note_copies([writer.sample(position) for position in range(count)])
-        return [*data.warnings, *copies, *trained]
+        is_searched = "" in builtin and writer.sample_count <= _MOST_SEARCHED
+        own = [writer.sample(position) for position in range(writer.sample_count * is_searched)]
+        return [*data.warnings, *note_copies(own), *trained]
 
     async def _measure(
         self, location: RunLocation, writer: RecordWriter, warnings: Sequence[str]
