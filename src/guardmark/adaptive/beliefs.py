@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cache, reduce
-from math import sqrt
 from operator import or_
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from guardmark.adaptive.diagnosis import UNKNOWN
 from guardmark.attacks.catalogue import FAMILY_PRIOR
@@ -16,12 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from random import Random
 
+    from numpy.typing import NDArray
+
     from guardmark.adaptive.diagnosis import Diagnosis
     from guardmark.adaptive.state import Query
     from guardmark.attacks.contract import OperatorChain
     from guardmark.core.outcome import Decision
 
     Counts = defaultdict[str, list[float]]
+    Floats = NDArray[np.float64]
 
 
 _UNLIKE: Final = 0.03  # weight of an attack for each chain that passed there and failed here
@@ -194,6 +198,7 @@ class Bandit:
     others: tuple[Belief, ...] = ()  # of the chains that precedents say nothing of, the last ones
     passes: list[float] = field(default_factory=list)
     stops: list[float] = field(default_factory=list)
+    begun: dict[tuple[int, int], Floats] = field(default_factory=dict)  # beliefs before any try
 
     def __post_init__(self) -> None:
         """Begin without any try of a chain that is new."""
@@ -209,17 +214,19 @@ class Bandit:
         chain = self.chains[number]
         return 0 if len(chain.arms) > 1 else self.precedents.failed(chain)
 
-    def beliefs(self, kind: tuple[int, int] = (0, 0)) -> list[Belief]:
-        """Return what is believed of each chain by now, for attacks of a kind."""
-        every, learnt = (*self.precedents.beliefs(kind), *self.others), []
-        for belief, passes, stops in zip(every, self.passes, self.stops, strict=True):
-            weight = belief.weight + passes + stops
-            learnt.append(Belief((belief.mean * belief.weight + passes) / weight, weight))
-        return learnt
+    def beliefs(self, kind: tuple[int, int] = (0, 0)) -> tuple[Floats, Floats]:
+        """Return what is believed of each chain by now, for attacks of a kind: mean and weight."""
+        if kind not in self.begun:
+            every = (*self.precedents.beliefs(kind), *self.others)
+            self.begun[kind] = np.array([[each.mean, each.weight] for each in every]).T
+        (mean, weight), passes = self.begun[kind], np.array(self.passes)
+        weights = weight + passes + np.array(self.stops)
+        return (mean * weight + passes) / weights, weights
 
     def means(self) -> list[float]:
         """Return how often each chain is believed to get through, in [0, 1]."""
-        return [belief.mean for belief in self.beliefs()]
+        means: list[float] = self.beliefs()[0].tolist()
+        return means
 
     def rankings(
         self, draw: Random, most: int
@@ -228,18 +235,19 @@ class Bandit:
 
         Chains stand in the order drawn, each with the rate at which it is believed to pass.
         """
-        views = [[draw.gauss(0.0, 1.0) for _ in self.chains] for _ in range(min(most, _VIEWS))]
-        beliefs = cache(self.beliefs)
+        size = range(len(self.chains))
+        views = [np.array([draw.gauss() for _ in size]) for _ in range(min(most, _VIEWS))]
+
+        @cache
+        def spreads(kind: tuple[int, int]) -> tuple[Floats, Floats]:
+            mean, weight = self.beliefs(kind)
+            return mean, np.sqrt((mean * (1 - mean) + _CURIOSITY) / (1 + weight))
 
         @cache
         def ranking(view: int, tries: int, kind: tuple[int, int]) -> dict[int, float]:
-            luck = _LUCK * min(1.0, (1 + tries) / _WARY)
-            drawn = {}
-            for number, belief in enumerate(beliefs(kind)):
-                spread = sqrt((belief.mean * (1 - belief.mean) + _CURIOSITY) / (1 + belief.weight))
-                drawn[number] = belief.mean + luck * spread * views[view][number]
-            order = sorted(drawn, key=drawn.__getitem__, reverse=True)
-            return {number: beliefs(kind)[number].mean for number in order}
+            luck, (mean, spread) = _LUCK * min(1.0, (1 + tries) / _WARY), spreads(kind)
+            order = np.argsort(-(mean + luck * spread * views[view]), kind="stable")
+            return dict(zip(order.tolist(), mean[order].tolist(), strict=True))
 
         return lambda number, tries, kind: ranking(number % len(views), tries, kind)
 
@@ -254,7 +262,8 @@ class Bandit:
     def joined(self, made: Iterable[tuple[OperatorChain, Belief]]) -> Bandit:
         """Return a bandit that may choose from more chains, and forgets nothing."""
         chains, others = zip(*made, strict=True)
-        return replace(self, chains=(*self.chains, *chains), others=(*self.others, *others))
+        chains, others = (*self.chains, *chains), (*self.others, *others)
+        return replace(self, chains=chains, others=others, begun={})
 
 
 def best(means: Sequence[float], count: int) -> list[int]:

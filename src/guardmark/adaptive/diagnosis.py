@@ -8,23 +8,12 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.state import PROBE, Account, Query, together
+from guardmark.attacks import probes
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import arm
 from guardmark.attacks.contract import OperatorChain
 from guardmark.attacks.operators.structure import filler
-from guardmark.attacks.probes import (
-    ALLOW_LIST,
-    CANONICALISER,
-    FORMAT,
-    GAP,
-    NONE,
-    Surroundings,
-    carriers,
-    filled,
-    label_of,
-    probes_of,
-    signs_of,
-)
+from guardmark.attacks.probes import GAP, NONE, Surroundings, carriers, filled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,10 +150,10 @@ def diagnose(state: SearchState) -> Steps[Diagnosis]:
     around = yield from _surroundings(state)
     if state.quiet and (around is None or around.is_rare):
         everyday = yield [_probe(0, text) for text in carriers("everyday")]
-        marks = [ALLOW_LIST if answer.is_blocked else NONE for answer in everyday]
-        if marks.count(ALLOW_LIST) >= _CLOSED * len(marks):
+        marks = [probes.ALLOW_LIST if answer.is_blocked else NONE for answer in everyday]
+        if marks.count(probes.ALLOW_LIST) >= _CLOSED * len(marks):
             refused = tuple(ProbeResult(position=OWN, label=mark, core=()) for mark in marks)
-            return replace(UNKNOWN, label=ALLOW_LIST, findings=refused)
+            return replace(UNKNOWN, label=probes.ALLOW_LIST, findings=refused)
     if around is None:
         return UNKNOWN
     odd = yield [_probe(0, text) for text in _odd_texts(state, around.short)]
@@ -172,10 +161,11 @@ def diagnose(state: SearchState) -> Steps[Diagnosis]:
     around = replace(around, dislikes_odd=dislikes > 0, is_gated=2 * dislikes > len(odd))
     findings = yield from together([_examine(state, index, around) for index in _chosen(state)])
     if not findings:
-        return replace(UNKNOWN, label=FORMAT if around.is_gated else NONE)
+        return replace(UNKNOWN, label=probes.FORMAT if around.is_gated else NONE)
     counts = Counter(finding.label for finding in findings)
     label = min(counts, key=lambda name: (-counts[name], name))
-    folds = 2 * sum(each.signs.get(CANONICALISER, False) for each in findings) > len(findings)
+    reading = sum(each.signs.get(probes.CANONICALISER, False) for each in findings)
+    folds = 2 * reading > len(findings)
     return Diagnosis(label=label, findings=tuple(findings), folds=folds, is_gated=around.is_gated)
 
 
@@ -250,7 +240,7 @@ def _examine(state: SearchState, index: int, around: Surroundings) -> Steps[Prob
     core = yield from _shrink(index, words, carrier)
     draw = state.draw("shuffle", state.samples[index].id)
     shuffled = [" ".join(draw.sample(words, len(words))) for _ in range(_SHUFFLES)]
-    texts = probes_of(text, core, around, carrier)
+    texts = probes.probes_of(text, core, around, carrier)
     hidden = state.variant(index, _INVISIBLE, "D", account=Account.DIAGNOSIS)
     if hidden is not None and not around.is_gated:
         texts["hidden"] = hidden.text
@@ -258,12 +248,12 @@ def _examine(state: SearchState, index: int, around: Surroundings) -> Steps[Prob
     blocked = {name: replies[i].is_blocked is True for i, name in enumerate(texts)}
     blocked["shuffled"] = all(each.is_blocked for each in replies[len(texts) :])
     is_odd = blocked["shuffled"] if around.is_gated else not text.isascii()
+    is_graded = len({answer.score for answer in replies} - {None}) >= _LEAST_VALUES
+    label = probes.label_of(words, core, blocked, graded=is_graded, carried=carrier != GAP)
     if around.dislikes_odd and is_odd and not blocked["canonical"]:
-        label = FORMAT
-    else:
-        is_graded = len({answer.score for answer in replies} - {None}) >= _LEAST_VALUES
-        label = label_of(words, core, blocked, graded=is_graded, carried=carrier != GAP)
-    return ProbeResult(position=index, label=label, core=tuple(core), signs=signs_of(blocked))
+        label = probes.FORMAT
+    signs = probes.signs_of(blocked)
+    return ProbeResult(position=index, label=label, core=tuple(core), signs=signs)
 
 
 def _shrink(index: int, words: list[str], carrier: str) -> Steps[list[str]]:

@@ -11,14 +11,14 @@ from guardmark.adaptive.state import Account, Query
 from guardmark.attacks.application import MOST_WORDS_EDITED, apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.contract import Tier, weakest
-from guardmark.attacks.word_edits import EditKind, edited, edited_tier, edits_of, recipe
+from guardmark.attacks.word_edits import EditKind, edited, edited_tier, options_of, recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from random import Random
 
     from guardmark.adaptive.state import SearchState, Target, TryAnswer
-    from guardmark.attacks.word_edits import WordEdit
+    from guardmark.attacks.word_edits import EditOption, WordEdit
 
 _EDGE: Final = 1e-6  # nearest to 0 and 1 that a score is taken for
 _LEAST: Final = 0.01  # of the logit: a smaller fall is none
@@ -54,9 +54,22 @@ class ScoreMemory:
     falls: defaultdict[object, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
     barred: defaultdict[EditKind, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
 
-    def hope(self, word: str, edit: WordEdit) -> float:
-        """Return the fall to expect of an edit, unless something else blocks its kind."""
-        return self._fall(word, edit) * (1 - self.barred[edit.kind].from_(0.0))
+    def kinds(self) -> list[tuple[float, float]]:
+        """Return the fall to expect of each kind of edit, and how likely it is not held back."""
+        usual, barred = self.falls[_SIZE].from_(_HOPE), self.barred
+        return [(self.falls[each].from_(usual), 1 - barred[each].from_(0.0)) for each in EditKind]
+
+    def hopes(self, word: str, kinds: list[tuple[float, float]]) -> Callable[[EditOption], float]:
+        """Return what tells the fall to expect of an edit of a word; it is asked very often."""
+        every, own = self.falls.get(word), self.falls.get
+        falls = [fall if every is None else every.from_(fall) for fall, _ in kinds]
+
+        def hope(option: EditOption) -> float:
+            mean = own((word, option.form))
+            fall = falls[option.kind] if mean is None else mean.from_(falls[option.kind])
+            return fall * kinds[option.kind][1]
+
+        return hope
 
     def _fall(self, word: str, edit: WordEdit) -> float:
         fall = self.falls[_SIZE].from_(_HOPE)
@@ -86,11 +99,17 @@ class _Descent:
     carrier: str = ""
     kept: tuple[WordEdit, ...] = ()
     tried: tuple[WordEdit, ...] = ()
-    refused: set[WordEdit] = field(default_factory=set)
+    refused: set[int] = field(default_factory=set)  # edits, by `id`: they are held by `options`
+    options: list[list[EditOption]] = field(default_factory=list)  # by word
     step: int = 0  # Words changed at once.
     idle: int = 0
     tries: int = 0
     fallen: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Look at every word once."""
+        sample = self.target.sample
+        self.options = options_of(sample.prompt.text, sample.must_keep)
 
     def word(self, edit: WordEdit) -> str:
         return self.target.sample.prompt.text[edit.start : edit.end].lower()
@@ -106,35 +125,30 @@ class _Descent:
                 self.target.seen.add(query.text)
                 return query
             if self.step == 1:
-                self.refused.update(self.tried)
+                self.refused.update(map(id, self.tried))
             ranked = ranked[self.step :]
         return None
 
     def _gains(self) -> Iterator[tuple[float, WordEdit]]:
         """Yield the best edit of each word, and by how much more than now it may bring."""
-        text, luck, hope = (
-            self.target.sample.prompt.text,
-            self.memory.falls[_SIZE].from_(_HOPE),
-            self.memory.hope,
-        )
+        luck, kinds = self.memory.falls[_SIZE].from_(_HOPE), self.memory.kinds()
         kept = {edit.start: edit for edit in self.kept}
         typos = sum(edit.kind is EditKind.TYPO for edit in self.kept)
-        is_full = typos + 1 > MOST_WORDS_EDITED * len(text.split())
-        for forms in edits_of(text, self.target.sample.must_keep):
-            now, word = kept.get(forms[0].start), self.word(forms[0])
-            best, number = max(
-                (
-                    (hope(word, edit) + luck * self.draw.random(), i)
-                    for i, edit in enumerate(forms)
-                    if edit not in self.refused
-                    and edit != now
-                    and not (is_full and edit.kind is EditKind.TYPO)
-                ),
-                default=(0.0, -1),
-            )
-            gain = best - (0.0 if now is None else max(0.0, hope(word, now)) + luck / 2)
-            if number >= 0 and (now is None or gain > 0):
-                yield gain, forms[number]
+        is_full = typos + 1 > MOST_WORDS_EDITED * len(self.target.sample.prompt.text.split())
+        closed = list(EditKind).index(EditKind.TYPO) if is_full else -1
+        refused, chance = self.refused, self.draw.random
+        for options in self.options:
+            now, hope = kept.get(options[0].edit.start), self.memory.hopes(options[0].word, kinds)
+            best, chosen, worth = 0.0, None, 0.0
+            for option in options:
+                if option.edit is now:
+                    worth = max(0.0, hope(option)) + luck / 2
+                elif id(option.edit) not in refused and option.kind != closed:
+                    drawn = hope(option) + luck * chance()
+                    if chosen is None or drawn >= best:
+                        best, chosen = drawn, option.edit
+            if chosen is not None and (now is None or best > worth):
+                yield best - worth, chosen
 
     def _edits(self) -> tuple[WordEdit, ...]:
         by_word = {edit.start: edit for edit in (*self.kept, *self.tried)}
@@ -168,7 +182,7 @@ class _Descent:
             return
         self.idle += 1
         if len(self.tried) == 1:
-            self.refused.update(self.tried)
+            self.refused.update(map(id, self.tried))
         self.step = max(1, self.step // 2)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.beliefs import Background, Bandit, Belief, Precedents, best
@@ -154,9 +155,12 @@ def _next_try(
     chain = next(((query, n) for query, n in made if query is not None), None)
     if chain is None or (is_turn and descents.hope(target) > order[chain[1]]):
         guided = descents.propose(target)
-        if guided is not None and chain is not None:  # The variant was made, and is not asked.
+        if guided is not None and chain is not None:  # The variant was made, and is kept for later.
+            names = [f"{chain[0].chain}#{use}" for use in range(MOST_USES)]
+            name = next(name for name in reversed(names) if name in target.tried)
+            target.tried.discard(name)
             target.seen.discard(chain[0].text)
-            target.tried -= {f"{chain[0].chain}#{use}" for use in range(MOST_USES)}
+            target.made[name] = chain[0]
         if guided is not None:
             return guided, None
     return chain
@@ -183,8 +187,9 @@ def _next_use(
         if name in target.tried:
             continue
         target.tried.add(name)
-        query = state.variant(target.position, chain, round_, index=index)
+        kept = target.made.pop(name, None)
+        query = kept or state.variant(target.position, chain, round_, index=index)
         if query is not None and query.is_proved and query.text not in target.seen:
             target.seen.add(query.text)
-            return query
+            return replace(query, round=round_)
     return None

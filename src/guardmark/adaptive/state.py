@@ -188,6 +188,7 @@ class Target:
     win: Query | None = None
     tried: set[str] = field(default_factory=set)
     seen: set[str] = field(default_factory=set)
+    made: dict[str, Query] = field(default_factory=dict)  # variants made and not asked yet
     failed: int = 0
     carried: tuple[float, str] = (1.0, "")  # lowest score under a carrier, and which it was
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from guardmark.attacks.application import MOST_WORDS_EDITED, edit_within_one, keeps
 from guardmark.attacks.contract import Tier, weakest
@@ -61,6 +61,28 @@ def edits_of(text: str, must_keep: tuple[str, ...] = ()) -> tuple[tuple[WordEdit
     return tuple(filter(None, words))
 
 
+class EditOption(NamedTuple):
+    """An edit of a word, with what is known of others like it."""
+
+    edit: WordEdit
+    kind: int  # number of its kind
+    word: str
+    form: str
+
+
+def options_of(text: str, must_keep: tuple[str, ...] = ()) -> list[list[EditOption]]:
+    """Return the edits of each word with the word and its form in small letters."""
+    number = {kind: at for at, kind in enumerate(EditKind)}
+    return [
+        [
+            EditOption(each, number[each.kind], text[each.start : each.end].lower(), form)
+            for each in forms
+            for form in [each.text.lower()]
+        ]
+        for forms in edits_of(text, must_keep)
+    ]
+
+
 def _forms(word: str) -> list[tuple[EditKind, str]]:
     lower, half = word.lower(), len(word) // 2
     listed = (*synonyms().get(lower, ())[:_MOST_LISTED], *filter(None, [plurals().get(lower)]))
@@ -92,16 +114,18 @@ def edited_tier(text: str, edits: Sequence[WordEdit], must_keep: tuple[str, ...]
     typos = sum(edit.kind is EditKind.TYPO for edit in edits)
     is_bounded = typos <= MOST_WORDS_EDITED * len(text.split())
     is_kept = is_bounded and keeps(text, edited(text, edits), must_keep)
-    is_proved = is_kept and all(_holds(text[edit.start : edit.end], edit) for edit in edits)
+    is_proved = is_kept and all(
+        _holds(text[edit.start : edit.end].lower(), edit.text.lower(), edit.kind) for edit in edits
+    )
     return weakest(_TIERS[edit.kind] for edit in edits) if is_proved else Tier.V4
 
 
-def _holds(word: str, edit: WordEdit) -> bool:
+@lru_cache(maxsize=4096)
+def _holds(before: str, after: str, kind: EditKind) -> bool:
     """Say whether one edit is what its kind says."""
-    before, after = word.lower(), edit.text.lower()
-    if edit.kind is EditKind.LETTERS:
+    if kind is EditKind.LETTERS:
         return skeleton(before) == skeleton(after) != ""
-    if edit.kind is EditKind.TYPO:
+    if kind is EditKind.TYPO:
         return edit_within_one(before, after)
     return after in synonyms().get(before, ()) or after == plurals().get(before)
 
