@@ -178,7 +178,7 @@ def test_what_is_no_file_of_results_is_refused(tmp_path: Path) -> None:
         read(path)
     with pytest.raises(DatasetError, match="promptfoo eval -o"):
         read(tmp_path / "none.json")
-    with pytest.raises(DatasetError, match="holds no result"):
+    with pytest.raises(DatasetError, match="holds no test of a red team"):
         read(write(tmp_path))
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tests.journeys.command_line import CONFIG, guardmark, killed, set_up
 
-from guardmark.store.integrity import check
 from guardmark.store.run_dir import read_seals
+from guardmark.store.sealing.integrity import check
 
 pytestmark = pytest.mark.slow
 

@@ -13,11 +13,12 @@ import pytest
 from guardmark.core.errors import StoreError
 from guardmark.core.outcome import ALLOWED
 from guardmark.exporters.tables import write_csv
-from guardmark.store import connect, integrity, schema
+from guardmark.store import connect, schema
 from guardmark.store.columns import read_usage, record_columns, sample_columns
 from guardmark.store.export import write_jsonl
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.records import RecordWriter
+from guardmark.store.sealing import integrity
 
 ENDLESS = (
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"

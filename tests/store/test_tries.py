@@ -27,9 +27,9 @@ from guardmark.core.record import Stage
 from guardmark.core.sample import Sample
 from guardmark.core.usage import Usage
 from guardmark.store import connect
-from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
+from guardmark.store.sealing.integrity import check
 from guardmark.store.tries import TryRecord, TrySubject, read_tries
 
 ALLOWED = Decision(outcome=Outcome.ALLOW, score=0.25)

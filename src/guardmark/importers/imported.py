@@ -7,12 +7,12 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.core.errors import DatasetError
+from guardmark.core.errors import DatasetError, UnknownName, listed
 from guardmark.core.manifest import Policy
 from guardmark.core.sample import Message, Prompt, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from guardmark.core.outcome import Decision, Response, Verdict
@@ -58,9 +58,9 @@ class ImportedRun:
 
     tool: str
     guard: str = ""
-    model: str
+    model: str = ""
     judge: str = ""
-    created_utc: str
+    created_utc: str = ""
     rows: tuple[ImportedRow, ...]
     files: Mapping[str, str]
     legacy_cards: tuple[str, ...] = ()
@@ -169,6 +169,19 @@ def word(row: Object, field: str) -> str:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
+
+
+def one_of(found: Iterable[str], wanted: str, noun: str, path: Path) -> str:
+    """Return the one that a file holds, or of several the one that a person names."""
+    names = sorted(set(found))
+    if wanted and wanted not in names:
+        raise UnknownName(f"{noun} of this file", wanted, names)
+    if not wanted and len(names) > 1:
+        raise DatasetError(
+            f"{path} holds {len(names)} {noun}s: {listed(names)}.\n"
+            "Next: name one with --model, and import the others into folders of their own."
+        )
+    return wanted or "".join(names)
 
 
 def left_out(noun: str, counts: Mapping[str, int]) -> Iterator[str]:

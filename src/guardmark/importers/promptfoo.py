@@ -7,7 +7,7 @@ from collections import Counter
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from guardmark.core.errors import DatasetError, UnknownName
+from guardmark.core.errors import DatasetError
 from guardmark.core.outcome import ErrorKind, Evidence, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Label, Sample, Severity
 from guardmark.importers.imported import (
@@ -19,6 +19,7 @@ from guardmark.importers.imported import (
     inner,
     left_out,
     object_of,
+    one_of,
     prompt_of,
     word,
 )
@@ -54,7 +55,7 @@ def read_promptfoo(path: Path, statements: Statements) -> ImportedRun:
             "Next: export it with a newer promptfoo: promptfoo export eval ID -o results.json"
         )
     listed = [each for each in results["results"] if isinstance(each, dict)]
-    model = _model(listed, statements.model, path)
+    model = one_of(map(_target, listed), statements.model, "target", path)
     warnings: list[str] = []
     rows = _rows([each for each in listed if _target(each) == model], statements, warnings)
     if not rows:
@@ -76,20 +77,6 @@ def read_promptfoo(path: Path, statements: Statements) -> ImportedRun:
 def _target(result: Object) -> str:
     provider = inner(result, "provider")
     return word(provider, "label") or word(provider, "id") or "model"
-
-
-def _model(listed: list[Object], wanted: str, path: Path) -> str:
-    targets = list(dict.fromkeys(_target(each) for each in listed))
-    if wanted and wanted not in targets:
-        raise UnknownName("target of this file", wanted, targets)
-    if wanted or len(targets) == 1:
-        return wanted or targets[0]
-    if not targets:
-        raise DatasetError(f"{path} holds no result.")
-    raise DatasetError(
-        f"{path} holds {len(targets)} targets: {', '.join(targets[:8])}.\n"
-        "Next: name one with --model, and import the others into folders of their own."
-    )
 
 
 def _rows(listed: list[Object], statements: Statements, warnings: list[str]) -> list[ImportedRow]:

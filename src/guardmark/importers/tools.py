@@ -23,6 +23,7 @@ _TOOLS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "jailbreakbench": ("guardmark.importers.jailbreakbench:read_jailbreakbench", ()),
     "minorbench": ("guardmark.importers.minorbench:read_minorbench", ()),
     "promptfoo": ("guardmark.importers.promptfoo:read_promptfoo", ("label", "model")),
+    "table": ("guardmark.importers.table:read_table", ("label", "model")),
 }
 """Tool to its reader, and to what a person may have to say of files that do not say it."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from guardmark.core.errors import StoreError
 from guardmark.core.outcome import Decision, Evidence, Response
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.store import connect, integrity, samples
+from guardmark.store import connect, samples
 from guardmark.store.codec import (
     ILL_TYPED,
     encode,
@@ -32,6 +32,7 @@ from guardmark.store.schema import (
     STAGE_CODE,
     definitions,
 )
+from guardmark.store.sealing import integrity
 from guardmark.store.tries import TryBatch
 from guardmark.store.under_way import UNDER_WAY, CallsUnderWay, take_over
 

@@ -14,11 +14,11 @@ from guardmark.app.verify.headline import check_headline, read_summary
 from guardmark.app.verify.mismatches import Mismatch, Mismatches, MismatchKind
 from guardmark.app.verify.sealed_files import check_meta, check_seals, unreadable_files
 from guardmark.core.manifest import VERSION
-from guardmark.importers.minisign import read_signature
-from guardmark.store import integrity
 from guardmark.store.connect import errors_of
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.run_dir import read_seals
+from guardmark.store.sealing import integrity
+from guardmark.store.sealing.minisign import read_signature
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

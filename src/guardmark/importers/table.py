@@ -1,0 +1,119 @@
+"""Tables that anybody writes: a text, its label and what a defense decided, one row an answer."""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+from collections import Counter
+from hashlib import sha256
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from guardmark.core.errors import DatasetError, listed
+from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
+from guardmark.core.sample import Label, Prompt, Sample
+from guardmark.importers.imported import (
+    ImportedAnswer,
+    ImportedRow,
+    ImportedRun,
+    Object,
+    bytes_of,
+    left_out,
+    objects_of,
+    one_of,
+    word,
+)
+
+if TYPE_CHECKING:
+    from guardmark.importers.imported import Statements
+
+_HINT: Final = "Name a table with a header (.csv, .tsv) or JSON lines (.jsonl)."
+_TABLE: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
+def read_table(path: Path, statements: Statements) -> ImportedRun:
+    """Read what one defense decided of each text; rows of one id are repeats.
+
+    A decision that is neither yes nor no is malformed, and one beside an error is an error. Of
+    several defenses in one file the person names the one to take.
+    """
+    data, warnings = bytes_of(path, hint=_HINT), list[str]()
+    rows = _rows(path, data, warnings)
+    names = dict.fromkeys(name for row in rows for name in row)
+    found = {key: next(filter(names.__contains__, of), "") for key, of in _TABLE["columns"].items()}
+    for key in ("text", "blocked"):
+        if not (found[key] or (key == "blocked" and found["passed"])):
+            wanted = ", ".join(_TABLE["columns"][key])
+            raise DatasetError(f"{path} has no column {wanted}; it has {listed(names)}.\n{_HINT}")
+    guard = one_of((word(r, found["defense"]) for r in rows), statements.model, "defense", path)
+    samples: dict[str, Sample] = {}
+    answers: dict[str, list[ImportedAnswer]] = {}
+    missing: Counter[str] = Counter()
+    for at, row in enumerate(rows, start=1):
+        if word(row, found["defense"]) != guard:
+            continue
+        text, label = word(row, found["text"]), statements.label
+        if (is_attack := _says(row.get(found["label"]))) is not None:
+            label = Label.ATTACK if is_attack else Label.BENIGN
+        if not text.strip() or label is None:
+            missing["without a text" if label else "without a label"] += 1
+            continue
+        sample = Sample(
+            id=word(row, found["id"]) or f"row-{at}",
+            prompt=Prompt.of_text(text),
+            label=label,
+            category=word(row, "category"),
+            technique=word(row, "technique"),
+            language=word(row, "language"),
+            group=word(row, found["group"]),
+            source="table",
+        )
+        if samples.setdefault(sample.id, sample) != sample:
+            raise DatasetError(f"{path}: the id {sample.id!r} stands for two samples.\n{_HINT}")
+        given = answers.setdefault(sample.id, [])
+        given.append(ImportedAnswer(repeat=len(given), decision=_decision(row, found)))
+    if not samples:
+        raise DatasetError(f"{path} holds no row with a text and a label.\nNext: --label attack.")
+    return ImportedRun(
+        tool="table",
+        guard=guard or path.stem,
+        rows=tuple(ImportedRow(sample=s, answers=tuple(answers[n])) for n, s in samples.items()),
+        files={path.name: sha256(data).hexdigest()},
+        warnings=(*warnings, *left_out("row", missing)),
+    )
+
+
+def _rows(path: Path, data: bytes, warnings: list[str]) -> list[Object]:
+    if path.suffix not in {".csv", ".tsv"}:
+        rows = [row for _, row in objects_of(data, path, warnings)]
+        return [{key.strip().lower(): value for key, value in row.items()} for row in rows]
+    csv.field_size_limit(len(data) + 1)
+    try:
+        lines = StringIO(data.decode("utf-8-sig"), newline="")
+        read = csv.DictReader(lines, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
+        return [{(k or "").strip().lower(): v or "" for k, v in row.items()} for row in read]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DatasetError(f"{path} is no table in UTF-8: {error}.\n{_HINT}") from error
+
+
+def _says(value: object) -> bool | None:
+    told, words = str(value).strip().lower(), _TABLE["words"]
+    return True if told in words["yes"] else False if told in words["no"] else None
+
+
+def _decision(row: Object, found: dict[str, str]) -> Decision:
+    if why := word(row, found["error"]):
+        evidence = Evidence(message=why[:500])
+        return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.CRASH, evidence=evidence)
+    value = row.get(found["blocked"] or found["passed"])
+    if (is_yes := _says(value)) is None:
+        return Decision(outcome=Outcome.MALFORMED, evidence=Evidence(raw=str(value)[:500]))
+    outcome = Outcome.BLOCK if is_yes == bool(found["blocked"]) else Outcome.ALLOW
+    try:
+        score = float(row.get(found["score"]) or "")
+    except (TypeError, ValueError):
+        score = -1.0
+    if not 0.0 <= score <= 1.0:
+        return Decision(outcome=outcome)
+    return Decision(outcome=outcome, score=score, score_kind=ScoreKind.SELF_REPORTED)

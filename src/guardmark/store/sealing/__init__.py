@@ -1,0 +1,1 @@
+"""Whether records are what was committed, and files what somebody signed."""
