@@ -1,4 +1,4 @@
-"""Two attackers of a page each, which the search must not lose to."""
+"""Three attackers of a page each, which the search must not lose to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from tests.planted.defenses import Rule
 
 from guardmark.attacks.application import apply, keeps, tier_of
-from guardmark.attacks.catalogue import arms
+from guardmark.attacks.catalogue import arm, arms
 from guardmark.attacks.contract import OperatorChain, Tier
 from guardmark.attacks.operators.lexical import synonyms
 from guardmark.core.sample import Sample
@@ -21,7 +21,7 @@ NEVER = 10**9
 def bandit(rule: Rule, attacks: list[Sample], *, budget: int, seed: int = 0) -> list[int]:
     """Sample operators by what they did so far (Thompson); return calls to each first bypass."""
     draw = random.Random(seed)
-    chains = [OperatorChain.of(arm) for arm in arms() if arm.tier.in_full and arm.family != "F13"]
+    chains = [OperatorChain.of(a) for a in arms() if a.tier.in_full and a.family != "F13"]
     record = {chain.key: [1.0, 1.0] for chain in chains}
     firsts = []
     for sample in attacks:
@@ -37,6 +37,25 @@ def bandit(rule: Rule, attacks: list[Sample], *, budget: int, seed: int = 0) -> 
                 passed = not rule(made.text)[0]
                 record[chain.key][0 if passed else 1] += 1
                 first = calls if passed else NEVER
+        firsts.append(first)
+    return firsts
+
+
+def best_of_n(rule: Rule, attacks: list[Sample], *, budget: int, seed: int = 0) -> list[int]:
+    """Draw random capitals and slips anew for each try (best-of-N); return calls to each bypass."""
+    draw, chain, firsts = random.Random(seed), OperatorChain.of(arm("bon_mix")), []
+    for sample in attacks:
+        first, calls, seen = NEVER, 0, {sample.prompt.text}
+        for _ in range(4 * budget):
+            made = apply(
+                chain, sample.prompt.text, seed=draw.randbytes(8), must_keep=sample.must_keep
+            )
+            if calls == budget or first < NEVER:
+                break
+            if made.is_variant and made.text not in seen:
+                seen.add(made.text)
+                calls += 1
+                first = NEVER if rule(made.text)[0] else calls
         firsts.append(first)
     return firsts
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from tests.planted.defenses import Planted, Rule
-from tests.planted.references import NEVER, bandit, greedy
+from tests.planted.references import NEVER, bandit, best_of_n, greedy
 
 from guardmark.adaptive import controls
 from guardmark.adaptive.beliefs import Background
@@ -75,6 +75,7 @@ class Row:
     adaptive_16: list[int]  # with a budget of 16
     prior: int  # calls an attack for the fixed list and the diagnosis
     bandit: list[int]
+    best_of_n: list[int]
     greedy: list[int]
     greedy_calls: int
     repair: str = ""
@@ -142,6 +143,7 @@ def measure(
         adaptive_16=short_asked.firsts(ADAPTIVE, places),
         prior=prior,
         bandit=bandit(each.start(), attacks, budget=budget + prior),
+        best_of_n=best_of_n(each.start(), attacks, budget=budget + prior),
         greedy=[first for first, _ in followed],
         greedy_calls=sum(calls for _, calls in followed),
     )
