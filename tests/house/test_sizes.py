@@ -28,7 +28,7 @@ MOST_LINES_OF_ROOMS = {
     ("net", "parsing", "canon", "inference"): 3_800,
     ("datasets",): 4_375,
     ("defenses", "models", "judges"): 6_800,
-    ("attacks",): 3_500,
+    ("attacks",): 3_200,
     ("engine",): 3_750,
     ("adaptive",): 3_400,
     ("analysis",): 8_500,
