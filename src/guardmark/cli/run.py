@@ -163,7 +163,7 @@ def _tell(finished: RunOutput, *, as_json: bool) -> int:
             echo(f"{'head':<10}{finished.head}")
         echo_text(finished.gate)
     for complaint in finished.complaints:
-        tell_line(complaint)
+        tell_line(*complaint.splitlines())
     return _EXIT_UNTRUSTWORTHY if finished.complaints else finished.gate_exit
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 _MOST_STUCK: Final = 4  # threads that are left behind in calls
+_HALVED: Final = "a batch did not fit into memory and was asked in halves: lower batch_tokens"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +123,9 @@ class ClassifierDefense:
             score_kind=ScoreKind.CLASS_PROB,
             latency_ns=latency_ns,
             amortised=amortised,
-            evidence=Evidence(truncated=True) if score.truncated else None,
+            evidence=Evidence(truncated=score.truncated, message=_HALVED * score.is_halved)
+            if score.truncated or score.is_halved
+            else None,
         )
 
 

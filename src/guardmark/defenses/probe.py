@@ -194,7 +194,8 @@ def _stop_if_hopeless(name: str, attack: Decision, benign: Decision, *, is_insid
         raise ServiceRefused(message + hint)
     if ErrorKind.TIMEOUT in kinds:
         raise ServiceTimeout(
-            f"{message}\nCheck that the service is running; read_timeout_s sets the wait."
+            f"{message}\nCheck that it is running and answers at all; read_timeout_s of a service, "
+            "timeout_s of anything else sets the wait."
         )
     if ErrorKind.CONTRACT in kinds:
         raise UntrustworthyRun(

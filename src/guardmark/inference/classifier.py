@@ -13,7 +13,7 @@ from guardmark.core.errors import ConfigError, did_you_mean, listed
 from guardmark.core.outcome import EmbeddingAnswer, ErrorKind, fault_of
 from guardmark.core.usage import Usage
 from guardmark.inference.gradients import EmbeddingGradients, plain_words
-from guardmark.inference.runtime import device_of, library, load, token_batches
+from guardmark.inference.runtime import as_memory_allows, device_of, library, load, token_batches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,7 @@ class ClassScore:
     probability: float | None
     tokens: int
     truncated: bool = False
+    is_halved: bool = False  # whether its batch did not fit into memory as a whole
 
 
 class SequenceClassifier:
@@ -73,13 +74,15 @@ class SequenceClassifier:
                 pieces.append([*self._before, *piece, *self._after])
                 owner.append(index)
         highest: dict[int, float] = {}
-        for probability, index in zip(self._probabilities(pieces), owner, strict=True):
+        probabilities, is_halved = self._probabilities(pieces)
+        for probability, index in zip(probabilities, owner, strict=True):
             highest[index] = max(probability, highest.get(index, 0.0))
         return [
             ClassScore(
                 probability=highest.get(index),
                 tokens=len(ids),
                 truncated=len(ids) > self._room and self._long_text is LongText.TRUNCATE,
+                is_halved=is_halved,
             )
             for index, ids in enumerate(encoded)
         ]
@@ -109,19 +112,24 @@ class SequenceClassifier:
         starts = range(0, max(1, len(ids) - self._room + step), step)
         return [ids[start : start + self._room] for start in starts]
 
-    def _probabilities(self, pieces: Sequence[list[int]]) -> list[float]:
+    def _probabilities(self, pieces: Sequence[list[int]]) -> tuple[list[float], bool]:
         torch = self._torch
-        values = [0.0] * len(pieces)
+        values, is_halved = [0.0] * len(pieces), False
+
+        def odds(batch: list[int]) -> list[float]:
+            padded = self._tokenizer.pad(
+                {"input_ids": [pieces[index] for index in batch]}, return_tensors="pt"
+            ).to(self._device)
+            logits = self._model(**padded).logits.float()
+            found: list[float] = torch.softmax(logits, dim=-1)[:, self._positive].sum(-1).tolist()
+            return found
+
+        batches = token_batches([len(p) for p in pieces], budget=self._budget)
         with torch.inference_mode():
-            for batch in token_batches([len(p) for p in pieces], budget=self._budget):
-                padded = self._tokenizer.pad(
-                    {"input_ids": [pieces[index] for index in batch]}, return_tensors="pt"
-                ).to(self._device)
-                logits = self._model(**padded).logits.float()
-                odds = torch.softmax(logits, dim=-1)[:, self._positive].sum(dim=-1)
-                for index, value in zip(batch, odds.tolist(), strict=True):
+            for batch, found, is_halved in as_memory_allows(batches, odds):  # noqa: B007 - the last
+                for index, value in zip(batch, found, strict=True):
                     values[index] = min(1.0, value)
-        return values
+        return values, is_halved
 
 
 class LocalEncoder:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ChatAnswer, TokenChoice
 from guardmark.core.usage import Usage
-from guardmark.inference.runtime import device_of, library, load, token_batches
+from guardmark.inference.runtime import as_memory_allows, device_of, library, load, token_batches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,12 +56,14 @@ class LocalGenerator:
         prompts = [self._ids(messages, template_options or {}) for messages in conversations]
         answers: dict[int, ChatAnswer] = {}
         lengths = [len(ids) + self._max_tokens for ids in prompts]
-        for batch in token_batches(lengths, budget=self._budget):
-            began = perf_counter_ns()
-            written, logits = self._generate(
-                [prompts[index] for index in batch], None if draws is None else draws.among(batch)
-            )
-            share = (perf_counter_ns() - began) // len(batch)
+
+        def generate(batch: list[int]) -> tuple[list[list[int]], Sequence[Any], int]:
+            chosen, began = [prompts[index] for index in batch], perf_counter_ns()
+            written, logits = self._generate(chosen, None if draws is None else draws.among(batch))
+            return written, logits, (perf_counter_ns() - began) // len(batch)
+
+        batches = token_batches(lengths, budget=self._budget)
+        for batch, (written, logits, share), _ in as_memory_allows(batches, generate):
             for row, index in enumerate(batch):
                 answers[index] = self._answer(
                     len(prompts[index]), written[row], [step[row] for step in logits], share

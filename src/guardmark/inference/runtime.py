@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 
 def library(name: str) -> Any:
@@ -48,7 +51,11 @@ def load(kind: str, path: Path) -> Any:
         )
     except (OSError, ValueError, KeyError) as error:
         first = str(error).strip().split("\n", 1)[0][:300]
-        raise ConfigError(f"The model folder {path} cannot be loaded: {first}") from error
+        raise ConfigError(
+            f"The model folder {path} cannot be loaded: {first}\n"
+            "Next: download it again, whole: config, tokenizer and safetensors. For a gated model "
+            "accept its terms on its page first, then log in."
+        ) from error
 
 
 CALL: Final = 64
@@ -82,3 +89,22 @@ def token_batches(
         batches.append(order[start:end])
         start = end
     return batches
+
+
+def as_memory_allows(
+    batches: Iterable[list[int]], work: Callable[[list[int]], T]
+) -> Iterator[tuple[list[int], T, bool]]:
+    """Yield what work makes of each batch, of its halves where memory runs out; was one halved."""
+    waiting, is_halved = list(batches)[::-1], False
+    while waiting:
+        batch = waiting.pop()
+        try:
+            made = work(batch)
+        except (MemoryError, RuntimeError) as error:  # torch has an error of memory for CUDA alone
+            is_memory = isinstance(error, MemoryError) or "memory" in str(error).lower()
+            if len(batch) < 2 or not is_memory:
+                raise
+            middle, is_halved = len(batch) // 2, True
+            waiting += [batch[middle:], batch[:middle]]
+            continue
+        yield batch, made, is_halved

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 _MOST_STARTS: Final = 3  # starts in a row that may fail before the defense is given up
 _MOST_MESSAGE: Final = 2_000
+_BY_HAND: Final = (
+    'Next: start it by hand and type {"id": 1, "text": "hello"}: it must print one line of JSON '
+    'such as {"id": 1, "blocked": false}.'
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +170,8 @@ class _InProcesses:
         try:
             await self._pool.start()
         except ProcessFault as error:
-            raise ConfigError(f"{self.name} cannot be used: {error}.") from error
+            said = f"{self.name} cannot be used: {error}."
+            raise ConfigError(said if "Next: " in said else f"{said}\n{_BY_HAND}") from error
 
     async def close(self) -> None:
         """End all processes; the next question starts new ones."""

@@ -111,16 +111,20 @@ class WorkerProcess:
         """
         if recipe.warm_up is not None:
             self._send(_line(_WARM_UP_ID, recipe.warm_up))
+        printed = b""
         try:
             async with asyncio.timeout(recipe.start_timeout_s):
-                while not self._is_ready(await self._more(), is_warmed=recipe.warm_up is not None):
-                    pass
+                while not self._is_ready(
+                    lines := await self._more(), is_warmed=recipe.warm_up is not None
+                ):
+                    printed = lines[-1]
                 if recipe.resets:
                     await self.reset(recipe.start_timeout_s)
         except TimeoutError as error:
             wanted = "answer to the warm-up text" if recipe.warm_up is not None else "line of ready"
             message = f"no {wanted} within {recipe.start_timeout_s:g} s (start_timeout_s)"
-            raise ProcessFault(ErrorKind.TIMEOUT, f"{message}{self._said()}") from error
+            other = f"; it printed {_shown(printed)}" if printed else ""
+            raise ProcessFault(ErrorKind.TIMEOUT, f"{message}{other}{self._said()}") from error
 
     @staticmethod
     def _is_ready(lines: Sequence[bytes], *, is_warmed: bool) -> bool:

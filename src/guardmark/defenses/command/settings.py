@@ -68,7 +68,8 @@ class CommandSettings(TimedSettings, ProcessSettings):
         executable = context.folder / program if "/" in program else shutil.which(program)
         if not executable or not Path(executable).exists():
             where = "does not exist" if "/" in program else "is not on the PATH"
-            raise BadSettings([(("command", "0"), f"{program!r} {where}.")])
+            hint = "Next: install it, or name the program by its path"
+            raise BadSettings([(("command", "0"), f"{program!r} {where}. {hint}.")])
         # An absolute path is part of the machine, as what is found on the PATH is.
         paths = [context.folder / word for word in self.command if not Path(word).is_absolute()]
         return defense_in_processes(
@@ -87,7 +88,8 @@ def python_command(target: str, *, env: str | None, interpreter: str | None, fol
         setting, program = "env", str(folder / env / "bin" / "python")
     executable = shutil.which(folder / program if "/" in program else program)
     if executable is None:
-        raise BadSettings([((setting,), f"There is no Python interpreter {program!r}.")])
+        hint = f"Next: python3 -m venv {env}" if env is not None else "Next: name one by its path"
+        raise BadSettings([((setting,), f"There is no Python interpreter {program!r}. {hint}.")])
     # Not resolved: an environment is known by the path of its interpreter.
     return [os.path.abspath(executable), str(_WORKER), target]  # noqa: PTH100
 
