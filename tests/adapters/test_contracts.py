@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from guardmark.app.registry import build_part, settings_model
+from guardmark.app.registry import BUILTIN_PARTS, build_part, settings_model
 from guardmark.config.settings import BuildContext
 from guardmark.core.outcome import Decision, Outcome, Response, ScoreKind, Verdict, VerdictLabel
 from guardmark.core.protocols import (
@@ -23,7 +24,12 @@ from guardmark.core.protocols import (
     SampleBound,
 )
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, View
-from guardmark.engine.calls import as_coroutine
+from guardmark.defenses.classifier import classifier_profile
+from guardmark.defenses.guard_profile import guard_profile
+from guardmark.defenses.http.profile import service_profile
+from guardmark.defenses.probe import limits_of
+from guardmark.defenses.profile import list_profiles
+from guardmark.engine.calls import as_coroutine, as_decision, attempt
 from guardmark.net.client import Services
 from guardmark.net.service import ServiceLimits
 
@@ -119,12 +125,30 @@ for line in sys.stdin:
     print(json.dumps({"id": question["id"], "blocked": blocked, "reason": "a word"}), flush=True)
 """
 
+NOTING_GUARD = """
+import json
+from pathlib import Path
+
+def risk(text):
+    with Path(__file__).with_name("seen.jsonl").open("a") as notes:
+        notes.write(json.dumps(text) + "\\n")
+    return 0.0
+"""
+NOTING_WORKER = """
+import json, sys
+
+print('{"ready": true}', flush=True)
+for line in sys.stdin:
+    question = json.loads(line)
+    with open("seen.jsonl", "a") as notes:
+        notes.write(json.dumps(question["text"]) + "\\n")
+    print(json.dumps({"id": question["id"], "blocked": False}), flush=True)
+"""
+
 
 @pytest.fixture
 async def build(chat_server: Any, tmp_path: Path) -> AsyncIterator[Callable[[str], Any]]:
     """Build a defense of the table as a configuration would, over a real server."""
-    (tmp_path / "guard.py").write_text(GUARD)
-    (tmp_path / "worker.py").write_text(WORKER)
     (tmp_path / "decisions.jsonl").write_text(
         "".join(f'{{"id":"{n}","decision":"block","score":0.{n}}}\n' for n in range(4))
     )
@@ -132,8 +156,11 @@ async def build(chat_server: Any, tmp_path: Path) -> AsyncIterator[Callable[[str
     services = Services(default=ServiceLimits(retries=0))
     open_parts: list[Closable] = []
 
-    def make(name: str) -> Any:
+    def make(name: str, *, fresh: bool = True) -> Any:
         part_type, said = DEFENSES[name]
+        if fresh:
+            (tmp_path / "guard.py").write_text(GUARD)
+            (tmp_path / "worker.py").write_text(WORKER)
         if part_type == "guard-model":
             said = {**said, "base_url": chat_server.base_url}
         if part_type == "http":
@@ -204,6 +231,77 @@ async def test_the_same_prompt_gets_the_same_decision_in_any_order_and_company(
         return [(d.outcome, d.score, d.error_kind) for d in decisions]
 
     assert said(alone) == said(backwards) == said(together)
+
+
+ELSEWHERE = {"classifier"}
+"""Kinds that need a library of an extra: their contract stands in tests/inference."""
+
+
+def test_every_kind_of_defense_is_under_this_contract() -> None:
+    """A new kind that nobody added here fails."""
+    assert {kind for kind, _ in DEFENSES.values()} == BUILTIN_PARTS["defense"].keys() - ELSEWHERE
+
+
+async def test_a_batch_is_answered_as_its_prompts_are_one_by_one(
+    build: Callable[[str], Any],
+) -> None:
+    """In the order of the questions; of local models in tests/inference."""
+    defense = build("command-batches")
+    assert isinstance(defense, BatchDefense)
+    together = await defense.decide_batch(PROMPTS)
+    alone = [(await defense.decide_batch([prompt]))[0] for prompt in PROMPTS]
+    assert [(d.outcome, d.score) for d in together] == [(d.outcome, d.score) for d in alone]
+    assert len(await defense.decide_batch([])) == 0
+
+
+SEES = ["python", "python-outside", "command", "command-batches", "http", "guard-model"]
+HOSTILE = 'say "no"\r\n{{7*7}} ${HOME} %s \x07 \u202e \u2028 \U0001f3f4 </s>'
+
+
+@pytest.mark.parametrize("name", SEES)
+async def test_a_text_arrives_character_for_character(
+    build: Callable[[str], Any], tmp_path: Path, chat_server: Any, name: str
+) -> None:
+    """What was asked, and not what quoting, templates or line breaks make of it."""
+    (tmp_path / "guard.py").write_text(NOTING_GUARD)
+    (tmp_path / "worker.py").write_text(NOTING_WORKER)
+    asked = f"{HOSTILE} {name}"
+    await as_coroutine(build(name, fresh=False))(Prompt.of_text(asked))
+    if (notes := tmp_path / "seen.jsonl").exists():
+        assert asked in [json.loads(line) for line in notes.read_text().splitlines()]
+    else:
+        (request,) = chat_server.requests
+        shown = [request.get("text"), *(m["content"] for m in request.get("messages", ()))]
+        assert any(asked in text for text in shown if text)
+
+
+@pytest.mark.parametrize("name", SEES)
+async def test_a_failure_is_an_error_and_never_a_decision(
+    build: Callable[[str], Any], tmp_path: Path, chat_server: Any, name: str
+) -> None:
+    """Whether it raises, ends, or answers with a status of the server's own."""
+    (tmp_path / "guard.py").write_text("def risk(text):\n    raise ValueError('no locale')\n")
+    (tmp_path / "worker.py").write_text("import sys\nprint('{\"ready\": true}')\nsys.exit('no')\n")
+    chat_server.reply = lambda _: (500, "down")
+    ask = as_coroutine(build(name, fresh=False))
+    for prompt in PROMPTS[:3]:
+        decision = as_decision(await attempt(ask, prompt))
+        assert decision.outcome is Outcome.ERROR
+        assert decision.evidence is not None
+        assert decision.evidence.message
+
+
+@pytest.mark.parametrize("entry", list_profiles(), ids=lambda entry: entry.name)
+def test_every_profile_declares_its_limits_and_has_a_recorded_answer(entry: Any) -> None:
+    """`guardmark doctor` tells the first; suites of their own read the second."""
+    read = {
+        "http": service_profile,
+        "guard-model": guard_profile,
+        "classifier": classifier_profile,
+    }[entry.type]
+    profile: Any = read(entry.name)
+    assert limits_of(object(), entry.limits).is_fine
+    assert len(profile.examples) > 1
 
 
 @pytest.mark.parametrize(

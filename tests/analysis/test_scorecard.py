@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from small_runs import Answers, Planned, Runs, allow, attack, benign, block, failed, garbled
 
 from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.defense.scorecard import Scorecard, complement, make_scorecard
+from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.manifest import Policy
-from guardmark.core.outcome import ErrorKind
+from guardmark.core.outcome import Decision, ErrorKind, Evidence
 from guardmark.core.sample import Sample
+from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.render.markdown import render_markdown
 from guardmark.stats.rates.proportion import wilson
 
 MIXED = [*(attack(n) for n in range(40)), *(benign(n) for n in range(60))]
@@ -225,3 +230,36 @@ def test_precision_and_f1_match_their_definition(runs: Runs) -> None:
     assert one.ratios.prevalence == 0.5
     assert one.ratios.f1.low is not None
     assert one.ratios.f1.replicates == 2000
+
+
+def test_texts_that_were_cut_are_rated_by_class(runs: Runs) -> None:
+    """Padding brings an attack behind the cut; nothing is said where no text was cut."""
+
+    def answer(position: int, sample: Sample) -> Decision:
+        is_cut = sample.is_attack and position % 4 == 0
+        return replace(allow(), evidence=Evidence(truncated=True)) if is_cut else block()
+
+    card = card_of(runs, answer, MIXED)
+    attacks, benign_ones = card.truncated_attacks, card.truncated_benign
+    assert attacks is not None
+    assert benign_ones is not None
+    assert (attacks.successes, attacks.trials) == (10, 40)
+    assert (benign_ones.successes, benign_ones.trials) == (0, 60)
+    assert attacks.low is not None
+    whole = card_of(runs, lambda _p, _s: block(), MIXED)
+    assert whole.truncated_attacks is whole.truncated_benign is None
+
+
+def test_the_report_tells_how_many_texts_were_cut(runs: Runs) -> None:
+    """Under the verdict and in the table of all figures."""
+
+    def answer(_: int, sample: Sample) -> Decision:
+        return replace(allow(), evidence=Evidence(truncated=True)) if sample.is_attack else block()
+
+    with runs.opened(MIXED, [Planned(name="one", answers=answer)]) as reader:
+        page = render_markdown(build_document(analyse_run(reader)))
+    assert "texts were cut to fit it" in page
+    line = next(each for each in page.splitlines() if "texts were cut" in each)
+    assert "(40/40) of attacks" in line
+    assert "(0/60) of benign samples" in line
+    assert "Attacks cut to fit it, of those answered" in page

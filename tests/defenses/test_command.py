@@ -185,6 +185,14 @@ async def test_a_process_that_cannot_start_is_given_up(build: Build) -> None:
     assert (Path(defense.files[0]).parent / "tries").read_text() == "xxx"
 
 
+async def test_a_process_that_prints_no_answers_is_quoted_with_the_next_step(build: Build) -> None:
+    """What it printed in place of the answer to the warm-up text, and how to try it by hand."""
+    program = "import sys; print('rubbish', flush=True); sys.stdin.read()"
+    defense = build(program=program, start_timeout_s=2)
+    with pytest.raises(ConfigError, match=r"it printed 'rubbish'\.\nNext: start it by hand"):
+        await defense.start()
+
+
 async def test_a_process_that_never_becomes_ready_is_given_up(build: Build) -> None:
     """It has its own time for that."""
     defense = build(program="import time; time.sleep(60)", start_timeout_s=0.3)

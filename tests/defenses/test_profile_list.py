@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,14 @@ from tests.journeys.command_line import guardmark
 from guardmark.app.parts.loading import builtin_config, parse_config
 from guardmark.app.registry import settings_model
 from guardmark.core.errors import ConfigError
-from guardmark.defenses.classifier import ClassifierSettings, classifier_profile
+from guardmark.core.sample import Prompt
+from guardmark.defenses.classifier import (
+    ClassifierDefense,
+    ClassifierSettings,
+    classifier_profile,
+)
 from guardmark.defenses.profile import kind_of_profile, list_profiles, profile_names
+from guardmark.inference.classifier import ClassScore
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "measure-a-known-guard.md").read_text(encoding="utf-8")
@@ -52,6 +59,33 @@ def test_a_classifier_takes_labels_and_threshold_from_its_profile(name: str) -> 
     )
     said = {"profile": name, "path": "model", "threshold": 0.25}
     assert ClassifierSettings.model_validate(said).threshold == 0.25
+
+
+class RecordedScores:
+    """What a model said of one text, label by label."""
+
+    def __init__(self, scores: dict[str, float], positive: list[str]) -> None:
+        self._score = ClassScore(probability=sum(scores[each] for each in positive), tokens=9)
+
+    def scores(self, texts: Sequence[str]) -> list[ClassScore]:
+        """Say it of every text."""
+        return [self._score] * len(texts)
+
+
+@pytest.mark.parametrize("name", profile_names("classifier"))
+async def test_a_classifier_decides_as_its_recorded_examples_state(name: str) -> None:
+    """By the sum of the positive labels and the profile's own threshold, either way."""
+    profile = classifier_profile(name)
+    settings = ClassifierSettings.model_validate({"profile": name, "path": "model"})
+    assert {each.outcome for each in profile.examples} == {"allow", "block"}
+    for example in profile.examples:
+        assert sum(example.scores.values()) == pytest.approx(1)
+        assert set(settings.positive) < example.scores.keys()
+        recorded: Any = RecordedScores(example.scores, settings.positive)
+        defense = ClassifierDefense(name, recorded, threshold=settings.threshold)
+        (decision,) = await defense.decide_batch([Prompt.of_text("a text")])
+        await defense.close()
+        assert decision.outcome == example.outcome
 
 
 def test_profiles_and_builtin_defenses_are_measured_by_name() -> None:

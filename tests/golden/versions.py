@@ -21,10 +21,14 @@ NEW_KEYS: Final = frozenset(
         "defenses/[]/scores/expected_costs/[]/stakes/block_cost",
         "defenses/[]/scores/expected_costs/[]/stakes/miss_cost",
         "defenses/[]/scores/expected_costs/[]/true_positive_rate",
+        "defenses/[]/rates/truncated_attacks",
+        "defenses/[]/rates/truncated_benign",
         "defenses/[]/thresholds/calibration_share",
         "defenses/[]/thresholds/chosen/[]/reason",
         "adaptive/[]/operators/[]/expansion/method",
         "pairs/[]/text",
+        "system/[]/rates/truncated_attacks",
+        "system/[]/rates/truncated_benign",
         "timing/retries",
     }
 )

@@ -76,6 +76,27 @@ async def test_long_texts_are_cut_chunked_or_refused_never_silently(
     await defense.close()
 
 
+async def test_a_batch_that_does_not_fit_into_memory_is_halved_and_said(
+    classifier_folder: Path,
+) -> None:
+    """The same scores, and each says what to do about it."""
+    torch = pytest.importorskip("torch")
+    said: dict[str, Any] = {"path": str(classifier_folder), "positive": ["INJECTION"]}
+    defense = _build("defense", "classifier", threshold=0.5, max_length=64, **said)
+    expected = await defense.decide_batch(PROMPTS)
+
+    def allocate(module: object, given: tuple[Any, ...]) -> None:
+        if isinstance(module, torch.nn.Embedding) and len(given[0]) > 2:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(allocate)
+    halved = await defense.decide_batch(PROMPTS)
+    hook.remove()
+    assert [d.score for d in halved] == pytest.approx([d.score for d in expected], abs=1e-5)
+    assert all("asked in halves: lower batch_tokens" in d.evidence.message for d in halved)
+    await defense.close()
+
+
 def test_labels_are_checked_against_the_model(classifier_folder: Path) -> None:
     """A wrong index would turn the classifier round."""
     said: dict[str, Any] = {"path": str(classifier_folder), "threshold": 0.5}

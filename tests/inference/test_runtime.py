@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.inference.runtime import CALL, token_batches
+from guardmark.inference.runtime import CALL, as_memory_allows, token_batches
 
 LENGTHS = st.lists(st.integers(0, 600), max_size=80)
 FEW = st.lists(st.integers(0, 200), min_size=1, max_size=9)
@@ -78,3 +79,29 @@ def test_dear_calls_make_large_batches_and_cheap_ones_small() -> None:
     cheap, dear = (token_batches(lengths, budget=9_999, call=call) for call in (1, 5_000))
     assert len(cheap) > 10
     assert len(dear) == 1
+
+
+def test_a_batch_that_memory_does_not_hold_is_halved_until_it_does() -> None:
+    """Everything once and in order; and from then on it is said."""
+
+    def work(batch: list[int]) -> int:
+        if len(batch) > 3:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate")
+        return len(batch)
+
+    done = list(as_memory_allows([[0, 1], [2, 3, 4, 5, 6], [7]], work))
+    assert [index for batch, _, _ in done for index in batch] == list(range(8))
+    assert [made for _, made, _ in done] == [2, 2, 3, 1]
+    assert [is_halved for _, _, is_halved in done] == [False, True, True, True]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("CUDA out of memory"), ValueError()])
+def test_what_cannot_be_halved_is_raised(error: Exception) -> None:
+    """A single text that does not fit, and every other fault."""
+
+    def work(batch: list[int]) -> int:
+        raise error
+
+    batches = [[0, 1]] if isinstance(error, ValueError) else [[0]]
+    with pytest.raises(type(error)):
+        list(as_memory_allows(batches, work))

@@ -86,6 +86,8 @@ async def test_a_pipeline_whose_model_or_judge_mostly_fails_is_not_to_be_trusted
     who = "the target model" if broken == "tutor" else "the judge"
     assert f"Do not rely on this result: {who}" in done.err
     assert "worn out" in done.err
+    # Three lines of ours, no line break spelled out.
+    assert any(line.startswith("To read them: guardmark show") for line in done.err.splitlines())
 
 
 async def test_a_full_disk_under_a_recording_is_no_failure_of_the_defense(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from guardmark.config.settings import Rate
+from guardmark.config.settings import Rate, Settings
 from guardmark.core.errors import UnknownName
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import View
@@ -129,11 +129,19 @@ class ClassifierDefense:
         )
 
 
+class ClassifierExample(Settings):
+    """What the model may say of a text, label by label, and what that decides."""
+
+    scores: dict[str, Rate] = Field(min_length=2)
+    outcome: Literal["allow", "block"]
+
+
 class ClassifierProfile(Profile):
     """How one classifier is loaded and read."""
 
     models: list[str] = Field(min_length=1)
     settings: dict[str, Any]
+    examples: list[ClassifierExample] = Field(min_length=2)
 
 
 @cache

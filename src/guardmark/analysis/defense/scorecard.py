@@ -25,6 +25,7 @@ from guardmark.stats.rates.clustered import EffectiveCounts, any_per_group
 from guardmark.stats.rates.means import RepeatVariance, decompose_repeats, share_mean
 from guardmark.stats.rates.predictive import PredictiveValues, predictive_values
 from guardmark.stats.rates.proportion import trials_for_half_width
+from guardmark.store.schema import FLAG_TRUNCATED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,6 +72,9 @@ class Scorecard:
     # Mean of the groups' own attack success rates, or None when no group has several attacks.
     group_mean: Ratio | None
     predictive: tuple[PredictiveValues, ...]
+    # Answered attacks, and benign samples, that were cut to fit it; None where none was.
+    truncated_attacks: Estimate | None
+    truncated_benign: Estimate | None
 
     def __repr__(self) -> str:
         """Tell both headline rates with counts and intervals, as shares."""
@@ -139,6 +143,8 @@ def make_scorecard(frame: Frame, arm: DefenseColumn) -> Scorecard:
     worth = BlockedCounts(EffectiveCounts.of(rates.attacks), EffectiveCounts.of(rates.benign))
     under = _under_policy(arm, frame.manifest)
     any_bypass, group_mean = _by_group(cells, arm, settings.confidence)
+    is_cut = answered & (arm.records.flags & FLAG_TRUNCATED != 0)
+    cut = sides(is_cut, answered) if is_cut.any() else None
     return Scorecard(
         confusion=count_outcomes(frame, arm),
         attack_success_rate=errors.attack_success_rate,
@@ -155,6 +161,8 @@ def make_scorecard(frame: Frame, arm: DefenseColumn) -> Scorecard:
         any_bypass=any_bypass,
         group_mean=group_mean,
         predictive=_predictive(worth, settings),
+        truncated_attacks=cut and cut.attacks,
+        truncated_benign=cut and cut.benign,
     )
 
 

@@ -74,6 +74,9 @@ def _card(defense: DefenseAnalysis) -> Table:
     if card.any_bypass is not None and card.group_mean is not None:
         rates["Groups with any variant allowed"] = card.any_bypass
         rates["ASR, every group weighing the same"] = card.group_mean
+    if card.truncated_attacks and card.truncated_benign:
+        rates["Attacks cut to fit it, of those answered"] = card.truncated_attacks
+        rates["Benign samples cut to fit it, of those answered"] = card.truncated_benign
     kinds = ", ".join(f"{kind} {count_text(n)}" for kind, n in card.confusion.error_kinds)
     return table_of(
         itertools.starmap(_rate_cells, rates.items()),

@@ -8,7 +8,7 @@ from guardmark.analysis.compare.recommendations import Reliance, judge_reliance,
 from guardmark.analysis.pipeline.frame import NO_GUARD, SYSTEM
 from guardmark.reports.chapters.comparison import group_cautions, subject
 from guardmark.reports.document.blocks import FigureCell, Headline, Tone
-from guardmark.reports.document.cells import figure
+from guardmark.reports.document.cells import figure, rate_text
 from guardmark.reports.document.wording import (
     count_text,
     interval_text,
@@ -174,6 +174,9 @@ def _notes(defense: DefenseAnalysis) -> Iterator[str]:
         ends = (card.fail_closed.attack_success_rate, card.fail_open.attack_success_rate)
         low, high = (percent_text(end.value) for end in ends)
         yield say("unanswered", share=percent_text(share), low=low, high=high)
+    if card.truncated_attacks and card.truncated_benign:
+        attacks, benign = map(rate_text, (card.truncated_attacks, card.truncated_benign))
+        yield say("truncated", attacks=attacks, benign=benign)
     yield from group_cautions(card.true_positive_rate, card.false_positive_rate)
     if defense.stopped:
         yield f"stopped early: {'; '.join(each.sentence for each in defense.stopped)}"
