@@ -125,7 +125,7 @@ def test_compare_across_runs_says_what_changed(runs: Path) -> None:
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
     assert "words (worse) against words (bench)" in said
-    assert "ASR +75.0 points [" in said
+    assert "ASR -75.0 points [" in said
     assert "p < 0.0001" in said
     assert "They differ on 96 samples" in said  # 90 attacks and 6 benign samples
     assert "only words (worse) wrong: " in said

@@ -56,7 +56,7 @@ def test_compare_says_that_the_system_is_worse(runs: Path) -> None:
     text = " ".join(done.out.split())
     assert text.index("System: What to do next") < text.index("against words (good)")
     assert "Prefer the system behind words (good) to the system behind words (ruined)" in text
-    assert "system ASR +79.0 points [" in text
+    assert "system ASR -79.0 points [" in text
     assert "good and ruined use target models (model) that are configured differently" in text
     document = json.loads(guardmark("compare", "good", "ruined", "--json", cwd=runs).out)
     pairs = {pair["first"]: pair for pair in document["system"]["pairs"]}

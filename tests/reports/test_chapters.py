@@ -81,6 +81,14 @@ def test_every_verdict_on_a_pair_has_its_sentence(runs: Runs) -> None:
         assert words in told(two(runs, errs(a1, b1), errs(a2, b2)), "comparison")
 
 
+def test_a_difference_has_the_direction_of_its_sentence(runs: Runs) -> None:
+    """Whoever is better at attacks has the lower rate, in whatever order the two were measured."""
+    for one, other, better in ((20, 90, "one"), (90, 20, "two")):
+        words = told(two(runs, errs(one, 5), errs(other, 5)), "comparison")
+        sentence = words[words.index(f"{better} lets fewer attacks") :]
+        assert ": ASR -35.0 points [-4" in sentence.partition("Pairs on")[0]
+
+
 def test_no_difference_comes_with_what_would_have_been_found(runs: Runs) -> None:
     """Not significant is not equal."""
     words = told(two(runs, errs(20, 5), errs(22, 5)), "comparison")

@@ -134,7 +134,8 @@ def pair_sentence(pair: PairedComparison, weak: AbstractSet[str] = frozenset()) 
     """Say in one sentence what the data show about two defenses."""
     verdict, first, second = _better_first(pair)
     sides = zip((pair.attacks, pair.benign), _RATES[pair.scope], strict=True)
-    gaps = "; ".join(_gap(side, rate) for side, rate in sides)
+    is_mirrored = pair.verdict in _MIRRORED
+    gaps = "; ".join(_gap(side, rate, is_mirrored=is_mirrored) for side, rate in sides)
     rule, lost = _rule(pair, weak)
     words = words_of("pairs")[rule or verdict]
     return f"{words.format(first, second, weak=lost, **_ALARMS[pair.scope])}: {gaps}."
@@ -176,10 +177,13 @@ def recommendation(
     return words.format(first, second, **told, **_ALARMS[pair.scope])
 
 
-def _gap(side: PairedSide, label: str) -> str:
+def _gap(side: PairedSide, label: str, *, is_mirrored: bool) -> str:
     measure = figure(side.difference)
     if measure.value is None:
         return f"{label} difference undefined"
+    if is_mirrored:  # the sentence is about the second: its rate minus that of the first
+        low, high = (None if each is None else 0.0 - each for each in (measure.high, measure.low))
+        measure = replace(measure, value=0.0 - measure.value, low=low, high=high)
     words = f"{label} {measure_text(measure)}"
     if side.adjusted_p is None:
         return f"{words} ({measure.reason})"
