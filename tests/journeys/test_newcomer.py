@@ -6,16 +6,24 @@ the path: once with the lowest versions that are promised, once with the newest 
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import venv
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from tests.conftest import Serve
 
 pytestmark = pytest.mark.slow
 
@@ -110,3 +118,55 @@ def test_the_readme_can_be_followed(tmp_path: Path) -> None:
     value, low, high, trials, groups = map(float, typed("try_it", tmp_path).split())
     assert 0 <= low <= value <= high <= 1
     assert 0 < groups <= trials
+
+
+HOW_TO = ROOT / "docs" / "how-to"
+
+
+def written(page: str, name: str, folder: Path) -> int:
+    """Write a file as a page shows it; return how many lines somebody has to type."""
+    block = fenced((HOW_TO / page).read_text(encoding="utf-8"), name)
+    (folder / name).write_text(block, encoding="utf-8")
+    return sum(bool(line.strip()) for line in block.splitlines())
+
+
+def counted(folder: Path) -> dict[str, int]:
+    """Run the configuration of a page on a few samples; return attacks and benign ones blocked."""
+    typed("guardmark run bench.yaml --limit 30 -o out", folder)
+    summary = json.loads((folder / "out" / "summary.json").read_text(encoding="utf-8"))
+    sides = {side: summary["defenses"][0]["counts"][side] for side in ("attacks", "benign")}
+    assert all(each["error"] == each["malformed"] == 0 for each in sides.values())
+    return {side: each["block"] for side, each in sides.items()}
+
+
+async def test_an_http_guard_of_ones_own_takes_fewer_than_ten_lines(
+    tmp_path: Path, serve: Serve
+) -> None:
+    """As the page shows them, but for the address."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"flagged": "a" in (await request.json())["text"]})
+
+    server = await serve(answer)
+    assert written("measure-an-http-service.md", "bench.yaml", tmp_path) < 10
+    config = (tmp_path / "bench.yaml").read_text(encoding="utf-8")
+    config = config.replace("https://guard.example/v1/check", f"{server.url}/check")
+    (tmp_path / "bench.yaml").write_text(config, encoding="utf-8")
+    blocked = await asyncio.to_thread(counted, tmp_path)
+    assert min(blocked.values()) > 0
+
+
+def test_a_package_in_another_environment_takes_fewer_than_fifteen_lines(tmp_path: Path) -> None:
+    """Function and configuration together; the package is missing where guardmark runs."""
+    home = tmp_path / "venvs" / "mine"
+    venv.create(home, with_pip=False)
+    (site,) = home.glob("lib/python*/site-packages")
+    (site / "some_guard.py").write_text(
+        "class Found:\n    flagged = True\n\n"
+        "class Scanner:\n    def scan(self, text):\n        return Found()\n"
+    )
+    page = "measure-a-guard-in-another-environment.md"
+    lines = [written(page, name, tmp_path) for name in ("my_guard.py", "bench.yaml")]
+    assert sum(lines) < 15
+    assert importlib.util.find_spec("some_guard") is None
+    assert sum(counted(tmp_path).values()) == 30
