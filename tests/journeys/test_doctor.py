@@ -41,6 +41,10 @@ def constant(text):
 def crashes(text):
     raise RuntimeError("no model was loaded")
 
+def hangs(text):
+    import time
+    time.sleep(5)
+
 def nonsense(text):
     return "maybe"
 """
@@ -78,6 +82,7 @@ def examine(tmp_path: Path) -> Examine:
         ("constant, threshold: 0.4", {"tells apart": False, "score kind": True}),
         ("crashes", {"answers fit": False, **UNKNOWN}),
         ("nonsense", {"answers fit": False, **UNKNOWN}),
+        ("hangs, timeout_s: 0.2", {"reachable": False, "answers fit": None, **UNKNOWN}),
     ],
 )
 def test_what_a_function_is_like(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,3 +57,8 @@ def test_a_plug_in_is_found_and_passes_the_contract(tmp_path: Path) -> None:
     assert done.code == 0
     summary = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
     assert summary["defenses"][0]["rates"]["true_positive_rate"]["successes"] == 1
+    assert summary["defenses"][0]["version"] == "guardmark-long-words 0.1.0"
+    examined = guardmark("doctor", "bench.yaml", cwd=tmp_path, env=env)
+    assert "installed      long-words, guardmark-long-words 0.1.0" in examined.out
+    listed = guardmark("plugins", cwd=tmp_path, env=env).out
+    assert re.search(r"long-words +.*\(guardmark-long-words 0\.1\.0\)", listed)

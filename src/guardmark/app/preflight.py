@@ -57,6 +57,7 @@ ASSUMPTIONS: Final = (
     "templates that a server puts around messages, and calls repeated after a failure."
 )
 _MODEL: Final = ("pipeline", "model")
+_NS_PER_MS: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +116,8 @@ class _Work(NamedTuple):
     def cost(self, price: PriceSettings) -> float:
         """What it costs; what is free may be of unknown length."""
         money = self.calls * price.per_call
-        for tokens, per_1k in (
-            (self.read, price.input_per_1k),
-            (self.written, price.output_per_1k),
-        ):
+        prices = (self.read, price.input_per_1k), (self.written, price.output_per_1k)
+        for tokens, per_1k in prices:
             money += tokens * per_1k / 1000 if per_1k else 0.0
         return money
 
@@ -222,9 +221,8 @@ class _Limit:
         if not of:
             return {path: self._deciding(path[-1])}
         work: dict[Keys, _Work] = {}
-        stops_early = getattr(settings, "short_circuit", False) or (
-            getattr(settings, "rule", "") == "first"
-        )
+        rule = getattr(settings, "rule", "")
+        stops_early = getattr(settings, "short_circuit", False) or rule == "first"
         for position, member in enumerate((of,) if isinstance(of, str) else of):
             for below, each in self.of_defense(("defenses", member)).items():
                 is_spared = position and stops_early and not self.is_most
@@ -242,17 +240,15 @@ class _Limit:
             answer = self._written(self.loaded.parts[_MODEL])
         calls = float(shown * config.run.repeats + min(config.latency.warmup, shown))
         calls *= getattr(settings, "calls_each", 1)  # a guard model asked about several risks
-        return self._work(
-            calls, self._read(settings, characters / max(1, shown)) + answer, settings
-        )
+        read = self._read(settings, characters / max(1, shown)) + answer
+        return self._work(calls, read, settings)
 
     def _answers(self) -> float:
         """How many answers the target model gives: each sample has at most one a repeat."""
         pipeline = self.loaded.config.pipeline
         guards = [] if pipeline is None else pipeline.guards
-        is_certain = any(
-            guard == NO_GUARD or self.views.get(guard) is View.RESPONSE for guard in guards
-        )
+        after = {name for name, view in self.views.items() if view is View.RESPONSE}
+        is_certain = not {NO_GUARD, *after}.isdisjoint(guards)
         most = float(self.volume.samples * self.loaded.config.run.repeats)
         return most if is_certain or self.is_most else 0.0
 
@@ -355,9 +351,6 @@ def _size(subject: str, groups: Counter[str], stats: StatsSettings) -> SizeCheck
     )
 
 
-_NS_PER_MS = 1e6
-
-
 def check_config(path: Path, *, probes: int = 0) -> Checkup:
     """Say what a configuration will do, after some live calls where they are asked for."""
     loaded = load_config(path)
@@ -374,10 +367,9 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
     tallies, volume = _tally(data)
     views = {built.manifest.name: built.part.view for built in parts.defenses}
     medians = {probe.defense: probe.median_ms for probe in seen}
-    trained = training_warnings(parts.manifests, data.manifests)
     return Checkup(
         data=data.manifests,
-        warnings=(*data.warnings, *doubtful, *trained),
+        warnings=(*data.warnings, *doubtful, *training_warnings(parts.manifests, data.manifests)),
         margin=stats.margin,
         needed=trials_for_half_width(stats.margin, confidence=stats.confidence),
         sizes=tuple(_size(subject, groups, stats) for subject, groups in tallies.items()),

@@ -92,6 +92,13 @@ def known_types(kind: str) -> Mapping[str, str]:
     return table
 
 
+@cache
+def package_of(kind: str, part_type: str) -> str:
+    """Return the other package that adds a type, with its version; empty for a type of ours."""
+    entries = entry_points(group=GROUPS[kind], name=part_type)
+    return next((f"{each.dist.name} {each.dist.version}" for each in entries if each.dist), "")
+
+
 def helper_kind(name: str, settings: Mapping[str, object]) -> str:
     """Return of which kind a part is that helps an attacker."""
     is_model = name != "equivalence" or str(settings.get("type")) in known_types("model")

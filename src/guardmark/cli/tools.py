@@ -32,7 +32,7 @@ def plugins_command(*, profiles: bool, as_json: bool) -> None:
     if profiles:
         _list_profiles(as_json=as_json)
         return
-    from guardmark.app.registry import GROUPS, known_types
+    from guardmark.app.registry import GROUPS, known_types, package_of
 
     table = {kind: dict(known_types(kind)) for kind in GROUPS}
     if as_json:
@@ -42,7 +42,8 @@ def plugins_command(*, profiles: bool, as_json: bool) -> None:
         echo(f"{kind}s (other packages add theirs under the entry point {GROUPS[kind]})")
         width = max((len(name) for name in types), default=0)
         for name in sorted(types):
-            echo(f"  {name:<{width}}  {_sentence(kind, name)}")
+            package = f" ({owner})" if (owner := package_of(kind, name)) else ""
+            echo(f"  {name:<{width}}  {_sentence(kind, name)}{package}")
 
 
 def _sentence(kind: str, name: str) -> str:

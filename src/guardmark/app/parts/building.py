@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from guardmark.app.parts.loading import locate_error
-from guardmark.app.registry import build_part
+from guardmark.app.registry import build_part, package_of
 from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import VERSION, PartManifest
@@ -221,11 +221,12 @@ def _manifest(
             digest.update(file_digest(content, named).digest())
     for fingerprint in below:
         digest.update(bytes.fromhex(fingerprint))
+    package = f"guardmark {VERSION}" if written["type"] in _OURS else ""
     return PartManifest(
         name=name,
         kind=kind,
         type=str(written["type"]),
-        version=str(stated or (f"guardmark {VERSION}" if written["type"] in _OURS else "")),
+        version=str(stated or package or package_of(kind, str(written["type"]))),
         fingerprint=digest.hexdigest(),
         view=str(getattr(view, "value", view)),
         threshold=cast("float | None", getattr(part, "threshold", None)),
