@@ -356,15 +356,16 @@ def comparison_document(compared: ScopedComparisons, *, texts: bool = True) -> D
         f"{count_text(first.benign)} benign samples.",
         caveats=tuple(run_caveats(first.runs, first.remarks)),
         sections=tuple(
-            part for each in compared.all for part in _scope_sections(each, texts=texts)
+            part
+            for each in compared.all
+            for part in _scope_sections(each, "Guards: " if compared.system else "", texts=texts)
         ),
     )
 
 
-def _scope_sections(compared: Compared, *, texts: bool) -> Iterator[Section]:
+def _scope_sections(compared: Compared, lead: str, *, texts: bool) -> Iterator[Section]:
     """Yield the sections of one scope; those of systems say so in their titles and ids."""
-    is_system = compared.scope == SYSTEM
-    lead, key = ("System: ", "system-") if is_system else ("", "")
+    lead, key = ("System: ", "system-") if compared.scope == SYSTEM else (lead, "")
     yield section(f"{key}advice", f"{lead}What to do next", _advice(compared))
     rated = [(each.name, each.rates) for each in compared.rates]
     plane = draw_plane(rated, compared.comparison.front, scope=compared.scope)
