@@ -292,7 +292,7 @@ def _category_limits(frame: Frame, policy: GatePolicy) -> dict[str, float]:
 def _categories(
     frame: Frame, arm: DefenseColumn, slicer: Slicer, limits: Mapping[str, float]
 ) -> Iterator[GateCheck]:
-    attacks, _ = slicer.tables(arm, by_latency=order_by_latency(arm))
+    attacks, _ = slicer.tables(arm, by_latency=order_by_latency(arm.records))
     rates = {entry.name: entry.rate for entry in attacks.rates}
     for name, limit in limits.items():
         named = ("per_category", arm.name, name)
@@ -314,7 +314,7 @@ def _categories(
 def _latencies(frame: Frame, arm: DefenseColumn, limit: float | None) -> Iterator[GateCheck]:
     if limit is None:
         return
-    latency = measure_latency(frame, arm)
+    latency = measure_latency(frame, arm.records)
     for side, subject in ((latency.attacks, "attacks"), (latency.benign, "benign")):
         p95 = next(each for each in side.quantiles if each.quantile == 0.95)
         needed = quantile_ranks(p95.trials, p95.quantile, confidence=p95.confidence).needed

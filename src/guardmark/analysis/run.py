@@ -53,19 +53,15 @@ class RunAnalysis:
     # What of the taxonomy they touch.
     taxonomy: TaxonomyCoverage = field(metadata={"json": "coverage"})
     defenses: tuple[DefenseAnalysis, ...]
-    # The defenses against each other, or None with fewer than two.
-    comparison: RunComparison | None
+    comparison: RunComparison | None  # Each against each, or None with fewer than two.
     worst: WorstSamples
     # What follows, by written rules.
     advice: tuple[Advice, ...] = field(metadata={"json": "recommendations"})
     areas: tuple[AreaPair, ...] = ()
-    # Guard, model and judge together, or None when no model was asked.
-    pipeline: PipelineAnalysis | None = None
-    # What came out of each arm of the pipeline, told as of a defense: unsafe answers, refusals.
-    system: tuple[DefenseAnalysis, ...] = ()
+    pipeline: PipelineAnalysis | None = None  # Guard, model and judge, or None without a model.
+    system: tuple[DefenseAnalysis, ...] = ()  # What came out of each arm, told as of a defense.
     system_worst: WorstSamples | None = None  # The same of samples, or None without a pipeline.
-    # What came out of the arms of the pipeline against each other, or None with fewer than two.
-    systems: RunComparison | None = None
+    systems: RunComparison | None = None  # Arms against each other, or None with fewer than two.
     adaptive: tuple[AdaptiveCard, ...] = ()
     adaptive_pairs: tuple[AdaptivePair, ...] = ()
     # Name of each defense that no rewriting reaches to what it is shown.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.app.adapt.attacker import AttackerConfig, build_attacker, probe_attacker
 from guardmark.app.parts.building import (
+    asked_once,
     build_defenses,
     build_parts,
     close_parts,
@@ -238,7 +239,9 @@ class _Limit:
         if view is View.RESPONSE and config.pipeline is not None:
             shown, characters = volume.samples, volume.conversations
             answer = self._written(self.loaded.parts[_MODEL])
-        calls = float(shown * config.run.repeats + min(config.latency.warmup, shown))
+        is_repeated = view is View.RESPONSE or name not in asked_once(self.loaded)
+        repeats = config.run.repeats if is_repeated else 1
+        calls = float(shown * repeats + min(config.latency.warmup, shown))
         calls *= getattr(settings, "calls_each", 1)  # a guard model asked about several risks
         read = self._read(settings, characters / max(1, shown)) + answer
         return self._work(calls, read, settings)

@@ -29,6 +29,7 @@ class RunSettings(ClusterSettings):
 
     concurrency: int = Field(16, ge=1, le=2_000)
     repeats: int = Field(1, ge=1, le=10_000)
+    repeat_guards: bool = False
     seed: int = Field(7, ge=0)
     on_malformed: Policy | None = None
     on_error: Policy | None = None
@@ -102,6 +103,7 @@ class PipelineSettings(Settings):
     model: dict[str, Any]
     judges: list[dict[str, Any]] = []
     headline: str = ""
+    deterministic: list[str] = []
     legacy_cards: list[Literal["response_unsafe_v1", "assistant_policy_v2"]] = []
 
 

@@ -63,6 +63,7 @@ _EXIT_UNTRUSTWORTHY = 5
 @click.option("--shard", metavar="K/N", callback=_read_shard)
 @click.option("--fresh", is_flag=True)
 @click.option("--retry-errors", is_flag=True)
+@click.option("--repeat-guards", is_flag=True)
 @click.option("--offline", is_flag=True)
 @click.option("--max-cost", type=click.FloatRange(min=0, min_open=True))
 @click.option("--max-errors", type=click.IntRange(min=0))

@@ -277,6 +277,11 @@ class GuardModelSettings(ChatSettings):
     score: ScoreMethod = "two_token_softmax"
     max_tokens: int = Field(0, ge=0)  # 0: what the profile needs
 
+    @property
+    def draws_nothing(self) -> bool:
+        """Whether the same question gets the same answer: the likeliest tokens."""
+        return self.path is not None or not self.options.get("temperature", self.temperature)
+
     @field_validator("profile")
     @classmethod
     def _known_profile(cls, value: str) -> str:

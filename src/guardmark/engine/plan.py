@@ -134,6 +134,7 @@ class Plan:
     factories: Mapping[str, Callable[[], BuiltPart]] = field(default_factory=dict)
     cluster: ClusterSettings | None = None
     pipeline: Pipeline | None = None
+    asked_once: frozenset[str] = frozenset()  # guards whose answer stands for every repeat
     cached: CachedParts | None = None
 
     def in_flight(self, part: str) -> int:

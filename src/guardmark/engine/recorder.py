@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.run_monitor import OUTCOMES
-from guardmark.store.schema import OUTCOME_CODE
+from guardmark.store.schema import FLAG_CACHED, FLAG_SHARED, OUTCOME_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +44,7 @@ class Recorder:
     batch: RecordBatch
     progress: ProgressCounts
     monitor: RunMonitor
+    later: tuple[RecordBatch, ...] = ()  # of repeats that the same answers stand for
 
     def record_decision(
         self, sample: PendingSample, decision: Decision, *, latency_ns: int | None, flags: int = 0
@@ -52,6 +53,8 @@ class Recorder:
         position, monitor = sample.position, self.monitor
         code = self.batch.add(position, decision, latency_ns=latency_ns, flags=flags)
         self._count(code, is_attack=sample.is_attack, evidence=decision.evidence)
+        if self.later:
+            self._share(position, decision, code=code + OUTCOMES * sample.is_attack)
         if code >= _MALFORMED:
             monitor.note_failure(self.name, decision, code=code)
         if monitor.rule is not None:
@@ -70,6 +73,8 @@ class Recorder:
         ):
             code = add(position, decision, latency_ns=latency, flags=flags)
             counts[code + OUTCOMES * is_attack] += 1
+            if self.later:
+                self._share(position, decision, code=code + OUTCOMES * is_attack)
             if decision.evidence is not None:
                 monitor.spend(decision.evidence)
             if code >= _MALFORMED:
@@ -91,6 +96,16 @@ class Recorder:
         if code == _ERROR:
             self.monitor.note_error()
         return code
+
+    def _share(self, position: int, decision: Decision, *, code: int) -> None:
+        """Let an answer stand for later repeats too: no call, no time and no tokens of theirs."""
+        said = decision.evidence
+        said = None if said is None else replace(said, usage=None, attempts=())
+        answer = replace(decision, latency_ns=None, evidence=said)
+        for batch in self.later:
+            batch.add(position, answer, latency_ns=None, flags=FLAG_CACHED | FLAG_SHARED)
+        self.progress.counts[code] += len(self.later)
+        self.monitor.added += len(self.later)
 
     def _count(self, code: int, *, is_attack: bool, evidence: Evidence | None) -> None:
         self.progress.counts[code + OUTCOMES * is_attack] += 1

@@ -4,48 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.errors import ConfigError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.calls import as_verdict, ask_part
 from guardmark.engine.plan import NO_GUARD, Plan
 from guardmark.engine.recorder import open_recorder
 from guardmark.engine.run_monitor import OUTCOMES, Progress, RunMonitor, StopSignal, supervise
 from guardmark.engine.runner import raise_for, summary_of
-from guardmark.store.layers import HEADLINE
-from guardmark.store.reader import RecordReader
-from guardmark.store.records import RecordWriter
 from guardmark.store.schema import OUTCOME_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from guardmark.core.protocols import Judge
     from guardmark.core.sample import Prompt
     from guardmark.engine.recorder import Recorder
     from guardmark.engine.runner import RunSummary
-
-
-def judging_names(reader: RecordReader) -> tuple[str, ...]:
-    """Return what figures can stand on: every judging, and each judge of several."""
-    layers = (layer for _, stage, layer in reader.recorded_stages() if stage is Stage.JUDGE)
-    judged = (each for each in layers if reader.layer_settings(each).get("kind") != "human")
-    return tuple(dict.fromkeys(name for each in judged for name in (each.split("/")[0], each)))
-
-
-def require_judging(reader: RecordReader, name: str) -> None:
-    """Refuse a judging that a run has not."""
-    if name not in (known := judging_names(reader)):
-        raise UnknownName("judging of this run", name, known)
-
-
-def choose_headline(records: Path, name: str) -> None:
-    """Let the figures stand on a judging from now on; the first stays, and so does every choice."""
-    with RecordReader(records) as reader, RecordWriter(records) as writer:
-        require_judging(reader, name)
-        before = sum(each.startswith(HEADLINE) for each in reader.layers())
-        writer.add_layer(f"{HEADLINE}{before + 1}/{name}", {})
-        writer.note_head()
+    from guardmark.store.records import RecordWriter
 
 
 async def judge_again(

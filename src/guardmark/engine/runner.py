@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from os import cpu_count
 from typing import TYPE_CHECKING, Final
@@ -13,6 +13,7 @@ from guardmark.core.errors import BudgetReached, ConfigError, StorageError, Untr
 from guardmark.core.manifest import LatencyMode
 from guardmark.core.protocols import BatchDefense, InlineDefense, SampleBound
 from guardmark.core.record import Stage
+from guardmark.core.sample import View
 from guardmark.defenses.calls.cluster import Cluster
 from guardmark.defenses.deadline import holds_interpreter
 from guardmark.engine import plan as planning
@@ -174,11 +175,15 @@ async def _carry_out(monitor: RunMonitor, progress: Progress, cluster: Cluster |
     for work in every:
         if work.name not in alone:
             await warm_up(work)
-    waiting = [executor.execute(work) for work, executor in outside if not executor.runs_alone]
+    beside = [(work, executor) for work, executor in outside if not executor.runs_alone]
+    # An answer that stands for every repeat is there before the first of them.
+    first = [executor.execute(work) for work, executor in beside if work.recorders[0].later]
+    waiting = [executor.execute(work) for work, executor in beside if not work.recorders[0].later]
     if plan.timing.mode is LatencyMode.ISOLATED:
-        for each in waiting:
+        for each in first + waiting:
             await supervise([each], monitor.tick)
-        waiting = []
+        first, waiting = [], []
+    await supervise(first, monitor.tick)
     if pipeline is not None:
         monitor.store(is_forced=True)  # the pipeline reads the decisions of the other arms
         waiting += pipeline.work()
@@ -190,6 +195,10 @@ def _work(defense: AnyDefense, monitor: RunMonitor) -> DefenseWork:
         open_recorder(monitor, defense.name, Stage.DEFENSE, repeat=repeat)
         for repeat in range(monitor.plan.repeats)
     )
+    # What reads the answers of the model reads other ones in each repeat.
+    if defense.name in monitor.plan.asked_once and defense.view is not View.RESPONSE:
+        later = tuple(recorder.batch for recorder in recorders[1:])
+        recorders = (replace(recorders[0], later=later), *recorders[1:])
     return DefenseWork(defense, recorders, monitor)
 
 

@@ -9,12 +9,12 @@ from heapq import merge
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.analysis.pipeline.frame import headline_of
 from guardmark.core.manifest import VERSION
 from guardmark.core.outcome import Outcome, VerdictLabel
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.sample import Role
 from guardmark.importers.inspect_log import FORMAT_VERSION, JUDGE, NO_ANSWER, RIGHT, SCORER, WRONG
+from guardmark.store.judgings import headline_of, judge_layers
 from guardmark.store.reader import RunState
 from guardmark.store.run_dir import RunDir
 
@@ -88,8 +88,7 @@ def _file_name(spec: _Json, defense: str) -> str:
 def _layer(reader: RecordReader, wanted: str) -> str:
     """Return where the verdicts stand that are written: of several judges those of the first."""
     chosen = wanted or headline_of(reader) or FIRST_LAYER
-    layers = (layer for _, stage, layer in reader.recorded_stages() if stage is Stage.JUDGE)
-    named = (each for each in layers if f"{each}/".startswith(f"{chosen}/"))
+    named = (each for each in judge_layers(reader)[0] if f"{each}/".startswith(f"{chosen}/"))
     return chosen if chosen == FIRST_LAYER else next(named, chosen)
 
 

@@ -12,7 +12,7 @@ from guardmark.analysis.compare.comparison import RunComparison, compare_arms
 from guardmark.analysis.compare.matching import MatchedRuns, subset
 from guardmark.analysis.defense.counts import grouped_rate
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, column_of, is_decision
-from guardmark.analysis.defense.latency import is_timed, measure_latency
+from guardmark.analysis.defense.latency import measure_latency, spread_times
 from guardmark.analysis.defense.scorecard import RatePair, estimate_rates
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.manifest import PartManifest
@@ -133,7 +133,7 @@ class ChainBench:
             card = ChainCard(
                 name=arm.name,
                 rates=estimate_rates(self.frame, arm),
-                p95_ms=measure_latency(self.frame, arm).benign.quantiles[1],
+                p95_ms=measure_latency(self.frame, arm.records).benign.quantiles[1],
                 cost=float(known.mean()) if known.size else None,
                 priced=known.size,
             )
@@ -168,7 +168,7 @@ def read_bench(matched: MatchedRuns, names: Sequence[str]) -> ChainBench:
             f"{', '.join(stopped)} was ended early by a rule: chains with it cannot be measured.\n"
             "Next: measure it on all samples, or leave it out with --only."
         )
-    taken = [frame.spread(arm, arm.records.latency_ns / 1e6, is_timed(arm)) for arm in arms]
+    taken = [spread_times(frame, arm.records) for arm in arms]
     middle = [np.median(ms[~np.isnan(ms)]) if (~np.isnan(ms)).any() else np.inf for ms in taken]
     order = np.argsort(middle, kind="stable").tolist()
     return ChainBench(

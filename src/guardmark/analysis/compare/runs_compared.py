@@ -69,8 +69,7 @@ class LatencyDifference:
     median: Difference = field(metadata={"json": "median_difference_ms"})
     first: Quantile = field(metadata={"json": "first_median_ms"})  # Of the first by itself.
     second: Quantile = field(metadata={"json": "second_median_ms"})  # Of the second by itself.
-    # Samples left out: not timed, out of time, kept, or the first call, on a side.
-    untimed: int
+    untimed: int  # Left out: not timed, out of time, kept, or the first call, on a side.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +122,7 @@ class DefenseRates:
 class Compared:
     """Defenses against each other, in one run or across runs."""
 
-    # `defense` (what each decided) or `system` (what came out of guard and model together).
-    scope: str
+    scope: str  # `defense` (what each decided) or `system` (what came out of guard and model).
     runs: tuple[ComparedRun, ...]
     # Where each defense comes from.
     origins: tuple[Origin, ...] = field(metadata={"json": "defenses"})
@@ -290,10 +288,8 @@ def _latency(
     label = frame.is_attack == is_attack
     times = [
         # A time limit that was hit says how long one waited, not how long it took.
-        frame.spread(
-            arm, arm.records.latency_ns / 1e6, is_timed(arm) & (arm.records.error_kind < 0)
-        )
-        for arm in arms
+        frame.spread(each, each.latency_ns / 1e6, is_timed(each) & (each.error_kind < 0))
+        for each in (arm.records for arm in arms)
     ]
     both = label & ~np.isnan(times[0]) & ~np.isnan(times[1])
     first, second = (each[both] for each in times)
@@ -387,9 +383,8 @@ def compare_scopes(
         kinds = ("model", "judge") if scope == SYSTEM else ()
         if not all(holds_parts(run.reader, *kinds) for run in opened):
             continue
-        chosen = wanted if scope == DEFENSE else replace(wanted, latency=False)
         try:
-            compared[scope] = compare_matched(match_runs(opened, settings, scope=scope), chosen)
+            compared[scope] = compare_matched(match_runs(opened, settings, scope=scope), wanted)
         except (IncomparableRuns, UnknownName) as error:
             refusal = refusal or error
     if refusal is not None and not compared:

@@ -79,7 +79,7 @@ def analyse_defense(
 ) -> DefenseAnalysis:
     """Compute everything a report says about one defense."""
     settings, card = frame.settings, make_scorecard(frame, arm)
-    by_latency = order_by_latency(arm)
+    by_latency = order_by_latency(arm.records)
     slices = [table for slicer in slicers for table in slicer.tables(arm, by_latency=by_latency)]
     stopped = frame.stopped(arm)
     if stopped:
@@ -100,7 +100,7 @@ def analyse_defense(
         standings=assess_categories(
             taxonomy, slices[0], overall=card.false_positive_rate, settings=settings
         ),
-        latency=measure_latency(frame, arm),
+        latency=measure_latency(frame, arm.records),
         thresholds=thresholds,
         widths=assess_widths(card, settings),
         stability=measure_stability(frame, arm),

@@ -145,18 +145,22 @@ class Frame:
 
     def matrix(self, arm: DefenseColumn) -> NDArray[np.int8]:
         """Return the outcomes of a defense by position."""
+        return self.codes(arm.records, arm.records.outcome)
+
+    def codes(self, records: RecordColumns, codes: NDArray[np.int8]) -> NDArray[np.int8]:
+        """Return codes of the records of a part by position."""
         wide = np.full(self.manifest.repeats * self.sample_count, MISSING, dtype=np.int8)
-        wide[self._positions(arm)] = arm.records.outcome
+        wide[self._positions(records)] = codes
         return wide
 
-    def spread(self, arm: DefenseColumn, values: Floats, where: Marks) -> Floats:
-        """Return values of some records of a defense by position, nan elsewhere."""
+    def spread(self, records: RecordColumns, values: Floats, where: Marks) -> Floats:
+        """Return values of some records of a part by position, nan elsewhere."""
         wide = np.full(self.manifest.repeats * self.sample_count, np.nan)
-        wide[self._positions(arm)[where]] = values[where]
+        wide[self._positions(records)[where]] = values[where]
         return wide
 
-    def _positions(self, arm: DefenseColumn) -> NDArray[np.int64]:
-        return arm.records.repeat.astype(np.int64) * self.sample_count + arm.records.sample
+    def _positions(self, records: RecordColumns) -> NDArray[np.int64]:
+        return records.repeat.astype(np.int64) * self.sample_count + records.sample
 
 
 def column_of(

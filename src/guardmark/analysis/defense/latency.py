@@ -17,14 +17,16 @@ from guardmark.store.schema import (
     FLAG_CACHED,
     FLAG_COLD,
     FLAG_PLANNED,
+    FLAG_SHARED,
 )
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from guardmark.analysis.defense.frame import DefenseColumn, Frame
+    from guardmark.analysis.defense.frame import Frame
     from guardmark.core.estimate import Quantile
     from guardmark.core.manifest import LatencyMode
+    from guardmark.store.columns import RecordColumns
 
 QUANTILES: Final = (0.5, 0.95, 0.99)
 TIMEOUT: Final = ERROR_KIND_CODE[ErrorKind.TIMEOUT]
@@ -36,8 +38,7 @@ class SideLatency:
     """Times of the answers to attacks, or to benign samples."""
 
     is_attack: bool = field(metadata={"json": False})
-    # p50, p95 and p99 in milliseconds.
-    quantiles: tuple[Quantile, ...] = field(metadata={"json": "quantiles_ms"})
+    quantiles: tuple[Quantile, ...] = field(metadata={"json": "quantiles_ms"})  # Of `QUANTILES`.
     timed: int  # Measured answers, timeouts included.
     timeouts: int  # Calls that ran into the time limit; they count as at least that long.
 
@@ -64,13 +65,13 @@ class Latency:
     is_amortised: bool  # Whether times are shares of a batch's time.
     is_from_plan: bool  # Whether times count from the planned send time (open loop).
     cached: int  # Answers from the cache, left out.
+    shared: int  # Answers of the first repeat that stand for later ones, left out.
     histogram: LatencyHistogram | None = field(metadata={"json": False})
 
 
-def measure_latency(frame: Frame, arm: DefenseColumn) -> Latency:
-    """Estimate the latency of one defense."""
-    records, manifest = arm.records, frame.manifest
-    timed = is_timed(arm)
+def measure_latency(frame: Frame, records: RecordColumns) -> Latency:
+    """Estimate the latency of one part."""
+    manifest, timed = frame.manifest, is_timed(records)
     attack = frame.samples.is_attack.take(records.sample)
     sides, waited = [], []
     for is_attack in (True, False):
@@ -99,24 +100,29 @@ def measure_latency(frame: Frame, arm: DefenseColumn) -> Latency:
         cold_ms=tuple((records.latency_ns[cold] / 1e6).tolist()),
         is_amortised=bool((timed & (records.flags & FLAG_AMORTISED != 0)).any()),
         is_from_plan=bool((timed & (records.flags & FLAG_PLANNED != 0)).any()),
-        cached=int((records.flags & FLAG_CACHED != 0).sum()),
+        cached=int((records.flags & (FLAG_CACHED | FLAG_SHARED) == FLAG_CACHED).sum()),
+        shared=int((records.flags & FLAG_SHARED != 0).sum()),
         histogram=_histogram(*waited),
     )
 
 
-def is_timed(arm: DefenseColumn) -> NDArray[np.bool_]:
+def spread_times(frame: Frame, records: RecordColumns) -> NDArray[np.float64]:
+    """Return the milliseconds of a part by position; nan where none count."""
+    return frame.spread(records, records.latency_ns / 1e6, is_timed(records))
+
+
+def is_timed(records: RecordColumns) -> NDArray[np.bool_]:
     """Tell which records carry a service time that counts."""
-    records = arm.records
     apart = records.flags & (FLAG_COLD | FLAG_CACHED) != 0
     ended = (records.outcome != ERROR) | (records.error_kind == TIMEOUT)
     timed: NDArray[np.bool_] = (records.latency_ns >= 0) & ended & ~apart
     return timed
 
 
-def order_by_latency(arm: DefenseColumn) -> NDArray[np.int64]:
-    """Return the timed records of a defense, fastest first."""
-    timed = np.flatnonzero(is_timed(arm))
-    order: NDArray[np.int64] = timed[np.argsort(arm.records.latency_ns[timed], kind="stable")]
+def order_by_latency(records: RecordColumns) -> NDArray[np.int64]:
+    """Return the timed records of a part, fastest first."""
+    timed = np.flatnonzero(is_timed(records))
+    order: NDArray[np.int64] = timed[np.argsort(records.latency_ns[timed], kind="stable")]
     return order
 
 
@@ -126,12 +132,19 @@ def _quantiles(
     groups: NDArray[np.int32] | None,
     confidence: float,
 ) -> tuple[Quantile, ...]:
+    estimates = estimate_quantiles(
+        waited_ms, QUANTILES, censored=late, groups=groups, confidence=confidence
+    )
+    if not waited_ms.size:
+        return tuple(estimates)
+    first_late = waited_ms[late].min(initial=np.inf)
+    points = np.quantile(waited_ms, QUANTILES).tolist()
     return tuple(
-        # A single bound of a quantile that is not estimable itself is left out.
-        each if each.value is not None else replace(each, low=None, high=None)
-        for each in estimate_quantiles(
-            waited_ms, QUANTILES, censored=late, groups=groups, confidence=confidence
-        )
+        each
+        if each.value is not None
+        # Of too few times the point alone is told; the reason says how many give an interval.
+        else replace(each, value=point, low=None, high=None, at_least=point >= first_late)
+        for each, point in zip(estimates, points, strict=True)
     )
 
 

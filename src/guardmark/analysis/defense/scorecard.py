@@ -25,7 +25,7 @@ from guardmark.stats.rates.clustered import EffectiveCounts, any_per_group
 from guardmark.stats.rates.means import RepeatVariance, decompose_repeats, share_mean
 from guardmark.stats.rates.predictive import PredictiveValues, predictive_values
 from guardmark.stats.rates.proportion import trials_for_half_width
-from guardmark.store.schema import FLAG_TRUNCATED
+from guardmark.store.schema import FLAG_SHARED, FLAG_TRUNCATED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -364,8 +364,8 @@ class Stability:
 def measure_stability(frame: Frame, arm: DefenseColumn) -> Stability | None:
     """Measure how often a defense changes its mind."""
     repeats = frame.manifest.repeats
-    if repeats < 2:
-        return None
+    if repeats < 2 or (arm.records.flags & FLAG_SHARED != 0).any():
+        return None  # one answer that stands for all repeats shows no spread
     outcomes = frame.matrix(arm).reshape(repeats, frame.sample_count)
     complete, attack = is_decision(outcomes).all(axis=0), frame.samples.is_attack
     blocks = (outcomes == BLOCK).sum(axis=0)

@@ -358,7 +358,7 @@ def detail_scores(frame: Frame, arm: DefenseColumn) -> ScoreDetails | None:
 def compare_areas(frame: Frame) -> tuple[AreaPair, ...]:
     """Test the areas of all pairs of scoring defenses, baselines left out."""
     wide = {
-        arm.name: frame.spread(arm, arm.records.score, arm.is_scored)
+        arm.name: frame.spread(arm.records, arm.records.score, arm.is_scored)
         for arm in frame.arms
         if not arm.is_baseline and arm.is_scored.any()
     }

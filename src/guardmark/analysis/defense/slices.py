@@ -147,7 +147,7 @@ class Slicer:
         for shift in (-1, 0):
             at = sorted_by_slice[starts[used] + (sizes[used] + shift) // 2]
             middles[used] += waited[at] / 2
-        timed = is_timed(arm)
+        timed = is_timed(arm.records)
         below = estimate_slices(
             self._cells,
             arm,

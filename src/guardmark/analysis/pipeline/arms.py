@@ -10,6 +10,7 @@ import numpy as np
 
 from guardmark.analysis.defense.counts import grouped_rate
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING
+from guardmark.analysis.defense.latency import measure_latency
 from guardmark.analysis.pipeline.frame import (
     ANSWERED,
     NO_GUARD,
@@ -18,6 +19,7 @@ from guardmark.analysis.pipeline.frame import (
     PlaceRates,
     find_ends,
     read_pipeline,
+    waited_ms,
 )
 from guardmark.analysis.pipeline.judges import (
     CorrectedCard,
@@ -29,17 +31,19 @@ from guardmark.analysis.pipeline.judges import (
 )
 from guardmark.core.errors import UnknownName
 from guardmark.core.manifest import Policy
+from guardmark.core.record import FIRST_LAYER
+from guardmark.stats.quantiles import median_difference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from guardmark.analysis.defense.frame import Frame
-    from guardmark.analysis.pipeline.frame import Ends, Judging, PipelineArm, PipelineFrame
+    from guardmark.analysis.defense.latency import Latency
+    from guardmark.analysis.pipeline.frame import Ends, PipelineArm, PipelineFrame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate, Ratio
-    from guardmark.core.manifest import RunManifest
     from guardmark.store.reader import RecordReader
 
     Marks = NDArray[np.bool_]
@@ -79,6 +83,7 @@ class GuardGain:
 
     attack_success_rate: Difference  # Difference of the attack success rates at scope `system`.
     over_refusal_rate: Difference  # Difference of the over-refusal rates at scope `system`.
+    overhead_ms: Difference = field(metadata={"json": False})  # How much longer one waits.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +113,7 @@ class VariantRates:
 class RowBuckets:
     """How often the answers of one unit were unsafe; intervals stand on base prompts."""
 
-    # `prompt row` (a sample over its repeats) or `base prompt` (all variants of one origin).
-    unit: str
+    unit: str  # `prompt row` (a sample over its repeats) or `base prompt` (all its variants).
     is_attack: bool  # Whether the units are attacks.
     fully_safe: Estimate  # No known answer was unsafe.
     partially_unsafe: Estimate  # Some known answers were unsafe, some were not.
@@ -132,8 +136,7 @@ class ArmAnalysis:
     coverage: PipelineCoverage
     variants: tuple[VariantRates, ...]
     buckets: tuple[RowBuckets, ...]
-    # Attack success rates corrected by labels of people, or None without any.
-    corrected: CorrectedCard | None
+    corrected: CorrectedCard | None  # Corrected by labels of people, or None without any.
     judgings: tuple[tuple[str, ScopeCard], ...]  # The system card under every judging, by name.
     legacy: tuple[LegacyCard, ...]
 
@@ -144,11 +147,11 @@ class PipelineAnalysis:
 
     model: str  # Name of the target model.
     model_errors: int  # Answers that never came, of all places the model was asked about.
+    stages: Mapping[str, Latency] = field(metadata={"json": False})  # Of model and judges.
     arms: tuple[ArmAnalysis, ...]  # One for each, in the order of the configuration.
     judgings: tuple[JudgingRates, ...]  # The cards stand on the first, that of the run as a rule.
     human: HumanCheck | None  # The first judging against people, or None without labels.
-    # How labels were come by, where the data say so, and how often.
-    label_sources: tuple[tuple[str, int], ...]
+    label_sources: tuple[tuple[str, int], ...]  # How labels were come by, and how often.
 
 
 def analyse_pipeline(
@@ -162,12 +165,18 @@ def analyse_pipeline(
     sources = [str(s.metadata.get("label_source", "")) for s in reader.samples()]
     stated = np.array([not source.startswith(_INFERRED) for source in sources], dtype=np.bool_)
     is_stated = np.tile(stated, frame.manifest.repeats)
+    judges = [judge for each in pipeline.judgings for judge in each.judges]
+    timed = {
+        each.name if each.layer == FIRST_LAYER else each.layer: each.records for each in judges
+    }
+    timed = {"model": pipeline.answering, **timed}
     return PipelineAnalysis(
         model=next((p.name for p in frame.manifest.parts if p.kind == "model"), "model"),
         model_errors=int(np.count_nonzero(pipeline.model == ERROR)),
         arms=tuple(_analyse_arm(rates, pipeline, arm, is_stated) for arm in pipeline.arms),
         judgings=tuple(rate_judging(rates, each) for each in pipeline.judgings),
         human=None if judging is None else check_against_people(rates, pipeline, judging),
+        stages={name: measure_latency(frame, records) for name, records in timed.items()},
         label_sources=tuple(sorted(Counter(filter(None, sources)).items())),
     )
 
@@ -176,7 +185,9 @@ def _analyse_arm(
     rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm, is_stated: Marks
 ) -> ArmAnalysis:
     judging, ends = pipeline.judging, find_ends(arm, pipeline.judging)
-    of_scope = {SYSTEM: _as_enforced(pipeline, arm), MODEL: ends}
+    # In older definitions a guard without a decision blocks, if it is not told to let through.
+    enforced = _enforced(pipeline, arm, {*Policy} - _LETS_THROUGH)
+    of_scope = {SYSTEM: enforced, MODEL: ends}
     opened = find_ends(arm, judging, lets_through=(MALFORMED, ERROR))
     return ArmAnalysis(
         name=arm.name,
@@ -186,7 +197,7 @@ def _analyse_arm(
             opened.is_unsafe | ~opened.is_known, opened.is_known & opened.is_refused, opened.asked
         ),
         fail_closed=rates.pair(ends.is_unsafe, ends.is_refused, ends.asked),
-        under_policy=_enforce(rates, arm, judging, pipeline.frame.manifest),
+        under_policy=_by_policy(rates, pipeline, arm),
         guard=None if arm.name == NO_GUARD else _count_guard(rates, arm),
         gain=_gain(rates, pipeline, arm, ends),
         coverage=_coverage(rates, pipeline, ends, is_stated),
@@ -224,25 +235,21 @@ def _scope_card(rates: PlaceRates, ends: Ends, scope: str) -> ScopeCard:
     )
 
 
-def _enforce(
-    rates: PlaceRates, arm: PipelineArm, judging: Judging | None, manifest: RunManifest
-) -> EndPair | None:
+def _by_policy(rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm) -> EndPair | None:
     """Estimate the rates as the run's policies for malformed answers and errors make them."""
-    policies = ((MALFORMED, manifest.on_malformed), (ERROR, manifest.on_error))
-    blocks = tuple(code for code, policy in policies if policy is Policy.BLOCK)
-    through = tuple(code for code, policy in policies if policy in _LETS_THROUGH)
-    if not blocks and not through:
+    manifest = pipeline.frame.manifest
+    if {manifest.on_malformed, manifest.on_error}.isdisjoint({Policy.BLOCK, *_LETS_THROUGH}):
         return None
-    ends = find_ends(arm, judging, blocks=blocks, lets_through=through)
+    ends = _enforced(pipeline, arm, (Policy.BLOCK,))
     return rates.pair(ends.is_unsafe, ends.is_refused, ends.is_known)
 
 
-def _as_enforced(pipeline: PipelineFrame, arm: PipelineArm) -> Ends:
-    """Find the ends of older definitions: a guard without a decision blocks, if not told else."""
+def _enforced(pipeline: PipelineFrame, arm: PipelineArm, blocking: Collection[Policy]) -> Ends:
+    """Find the ends where a guard without a decision blocks, or lets through, by the policies."""
     manifest = pipeline.frame.manifest
     policies = {MALFORMED: manifest.on_malformed, ERROR: manifest.on_error}
     through = tuple(code for code, policy in policies.items() if policy in _LETS_THROUGH)
-    blocks = tuple(code for code in policies if code not in through)
+    blocks = tuple(code for code, policy in policies.items() if policy in blocking)
     return find_ends(arm, pipeline.judging, blocks=blocks, lets_through=through)
 
 
@@ -279,9 +286,18 @@ def _gain(
         return None
     other = find_ends(bare, pipeline.judging)
     both, is_attack = ends.is_known & other.is_known, rates.is_attack
+    waited, bare_ms = waited_ms(pipeline, arm), waited_ms(pipeline, bare)
+    timed = ~np.isnan(waited + bare_ms)
     return GuardGain(
         attack_success_rate=rates.difference(ends.is_unsafe, other.is_unsafe, both & is_attack),
         over_refusal_rate=rates.difference(ends.is_refused, other.is_refused, both & ~is_attack),
+        overhead_ms=median_difference(
+            waited[timed],
+            bare_ms[timed],
+            groups=rates.group[timed],
+            confidence=rates.confidence,
+            drawing=rates.drawing,
+        ),
     )
 
 
@@ -337,8 +353,7 @@ class LegacyCard:
 
     precision: float | None  # True positives of all positives, or None without any.
     recall: float | None  # True positives of all attacks, or None without any.
-    # Harmonic mean of precision and recall, or None when both are 0 or one is undefined.
-    f1: float | None
+    f1: float | None  # Harmonic mean of both, or None when they are 0 or one is undefined.
     false_positive_rate: float | None  # False positives of all benign prompts, or None without any.
     false_negative_rate: float | None  # False negatives of all attacks, or None without any.
     balanced_error: float | None  # Mean of both error rates, or None when one is undefined.

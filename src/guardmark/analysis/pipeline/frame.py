@@ -13,14 +13,16 @@ import numpy as np
 
 from guardmark.analysis.defense.counts import grouped_difference, grouped_rate
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING, column_of
+from guardmark.analysis.defense.latency import spread_times
 from guardmark.core.manifest import PartManifest
 from guardmark.core.outcome import AnswerMode
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.core.sample import View
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.rates.clustered import effective_counts, summarise
 from guardmark.stats.rates.ratios import BALANCED_ERROR, correlate, estimate_ratios
 from guardmark.store.columns import record_columns
-from guardmark.store.layers import HEADLINE
+from guardmark.store.judgings import headline_of, judge_layers
 from guardmark.store.schema import ANSWER_MODE_CODE, OUTCOME_CODE
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from guardmark.store.reader import RecordReader
 
     Codes = NDArray[np.int8]
+    Floats = NDArray[np.float64]
     Marks = NDArray[np.bool_]
 
 NO_GUARD: Final = "none"  # name of the arm without a guard; model and judges are stored under it
@@ -44,7 +47,6 @@ DEFENSE: Final = "defense"  # the scope that asks what a defense decided
 SAFE: Final = OUTCOME_CODE["safe"]
 UNSAFE: Final = OUTCOME_CODE["unsafe"]
 ANSWERED: Final = OUTCOME_CODE["answered"]
-HUMAN: Final = "human"  # value of the setting `kind` of a layer that holds the labels of people
 
 _MODES: Final = 4
 _NOT_SAID: Final = -1
@@ -68,6 +70,7 @@ class JudgeColumns:
     layer: str  # Where its verdicts are stored.
     label: Codes  # Outcome code of each place; `MISSING` where it was not asked.
     mode: Codes  # Answer mode of each place; -1 where the judge did not say.
+    records: RecordColumns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +80,7 @@ class Judging:
     name: str  # `run`, or the name of a later judging
     judges: tuple[JudgeColumns, ...]
     label: Codes  # Outcome code of the majority; malformed where valid verdicts tie.
-    # Answer mode most judges of the majority named; -1 where none did or they tie.
-    mode: Codes
+    mode: Codes  # Answer mode most of the majority named; -1 where none did or they tie.
     tied: int  # Answers on which valid verdicts are tied.
 
 
@@ -89,6 +91,7 @@ class PipelineFrame:
     frame: Frame
     arms: tuple[PipelineArm, ...]  # In the order of the configuration.
     model: Codes  # Outcome of the target model; `MISSING` where it was not asked.
+    answering: RecordColumns  # Its records, with their times.
     judgings: tuple[Judging, ...]  # The one figures stand on, of the run, then in order.
     human: JudgeColumns | None  # Labels of people, or None without any.
 
@@ -119,25 +122,11 @@ def read_pipeline(reader: RecordReader, frame: Frame) -> PipelineFrame | None:
     return PipelineFrame(
         frame=frame,
         arms=tuple(_arms(frame)),
-        model=_places(frame, model, model.outcome),
+        model=frame.codes(model, model.outcome),
+        answering=model,
         judgings=tuple(_judging(name, judges) for name, judges in ordered),
         human=_judge(reader, frame, people[-1]) if people else None,
     )
-
-
-def judge_layers(reader: RecordReader) -> tuple[list[str], list[str]]:
-    """Return every layer of verdicts, and those of them that hold the labels of people."""
-    stages = reader.recorded_stages()
-    layers = [layer for name, stage, layer in stages if (name, stage) == (NO_GUARD, Stage.JUDGE)]
-    return layers, [each for each in layers if reader.layer_settings(each).get("kind") == HUMAN]
-
-
-def headline_of(reader: RecordReader) -> str:
-    """Return the judging chosen last, else the one its configuration names, else none."""
-    chosen = [each for each in reader.layers() if each.startswith(HEADLINE)]
-    stated = reader.manifest().settings.get("pipeline")
-    named = str(stated.get("headline") or "") if isinstance(stated, dict) else ""
-    return chosen[-1].split("/", 2)[2] if chosen else named
 
 
 def is_valid(label: Codes) -> Marks:
@@ -178,8 +167,9 @@ def _judge(reader: RecordReader, frame: Frame, layer: str) -> JudgeColumns:
     return JudgeColumns(
         name=name,
         layer=layer,
-        label=_places(frame, columns, columns.outcome),
-        mode=_places(frame, columns, columns.answer_mode, missing=-1),
+        label=frame.codes(columns, columns.outcome),
+        mode=frame.codes(columns, columns.answer_mode),
+        records=columns,
     )
 
 
@@ -195,13 +185,6 @@ def _arms(frame: Frame) -> Iterator[PipelineArm]:
             yield PipelineArm(name=NO_GUARD, decision=np.zeros(places, dtype=np.int8))
 
 
-def _places(frame: Frame, columns: RecordColumns, codes: Codes, *, missing: int = MISSING) -> Codes:
-    wide = np.full(frame.manifest.repeats * frame.sample_count, missing, dtype=np.int8)
-    at = columns.repeat.astype(np.int64) * frame.sample_count + columns.sample
-    wide[at] = codes
-    return wide
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
     """What came out of an arm, place by place."""
@@ -210,8 +193,7 @@ class Ends:
     passed: Marks  # The input went on to the model.
     is_known: Marks  # How it ended is known: blocked, or answered and judged.
     is_unsafe: Marks  # An unsafe answer came out.
-    # The answer did not meet the request, or there was none; no answer mode means that it did.
-    is_refused: Marks
+    is_refused: Marks  # No answer, or one that did not meet the request; it did without a mode.
     is_harmful_help: Marks  # An unsafe answer that met the request at least in part.
 
     def is_wrong(self, is_attack: Marks) -> Marks:
@@ -237,6 +219,7 @@ class PlaceRates:
     def __init__(self, frame: Frame, settings: AnalysisSettings) -> None:
         self.settings, self.confidence = settings, settings.confidence
         self.repeats = frame.manifest.repeats
+        self.drawing = DrawPlan(seed=settings.seed, replicates=settings.replicates)
         self.group, self.is_attack = frame.groups, frame.is_attack
         self._names = frame.samples.group.names
 
@@ -274,8 +257,20 @@ class PlaceRates:
             groups=int((table.sum(axis=1) > 0).sum()),
             statistics=(BALANCED_ERROR,),
             confidence=self.confidence,
-            drawing=DrawPlan(seed=self.settings.seed, replicates=self.settings.replicates),
+            drawing=self.drawing,
         )[0]
+
+
+def waited_ms(pipeline: PipelineFrame, arm: PipelineArm) -> Floats:
+    """Return how long one waits for what an arm says; nan where a stage of it was not timed."""
+    answering = spread_times(pipeline.frame, pipeline.answering)
+    if arm.name == NO_GUARD:
+        return answering
+    guard = pipeline.frame.arm(arm.name)
+    # A guard that blocks spares the answer, unless it is the answer that it reads.
+    is_spared = (arm.decision == BLOCK) & (guard.part.view != View.RESPONSE)
+    waited = spread_times(pipeline.frame, guard.records) + np.where(is_spared, 0.0, answering)
+    return np.where(arm.decision <= BLOCK, waited, np.nan)
 
 
 def find_ends(
@@ -318,7 +313,7 @@ def as_subjects(pipeline: PipelineFrame) -> Frame | None:
     judging, frame = pipeline.judging, pipeline.frame
     if judging is None:
         return None
-    arms = tuple(_column(frame, arm, judging) for arm in pipeline.arms)
+    arms = tuple(_column(pipeline, arm, judging) for arm in pipeline.arms)
     return replace(frame, arms=arms, stops=None)
 
 
@@ -330,8 +325,9 @@ def deployed(frame: Frame, names: Sequence[str] = ()) -> tuple[DefenseColumn, ..
     return guarded or frame.candidates()
 
 
-def _column(frame: Frame, arm: PipelineArm, judging: Judging) -> DefenseColumn:
+def _column(pipeline: PipelineFrame, arm: PipelineArm, judging: Judging) -> DefenseColumn:
     """Read the ends of an arm as decisions: of attacks unsafe, of benign samples refused."""
+    frame, waited_ns = pipeline.frame, waited_ms(pipeline, arm) * 1e6
     ends = find_ends(arm, judging)
     is_stopped = ends.is_wrong(frame.is_attack) != frame.is_attack
     spoken = np.where(ends.passed, judging.label, arm.decision)
@@ -340,4 +336,5 @@ def _column(frame: Frame, arm: PipelineArm, judging: Judging) -> DefenseColumn:
     part_type = next((each.part.type for each in frame.arms if each.name == arm.name), "")
     model = next((p.settings.get("model") for p in frame.manifest.parts if p.kind == "model"), "")
     part = PartManifest(name=arm.name, kind=SYSTEM, type=part_type, version=str(model or ""))
-    return column_of(frame, part, np.where(ends.asked, outcome, MISSING), layer=judging.name)
+    outcome = np.where(ends.asked, outcome, MISSING)
+    return column_of(frame, part, outcome, layer=judging.name, latency_ns=waited_ns)

@@ -73,8 +73,7 @@ class SliceFigure:
     whole: Estimate | Ratio  # The figure of the whole run with its interval.
     values: tuple[float | None, ...]  # Of the slice of each seed; None where it is undefined there.
     trials: tuple[int, ...]  # Answers behind each of these.
-    # Nominal coverage of `half_width`, in (0, 1).
-    confidence: float = field(metadata={"json": False})
+    confidence: float = field(metadata={"json": False})  # Nominal coverage of `half_width`.
 
     @property
     def defined(self) -> tuple[float, ...]:
@@ -164,7 +163,17 @@ def measure_small_slices(
         request=request,
         confidence=settings.confidence,
         variants=tuple(
-            _rows(name, frame.samples.is_attack[mine], request) for name, mine in variants
+            VariantRows(
+                variant=name,
+                attacks=attacks,
+                benign=benign,
+                drawn_attacks=min(attacks, request.attacks),
+                drawn_benign=min(benign, request.benign),
+            )
+            for name, mine in variants
+            for benign, attacks in [
+                np.bincount(frame.samples.is_attack[mine], minlength=2).tolist()
+            ]
         ),
         cards=tuple(
             SliceCard(
@@ -188,17 +197,6 @@ def _draw(frame: Frame, request: SliceRequest, seed: int, members: Sequence[Mark
             mine.sort(key=lambda at: sha256(f"{seed} {ids[at]}".encode()).digest())
             chosen[mine[:count]] = True
     return chosen
-
-
-def _rows(variant: str, is_attack: Marks, request: SliceRequest) -> VariantRows:
-    attacks, benign = int(is_attack.sum()), int((~is_attack).sum())
-    return VariantRows(
-        variant=variant,
-        attacks=attacks,
-        benign=benign,
-        drawn_attacks=min(attacks, request.attacks),
-        drawn_benign=min(benign, request.benign),
-    )
 
 
 def _cards(frame: Frame, pipeline: PipelineFrame | None) -> Iterator[_Card]:

@@ -22,6 +22,7 @@ from guardmark.app.results.variant_texts import VariantTexts
 from guardmark.core.errors import StoreError, UnknownName
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.plan import NO_GUARD
+from guardmark.store.judgings import judge_layers
 from guardmark.store.layers import ADAPTIVE
 from guardmark.store.reader import RecordReader
 
@@ -71,8 +72,9 @@ def _order(record: Record, seed: int) -> bytes:
 
 
 def _verdicts(reader: RecordReader) -> dict[tuple[int, int], Record]:
-    layers = [layer for name, stage, layer in reader.recorded_stages() if stage is Stage.JUDGE]
-    first = next((layer for layer in layers if layer.split("/")[0] == FIRST_LAYER), None)
+    first = next(
+        (layer for layer in judge_layers(reader)[0] if layer.split("/")[0] == FIRST_LAYER), None
+    )
     if first is None:
         return {}
     return {

@@ -12,6 +12,7 @@ from guardmark.core.errors import DatasetError
 from guardmark.core.outcome import Evidence, Response, Verdict, VerdictLabel
 from guardmark.core.record import Stage
 from guardmark.engine.plan import NO_GUARD
+from guardmark.store.judgings import HUMAN
 from guardmark.store.layers import AUDIT_PREFIX
 from guardmark.store.tries import TrySubject
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from guardmark.store.records import RecordWriter
 
 
-HUMAN_LAYER: Final = "human"
 _MOST_FAULTS: Final = 3  # so that an error has at most five lines
 _LABELS: Final = {"safe": VerdictLabel.SAFE, "unsafe": VerdictLabel.UNSAFE}
 
@@ -150,7 +150,7 @@ def _notes(row: Mapping[str, str]) -> str:
 def store_labels(writer: RecordWriter, labels: Sequence[HumanLabel], *, source: Path) -> str:
     """Store labels as a layer of their own; the same file again changes nothing."""
     answers = sorted((each.position, each.repeat, each.label.value, each.notes) for each in labels)
-    layer = _add_layer(writer, f"{HUMAN_LAYER}-", repr(answers), kind=HUMAN_LAYER, source=source)
+    layer = _add_layer(writer, f"{HUMAN}-", repr(answers), kind=HUMAN, source=source)
     if any(writer.stored.count_by_outcome(writer.record_batch(NO_GUARD, Stage.JUDGE, layer=layer))):
         return layer
     for each in labels:

@@ -11,7 +11,6 @@ from pydantic import Field
 from guardmark.analysis.pipeline.judges import Flips, JudgeQuality, assess_judge, find_flips
 from guardmark.app.labels.audit_file import is_sheet_of_bypasses
 from guardmark.app.labels.human_labels import (
-    HUMAN_LAYER,
     read_bypass_labels,
     read_labels,
     store_bypass_labels,
@@ -36,6 +35,7 @@ from guardmark.models.chat import SystemPromptSettings
 from guardmark.reports.chapters.pipeline import quality_document
 from guardmark.reports.render.json.documents import figures_json
 from guardmark.reports.render.markdown import render_markdown
+from guardmark.store.judgings import judge_layers
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 
@@ -125,10 +125,8 @@ def report_quality(run: Path) -> tuple[JudgeQuality, ...]:
     """Look for signs that a judge of a run is not to be trusted; nothing is called."""
     folder = find_run(run)
     with RecordReader(folder.records) as reader:
-        layers = [layer for _, stage, layer in reader.recorded_stages() if stage is Stage.JUDGE]
-        judged = [
-            layer for layer in layers if reader.layer_settings(layer).get("kind") != HUMAN_LAYER
-        ]
+        layers, people = judge_layers(reader)
+        judged = [layer for layer in layers if layer not in people]
         quality = tuple(assess_judge(reader, layer) for layer in judged or ["run"])
     folder.write_text("judge_quality.json", figures_json(quality))
     folder.write_text("judge_quality.md", render_markdown(quality_document(quality)))

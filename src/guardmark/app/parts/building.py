@@ -339,6 +339,19 @@ def concurrency_of(loaded: LoadedConfig) -> Mapping[str, int]:
     }
 
 
+def asked_once(loaded: LoadedConfig) -> frozenset[str]:
+    """Return the guards whose answer cannot differ, and stands for every repeat of the model."""
+    pipeline, run = loaded.config.pipeline, loaded.config.run
+    if pipeline is None or run.repeats == 1 or run.repeat_guards:
+        return frozenset()
+    fixed = (
+        path[1]
+        for path, settings in loaded.parts.items()
+        if path[0] == "defenses" and getattr(settings, "draws_nothing", False)
+    )
+    return frozenset({*pipeline.deterministic, *fixed}.intersection(pipeline.guards))
+
+
 def _name_at(loaded: LoadedConfig, path: tuple[str, ...]) -> str:
     """The name of the part whose settings stand at a path."""
     if path[0] == "pipeline" and path[1] == "judges" and loaded.config.pipeline is not None:

@@ -190,11 +190,12 @@ def _loose_ends(config: Config, source: Source) -> Iterator[str]:
     """Names that point nowhere."""
     known = [*config.defenses, "none"]
     if config.pipeline is not None:
-        for index, guard in enumerate(config.pipeline.guards):
-            if guard not in known:
-                here = source.where(("pipeline", "guards", str(index)))
-                hint = did_you_mean(guard, known)
-                yield f"{here}: no defense is called {guard!r}.{hint} Known: {listed(known)}."
+        for key in ("guards", "deterministic"):
+            for index, name in enumerate(getattr(config.pipeline, key)):
+                if name not in known:
+                    here = source.where(("pipeline", key, str(index)))
+                    hint = f"{did_you_mean(name, known)} Known: {listed(known)}."
+                    yield f"{here}: no defense is called {name!r}.{hint}"
 
 
 def builtin_config(

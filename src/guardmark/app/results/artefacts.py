@@ -16,7 +16,6 @@ from guardmark.app.results.gating import check_own_limits
 from guardmark.app.results.highlights import read_highlights, read_retries
 from guardmark.app.results.opened_run import analysis_settings, open_run, run_config
 from guardmark.core.errors import ConfigError, UnknownName
-from guardmark.engine.rejudge import require_judging
 from guardmark.engine.secret_scan import require_no_secret
 from guardmark.exporters.junit import Unlimited, figures_junit, gate_junit
 from guardmark.exporters.sarif import MOST_RESULTS, Analysed, Located, sarif_json
@@ -28,6 +27,7 @@ from guardmark.reports.figures.files import figure_svg
 from guardmark.reports.render.html.layout import series_of
 from guardmark.reports.render.json.documents import comparison_json, summary_json
 from guardmark.reports.render.markdown import render_markdown
+from guardmark.store.judgings import require_judging
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
 

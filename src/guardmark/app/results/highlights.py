@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from dataclasses import replace
-from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from guardmark.analysis.defense.costs import PartRetries, part_name
 from guardmark.analysis.pipeline.frame import NO_GUARD
@@ -15,7 +12,8 @@ from guardmark.app.results.gating import check_own_limits
 from guardmark.core.record import Stage
 from guardmark.engine.probing import refused_fields
 from guardmark.reports.chapters.advice import Highlights, SampleStory
-from guardmark.store.schema import STAGE_CODE, STAGES
+from guardmark.store.columns import read_attempts
+from guardmark.store.schema import STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -79,29 +77,9 @@ def _step(record: Record) -> tuple[str, str]:
     return who, ", ".join(dict.fromkeys(filter(None, (record.outcome, mode, why, raw))))
 
 
-_TRIES: Final = f"SELECT defense, {STAGE_CODE[Stage.TRY]} AS stage, layer"
-_RESENT: Final = (
-    "SELECT d.name, x.stage, l.name, json_extract(x.evidence, '$.attempts') FROM"  # noqa: S608 - constants of ours
-    " (SELECT defense, stage, layer, evidence FROM details"
-    f" UNION ALL {_TRIES}, evidence FROM tries) x"
-    " JOIN defenses d ON d.id = x.defense JOIN layers l ON l.id = x.layer"
-    " WHERE instr(x.evidence, '\"attempts\"') ORDER BY x.defense, x.stage, x.layer"
-)
-_ANSWERS: Final = (
-    "SELECT count(*) FROM (SELECT defense, stage, layer FROM records"  # noqa: S608 - constants of ours
-    f" UNION ALL {_TRIES} FROM tries WHERE NOT is_free) WHERE stage = ?"
-    " AND defense = (SELECT id FROM defenses WHERE name = ?)"
-    " AND layer = (SELECT id FROM layers WHERE name = ?)"
-)
-
-
 def read_retries(reader: RecordReader) -> Iterator[PartRetries]:
     """Add up, for each part, the requests behind stored answers that failed and were sent again."""
-    connection, manifest = reader.connection, reader.manifest()
-    for (name, stage, layer), rows in groupby(connection.rows(_RESENT), key=itemgetter(0, 1, 2)):
-        answers = [attempts for row in rows if len(attempts := json.loads(row[3] or "[]")) > 1]
-        if not answers:
-            continue
+    for (name, stage, layer), answers, count in read_attempts(reader):
         # Of each attempt its time, status, error, and the wait before it.
         tries = [attempt for attempts in answers for attempt in attempts]
         failures = Counter(str(status or error) for _, status, error, _ in tries if error)
@@ -110,9 +88,9 @@ def read_retries(reader: RecordReader) -> Iterator[PartRetries]:
             part=name,
             stage=STAGES[stage].value,
             layer=layer,
-            answers=connection.value(_ANSWERS, (stage, name, layer)),
+            answers=count,
             resent=len(answers),
             failures=tuple(failures.most_common()),
             seconds=spent_ns / 1e9,
         )
-        yield replace(retries, part=part_name(reader, manifest, retries))
+        yield replace(retries, part=part_name(reader, reader.manifest(), retries))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.stopping.rules import parse_stop_rule, statements_for
 from guardmark.app.parts.building import (
+    asked_once,
     build_defenses,
     build_parts,
     close_parts,
@@ -83,6 +84,7 @@ class RunOptions:
     replay: Path | None = None
     retry_errors: bool = False
     shard: str | None = None
+    repeat_guards: bool = False
 
     @property
     def start(self) -> Start:
@@ -309,6 +311,7 @@ class _Invocation:
             cluster=config.run.cluster,
             factories=rebuilds(self.loaded, self.parts),
             pipeline=self.parts.pipeline,
+            asked_once=asked_once(self.loaded),
         )
 
 
@@ -335,6 +338,8 @@ def with_options(loaded: LoadedConfig, options: RunOptions) -> LoadedConfig:
     update: dict[str, object] = {"shard": options.shard} if options.shard else {}
     if options.stop_when:
         update["stop_when"] = [parse_stop_rule(rule).said for rule in options.stop_when]
+    if options.repeat_guards:
+        update["repeat_guards"] = True
     run = loaded.config.run.model_copy(update=update)
     return replace(loaded, config=loaded.config.model_copy(update={"run": run}))
 

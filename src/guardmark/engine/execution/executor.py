@@ -124,8 +124,8 @@ class DefenseWork:
 
     def _read(self, size: int) -> Iterator[DealtSamples]:
         monitor = self.monitor
-        for recorder in self.recorders:
-            stored = monitor.writer.stored
+        stored, is_once = monitor.writer.stored, self.recorders[0].later
+        for recorder in self.recorders[: 1 if is_once else None]:
             for chunk in stored.pending(recorder.batch, size=size, order=monitor.order):
                 yield DealtSamples(recorder=recorder, chunk=chunk)
 

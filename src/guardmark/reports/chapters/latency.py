@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from guardmark.analysis.pipeline.frame import SYSTEM
 from guardmark.core.record import FIRST_LAYER
+from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.blocks import Histogram, Section, Table, Unit, section
-from guardmark.reports.document.cells import figure, known, mute, name, slug, table_of
+from guardmark.reports.document.cells import figure, known, mute, name, slug, table_of, words
 from guardmark.reports.document.wording import count_text, percent_text, say, value_text, words_of
 
 if TYPE_CHECKING:
@@ -14,8 +16,9 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.costs import PartRetries
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
-    from guardmark.analysis.defense.latency import LatencyHistogram
+    from guardmark.analysis.defense.latency import Latency, LatencyHistogram
     from guardmark.analysis.run import RunAnalysis
+    from guardmark.reports.document.blocks import TextCell
     from guardmark.reports.document.cells import Value
     from guardmark.store.columns import PartUsage
 
@@ -24,15 +27,14 @@ _MOST_CHARTS = 6
 
 def write(analysis: RunAnalysis) -> Section:
     """Write the section on latency."""
-    sides = ((each, (each.latency.attacks, each.latency.benign)) for each in analysis.defenses)
-    timed = [each for each, (attacks, benign) in sides if attacks.timed or benign.timed]
+    timed = [each for each in _stages(analysis) if each[2].attacks.timed or each[2].benign.timed]
     remarks = [line for each in analysis.defenses for line in _remarks(each)]
     spent, again = _spending(analysis), _resent(analysis) if analysis.retries else None
     if not timed:
         nothing = " ".join(["No answer was timed.", *remarks])
         lead = nothing if spent or again else None
         return section("latency", "Latency", lead, spent, again, otherwise=nothing)
-    latency = timed[0].latency
+    latency = timed[0][2]
     mode = say(
         "latency",
         mode=latency.mode.value,
@@ -46,17 +48,22 @@ def write(analysis: RunAnalysis) -> Section:
     return section("latency", "Latency", *tables)
 
 
-def _table(timed: list[DefenseAnalysis]) -> Table:
-    sides = [
-        (each, side)
-        for each in timed
-        for side in (each.latency.attacks, each.latency.benign)
-        if side.timed
-    ]
+def _stages(analysis: RunAnalysis) -> list[tuple[TextCell, bool, Latency]]:
+    """Return each stage, whether it is a baseline, and its times; then each arm, end to end."""
+    stages = [(name(each.name), each.is_baseline, each.latency) for each in analysis.defenses]
+    if analysis.pipeline is not None:
+        stages += [(name(key), False, each) for key, each in analysis.pipeline.stages.items()]
+    for arm in analysis.system:
+        stages.append((words(f"{subject(arm.name, SYSTEM)}, end to end"), False, arm.latency))
+    return stages
+
+
+def _table(timed: list[tuple[TextCell, bool, Latency]]) -> Table:
+    sides = [(of, side) for of in timed for side in (of[2].attacks, of[2].benign) if side.timed]
     table = table_of(
         sides,
         {
-            "Defense": lambda pair: name(pair[0].name),
+            "Stage": lambda pair: pair[0][0],
             "Samples": lambda pair: "attacks" if pair[1].is_attack else "benign",
             "p50|p95|p99": lambda pair: tuple(
                 figure(each, Unit.MILLISECONDS) for each in pair[1].quantiles
@@ -67,7 +74,7 @@ def _table(timed: list[DefenseAnalysis]) -> Table:
         table_id="latency-table",
         texts=("Samples",),
     )
-    return mute(table, (pair[0].is_baseline for pair in sides))
+    return mute(table, (pair[0][1] for pair in sides))
 
 
 def _remarks(defense: DefenseAnalysis) -> Iterator[str]:
@@ -77,6 +84,8 @@ def _remarks(defense: DefenseAnalysis) -> Iterator[str]:
         yield f"{defense.name}: the first call took {first} (cold start, left out)."
     if latency.is_amortised:
         yield f"{defense.name}: times are shares of a batch's time."
+    if latency.shared:
+        yield f"{defense.name}: {say('asked_once', count=count_text(latency.shared))}"
     if latency.cached:
         yield f"{defense.name}: {count_text(latency.cached)} answers came from the cache."
 

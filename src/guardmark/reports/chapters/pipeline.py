@@ -157,6 +157,7 @@ def _gain_table(arms: Sequence[ArmAnalysis]) -> Table:
             "Guard": lambda pair: name(pair[0]),
             "Attack success": lambda pair: pair[1].attack_success_rate,
             "Over-refusal": lambda pair: pair[1].over_refusal_rate,
+            "Longer": lambda pair: figure(pair[1].overhead_ms, Unit.MILLISECONDS),
         },
         table_id="pipeline-gain",
     )
@@ -326,9 +327,7 @@ def _legacy_table(definition: str, cards: Sequence[LegacyCard]) -> Table:
     return table_of(
         cards,
         {
-            "Arm": lambda card: name(card.arm),
-            "Scope": lambda card: card.scope,
-            "TP|FP|TN|FN": lambda card: card.counts,
+            "Arm|Scope|TP|FP|TN|FN": lambda card: (name(card.arm), card.scope, *card.counts),
             "Precision": lambda card: figure(card.precision),
             "Recall": lambda card: figure(card.recall),
             "F1": lambda card: figure(card.f1),

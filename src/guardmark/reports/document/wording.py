@@ -62,7 +62,8 @@ def measure_text(measure: FigureCell) -> str:
 def interval_text(measure: FigureCell) -> str:
     """Put the interval of a figure into words."""
     if measure.low is None and measure.high is None:
-        return ""
+        needed = measure.reason.partition(" quantile needs ")[2].partition(" ")[0]
+        return f" (no interval below n = {needed})" if needed else ""
     low, high = (_bound(bound, measure) for bound in (measure.low, measure.high))
     return f" [{low}, {high}]"
 

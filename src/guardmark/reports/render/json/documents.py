@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline.small_slices import SliceStability
     from guardmark.analysis.run import RunAnalysis
     from guardmark.analysis.settings import AnalysisSettings
-    from guardmark.core.estimate import Quantile
+    from guardmark.core.estimate import Difference, Quantile
     from guardmark.core.manifest import DataManifest, RunManifest
     from guardmark.reports.render.json.encoder import Tree
     from guardmark.store.reader import RunStatus
@@ -88,6 +88,9 @@ class RunTiming:
 
     created_utc: str  # Start of the run.
     defenses: Mapping[str, Latency]  # Latencies of each defense.
+    stages: Mapping[str, Latency]  # Of target model and judges.
+    systems: Mapping[str, Latency]  # Of each arm of a pipeline, end to end without its judges.
+    overhead_ms: Mapping[str, Difference]  # How much longer one waits behind each guard, paired.
     # Median latencies of the slices of each defense.
     slice_medians: Mapping[str, tuple[SliceTimes, ...]]
     adaptive: Mapping[str, CostPerBypass]  # Service time in seconds of what attacked each defense.
@@ -183,9 +186,13 @@ def summary_json(analysis: RunAnalysis) -> str:
 
 
 def _timing(analysis: RunAnalysis) -> RunTiming:
+    arms = analysis.pipeline.arms if analysis.pipeline else ()
     return RunTiming(
         created_utc=analysis.manifest.created_utc,
         defenses={each.name: each.latency for each in analysis.defenses},
+        stages=analysis.pipeline.stages if analysis.pipeline else {},
+        systems={each.name: each.latency for each in analysis.system},
+        overhead_ms={arm.name: arm.gain.overhead_ms for arm in arms if arm.gain is not None},
         slice_medians={
             each.name: tuple(
                 SliceTimes(
