@@ -40,6 +40,7 @@ class PlannedPipeline:
     judges: Mapping[str, Judged] = field(default_factory=dict)
     arms: Sequence[str] = ("none",)
     fails: Callable[[int], bool] = lambda _position: False
+    took_ms: Callable[[str, int], int] = lambda _part, _position: 1
     people: Mapping[int, VerdictLabel] = field(default_factory=dict)
     later: Mapping[str, Judged] = field(default_factory=dict)
     repeats: int = 1
@@ -81,17 +82,19 @@ def _write_repeat(writer: RecordWriter, planned: PlannedPipeline, repeat: int) -
     for guard in planned.guards:
         lane = writer.record_batch(guard.name, repeat=repeat)
         for position, sample in enumerate(planned.samples):
-            lane.add(position, guard.answers(position, sample), latency_ns=1_000)
+            took_ns = planned.took_ms(guard.name, position) * 1_000_000
+            lane.add(position, guard.answers(position, sample), latency_ns=took_ns)
     model = writer.record_batch("none", Stage.MODEL, repeat=repeat)
     for position in range(len(planned.samples)):
         failed = Response(text=None, error_kind=ErrorKind.TIMEOUT)
         answer = failed if planned.fails(position) else Response(text=f"answer {position}")
-        model.add(position, answer, latency_ns=1_000)
+        model.add(position, answer, latency_ns=planned.took_ms("model", position) * 1_000_000)
     for layer, said in {**layers, **planned.later}.items():
         lane = writer.record_batch("none", Stage.JUDGE, layer=layer, repeat=repeat)
         for position, sample in enumerate(planned.samples):
             if not planned.fails(position):
-                lane.add(position, said(position, sample), latency_ns=1_000)
+                took_ns = planned.took_ms(layer, position) * 1_000_000
+                lane.add(position, said(position, sample), latency_ns=took_ns)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from small_runs import Planned, Runs, allow, attack, benign, block, failed, make_manifest
 
 from guardmark.analysis.defense.latency import Latency
@@ -34,12 +35,12 @@ def written(folder: Path, rows: list[Row]) -> Latency:
 
 
 def test_medians_with_order_statistic_limits(tmp_path: Path) -> None:
-    """p50 of 1 to 100 ms; p99 needs 368 measurements and is undefined."""
+    """p50 of 1 to 100 ms; p99 needs 368 measurements for an interval, and is told without."""
     found = written(tmp_path, [(block(), (n + 1) * 1_000_000, 0) for n in range(100)])
     p50, p95, p99 = found.attacks.quantiles
     assert (p50.value, p50.low, p50.high) == (50.5, 40.0, 61.0)
     assert p95.value is not None
-    assert (p99.value, p99.low, p99.high) == (None, None, None)
+    assert (p99.value, p99.low, p99.high) == (pytest.approx(99.01), None, None)
     assert "368" in p99.reason
     assert (found.attacks.timed, found.benign.timed) == (100, 0)
     assert all(quantile.value is None for quantile in found.benign.quantiles)
@@ -63,6 +64,15 @@ def test_timeouts_count_as_at_least_that_long(tmp_path: Path) -> None:
     p50 = found.attacks.quantiles[0]
     assert (p50.at_least, p50.value, p50.high) == (True, 60.0, None)
     assert found.attacks.timeouts == 60
+
+
+def test_a_point_from_few_times_says_whether_a_timeout_hides_it(tmp_path: Path) -> None:
+    """Of ten times the last two ran into the limit: p50 is known, p95 is at least the limit."""
+    rows: list[Row] = [(block(), (n + 1) * 1_000_000, 0) for n in range(8)]
+    rows += [(failed(ErrorKind.TIMEOUT), 60_000_000, 0)] * 2
+    p50, p95, _ = written(tmp_path, rows).attacks.quantiles
+    assert (p50.value, p50.at_least) == (5.5, False)
+    assert (p95.value, p95.at_least, p95.high) == (60.0, True, None)
 
 
 def test_other_errors_have_no_service_time(tmp_path: Path) -> None:

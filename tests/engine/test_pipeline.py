@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -94,6 +94,49 @@ async def test_arms_share_one_answer(open_writer: OpenWriter) -> None:
         assert len(rows(writer.path, Stage.DEFENSE, name)) == 40
     for layer in ("run/a", "run/b"):
         assert len(rows(writer.path, Stage.JUDGE, layer=layer)) == 40
+
+
+@pytest.mark.parametrize("make", [Inline, Remote, Batched])
+@pytest.mark.parametrize("mode", [LatencyMode.LOADED, LatencyMode.ISOLATED])
+async def test_a_guard_whose_answer_cannot_differ_is_asked_once(
+    open_writer: OpenWriter, make: Callable[[], Any], mode: LatencyMode
+) -> None:
+    """Its answer stands for every repeat, without a time or a call of its own there."""
+    guard, model = make(), Model()
+    pipeline = Pipeline(arms=(NO_GUARD, guard.name), model=model, judges=(Judging(),))
+    once, timing, writer = frozenset({guard.name}), Timing(mode=mode), open_writer()
+    plan = Plan(defenses=(guard,), pipeline=pipeline, repeats=3, asked_once=once, timing=timing)
+    summary = await run(plan, writer)
+    assert (summary.stored, summary.planned, summary.calls) == (360, 360, 40 + 240)
+    assert set(model.calls.values()) == {3}
+    with RecordReader(writer.path) as reader:
+        found = list(reader.records(defense=guard.name, stage=Stage.DEFENSE))
+    assert {r.key.sample for r in found if r.outcome == "block"} == set(range(0, 40, 3))
+    assert len(found) == 120
+    assert {r.key.repeat == 0 for r in found if r.latency_ns is not None} == {True}
+
+
+async def test_a_guard_asked_once_goes_on_where_it_was_stopped(open_writer: OpenWriter) -> None:
+    """An answer is stored for all repeats at once, so none is missing and none asked again."""
+    guard = Remote()
+    pipeline = Pipeline(arms=(guard.name,), model=Model(), judges=(Judging(),))
+    once = frozenset({guard.name})
+    plan = Plan(defenses=(guard,), pipeline=pipeline, repeats=2, asked_once=once, concurrency=4)
+    writer = open_writer()
+    with pytest.raises(BudgetReached):
+        await run(replace(plan, budget=Budget(calls=25)), writer)
+    summary = await run(plan, writer)
+    assert summary.ending is Ending.COMPLETE
+    assert set(guard.calls.values()) == {1}
+
+
+async def test_a_guard_that_reads_answers_is_asked_in_each_repeat(open_writer: OpenWriter) -> None:
+    """Another answer is another question."""
+    guard = Remote(view=View.RESPONSE)
+    pipeline = Pipeline(arms=(guard.name,), model=Drawing(), judges=(Judging(),))
+    once = frozenset({guard.name})
+    await run(Plan(defenses=(guard,), pipeline=pipeline, repeats=2, asked_once=once), open_writer())
+    assert set(guard.calls.values()) == {2}
 
 
 class Drawing(Model):

@@ -63,6 +63,9 @@ VOLATILE: Final = (
     (re.compile(r"results\.jsonl$"), re.compile(rb',"part":\{[^{}]*\},"data":"[0-9a-f]*"'), b""),
     # and the choice of the judging that figures stand on.
     (re.compile(r"config\.resolved\.yaml$"), re.compile(rb"  headline: ''\n"), b""),
+    # and guards that are asked once for all repeats.
+    (re.compile(r"config\.resolved\.yaml$"), re.compile(rb"  deterministic: \[\]\n"), b""),
+    (re.compile(r"config\.resolved\.yaml$"), re.compile(rb"  repeat_guards: false\n"), b""),
     # Shards came after the frozen runs, which are whole.
     (re.compile(r"config\.resolved\.yaml$"), re.compile(rb"  shard: null\n"), b""),
     # Since ADR 0035 reports name the head of the records; those of the frozen runs do not yet.

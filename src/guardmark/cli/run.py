@@ -101,9 +101,8 @@ def run_command(
         else builtin_config(defenses, service=service if service["url"] else None)
     )
     names = tuple(name.strip() for name in (only or "").split(",") if name.strip())
-    options = RunOptions(only=names, **typed)
     outlet = _Outlet(texts=not no_texts, as_json=as_json, is_opened=is_opened)
-    return _carry_out(loaded, options, outlet)
+    return _carry_out(loaded, RunOptions(only=names, **typed), outlet)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,7 +79,8 @@ class PipelineRunner:
         plan, repeats = monitor.plan, range(monitor.plan.repeats)
         self._arms = {guard.name: guard for guard in guards if guard.name in pipeline.arms}
         is_single = plan.timing.mode is LatencyMode.ISOLATED
-        elsewhere = {*plan.asked_once, *(plan.factories if plan.cluster else ())}
+        elsewhere = {*(plan.factories if plan.cluster else ())}
+        elsewhere |= {name for name, guard in self._arms.items() if guard.recorders[0].later}
         self.asks = {
             name
             for name, guard in self._arms.items()

@@ -195,8 +195,9 @@ def _work(defense: AnyDefense, monitor: RunMonitor) -> DefenseWork:
         open_recorder(monitor, defense.name, Stage.DEFENSE, repeat=repeat)
         for repeat in range(monitor.plan.repeats)
     )
-    # What reads the answers of the model reads other ones in each repeat.
-    if defense.name in monitor.plan.asked_once and defense.view is not View.RESPONSE:
+    # What reads the answers of the model reads other ones in each repeat; an older run asked so.
+    is_once = defense.name in monitor.plan.asked_once and defense.view is not View.RESPONSE
+    if is_once and len({monitor.writer.stored.count(each.batch) for each in recorders}) == 1:
         later = tuple(recorder.batch for recorder in recorders[1:])
         recorders = (replace(recorders[0], later=later), *recorders[1:])
     return DefenseWork(defense, recorders, monitor)

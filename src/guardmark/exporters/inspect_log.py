@@ -14,7 +14,7 @@ from guardmark.core.outcome import Outcome, VerdictLabel
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.sample import Role
 from guardmark.importers.inspect_log import FORMAT_VERSION, JUDGE, NO_ANSWER, RIGHT, SCORER, WRONG
-from guardmark.store.judgings import headline_of, judge_layers
+from guardmark.store.layers import headline_of, judge_layers
 from guardmark.store.reader import RunState
 from guardmark.store.run_dir import RunDir
 

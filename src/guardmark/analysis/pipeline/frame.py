@@ -22,7 +22,7 @@ from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.rates.clustered import effective_counts, summarise
 from guardmark.stats.rates.ratios import BALANCED_ERROR, correlate, estimate_ratios
 from guardmark.store.columns import record_columns
-from guardmark.store.judgings import headline_of, judge_layers
+from guardmark.store.layers import headline_of, judge_layers
 from guardmark.store.schema import ANSWER_MODE_CODE, OUTCOME_CODE
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from guardmark.stats.agreement import clustered_kappa, krippendorff_alpha
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.corrected import CorrectedRate, JudgedWorth, JudgeLabels, corrected_rate
 from guardmark.stats.rates.proportion import wilson
-from guardmark.store.judgings import judge_layers
+from guardmark.store.layers import judge_layers
 from guardmark.store.schema import ANSWER_MODES, OUTCOME_NAMES
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from guardmark.app.results.variant_texts import VariantTexts
 from guardmark.core.errors import StoreError, UnknownName
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.plan import NO_GUARD
-from guardmark.store.judgings import judge_layers
-from guardmark.store.layers import ADAPTIVE
+from guardmark.store.layers import ADAPTIVE, judge_layers
 from guardmark.store.reader import RecordReader
 
 if TYPE_CHECKING:
@@ -72,9 +71,7 @@ def _order(record: Record, seed: int) -> bytes:
 
 
 def _verdicts(reader: RecordReader) -> dict[tuple[int, int], Record]:
-    first = next(
-        (layer for layer in judge_layers(reader)[0] if layer.split("/")[0] == FIRST_LAYER), None
-    )
+    first = next((n for n in judge_layers(reader)[0] if n.split("/")[0] == FIRST_LAYER), None)
     if first is None:
         return {}
     return {

@@ -12,8 +12,7 @@ from guardmark.core.errors import DatasetError
 from guardmark.core.outcome import Evidence, Response, Verdict, VerdictLabel
 from guardmark.core.record import Stage
 from guardmark.engine.plan import NO_GUARD
-from guardmark.store.judgings import HUMAN
-from guardmark.store.layers import AUDIT_PREFIX
+from guardmark.store.layers import AUDIT_PREFIX, HUMAN
 from guardmark.store.tries import TrySubject
 
 if TYPE_CHECKING:

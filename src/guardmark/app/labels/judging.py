@@ -35,7 +35,7 @@ from guardmark.models.chat import SystemPromptSettings
 from guardmark.reports.chapters.pipeline import quality_document
 from guardmark.reports.render.json.documents import figures_json
 from guardmark.reports.render.markdown import render_markdown
-from guardmark.store.judgings import judge_layers
+from guardmark.store.layers import judge_layers
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 

@@ -344,12 +344,9 @@ def asked_once(loaded: LoadedConfig) -> frozenset[str]:
     pipeline, run = loaded.config.pipeline, loaded.config.run
     if pipeline is None or run.repeats == 1 or run.repeat_guards:
         return frozenset()
-    fixed = (
-        path[1]
-        for path, settings in loaded.parts.items()
-        if path[0] == "defenses" and getattr(settings, "draws_nothing", False)
-    )
-    return frozenset({*pipeline.deterministic, *fixed}.intersection(pipeline.guards))
+    guards = {name: loaded.parts.get(("defenses", name)) for name in pipeline.guards}
+    fixed = {name for name, settings in guards.items() if getattr(settings, "draws_nothing", False)}
+    return frozenset(fixed.union(pipeline.deterministic))
 
 
 def _name_at(loaded: LoadedConfig, path: tuple[str, ...]) -> str:

@@ -314,13 +314,18 @@ def config_sha256(
     document = resolved(config)
     for section in _NO_FIGURE_DEPENDS_ON:
         document.pop(section, None)
-    (document["pipeline"] or {}).pop("headline", None)
+    pipeline, run = document["pipeline"] or {}, document["run"]
+    pipeline.pop("headline", None)
     for setting in ("max_errors", "max_calls", "max_tokens", "max_cost", "max_time_s", "shard"):
-        document["run"].pop(setting)
+        run.pop(setting)
+    if not run["repeat_guards"]:  # as in runs of before, which know neither
+        run.pop("repeat_guards")
+    if not pipeline.get("deterministic"):
+        pipeline.pop("deterministic", None)
     if config.run.cluster:  # another place for the same calls
-        document["run"]["workers"] = "inline"
+        run["workers"] = "inline"
         for setting in CLUSTER_SETTINGS:
-            document["run"].pop(setting)
+            run.pop(setting)
     document["parts"] = {part.name: part.fingerprint for part in parts}
     document["only"] = sorted(only)
     document["limit"] = limit

@@ -27,7 +27,7 @@ from guardmark.reports.figures.files import figure_svg
 from guardmark.reports.render.html.layout import series_of
 from guardmark.reports.render.json.documents import comparison_json, summary_json
 from guardmark.reports.render.markdown import render_markdown
-from guardmark.store.judgings import require_judging
+from guardmark.store.layers import require_judging
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
 

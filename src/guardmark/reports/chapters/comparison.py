@@ -434,14 +434,14 @@ def _pair(number: str, detail: PairDetail, scope: str, *, texts: bool) -> Sectio
     names = (detail.first, detail.second)
     lines = [_latency(each, names) for each in detail.latency if each.median.value is not None]
     lines += [_cost_sentence(cost, names) for cost in detail.costs]
-    if detail.discordant:
-        total = count_text(detail.first_only + detail.second_only)
-        lines.append(f"They differ on {total} samples; to read first:")
+    total = count_text(detail.first_only + detail.second_only)
+    differ = f"They differ on {total} samples; to read first:"
+    lines.append(differ if detail.discordant else "Both agree on every sample.")
     lines += [_sample(each, texts=texts) for each in detail.discordant]
     return section(
         f"pair-{number}",
         " against ".join(subject(each, scope) for each in names),
-        lines or ["Both agree on every sample."],
+        lines,
         *(_categories(number, detail, _RATES[scope]) if detail.categories else ()),
     )
 
