@@ -77,7 +77,7 @@ def _judged(run: Path, headline: str, named: dict[str, Any]) -> Judged | None:
     from guardmark.app.results.reporting import report
     from guardmark.app.run.running import Session
     from guardmark.cli.progress import ProgressLine, interruptible
-    from guardmark.store.layers import choose_headline
+    from guardmark.judges.headline import choose_headline
 
     session, judged = Session(announce=tell_line), Judged(folder=find_run(run))
     if any(named.values()) or not headline:

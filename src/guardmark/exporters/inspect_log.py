@@ -9,12 +9,12 @@ from heapq import merge
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.analysis.pipeline.frame import headline_of, judge_layers
 from guardmark.core.manifest import VERSION
 from guardmark.core.outcome import Outcome, VerdictLabel
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.sample import Role
 from guardmark.importers.inspect_log import FORMAT_VERSION, JUDGE, NO_ANSWER, RIGHT, SCORER, WRONG
-from guardmark.store.layers import headline_of, judge_layers
 from guardmark.store.reader import RunState
 from guardmark.store.run_dir import RunDir
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from array import array
 from collections.abc import Sequence
@@ -306,29 +305,3 @@ def _sums_of(rows: list[tuple[Any, ...]]) -> Iterator[PartUsage]:
             cost=math.fsum(cost) if cost else None,
             priced=len(cost),
         )
-
-
-_TRIES: Final = f"SELECT defense, {STAGE_CODE[Stage.TRY]} AS stage, layer"
-_RESENT: Final = (
-    "SELECT d.name, x.stage, l.name, json_extract(x.evidence, '$.attempts') FROM"  # noqa: S608 - constants of ours
-    " (SELECT defense, stage, layer, evidence FROM details"
-    f" UNION ALL {_TRIES}, evidence FROM tries) x"
-    " JOIN defenses d ON d.id = x.defense JOIN layers l ON l.id = x.layer"
-    " WHERE instr(x.evidence, '\"attempts\"') ORDER BY x.defense, x.stage, x.layer"
-)
-_ANSWERS: Final = (
-    "SELECT count(*) FROM (SELECT defense, stage, layer FROM records"  # noqa: S608 - constants of ours
-    f" UNION ALL {_TRIES} FROM tries WHERE NOT is_free) WHERE stage = ?"
-    " AND defense = (SELECT id FROM defenses WHERE name = ?)"
-    " AND layer = (SELECT id FROM layers WHERE name = ?)"
-)
-
-
-def read_attempts(reader: RecordReader) -> Iterator[tuple[tuple[str, int, str], list[Any], int]]:
-    """Yield the attempts of answers that took several, by part, and how many answers it gave."""
-    rows = reader.connection.rows(_RESENT)
-    for (name, stage, layer), group in groupby(rows, key=itemgetter(0, 1, 2)):
-        answers = [attempts for row in group if len(attempts := json.loads(row[3] or "[]")) > 1]
-        if answers:
-            count = reader.connection.value(_ANSWERS, (stage, name, layer))
-            yield (name, stage, layer), answers, count

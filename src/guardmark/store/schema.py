@@ -78,7 +78,6 @@ EVIDENCE_OF_RECORDS: Final = (
 )
 """The evidence of a record, wherever it is kept; needs `DETAILS_OF_RECORDS`."""
 
-
 OF_RUN: Final = "layer IN (SELECT id FROM layers WHERE name = 'run' OR name LIKE 'run/%')"
 """Condition of what a run itself plans, without later judgings."""
 COUNT_STORED: Final = (

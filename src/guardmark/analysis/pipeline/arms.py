@@ -165,11 +165,9 @@ def analyse_pipeline(
     sources = [str(s.metadata.get("label_source", "")) for s in reader.samples()]
     stated = np.array([not source.startswith(_INFERRED) for source in sources], dtype=np.bool_)
     is_stated = np.tile(stated, frame.manifest.repeats)
-    judges = [judge for each in pipeline.judgings for judge in each.judges]
-    timed = {
-        each.name if each.layer == FIRST_LAYER else each.layer: each.records for each in judges
-    }
-    timed = {"model": pipeline.answering, **timed}
+    timed = {"model": pipeline.answering}
+    for judge in (judge for each in pipeline.judgings for judge in each.judges):
+        timed[judge.name if judge.layer == FIRST_LAYER else judge.layer] = judge.records
     return PipelineAnalysis(
         model=next((p.name for p in frame.manifest.parts if p.kind == "model"), "model"),
         model_errors=int(np.count_nonzero(pipeline.model == ERROR)),
@@ -186,8 +184,7 @@ def _analyse_arm(
 ) -> ArmAnalysis:
     judging, ends = pipeline.judging, find_ends(arm, pipeline.judging)
     # In older definitions a guard without a decision blocks, if it is not told to let through.
-    enforced = _enforced(pipeline, arm, {*Policy} - _LETS_THROUGH)
-    of_scope = {SYSTEM: enforced, MODEL: ends}
+    of_scope = {SYSTEM: _enforced(pipeline, arm, {*Policy} - _LETS_THROUGH), MODEL: ends}
     opened = find_ends(arm, judging, lets_through=(MALFORMED, ERROR))
     return ArmAnalysis(
         name=arm.name,

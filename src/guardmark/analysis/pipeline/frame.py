@@ -22,7 +22,7 @@ from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.rates.clustered import effective_counts, summarise
 from guardmark.stats.rates.ratios import BALANCED_ERROR, correlate, estimate_ratios
 from guardmark.store.columns import record_columns
-from guardmark.store.layers import headline_of, judge_layers
+from guardmark.store.layers import HEADLINE
 from guardmark.store.schema import ANSWER_MODE_CODE, OUTCOME_CODE
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ DEFENSE: Final = "defense"  # the scope that asks what a defense decided
 
 SAFE: Final = OUTCOME_CODE["safe"]
 UNSAFE: Final = OUTCOME_CODE["unsafe"]
+HUMAN: Final = "human"  # value of the setting `kind` of a layer that holds the labels of people
 ANSWERED: Final = OUTCOME_CODE["answered"]
 
 _MODES: Final = 4
@@ -127,6 +128,20 @@ def read_pipeline(reader: RecordReader, frame: Frame) -> PipelineFrame | None:
         judgings=tuple(_judging(name, judges) for name, judges in ordered),
         human=_judge(reader, frame, people[-1]) if people else None,
     )
+
+
+def judge_layers(reader: RecordReader) -> tuple[list[str], list[str]]:
+    """Return every layer of verdicts, and those of them that hold the labels of people."""
+    layers = [layer for _, stage, layer in reader.recorded_stages() if stage is Stage.JUDGE]
+    return layers, [each for each in layers if reader.layer_settings(each).get("kind") == HUMAN]
+
+
+def headline_of(reader: RecordReader) -> str:
+    """Return the judging chosen last, else the one its configuration names, else none."""
+    chosen = [each for each in reader.layers() if each.startswith(HEADLINE)]
+    stated = reader.manifest().settings.get("pipeline")
+    named = str(stated.get("headline") or "") if isinstance(stated, dict) else ""
+    return chosen[-1].split("/", 2)[2] if chosen else named
 
 
 def is_valid(label: Codes) -> Marks:

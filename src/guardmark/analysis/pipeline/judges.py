@@ -16,6 +16,7 @@ from guardmark.analysis.pipeline.frame import (
     SAFE,
     UNSAFE,
     is_valid,
+    judge_layers,
     read_pipeline,
 )
 from guardmark.analysis.settings import AnalysisSettings
@@ -26,7 +27,6 @@ from guardmark.stats.agreement import clustered_kappa, krippendorff_alpha
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.corrected import CorrectedRate, JudgedWorth, JudgeLabels, corrected_rate
 from guardmark.stats.rates.proportion import wilson
-from guardmark.store.layers import judge_layers
 from guardmark.store.schema import ANSWER_MODES, OUTCOME_NAMES
 
 if TYPE_CHECKING:

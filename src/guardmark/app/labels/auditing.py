@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.adaptive.audited import resting_bypasses
 from guardmark.analysis.adaptive.rows import read_battles
+from guardmark.analysis.pipeline.frame import judge_layers
 from guardmark.app.labels.audit_file import (
     ANSWERS,
     BYPASSES,
@@ -22,7 +23,7 @@ from guardmark.app.results.variant_texts import VariantTexts
 from guardmark.core.errors import StoreError, UnknownName
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.plan import NO_GUARD
-from guardmark.store.layers import ADAPTIVE, judge_layers
+from guardmark.store.layers import ADAPTIVE
 from guardmark.store.reader import RecordReader
 
 if TYPE_CHECKING:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+from guardmark.analysis.pipeline.frame import HUMAN
 from guardmark.app.labels.audit_file import ANSWERS, BYPASSES, read_rows
 from guardmark.app.labels.auditing import resting_of
 from guardmark.core.errors import DatasetError
 from guardmark.core.outcome import Evidence, Response, Verdict, VerdictLabel
 from guardmark.core.record import Stage
 from guardmark.engine.plan import NO_GUARD
-from guardmark.store.layers import AUDIT_PREFIX, HUMAN
+from guardmark.store.layers import AUDIT_PREFIX
 from guardmark.store.tries import TrySubject
 
 if TYPE_CHECKING:

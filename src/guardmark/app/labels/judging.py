@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from guardmark.analysis.pipeline.frame import judge_layers
 from guardmark.analysis.pipeline.judges import Flips, JudgeQuality, assess_judge, find_flips
 from guardmark.app.labels.audit_file import is_sheet_of_bypasses
 from guardmark.app.labels.human_labels import (
@@ -35,7 +36,6 @@ from guardmark.models.chat import SystemPromptSettings
 from guardmark.reports.chapters.pipeline import quality_document
 from guardmark.reports.render.json.documents import figures_json
 from guardmark.reports.render.markdown import render_markdown
-from guardmark.store.layers import judge_layers
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 

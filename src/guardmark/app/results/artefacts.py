@@ -20,6 +20,7 @@ from guardmark.engine.secret_scan import require_no_secret
 from guardmark.exporters.junit import Unlimited, figures_junit, gate_junit
 from guardmark.exporters.sarif import MOST_RESULTS, Analysed, Located, sarif_json
 from guardmark.exporters.tables import categories_csv, variants_csv, write_lines
+from guardmark.judges.headline import require_judging
 from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChart
 from guardmark.reports.document.cells import rate_text
@@ -27,7 +28,6 @@ from guardmark.reports.figures.files import figure_svg
 from guardmark.reports.render.html.layout import series_of
 from guardmark.reports.render.json.documents import comparison_json, summary_json
 from guardmark.reports.render.markdown import render_markdown
-from guardmark.store.layers import require_judging
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
 

@@ -10,9 +10,9 @@ from guardmark.analysis.defense.costs import PartRetries, part_name
 from guardmark.analysis.pipeline.frame import NO_GUARD
 from guardmark.app.results.gating import check_own_limits
 from guardmark.core.record import Stage
+from guardmark.defenses.calls.attempts import read_attempts
 from guardmark.engine.probing import refused_fields
 from guardmark.reports.chapters.advice import Highlights, SampleStory
-from guardmark.store.columns import read_attempts
 from guardmark.store.schema import STAGES
 
 if TYPE_CHECKING:
@@ -80,7 +80,6 @@ def _step(record: Record) -> tuple[str, str]:
 def read_retries(reader: RecordReader) -> Iterator[PartRetries]:
     """Add up, for each part, the requests behind stored answers that failed and were sent again."""
     for (name, stage, layer), answers, count in read_attempts(reader):
-        # Of each attempt its time, status, error, and the wait before it.
         tries = [attempt for attempts in answers for attempt in attempts]
         failures = Counter(str(status or error) for _, status, error, _ in tries if error)
         spent_ns = sum(wait + (took if error else 0) for took, _, error, wait in tries)

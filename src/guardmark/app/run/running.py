@@ -338,8 +338,7 @@ def with_options(loaded: LoadedConfig, options: RunOptions) -> LoadedConfig:
     update: dict[str, object] = {"shard": options.shard} if options.shard else {}
     if options.stop_when:
         update["stop_when"] = [parse_stop_rule(rule).said for rule in options.stop_when]
-    if options.repeat_guards:
-        update["repeat_guards"] = True
+    update |= {"repeat_guards": True} if options.repeat_guards else {}
     run = loaded.config.run.model_copy(update=update)
     return replace(loaded, config=loaded.config.model_copy(update={"run": run}))
 
