@@ -55,8 +55,7 @@ class CategoryDifference:
 
     category: str  # Its name; `(not stated)` for samples without one.
     is_attack: bool  # Whether these are attacks (ASR) or benign samples (FPR).
-    # First rate minus second; adjusted by Holm over all categories of the pair.
-    side: PairedSide = field(metadata={"json": "*"})
+    side: PairedSide = field(metadata={"json": "*"})  # First minus second; p by Holm over the pair.
     is_greyed: bool  # Whether the pairs are fewer than the minimum of a category.
 
 
@@ -65,8 +64,7 @@ class LatencyDifference:
     """How much longer the first takes than the second, on the same samples."""
 
     is_attack: bool  # Whether these are attacks or benign samples; never pooled.
-    # Median of the paired differences in milliseconds, first minus second.
-    median: Difference = field(metadata={"json": "median_difference_ms"})
+    median: Difference = field(metadata={"json": "median_difference_ms"})  # First minus second.
     first: Quantile = field(metadata={"json": "first_median_ms"})  # Of the first by itself.
     second: Quantile = field(metadata={"json": "second_median_ms"})  # Of the second by itself.
     untimed: int  # Left out: not timed, out of time, kept, or the first call, on a side.
@@ -98,13 +96,10 @@ class PairDetail:
 
     first: str = field(metadata={"json": False})
     second: str = field(metadata={"json": False})
-    # Attacks by category, then benign samples by topic; greatest difference first.
-    categories: tuple[CategoryDifference, ...]
-    # Attacks and benign samples, where both sides were timed.
-    latency: tuple[LatencyDifference, ...] = field(metadata={"json": "timing"})
+    categories: tuple[CategoryDifference, ...]  # Attacks, then benign; greatest difference first.
+    latency: tuple[LatencyDifference, ...] = field(metadata={"json": "timing"})  # By label.
     costs: tuple[CostDifference, ...]  # Tokens and money, where both sides report them.
-    # Samples to read: those only the first got wrong before the second's, attacks by severity.
-    discordant: tuple[DiscordantSample, ...]
+    discordant: tuple[DiscordantSample, ...]  # To read: what only the first got wrong comes first.
     first_only: int  # Samples only the first got wrong, at least once.
     second_only: int  # Samples only the second got wrong, at least once.
 
@@ -124,15 +119,13 @@ class Compared:
 
     scope: str  # `defense` (what each decided) or `system` (what came out of guard and model).
     runs: tuple[ComparedRun, ...]
-    # Where each defense comes from.
-    origins: tuple[Origin, ...] = field(metadata={"json": "defenses"})
+    origins: tuple[Origin, ...] = field(metadata={"json": "defenses"})  # Where each comes from.
     attacks: int  # Attacks compared.
     benign: int  # Benign samples compared.
     is_grouped: bool  # Whether samples share groups or are run more than once.
     confidence: float  # Nominal coverage of the intervals.
     min_per_category: int = field(metadata={"json": False})
-    # False positive rates higher by no more count as not worse; None when nothing was fixed.
-    margin: float | None
+    margin: float | None  # False positive rates higher by no more count as not worse; or None.
     # Differences and tests.
     comparison: RunComparison = field(
         metadata={
