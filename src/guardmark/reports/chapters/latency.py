@@ -68,8 +68,7 @@ def _table(timed: list[tuple[TextCell, bool, Latency]]) -> Table:
             "p50|p95|p99": lambda pair: tuple(
                 figure(each, Unit.MILLISECONDS) for each in pair[1].quantiles
             ),
-            "Timed": lambda pair: pair[1].timed,
-            "Timeouts": lambda pair: pair[1].timeouts,
+            "Timed|Timeouts": lambda pair: (pair[1].timed, pair[1].timeouts),
         },
         table_id="latency-table",
         texts=("Samples",),

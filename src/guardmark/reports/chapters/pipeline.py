@@ -328,10 +328,9 @@ def _legacy_table(definition: str, cards: Sequence[LegacyCard]) -> Table:
         cards,
         {
             "Arm|Scope|TP|FP|TN|FN": lambda card: (name(card.arm), card.scope, *card.counts),
-            "Precision": lambda card: figure(card.precision),
-            "Recall": lambda card: figure(card.recall),
-            "F1": lambda card: figure(card.f1),
-            "Balanced error": lambda card: figure(card.balanced_error),
+            "Precision|Recall|F1|Balanced error": lambda card: tuple(
+                map(figure, (card.precision, card.recall, card.f1, card.balanced_error))
+            ),
         },
         table_id=f"pipeline-legacy-{definition.replace('_', '-')}",
         title=f"By the older definition {definition}",

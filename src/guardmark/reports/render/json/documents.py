@@ -78,8 +78,7 @@ class SliceTimes:
 
     facet: str  # Name of the facet.
     is_attack: bool  # Whether these are attacks or benign samples.
-    # Of all timed answers of each slice, or None without any.
-    median_ms: Mapping[str, Quantile | None]
+    median_ms: Mapping[str, Quantile | None]  # Of all timed answers of each slice, or None.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +90,7 @@ class RunTiming:
     stages: Mapping[str, Latency]  # Of target model and judges.
     systems: Mapping[str, Latency]  # Of each arm of a pipeline, end to end without its judges.
     overhead_ms: Mapping[str, Difference]  # How much longer one waits behind each guard, paired.
-    # Median latencies of the slices of each defense.
-    slice_medians: Mapping[str, tuple[SliceTimes, ...]]
+    slice_medians: Mapping[str, tuple[SliceTimes, ...]]  # Of the slices of each defense.
     adaptive: Mapping[str, CostPerBypass]  # Service time in seconds of what attacked each defense.
     retries: tuple[PartRetries, ...]  # Parts whose requests had to be sent again.
 
@@ -134,8 +132,7 @@ class ComparisonDocument:
     schema_version: int  # Raised when a field goes or changes its meaning.
     # The defenses; the systems where the runs hold no two defenses.
     first: ComparedScope = field(metadata={"json": "*"})
-    # What came out of guard and model, beside the defenses; null without a pipeline.
-    system: ComparedScope | None
+    system: ComparedScope | None  # What came out of guard and model; null without a pipeline.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
