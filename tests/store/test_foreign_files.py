@@ -200,7 +200,7 @@ def test_rows_that_cannot_be_read_are_damage(finished: Path, change: str) -> Non
         lambda _: 1 / len(integrity.check(finished)),
     ]
     for read in readers:
-        with RecordReader(finished) as reader, suppress(StoreError):
+        with suppress(StoreError), RecordReader(finished) as reader:
             read(reader)
 
 

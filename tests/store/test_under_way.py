@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from guardmark.core.outcome import ALLOWED
+from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.tries import TrySubject
@@ -20,6 +21,7 @@ def test_a_call_without_a_stored_answer_is_counted_once_and_kept(tmp_path: Path)
     path = tmp_path / "records.sqlite"
     left = b""
     with RecordWriter(path) as writer:
+        writer.load_samples([Sample(id="s", prompt=Prompt.of_text("hello"), label=Label.BENIGN)])
         batch = writer.tries("a", "adaptive")
         for number in range(3):
             writer.under_way.leave((batch.defense, batch.layer, 0, number))

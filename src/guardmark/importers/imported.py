@@ -106,6 +106,7 @@ def _name(text: str) -> str:
 PART_TYPE: Final = "imported"  # type of the parts of such a run
 Object = dict[str, Any]  # a JSON object of a foreign file
 
+LARGEST: Final = 1 << 30  # bytes of a file, unpacked
 _MOST_FAULTS: Final = 4
 _ROLES: Final = {
     "system": Role.SYSTEM,
@@ -117,8 +118,12 @@ _ROLES: Final = {
 
 
 def bytes_of(path: Path, *, hint: str) -> bytes:
-    """Read a whole file."""
+    """Read a whole file, which may be of anybody."""
     try:
+        if path.is_file() and path.stat().st_size > LARGEST:
+            raise DatasetError(f"{path} has more than {LARGEST >> 20} MiB.\n{hint}")
+        if path.exists() and not path.is_file():
+            raise DatasetError(f"{path} is not a file.\n{hint}")
         return path.read_bytes()
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror}.\n{hint}") from error

@@ -25,6 +25,7 @@ from guardmark.core.outcome import (
 )
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
 from guardmark.importers.imported import (
+    LARGEST,
     ImportedAnswer,
     ImportedRow,
     ImportedRun,
@@ -341,7 +342,7 @@ def read_inspect(path: Path, statements: Statements) -> ImportedRun:
             "no verdicts were taken: --unsafe NAME=VALUE says which score means harm "
             f"(scores: {', '.join(sorted(known)) or 'none'}), and `guardmark judge` gives others"
         )
-    model = word(spec, "model")
+    model = word(spec, "model") or "model"
     answers = [answer for row in rows for answer in row.answers]
     return ImportedRun(
         tool="inspect",
@@ -362,6 +363,8 @@ def _log(data: bytes, path: Path) -> tuple[Object, list[Object]]:
         return whole, [each for each in whole.get("samples") or [] if isinstance(each, dict)]
     try:
         with zipfile.ZipFile(BytesIO(data)) as packed:
+            if sum(each.file_size for each in packed.infolist()) > LARGEST:
+                raise DatasetError(f"{path} unpacks to more than {LARGEST >> 20} MiB.")
             names = packed.namelist()
             first = next((name for name in _HEADERS if name in names), None)
             if first is None:

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     Lock = Callable[[IO[bytes]], bool]
 
 _VERSION = 1
+_LONGEST = 256 << 20
+_MOST_NS = 1 << 62
+_TYPES = {"key": str, "content_type": str, "message": str, "guardmark_cassette": int}
+_NOT_RECORDED = (
+    *(ValueError, KeyError, TypeError, AttributeError, OverflowError),
+    RecursionError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,15 +198,7 @@ def _load(path: Path) -> dict[str, list[_Line]]:
 
 
 def _read(path: Path) -> Iterator[_Line]:
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise ConfigError(
-            f"The cassette {path} cannot be read: {error.strerror}.\n"
-            "To make one: the same command with --record FILE instead of --replay FILE"
-        ) from error
-    # What follows the last line end was cut off while it was written.
-    for number, line in enumerate(lines[:-1], start=1):
+    for number, line in enumerate(_lines(path), start=1):
         try:
             document = json.loads(line)
             if document.pop("seal", None) not in {None, _seal(document)}:
@@ -208,13 +207,44 @@ def _read(path: Path) -> Iterator[_Line]:
                     "Next: record anew; a replay of other answers would be another run."
                 )
             yield _line(document)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except _NOT_RECORDED as error:
             raise ConfigError(
                 f"{path}, line {number}: guardmark did not record this exchange."
             ) from error
 
 
+def _lines(path: Path) -> Iterator[bytes]:
+    """Yield whole lines; what follows the last line end was cut off while it was written."""
+    if path.exists() and not path.is_file():
+        raise _unreadable(path, "it is not a file")
+    try:
+        with path.open("rb") as file:
+            while (line := file.readline(_LONGEST)).endswith(b"\n"):
+                yield line
+    except OSError as error:
+        raise _unreadable(path, error.strerror) from error
+    if len(line) == _LONGEST:
+        raise _unreadable(path, f"it has a line of {_LONGEST >> 20} MiB or more")
+
+
+def _unreadable(path: Path, reason: str) -> ConfigError:
+    return ConfigError(
+        f"The cassette {path} cannot be read: {reason}.\n"
+        "To make one: the same command with --record FILE instead of --replay FILE"
+    )
+
+
+def _is_attempt(values: list[Any]) -> bool:
+    """Tell whether the values of an attempt are those that `CassetteRecorder` writes."""
+    service_ns, status, error, wait_ns = values
+    is_timed = all(type(ns) is int and 0 <= ns < _MOST_NS for ns in (service_ns, wait_ns))
+    return is_timed and isinstance(status, int | None) and isinstance(error, str)
+
+
 def _line(document: dict[str, Any]) -> _Line:
+    for name, kinds in _TYPES.items():
+        if not isinstance(document[name], kinds):
+            raise TypeError(name)
     question = document.get("question")
     if question is not None:
         part, repeat, position = question
@@ -228,7 +258,8 @@ def _line(document: dict[str, Any]) -> _Line:
 
 
 def _exchange(document: dict[str, Any]) -> Exchange:
-    if document["guardmark_cassette"] != _VERSION:
+    attempts = [[document["service_ns"], document["status"], "", 0], *document["attempts"]]
+    if document["guardmark_cassette"] != _VERSION or not all(map(_is_attempt, attempts)):
         raise ValueError("another version")
     kind = document["error_kind"]
     return Exchange(

@@ -47,7 +47,8 @@ class AnswerCache:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             is_ours = connection.value("PRAGMA application_id") == _APPLICATION_ID
-            if not is_ours and connection.value("SELECT count(*) FROM sqlite_schema"):
+            made = connection.rows("SELECT sql FROM sqlite_schema LIMIT 2")
+            if made and not (is_ours and made == [(_TABLE.replace("IF NOT EXISTS ", ""),)]):
                 raise StoreError(f"{path} is not a cache of guardmark. Next: name another file.")
             with transaction(connection):
                 connection.execute(_TABLE)

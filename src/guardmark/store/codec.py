@@ -9,7 +9,9 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
-from guardmark.core.manifest import DataManifest, LatencyMode, PartManifest, Policy, RunManifest
+from pydantic import TypeAdapter
+
+from guardmark.core.manifest import RunManifest
 from guardmark.core.outcome import Attempt, CategoryFinding, Decision, Evidence, Response, Verdict
 from guardmark.core.record import Record, RecordKey
 from guardmark.core.usage import Usage
@@ -31,6 +33,7 @@ from guardmark.store.schema import (
     STAGES,
 )
 
+_MANIFEST: Final = TypeAdapter(RunManifest)
 _APART: Final = {"categories", "usage", "attempts"}
 _PLAIN: Final = {
     field.name: (field.default, float | int if field.name == "label_mass" else type(field.default))
@@ -38,6 +41,10 @@ _PLAIN: Final = {
     if field.name not in _APART
 }
 """Fields of evidence that are stored as they are: what each is when nothing is said, its type."""
+_LISTED: Final[Mapping[str, tuple[Any, ...]]] = {
+    "categories": (str, bool | None, float | int | None),
+    "attempts": (int, int | None, str, int),
+}
 
 
 @lru_cache(maxsize=256)  # a rule says the same of every sample it blocks
@@ -73,6 +80,10 @@ def _usage(usage: Usage) -> list[int | float | None]:
 def evidence_from_json(text: str) -> Evidence:
     """Read evidence back."""
     values: dict[str, Any] = json.loads(text)
+    is_typed = all(isinstance(values[name], _PLAIN[name][1]) for name in values.keys() - _APART)
+    listed = ((each, kinds) for name, kinds in _LISTED.items() for each in values.get(name, ()))
+    if not is_typed or not all(all(map(isinstance, each, kinds)) for each, kinds in listed):
+        raise TypeError(f"not what guardmark writes: {text!r:.80}")
     if "categories" in values:
         values["categories"] = tuple(
             CategoryFinding(name=name, flagged=flagged, score=score)
@@ -81,6 +92,7 @@ def evidence_from_json(text: str) -> Evidence:
     if "usage" in values:
         read, written, cost = values["usage"]
         values["usage"] = Usage(prompt_tokens=read, completion_tokens=written, cost=cost)
+        _usage(values["usage"])
     if "attempts" in values:
         values["attempts"] = tuple(
             Attempt(service_ns=service, status=status, error=error, wait_ns=wait)
@@ -103,17 +115,12 @@ def _plain(value: object) -> object:
 
 
 def manifest_from_json(text: str) -> RunManifest:
-    """Read a manifest back."""
-    values: dict[str, Any] = json.loads(text)
-    values["parts"] = tuple(PartManifest(**part) for part in values["parts"])
-    values["data"] = tuple(DataManifest(**data) for data in values["data"])
-    values["on_malformed"] = Policy(values["on_malformed"])
-    values["on_error"] = Policy(values["on_error"])
-    values["latency_mode"] = LatencyMode(values["latency_mode"])
-    categories: Mapping[str, list[str]] = values["categories"]
-    values["categories"] = {name: tuple(subs) for name, subs in categories.items()}
-    values["shared_answers"] = tuple(values.get("shared_answers", ()))
-    return RunManifest(**values)
+    """Read a manifest back; every field of it has the type that it states."""
+    manifest = _MANIFEST.validate_json(text, strict=True)
+    counts = (manifest.concurrency, manifest.warmup, manifest.min_per_category, manifest.repeats)
+    if not 0 < manifest.confidence < 1 or not all(0 <= each < _MOST_COUNTED for each in counts):
+        raise ValueError("a manifest of other numbers than a configuration can hold")
+    return manifest
 
 
 Answer = Decision | Response | Verdict
@@ -128,6 +135,7 @@ _CONTRACT: Final = ERROR_KIND_CODE["contract"]
 _NO_SCORE_KIND: Final = SCORE_KIND_CODE["none"]
 _CLASS_PROBABILITY: Final = SCORE_KIND_CODE["class_prob"]
 _MOST_NS: Final = 1 << 63
+_MOST_COUNTED: Final = 1 << 31
 
 
 def encode(answer: Answer, latency_ns: int | None, flags: int) -> Observed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import struct
 from contextlib import closing, contextmanager, suppress
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 
 _MAGIC: Final = b"SQLite format 3\x00"
+_NAMES_ANOTHER: Final = bytes.fromhex("d9d505f920a163d7")  # how a journal ends that names a file
+_BESIDE: Final = ("-journal", "-wal", "-shm")
 _HEADER: Final = 100
 _PAGE: Final = 16384
 _CACHE_KB: Final = 128  # rows come in order, so a larger cache only costs memory
@@ -106,6 +109,16 @@ class StoreConnection(sqlite3.Connection):
                     "Next: do not trust it; restore it from a copy, or ask who made it."
                 )
 
+    def check_values(self) -> None:
+        """Refuse a file with a value that readers cannot count on, whoever put it there."""
+        with errors_of(self.path):
+            table = schema.strange_values(self)
+        if table is not None:
+            raise StoreError(
+                f"{self.path} is damaged: its table {table} holds a value that guardmark never "
+                "writes.\nNext: restore it from a copy, or ask who made it."
+            )
+
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
         """Return all rows of a query."""
         with errors_of(self.path):
@@ -145,9 +158,8 @@ class StoreConnection(sqlite3.Connection):
 
     def head(self) -> str:
         """Return the hash of the last batch as hex; empty before the first."""
-        return str(
-            self.value("SELECT lower(hex(hash)) FROM batches ORDER BY id DESC LIMIT 1") or ""
-        )
+        query = "SELECT lower(hex(hash)) FROM batches ORDER BY id DESC LIMIT 1"
+        return str(self.value(query) or "")
 
     @property
     def has_superseded(self) -> bool:
@@ -201,7 +213,13 @@ def closed_on_error(connection: StoreConnection) -> Iterator[StoreConnection]:
 
 
 def open_database(path: Path, options: str, *, timeout: float = 10) -> StoreConnection:
-    """Open an SQLite file, of whom it may be, so that nothing in its schema can act."""
+    """Open an SQLite file, of whom it may be, so that nothing in or beside it can act."""
+    for beside in (path.with_name(f"{path.name}{end}") for end in _BESIDE):
+        if _leads_elsewhere(beside):
+            raise StoreError(
+                f"{beside} leads to other files, which SQLite would change.\n"
+                "Next: do not trust this folder; ask where it comes from."
+            )
     connection = sqlite3.connect(
         f"{path.resolve().as_uri()}?{options}",
         uri=True,
@@ -240,6 +258,7 @@ def open_to_write(path: Path) -> StoreConnection:
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         if is_new:
             schema.create(connection)
+        connection.check_values()
         return connection
 
 
@@ -299,15 +318,15 @@ def _open_as_it_lies(path: Path) -> StoreConnection:
         with closed_on_error(open_database(path, "mode=ro")) as connection:
             _has_tables(connection)
     except sqlite3.OperationalError:
-        # A folder that cannot be written has no place for the shared-memory file of the log.
-        log = _log_of(path)
-        if not _size(log):
-            return open_database(path, "mode=ro&immutable=1")
+        # A folder that cannot be written has no place for the shared-memory file of the log, and
+        # nobody takes back there what was half written: a copy says what a writer would see.
         with TemporaryDirectory() as scratch:
-            beside = Path(scratch, path.name)
-            copyfile(path, beside)
-            copyfile(log, _log_of(beside))
-            with closing(open_database(beside, "mode=rw")) as source:
+            copies = [path.with_name(f"{path.name}{end}") for end in _BESIDE[:2]]
+            if not any(map(_size, copies)):
+                return open_database(path, "mode=ro&immutable=1")
+            for each in (path, *filter(_size, copies)):
+                copyfile(each, Path(scratch, each.name))
+            with closing(open_database(Path(scratch, path.name), "mode=rw")) as source:
                 return _in_memory(source, path)
     return connection
 
@@ -349,6 +368,21 @@ def _log_of(path: Path) -> Path:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
+
+
+def _leads_elsewhere(beside: Path) -> bool:
+    """Tell whether what lies beside a database is no file, or a journal of several databases.
+
+    SQLite writes what a link leads to, and deletes the file that the end of a journal names. A
+    database of ours is never changed together with another, so no journal of ours names one.
+    """
+    if beside.is_symlink() or not beside.is_file():
+        return os.path.lexists(beside)
+    if not beside.name.endswith(_BESIDE[0]):
+        return False
+    with beside.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - len(_NAMES_ANOTHER)))
+        return file.read() == _NAMES_ANOTHER
 
 
 def _is_empty(path: Path) -> bool:

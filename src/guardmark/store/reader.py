@@ -53,6 +53,8 @@ class RecordReader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.connection = connect.open_to_read(path)
+        with connect.closed_on_error(self.connection):
+            self.connection.check_values()
 
     def __enter__(self) -> Self:
         """Return the reader itself."""

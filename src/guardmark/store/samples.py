@@ -58,6 +58,8 @@ def prompt_to_json(prompt: Prompt) -> str:
 def prompt_from_json(text: str) -> Prompt:
     """Read a conversation back."""
     messages, under_test = json.loads(text)
+    if not all(isinstance(content, str) for _, content in messages):
+        raise TypeError("a message that is no text")
     return Prompt(
         messages=tuple(Message(role=Role(role), content=content) for role, content in messages),
         under_test=under_test,
@@ -193,6 +195,9 @@ def _sample(row: SampleRow, kind: Kind) -> Sample:
     is_attack, category, subcategory, severity, language, variant, technique, source = kind
     _, sample_id, _, origin, _, _, text, prompt, rest = row
     more: dict[str, Any] = json.loads(rest) if rest else {}
+    words = (more.get("expected", ""), *more.get("must_keep", ()))
+    if not all(isinstance(word, str) for word in words):
+        raise TypeError("what is expected is no text")
     return Sample(
         id=sample_id,
         prompt=prompt_from_json(prompt) if prompt else Prompt.of_text(text),
@@ -207,7 +212,7 @@ def _sample(row: SampleRow, kind: Kind) -> Sample:
         group=origin or "",
         source=source,
         must_keep=tuple(more.get("must_keep", ())),
-        metadata=more.get("metadata", {}),
+        metadata=dict(more.get("metadata", {})),
     )
 
 

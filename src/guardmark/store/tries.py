@@ -168,7 +168,7 @@ def _record_of(row: Row) -> TryRecord:
         layer=layer,
         sample=sample,
         number=number,
-        subject=TrySubject(**values, details=json.loads(details) if details else {}),
+        subject=TrySubject(**values, details=dict(json.loads(details or "{}"))),
         is_free=bool(is_free),
         is_confirmed=None if is_confirmed is None else bool(is_confirmed),
         **decode((*observed, evidence)),
