@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import sqlite3
+import struct
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -110,6 +111,31 @@ def _huge(name: str) -> Callable[[Path], None]:
             stream.truncate(3_000_000_000)  # a file of holes: large to a reader, small on the disk
 
     return spoil
+
+
+def _journal(run: Path) -> None:
+    """Plant a journal of several databases: SQLite takes back the first, and deletes the others."""
+    path = run / "records.sqlite"
+    (page,) = struct.unpack_from(">H", path.read_bytes(), 16)
+    magic, other = bytes.fromhex("d9d505f920a163d7"), PRIVATE.encode()
+    pages = path.stat().st_size // page
+    head = (magic + struct.pack(">5I", 0, 1, pages, 512, page)).ljust(512, b"\0")
+    end = struct.pack(">I", (1 << 30) // page + 1) + other
+    end += struct.pack(">2I", len(other), sum(other)) + magic
+    (run / "records.sqlite-journal").write_bytes(head + end)
+    (run / "records.sqlite-wal").touch()  # who reads takes an empty one away, and writes for that
+
+
+def _lines(text: str, file: str) -> Callable[[Path], None]:
+    def spoil(run: Path) -> None:
+        with (run / file).open("ab") as stream:
+            stream.write(text.encode() * 3)
+
+    return spoil
+
+
+def _edit_manifest(**values: object) -> Callable[[Path], None]:
+    return _manifest(lambda manifest: manifest.update(values))
 
 
 def _hide(run: Path) -> None:
@@ -301,6 +327,39 @@ FOLDERS: Final[Mapping[str, Folder]] = {
     "a table too many": Folder(spoil=_sql("CREATE TABLE strange (x)"), verifies=False),
     "a state too many": Folder(
         spoil=_sql("INSERT INTO meta VALUES ('strange', 'x')"), verifies=False
+    ),
+    "a value of another type": Folder(
+        spoil=_sql("UPDATE records SET sample = 'x' WHERE sample = 1"), verifies=False
+    ),
+    "a record of no sample": Folder(
+        spoil=_sql("UPDATE records SET sample = 99 WHERE sample = 1"), verifies=False
+    ),
+    "a name of bytes": Folder(spoil=_sql("UPDATE defenses SET name = x'eda080'"), verifies=False),
+    "a repeat beyond all memory": Folder(
+        spoil=_sql("UPDATE records SET repeat = 1 << 60 WHERE sample = 1"), verifies=False
+    ),
+    "a manifest of numbers that are words": Folder(
+        spoil=_edit_manifest(confidence="x\n::error::", repeats=None, settings=7), verifies=False
+    ),
+    "a manifest of a billion repeats": Folder(
+        spoil=_edit_manifest(repeats=1 << 40, warmup=-1), verifies=False
+    ),
+    "a manifest of data elsewhere": Folder(
+        spoil=_manifest(
+            lambda manifest: manifest["data"][0].update(  # type: ignore[index]
+                files={f"../{PRIVATE}": "0" * 64, "/dev/zero": "0" * 64}
+            )
+        ),
+        verifies=False,
+    ),
+    "a journal that deletes a private file": Folder(spoil=_journal, verifies=False),
+    "a log that links to a private file": Folder(
+        spoil=_link("records.sqlite-wal", f"../{PRIVATE}"), verifies=False
+    ),
+    "records that are a pipe": Folder(spoil=_fifo("records.sqlite"), verifies=False),
+    "records and three gigabytes of nothing": Folder(spoil=_huge("records.sqlite")),
+    "calls under way that never were": Folder(
+        spoil=_lines("0 0 7 7\n9 9\n\x00::error::\n", ".calls-under-way")
     ),
     "half a database": Folder(spoil=_truncate, verifies=False),
     "no database": Folder(spoil=_write("records.sqlite", b"\0" * 4096), verifies=False),

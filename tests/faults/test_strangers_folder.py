@@ -242,6 +242,7 @@ def test_no_command_does_what_a_strangers_folder_asks_for(
         assert each.code in {0, *REFUSALS}, (each.words, each.code, each.err)
         assert SECRET not in each.out + each.err
         assert "private line" not in each.out + each.err
+        assert (tmp_path / f"mine-{done.index(each)}" / PRIVATE).exists(), each.words
         assert "Traceback" not in each.err
         assert not any(line.startswith("::") for line in (each.out + each.err).splitlines())
         assert not set(each.out + each.err) & {"\x1b", "\x07", "\0"}, each.words

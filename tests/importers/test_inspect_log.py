@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import zipfile
 from datetime import UTC, datetime
@@ -303,6 +304,29 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
         read(other)
     with pytest.raises(DatasetError, match="cannot be read"):
         read(tmp_path / "none.eval")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, ZSTANDARD])
+def test_a_log_that_unpacks_beyond_all_memory_is_refused(tmp_path: Path, method: int) -> None:
+    """What its directory says it unpacks to is added up before anything is unpacked."""
+    content = pack(tmp_path, log(sample(1))).read_bytes()
+    at = content.rindex(b"PK\x01\x02")  # the last entry of the directory: method, size unpacked
+    entry = bytearray(content)
+    struct.pack_into("<H", entry, at + 10, method)
+    struct.pack_into("<I", entry, at + 24, 0xFFFF_FFF0)
+    (tmp_path / "bomb.eval").write_bytes(entry)
+    with pytest.raises(DatasetError, match="unpacks to more than 1024 MiB"):
+        read(tmp_path / "bomb.eval")
+
+
+def test_what_is_no_file_or_too_large_is_not_read(tmp_path: Path) -> None:
+    """A pipe would hold the command for ever; a file of holes takes no room on the disk."""
+    os.mkfifo(tmp_path / "pipe.json")
+    with (tmp_path / "hole.json").open("wb") as file:
+        file.truncate((1 << 30) + 1)
+    for name, reason in (("pipe.json", "is not a file"), ("hole.json", "more than 1024 MiB")):
+        with pytest.raises(DatasetError, match=reason):
+            read(tmp_path / name)
 
 
 @pytest.mark.slow

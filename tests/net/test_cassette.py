@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -158,6 +159,45 @@ async def test_an_answer_that_was_edited_is_not_replayed(
     path.write_text(f"{json.dumps(first)}\n{json.dumps(second)}\n")
     with pytest.raises(ConfigError, match="line 2: this exchange was changed"):
         Services(replay=path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("status", "200"),
+        ("service_ns", -5),
+        ("service_ns", 10**30),
+        ("service_ns", float("nan")),
+        ("content_type", 5),
+        ("message", ["x"]),
+        ("attempts", [["a", "b", 5, None]]),
+        ("session", float("inf")),
+        ("key", {"x": 1}),
+    ],
+)
+async def test_a_value_of_another_type_is_not_replayed(
+    make_services: Make, serve: Serve, tmp_path: Path, field: str, value: object
+) -> None:
+    """A stranger's cassette may have no seal; what it says is checked all the same."""
+    path = tmp_path / "c.jsonl"
+    recorder = make_services(record=path)
+    await recorder.endpoint((await serve(_counting())).url).send(b"x")
+    await recorder.close()
+    line = json.loads(path.read_bytes()) | {"question": ["far", 0, 0], field: value}
+    del line["seal"]
+    path.write_text(f"{json.dumps(line)}\n")
+    with pytest.raises(ConfigError, match="line 1: guardmark did not record this exchange"):
+        Services(replay=path)
+
+
+def test_what_is_no_file_or_too_large_is_not_read(tmp_path: Path) -> None:
+    """A pipe would hold the run for ever, a line without end would fill the memory."""
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with (tmp_path / "hole.jsonl").open("wb") as file:
+        file.truncate(3 << 30)
+    for name, reason in (("pipe.jsonl", "it is not a file"), ("hole.jsonl", "256 MiB or more")):
+        with pytest.raises(ConfigError, match=reason):
+            Services(replay=tmp_path / name)
 
 
 @pytest.mark.parametrize("line", [b"[" * 100_000, b"[]", b"null", b"7", b"\xff\xfe", b"{}"])

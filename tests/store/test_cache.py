@@ -90,6 +90,17 @@ def test_a_foreign_file_is_no_cache(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(StoreError, match="not a cache"):
         AnswerCache(tmp_path / "x.sqlite")
+    for planted in (
+        "CREATE TRIGGER planted BEFORE INSERT ON answers BEGIN DELETE FROM answers; END",
+        "DROP TABLE answers; CREATE VIEW answers AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL"
+        " SELECT i + 1 FROM n) SELECT i AS key, 'x' AS answer FROM n",
+    ):
+        (tmp_path / "z.sqlite").unlink(missing_ok=True)
+        AnswerCache(tmp_path / "z.sqlite").close()
+        with closing(sqlite3.connect(tmp_path / "z.sqlite")) as connection:
+            connection.executescript(planted)
+        with pytest.raises(StoreError, match="not a cache"):
+            AnswerCache(tmp_path / "z.sqlite")
     (tmp_path / "y.sqlite").write_text("hello " * 100)
     with pytest.raises(StoreError, match="damaged"):
         AnswerCache(tmp_path / "y.sqlite")

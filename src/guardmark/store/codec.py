@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import isfinite
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ from guardmark.store.schema import (
     STAGES,
 )
 
-_MANIFEST: Final = TypeAdapter(RunManifest)
+_checked = cache(TypeAdapter)  # when it is needed: what it does takes as long as an import
 _APART: Final = {"categories", "usage", "attempts"}
 _PLAIN: Final = {
     field.name: (field.default, float | int if field.name == "label_mass" else type(field.default))
@@ -116,7 +116,7 @@ def _plain(value: object) -> object:
 
 def manifest_from_json(text: str) -> RunManifest:
     """Read a manifest back; every field of it has the type that it states."""
-    manifest = _MANIFEST.validate_json(text, strict=True)
+    manifest: RunManifest = _checked(RunManifest).validate_json(text, strict=True)
     counts = (manifest.concurrency, manifest.warmup, manifest.min_per_category, manifest.repeats)
     if not 0 < manifest.confidence < 1 or not all(0 <= each < _MOST_COUNTED for each in counts):
         raise ValueError("a manifest of other numbers than a configuration can hold")
