@@ -214,7 +214,7 @@ def _read(path: Path) -> Iterator[_Line]:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """Yield whole lines; what follows the last line end was cut off while it was written."""
+    """Yield whole lines; a last line without its end was cut off while it was written."""
     if path.exists() and not path.is_file():
         raise _unreadable(path, "it is not a file")
     try:
