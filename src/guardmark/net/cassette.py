@@ -227,7 +227,7 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise _unreadable(path, f"it has a line of {_LONGEST >> 20} MiB or more")
 
 
-def _unreadable(path: Path, reason: str) -> ConfigError:
+def _unreadable(path: Path, reason: str | None) -> ConfigError:
     return ConfigError(
         f"The cassette {path} cannot be read: {reason}.\n"
         "To make one: the same command with --record FILE instead of --replay FILE"
