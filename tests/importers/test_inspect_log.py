@@ -324,8 +324,8 @@ def test_what_is_no_file_or_too_large_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     with (tmp_path / "hole.json").open("wb") as file:
         file.truncate((1 << 30) + 1)
-    for name, reason in (("pipe.json", "is not a file"), ("hole.json", "more than 1024 MiB")):
-        with pytest.raises(DatasetError, match=reason):
+    for name in ("pipe.json", "hole.json"):
+        with pytest.raises(DatasetError, match="is not a file of up to 1024 MiB"):
             read(tmp_path / name)
 
 

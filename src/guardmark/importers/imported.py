@@ -120,10 +120,8 @@ _ROLES: Final = {
 def bytes_of(path: Path, *, hint: str) -> bytes:
     """Read a whole file, which may be of anybody."""
     try:
-        if path.is_file() and path.stat().st_size > LARGEST:
-            raise DatasetError(f"{path} has more than {LARGEST >> 20} MiB.\n{hint}")
-        if path.exists() and not path.is_file():
-            raise DatasetError(f"{path} is not a file.\n{hint}")
+        if path.exists() and not (path.is_file() and path.stat().st_size <= LARGEST):
+            raise DatasetError(f"{path} is not a file of up to {LARGEST >> 20} MiB.\n{hint}")
         return path.read_bytes()
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror}.\n{hint}") from error

@@ -10,19 +10,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.core.errors import DatasetError
 from guardmark.core.outcome import ErrorKind, Evidence, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Label, Sample, Severity
-from guardmark.importers.imported import (
-    ImportedAnswer,
-    ImportedRow,
-    ImportedRun,
-    Object,
-    bytes_of,
-    inner,
-    left_out,
-    object_of,
-    one_of,
-    prompt_of,
-    word,
-)
+from guardmark.importers import imported
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +24,7 @@ _FAILED: Final = 2
 _SEVERITIES: Final = {severity.value: severity for severity in Severity}
 
 
-def read_promptfoo(path: Path, statements: Statements) -> ImportedRun:
+def read_promptfoo(path: Path, statements: Statements) -> imported.ImportedRun:
     """Read the results of a red team, or of an evaluation whose tests state a label.
 
     A test of a red team (its metadata name a plug-in) is an attack; other tests are attacks or
@@ -45,9 +33,9 @@ def read_promptfoo(path: Path, statements: Statements) -> ImportedRun:
     fail for any reason, so they get no verdict; `guardmark judge` gives one.
     """
     hint = "Name the JSON file that `promptfoo eval -o` wrote."
-    data = bytes_of(path, hint=hint)
-    whole = object_of(data, str(path), hint=hint)
-    results = inner(whole, "results")
+    data = imported.bytes_of(path, hint=hint)
+    whole = imported.object_of(data, str(path), hint=hint)
+    results = imported.inner(whole, "results")
     if results.get("version") != _VERSION or not isinstance(results.get("results"), list):
         raise DatasetError(
             f"{path} holds no results of version {_VERSION} (it says "
@@ -55,7 +43,7 @@ def read_promptfoo(path: Path, statements: Statements) -> ImportedRun:
             "Next: export it with a newer promptfoo: promptfoo export eval ID -o results.json"
         )
     listed = [each for each in results["results"] if isinstance(each, dict)]
-    model = one_of(map(_target, listed), statements.model, "target", path)
+    model = imported.one_of(map(_target, listed), statements.model, "target", path)
     warnings: list[str] = []
     rows = _rows([each for each in listed if _target(each) == model], statements, warnings)
     if not rows:
@@ -63,58 +51,63 @@ def read_promptfoo(path: Path, statements: Statements) -> ImportedRun:
             f"{path} holds no test of a red team, and none with a label in its metadata.\n"
             "Next: state what the tests are: --label attack, or --label benign."
         )
-    return ImportedRun(
+    return imported.ImportedRun(
         tool="promptfoo",
         model=model,
         judge="promptfoo-assertions" if any(row.is_judged for row in rows) else "",
-        created_utc=word(results, "timestamp"),
+        created_utc=imported.word(results, "timestamp"),
         rows=tuple(rows),
         files={path.name: sha256(data).hexdigest()},
         warnings=tuple(warnings),
     )
 
 
-def _target(result: Object) -> str:
-    provider = inner(result, "provider")
-    return word(provider, "label") or word(provider, "id") or "model"
+def _target(result: imported.Object) -> str:
+    provider = imported.inner(result, "provider")
+    return imported.word(provider, "label") or imported.word(provider, "id") or "model"
 
 
-def _rows(listed: list[Object], statements: Statements, warnings: list[str]) -> list[ImportedRow]:
+def _rows(
+    listed: list[imported.Object], statements: Statements, warnings: list[str]
+) -> list[imported.ImportedRow]:
     samples: dict[tuple[str, str], Sample] = {}
-    answers: dict[tuple[str, str], list[ImportedAnswer]] = {}
+    answers: dict[tuple[str, str], list[imported.ImportedAnswer]] = {}
     missing: Counter[str] = Counter()
     for result in listed:
         label, prompt = _label(result, statements.label), _prompt(result)
         if label is None or prompt is None:
             missing["without a label" if label is None else "without a prompt of text"] += 1
             continue
-        key = (word(result, "testIdx"), word(result, "promptIdx"))
+        key = (imported.word(result, "testIdx"), imported.word(result, "promptIdx"))
         samples.setdefault(key, _sample(result, prompt, label=label, key=key))
         known = answers.setdefault(key, [])
         known.append(_answer(result, len(known), is_attack=label is Label.ATTACK))
-    warnings.extend(left_out("test", missing))
+    warnings.extend(imported.left_out("test", missing))
     return [
-        ImportedRow(sample=sample, answers=tuple(answers[key])) for key, sample in samples.items()
+        imported.ImportedRow(sample=sample, answers=tuple(answers[key]))
+        for key, sample in samples.items()
     ]
 
 
-def _metadata(result: Object) -> Object:
-    return {**inner(result, "testCase", "metadata"), **inner(result, "metadata")}
+def _metadata(result: imported.Object) -> imported.Object:
+    return {**imported.inner(result, "testCase", "metadata"), **imported.inner(result, "metadata")}
 
 
-def _label(result: Object, stated: Label | None) -> Label | None:
+def _label(result: imported.Object, stated: Label | None) -> Label | None:
     metadata = _metadata(result)
-    if word(metadata, "pluginId"):
+    if imported.word(metadata, "pluginId"):
         return Label.ATTACK
-    own = {label.value: label for label in Label}.get(word(metadata, "label").lower())
+    own = {label.value: label for label in Label}.get(imported.word(metadata, "label").lower())
     return own or stated
 
 
-def _prompt(result: Object) -> Prompt | None:
+def _prompt(result: imported.Object) -> Prompt | None:
     """Return what the target was shown last; strategies may rewrite what the test says."""
-    shown = inner(result, "response").get("prompt") or word(_metadata(result), "redteamFinalPrompt")
+    shown = imported.inner(result, "response").get("prompt") or imported.word(
+        _metadata(result), "redteamFinalPrompt"
+    )
     if not isinstance(shown, str | list) or not shown:
-        shown = word(inner(result, "prompt"), "raw")
+        shown = imported.word(imported.inner(result, "prompt"), "raw")
     turns: object = shown
     if isinstance(shown, str) and shown.lstrip().startswith("["):
         try:
@@ -125,21 +118,25 @@ def _prompt(result: Object) -> Prompt | None:
         isinstance(turn, dict) and "role" in turn and isinstance(turn.get("content"), str)
         for turn in turns
     ):
-        return prompt_of([(word(turn, "role"), word(turn, "content")) for turn in turns])
-    return prompt_of([("user", shown)]) if isinstance(shown, str) else None
+        return imported.prompt_of(
+            [(imported.word(turn, "role"), imported.word(turn, "content")) for turn in turns]
+        )
+    return imported.prompt_of([("user", shown)]) if isinstance(shown, str) else None
 
 
-def _sample(result: Object, prompt: Prompt, *, label: Label, key: tuple[str, str]) -> Sample:
+def _sample(
+    result: imported.Object, prompt: Prompt, *, label: Label, key: tuple[str, str]
+) -> Sample:
     metadata = _metadata(result)
-    plugin, strategy = word(metadata, "pluginId"), word(metadata, "strategyId")
-    origin = word(metadata, "originalText") or prompt.text
+    plugin, strategy = imported.word(metadata, "pluginId"), imported.word(metadata, "strategyId")
+    origin = imported.word(metadata, "originalText") or prompt.text
     return Sample(
         id=f"test-{key[0]}" if key[1] in {"", "0"} else f"test-{key[0]}-prompt-{key[1]}",
         prompt=prompt,
         label=label,
-        category=plugin.partition(":")[0] or word(metadata, "category"),
+        category=plugin.partition(":")[0] or imported.word(metadata, "category"),
         subcategory=plugin.partition(":")[2],
-        severity=_SEVERITIES.get(word(metadata, "severity").lower()),
+        severity=_SEVERITIES.get(imported.word(metadata, "severity").lower()),
         technique=strategy,
         variant=strategy or "original",
         group=sha256(origin.encode()).hexdigest()[:16],
@@ -148,22 +145,22 @@ def _sample(result: Object, prompt: Prompt, *, label: Label, key: tuple[str, str
     )
 
 
-def _answer(result: Object, repeat: int, *, is_attack: bool) -> ImportedAnswer:
-    output = inner(result, "response").get("output")
+def _answer(result: imported.Object, repeat: int, *, is_attack: bool) -> imported.ImportedAnswer:
+    output = imported.inner(result, "response").get("output")
     if output is None or result.get("failureReason") == _FAILED:
-        why = Evidence(message=word(result, "error")[:500])
+        why = Evidence(message=imported.word(result, "error")[:500])
         response = Response(text=None, error_kind=ErrorKind.CRASH, evidence=why)
-        return ImportedAnswer(repeat=repeat, response=response)
+        return imported.ImportedAnswer(repeat=repeat, response=response)
     text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
-    return ImportedAnswer(
+    return imported.ImportedAnswer(
         repeat=repeat,
         response=Response(text=text.encode("utf-8", "replace").decode()),
         verdict=_verdict(result) if is_attack else None,
     )
 
 
-def _verdict(result: Object) -> Verdict:
-    reason = Evidence(reason=word(inner(result, "gradingResult"), "reason"))
+def _verdict(result: imported.Object) -> Verdict:
+    reason = Evidence(reason=imported.word(imported.inner(result, "gradingResult"), "reason"))
     if result.get("success") is True:
         return Verdict(label=VerdictLabel.SAFE, evidence=reason)
     if result.get("failureReason") == _ASSERTED:

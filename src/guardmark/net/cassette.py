@@ -27,10 +27,7 @@ _VERSION = 1
 _LONGEST = 256 << 20
 _MOST_NS = 1 << 62
 _TYPES = {"key": str, "content_type": str, "message": str, "guardmark_cassette": int}
-_NOT_RECORDED = (
-    *(ValueError, KeyError, TypeError, AttributeError, OverflowError),
-    RecursionError,
-)
+_NOT_RECORDED = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,9 +239,8 @@ def _is_attempt(values: list[Any]) -> bool:
 
 
 def _line(document: dict[str, Any]) -> _Line:
-    for name, kinds in _TYPES.items():
-        if not isinstance(document[name], kinds):
-            raise TypeError(name)
+    if not all(isinstance(document[name], kind) for name, kind in _TYPES.items()):
+        raise TypeError("a value of another type")
     question = document.get("question")
     if question is not None:
         part, repeat, position = question

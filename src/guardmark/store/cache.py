@@ -7,16 +7,8 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.core import outcome
 from guardmark.core.errors import StoreError
-from guardmark.core.outcome import (
-    AnswerMode,
-    Decision,
-    Outcome,
-    Response,
-    ScoreKind,
-    Verdict,
-    VerdictLabel,
-)
 from guardmark.store.codec import evidence_from_json, evidence_to_json
 from guardmark.store.connect import closed_on_error, errors_of, open_database
 from guardmark.store.schema import transaction
@@ -82,16 +74,16 @@ class AnswerCache:
 def _kept(answer: Answer) -> dict[str, Any] | None:
     """Return what is kept of an answer."""
     evidence = None if answer.evidence is None else evidence_to_json(answer.evidence)
-    if isinstance(answer, Decision):
+    if isinstance(answer, outcome.Decision):
         names = ("outcome", "score", "score_kind")
         kept: dict[str, Any] = {name: getattr(answer, name) for name in names}
-        is_answer = answer.outcome in {Outcome.ALLOW, Outcome.BLOCK}
-    elif isinstance(answer, Response):
+        is_answer = answer.outcome in {outcome.Outcome.ALLOW, outcome.Outcome.BLOCK}
+    elif isinstance(answer, outcome.Response):
         kept = {"text": answer.text}
         is_answer = answer.text is not None and answer.error_kind is None
     else:
         kept = {"label": answer.label, "mode": answer.answer_mode, "score": answer.score}
-        is_answer = answer.label in {VerdictLabel.SAFE, VerdictLabel.UNSAFE}
+        is_answer = answer.label in {outcome.VerdictLabel.SAFE, outcome.VerdictLabel.UNSAFE}
     return {**kept, "evidence": evidence} if is_answer else None
 
 
@@ -99,17 +91,17 @@ def _answer_of(kept: dict[str, Any]) -> Answer:
     text = kept["evidence"]
     evidence = replace(evidence_from_json(text or "{}"), from_cache=True, attempts=())
     if "outcome" in kept:
-        return Decision(
-            outcome=Outcome(kept["outcome"]),
+        return outcome.Decision(
+            outcome=outcome.Outcome(kept["outcome"]),
             score=kept["score"],
-            score_kind=ScoreKind(kept["score_kind"]),
+            score_kind=outcome.ScoreKind(kept["score_kind"]),
             evidence=evidence,
         )
     if "text" in kept:
-        return Response(text=kept["text"], evidence=evidence)
-    return Verdict(
-        label=VerdictLabel(kept["label"]),
-        answer_mode=None if kept["mode"] is None else AnswerMode(kept["mode"]),
+        return outcome.Response(text=kept["text"], evidence=evidence)
+    return outcome.Verdict(
+        label=outcome.VerdictLabel(kept["label"]),
+        answer_mode=None if kept["mode"] is None else outcome.AnswerMode(kept["mode"]),
         score=kept["score"],
         evidence=evidence,
     )

@@ -15,23 +15,7 @@ from guardmark.core.manifest import RunManifest
 from guardmark.core.outcome import Attempt, CategoryFinding, Decision, Evidence, Response, Verdict
 from guardmark.core.record import Record, RecordKey
 from guardmark.core.usage import Usage
-from guardmark.store.schema import (
-    ANSWER_MODE_CODE,
-    ANSWER_MODES,
-    DETAILS_OF_RECORDS,
-    ERROR_KIND_CODE,
-    ERROR_KINDS,
-    EVIDENCE_OF_RECORDS,
-    FLAG_AMORTISED,
-    FLAG_CACHED,
-    FLAG_PLANNED,
-    FLAG_TRUNCATED,
-    OUTCOME_CODE,
-    OUTCOME_NAMES,
-    SCORE_KIND_CODE,
-    SCORE_KINDS,
-    STAGES,
-)
+from guardmark.store import schema
 
 _checked = cache(TypeAdapter)  # when it is needed: what it does takes as long as an import
 _APART: Final = {"categories", "usage", "attempts"}
@@ -118,7 +102,7 @@ def manifest_from_json(text: str) -> RunManifest:
     """Read a manifest back; every field of it has the type that it states."""
     manifest: RunManifest = _checked(RunManifest).validate_json(text, strict=True)
     counts = (manifest.concurrency, manifest.warmup, manifest.min_per_category, manifest.repeats)
-    if not 0 < manifest.confidence < 1 or not all(0 <= each < _MOST_COUNTED for each in counts):
+    if not 0 < manifest.confidence < 1 or not all(0 <= each < 1 << 31 for each in counts):
         raise ValueError("a manifest of other numbers than a configuration can hold")
     return manifest
 
@@ -129,39 +113,41 @@ Observed = tuple[int, float | None, int, int | None, int | None, int | None, int
 Row = tuple[Any, ...]
 ILL_TYPED: Final = (TypeError, ValueError, KeyError, AttributeError, OverflowError)
 """What a field of a wrong type raises where it is encoded."""
-_ANSWERED: Final = OUTCOME_CODE["answered"]
-_ERROR: Final = OUTCOME_CODE["error"]
-_CONTRACT: Final = ERROR_KIND_CODE["contract"]
-_NO_SCORE_KIND: Final = SCORE_KIND_CODE["none"]
-_CLASS_PROBABILITY: Final = SCORE_KIND_CODE["class_prob"]
+_ANSWERED: Final = schema.OUTCOME_CODE["answered"]
+_ERROR: Final = schema.OUTCOME_CODE["error"]
+_CONTRACT: Final = schema.ERROR_KIND_CODE["contract"]
+_NO_SCORE_KIND: Final = schema.SCORE_KIND_CODE["none"]
+_CLASS_PROBABILITY: Final = schema.SCORE_KIND_CODE["class_prob"]
 _MOST_NS: Final = 1 << 63
-_MOST_COUNTED: Final = 1 << 31
 
 
 def encode(answer: Answer, latency_ns: int | None, flags: int) -> Observed:
     """Encode an answer; a field of a wrong type raises one of `ILL_TYPED`."""
     kind, own, evidence = answer.error_kind, answer.latency_ns, answer.evidence
-    error = None if kind is None else ERROR_KIND_CODE[kind]
+    error = None if kind is None else schema.ERROR_KIND_CODE[kind]
     mode = score = None
     if isinstance(answer, Decision):
         score = None if answer.score is None else _risk(answer.score)
-        outcome, score_kind = OUTCOME_CODE[answer.outcome], SCORE_KIND_CODE[answer.score_kind]
+        outcome, score_kind = (
+            schema.OUTCOME_CODE[answer.outcome],
+            schema.SCORE_KIND_CODE[answer.score_kind],
+        )
         if answer.amortised:
-            flags |= FLAG_AMORTISED
+            flags |= schema.FLAG_AMORTISED
     elif isinstance(answer, Verdict):
         score = None if answer.score is None else _risk(answer.score)
-        outcome = OUTCOME_CODE[answer.label]
+        outcome = schema.OUTCOME_CODE[answer.label]
         score_kind = _NO_SCORE_KIND if score is None else _CLASS_PROBABILITY
-        mode = None if answer.answer_mode is None else ANSWER_MODE_CODE[answer.answer_mode]
+        mode = None if answer.answer_mode is None else schema.ANSWER_MODE_CODE[answer.answer_mode]
     else:
         score_kind, outcome = _NO_SCORE_KIND, _ANSWERED
         if answer.text is None or error is not None:
             outcome, error = _ERROR, _CONTRACT if error is None else error
-    if own is not None and not flags & FLAG_PLANNED:
+    if own is not None and not flags & schema.FLAG_PLANNED:
         latency_ns = _whole_ns(own)
     if evidence is not None and (evidence.from_cache or evidence.truncated):
-        flags |= FLAG_CACHED if evidence.from_cache else 0
-        flags |= FLAG_TRUNCATED if evidence.truncated else 0
+        flags |= schema.FLAG_CACHED if evidence.from_cache else 0
+        flags |= schema.FLAG_TRUNCATED if evidence.truncated else 0
     return outcome, score, score_kind, error, mode, latency_ns, flags
 
 
@@ -199,11 +185,11 @@ def decode(row: Row) -> dict[str, Any]:
     """Decode what records and tries have in common: what `encode` gives, but evidence for flags."""
     outcome, score, score_kind, error_kind, answer_mode, latency_ns, evidence = row
     return {
-        "outcome": OUTCOME_NAMES[outcome],
+        "outcome": schema.OUTCOME_NAMES[outcome],
         "score": score,
-        "score_kind": SCORE_KINDS[score_kind],
-        "error_kind": None if error_kind is None else ERROR_KINDS[error_kind],
-        "answer_mode": None if answer_mode is None else ANSWER_MODES[answer_mode],
+        "score_kind": schema.SCORE_KINDS[score_kind],
+        "error_kind": None if error_kind is None else schema.ERROR_KINDS[error_kind],
+        "answer_mode": None if answer_mode is None else schema.ANSWER_MODES[answer_mode],
         "latency_ns": latency_ns,
         "evidence": None if evidence is None else evidence_from_json(evidence),
     }
@@ -211,9 +197,9 @@ def decode(row: Row) -> dict[str, Any]:
 
 SELECT_RECORDS: Final = (
     "SELECT d.name, r.stage, l.name, r.repeat, r.sample, r.flags, x.text, r.outcome, r.score,"  # noqa: S608 - constants of ours
-    f" r.score_kind, r.error_kind, r.answer_mode, r.latency_ns, {EVIDENCE_OF_RECORDS}"
+    f" r.score_kind, r.error_kind, r.answer_mode, r.latency_ns, {schema.EVIDENCE_OF_RECORDS}"
     " FROM records r JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
-    f"{DETAILS_OF_RECORDS}"
+    f"{schema.DETAILS_OF_RECORDS}"
 )
 """What `record_of` reads; a WHERE clause may follow."""
 
@@ -221,5 +207,9 @@ SELECT_RECORDS: Final = (
 def record_of(row: Row) -> Record:
     """Decode one row of `SELECT_RECORDS`."""
     defense, stage, layer, repeat, sample, flags, text = row[:7]
-    key = RecordKey(defense=defense, sample=sample, repeat=repeat, stage=STAGES[stage], layer=layer)
-    return Record(key=key, amortised=bool(flags & FLAG_AMORTISED), text=text, **decode(row[7:]))
+    key = RecordKey(
+        defense=defense, sample=sample, repeat=repeat, stage=schema.STAGES[stage], layer=layer
+    )
+    return Record(
+        key=key, amortised=bool(flags & schema.FLAG_AMORTISED), text=text, **decode(row[7:])
+    )

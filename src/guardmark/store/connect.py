@@ -22,7 +22,7 @@ Row = tuple[Any, ...]
 
 _MAGIC: Final = b"SQLite format 3\x00"
 _NAMES_ANOTHER: Final = bytes.fromhex("d9d505f920a163d7")  # how a journal ends that names a file
-_BESIDE: Final = ("-journal", "-wal", "-shm")
+_BESIDE: Final = ("-journal", "-wal")
 _HEADER: Final = 100
 _PAGE: Final = 16384
 _CACHE_KB: Final = 128  # rows come in order, so a larger cache only costs memory
@@ -111,13 +111,8 @@ class StoreConnection(sqlite3.Connection):
 
     def check_values(self) -> None:
         """Refuse a file with a value that readers cannot count on, whoever put it there."""
-        with errors_of(self.path):
-            table = schema.strange_values(self)
-        if table is not None:
-            raise StoreError(
-                f"{self.path} is damaged: its table {table} holds a value that guardmark never "
-                "writes.\nNext: restore it from a copy, or ask who made it."
-            )
+        with errors_of(self.path), values_of(self.path):
+            schema.require_usual_values(self)
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
         """Return all rows of a query."""
@@ -214,12 +209,7 @@ def closed_on_error(connection: StoreConnection) -> Iterator[StoreConnection]:
 
 def open_database(path: Path, options: str, *, timeout: float = 10) -> StoreConnection:
     """Open an SQLite file, of whom it may be, so that nothing in or beside it can act."""
-    for beside in (path.with_name(f"{path.name}{end}") for end in _BESIDE):
-        if _leads_elsewhere(beside):
-            raise StoreError(
-                f"{beside} leads to other files, which SQLite would change.\n"
-                "Next: do not trust this folder; ask where it comes from."
-            )
+    _require_own_journal(path)
     connection = sqlite3.connect(
         f"{path.resolve().as_uri()}?{options}",
         uri=True,
@@ -246,7 +236,7 @@ def open_to_write(path: Path) -> StoreConnection:
     Commits do not wait for the disk: a killed process loses none, a power loss may take the last
     ones but never leaves half of one. `note_head` in `RecordWriter` waits for the disk.
     """
-    if path.exists() and not _is_empty(path):
+    if path.exists() and (_size(path) or _size(_log_of(path))):
         identify(path)
     with errors_of(path), closed_on_error(open_database(path, "mode=rwc")) as connection:
         connection.execute(f"PRAGMA page_size = {_PAGE}")  # of a new file only
@@ -284,7 +274,7 @@ def open_to_read(path: Path) -> StoreConnection:
 
 def is_blank(path: Path) -> bool:
     """Tell whether a file holds no table yet: its run was stopped while it began."""
-    if _is_empty(path):
+    if not (_size(path) or _size(_log_of(path))):
         return True
     identify(path)
     with errors_of(path), closing(_open_as_it_lies(path)) as connection:
@@ -321,7 +311,7 @@ def _open_as_it_lies(path: Path) -> StoreConnection:
         # A folder that cannot be written has no place for the shared-memory file of the log, and
         # nobody takes back there what was half written: a copy says what a writer would see.
         with TemporaryDirectory() as scratch:
-            copies = [path.with_name(f"{path.name}{end}") for end in _BESIDE[:2]]
+            copies = [path.with_name(f"{path.name}{end}") for end in _BESIDE]
             if not any(map(_size, copies)):
                 return open_database(path, "mode=ro&immutable=1")
             for each in (path, *filter(_size, copies)):
@@ -370,23 +360,18 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _leads_elsewhere(beside: Path) -> bool:
-    """Tell whether what lies beside a database is no file, or a journal of several databases.
-
-    SQLite writes what a link leads to, and deletes the file that the end of a journal names. A
-    database of ours is never changed together with another, so no journal of ours names one.
-    """
-    if beside.is_symlink() or not beside.is_file():
-        return os.path.lexists(beside)
-    if not beside.name.endswith(_BESIDE[0]):
-        return False
-    with beside.open("rb") as file:
+def _require_own_journal(path: Path) -> None:
+    """Refuse the journal of several databases: SQLite deletes the file that its end names."""
+    journal = path.with_name(f"{path.name}{_BESIDE[0]}")
+    if not journal.is_file():
+        return
+    with journal.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - len(_NAMES_ANOTHER)))
-        return file.read() == _NAMES_ANOTHER
-
-
-def _is_empty(path: Path) -> bool:
-    return not _size(path) and not _size(_log_of(path))
+        if file.read() == _NAMES_ANOTHER:
+            raise StoreError(
+                f"{journal} would have SQLite delete another file.\n"
+                "Next: do not trust this folder; ask where it comes from."
+            )
 
 
 _TOGETHER: Final = 25  # more gain little, and a statement grows with them

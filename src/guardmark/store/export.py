@@ -7,18 +7,10 @@ from functools import cache
 from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.store import schema
 from guardmark.store.connect import values_of
 from guardmark.store.run_dir import whole_file
 from guardmark.store.samples import kinds_of
-from guardmark.store.schema import (
-    ANSWER_MODES,
-    DETAILS_OF_RECORDS,
-    ERROR_KINDS,
-    FACET_COLUMNS,
-    OUTCOME_NAMES,
-    SCORE_KINDS,
-    STAGES,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +33,7 @@ _SOURCES: Final = {
     "id": "s.id",
     "sha256": "lower(hex(s.digest))",
     "label": "CASE k.is_attack WHEN 1 THEN 'attack' ELSE 'benign' END",
-    **{name: f"k.{name}" for name in FACET_COLUMNS},
+    **{name: f"k.{name}" for name in schema.FACET_COLUMNS},
     "group": "ifnull(s.origin, s.id)",
     "score": "r.score",
     "latency_ns": "r.latency_ns",
@@ -56,7 +48,7 @@ _SELECT: Final = (
     f"SELECT {', '.join(_SOURCES.values())}"  # noqa: S608 - constants of ours
     " FROM records r JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
     " JOIN samples s ON s.position = r.sample JOIN kinds k ON k.id = s.kind"
-    f"{DETAILS_OF_RECORDS}"
+    f"{schema.DETAILS_OF_RECORDS}"
     f"{_ORDER}"
 )
 
@@ -82,7 +74,7 @@ _LEAN: Final = (
     # Small numbers travel in one, a byte each: a value handed over costs more than a shift.
     " r.outcome | (r.score_kind << 8) | ((ifnull(r.error_kind, -1) + 1) << 16)"
     " | ((ifnull(r.answer_mode, -1) + 1) << 24) | (r.flags << 32), r.said, x.text, x.evidence"
-    f" FROM records r JOIN samples s ON s.position = r.sample{DETAILS_OF_RECORDS}{_ORDER}"
+    f" FROM records r JOIN samples s ON s.position = r.sample{schema.DETAILS_OF_RECORDS}{_ORDER}"
 )
 
 
@@ -93,7 +85,7 @@ def _lines_of(connection: StoreConnection, parts: Parts) -> Iterator[list[str]]:
 
     @cache
     def head(defense: int, stage: int, layer: int) -> str:
-        key = {"defense": defenses[defense], "stage": STAGES[stage], "layer": layers[layer]}
+        key = {"defense": defenses[defense], "stage": schema.STAGES[stage], "layer": layers[layer]}
         return json.dumps(key | dict(parts.get((*key.values(),), {})), separators=(",", ":"))[:-1]
 
     shared_evidence, quote = connection.shared_evidence(), encode_basestring_ascii
@@ -116,7 +108,7 @@ def _lines_of(connection: StoreConnection, parts: Parts) -> Iterator[list[str]]:
 
 def _kind_part(kind: Kind) -> str:
     fields = {"label": "attack" if kind[0] else "benign"}
-    fields.update(zip(FACET_COLUMNS, kind[1:], strict=True))
+    fields.update(zip(schema.FACET_COLUMNS, kind[1:], strict=True))
     return json.dumps(fields, separators=(",", ":"))[1:-1]
 
 
@@ -124,10 +116,10 @@ def _kind_part(kind: Kind) -> str:
 def _said_part(codes: int) -> str:
     outcome, score_kind, error_kind, answer_mode = codes.to_bytes(8, "little")[:4]
     fields = {
-        "outcome": OUTCOME_NAMES[outcome],
-        "score_kind": SCORE_KINDS[score_kind],
-        "error_kind": ERROR_KINDS[error_kind - 1] if error_kind else None,
-        "answer_mode": ANSWER_MODES[answer_mode - 1] if answer_mode else None,
+        "outcome": schema.OUTCOME_NAMES[outcome],
+        "score_kind": schema.SCORE_KINDS[score_kind],
+        "error_kind": schema.ERROR_KINDS[error_kind - 1] if error_kind else None,
+        "answer_mode": schema.ANSWER_MODES[answer_mode - 1] if answer_mode else None,
         "flags": codes >> 32,
     }
     return json.dumps(fields, separators=(",", ":"))[1:-1]

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StoreError
 from guardmark.core.record import Stage
-from guardmark.store.schema import (
-    OUTCOME_CODE,
-    SCHEMA_VERSION,
-    STAGE_CODE,
-    definitions,
-    transaction,
-)
+from guardmark.store import schema
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,8 +20,8 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 
-_TRY: Final = STAGE_CODE[Stage.TRY]
-_PASSED: Final = {OUTCOME_CODE["allow"]: True, OUTCOME_CODE["block"]: False}
+_TRY: Final = schema.STAGE_CODE[Stage.TRY]
+_PASSED: Final = {schema.OUTCOME_CODE["allow"]: True, schema.OUTCOME_CODE["block"]: False}
 _SENT_AGAIN: Final = ("battery", "search")  # accounts whose passes were sent again
 _GROUP, _ENOUGH = 3, 2  # re-sends of a pass, and how many of them have to pass
 _STORED: Final = (
@@ -156,12 +150,12 @@ def _columns(note: dict[str, Any]) -> Row:
 
 def _add_sayings(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE records ADD COLUMN said INTEGER")
-    connection.execute(definitions()["sayings"])
+    connection.execute(schema.definitions()["sayings"])
 
 
 def _add_tries(connection: sqlite3.Connection) -> None:
     for table in ("tries", "confirmations"):
-        connection.execute(definitions()[table])
+        connection.execute(schema.definitions()[table])
     _move_tries(connection)
 
 
@@ -177,7 +171,7 @@ def migrate(
     *,
     shown_as: str = "the file",
     steps: Mapping[int, Callable[[sqlite3.Connection], None]] = MIGRATIONS,
-    target: int = SCHEMA_VERSION,
+    target: int = schema.SCHEMA_VERSION,
 ) -> int:
     """Bring an older file to a newer version, all of it or nothing."""
     before = int(connection.execute("PRAGMA user_version").fetchone()[0])
@@ -186,7 +180,7 @@ def migrate(
             f"{shown_as} has schema version {before}; this guardmark reads up to {target}.\n"
             "Next: update guardmark."
         )
-    with transaction(connection):
+    with schema.transaction(connection):
         for version in range(before, target):
             if version not in steps:
                 raise StoreError(

@@ -11,27 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from guardmark.core.errors import StoreError
 from guardmark.core.outcome import Decision, Evidence, Response
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.store import connect, samples
-from guardmark.store.codec import (
-    ILL_TYPED,
-    encode,
-    encode_mistake,
-    evidence_text,
-    evidence_to_json,
-    manifest_from_json,
-    manifest_to_json,
-)
+from guardmark.store import codec, connect, samples, schema
 from guardmark.store.connect import insert
 from guardmark.store.reader import RunState
-from guardmark.store.schema import (
-    DETAILS_OF_RECORDS,
-    ERROR_KIND_CODE,
-    OF_RUN,
-    OUTCOME_CODE,
-    OUTCOME_NAMES,
-    STAGE_CODE,
-    definitions,
-)
 from guardmark.store.sealing import integrity
 from guardmark.store.tries import TryBatch
 from guardmark.store.under_way import UNDER_WAY, CallsUnderWay, take_over
@@ -48,19 +30,21 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 1000
 _PATIENCE_NS: Final = 400_000_000  # after which fewer records are committed, too
-_ERROR: Final = OUTCOME_CODE["error"]
-_SKIPPED: Final = ERROR_KIND_CODE["skipped"]
+_ERROR: Final = schema.OUTCOME_CODE["error"]
+_SKIPPED: Final = schema.ERROR_KIND_CODE["skipped"]
 _KEY: Final = "defense, stage, layer, repeat, sample, batch"
 _COLUMNS: Final = f"{_KEY}, outcome, score, score_kind, error_kind, answer_mode, latency_ns, flags"
 _FAILED: Final = (
-    f"r.outcome = {_ERROR} AND r.error_kind IS NOT {_SKIPPED} AND r.{OF_RUN} AND r.stage"
+    f"r.outcome = {_ERROR} AND r.error_kind IS NOT {_SKIPPED} AND r.{schema.OF_RUN} AND r.stage"
 )
-_STAGES: Final = tuple(STAGE_CODE[stage] for stage in (Stage.DEFENSE, Stage.MODEL, Stage.JUDGE))
+_STAGES: Final = tuple(
+    schema.STAGE_CODE[stage] for stage in (Stage.DEFENSE, Stage.MODEL, Stage.JUDGE)
+)
 # A defense that reads the response had nothing to read where the target model failed.
 _AGAIN: Final = (
     f"({_FAILED} IN {_STAGES}) OR (r.outcome = {_ERROR} AND r.error_kind = {_SKIPPED}"  # noqa: S608 - constants of ours
-    f" AND r.stage = {STAGE_CODE[Stage.DEFENSE]} AND (r.repeat, r.sample) IN"
-    f" (SELECT repeat, sample FROM records r WHERE {_FAILED} = {STAGE_CODE[Stage.MODEL]}))"
+    f" AND r.stage = {schema.STAGE_CODE[Stage.DEFENSE]} AND (r.repeat, r.sample) IN"
+    f" (SELECT repeat, sample FROM records r WHERE {_FAILED} = {schema.STAGE_CODE[Stage.MODEL]}))"
 )
 _PENDING: Final = 250  # samples in a chunk
 _OF_PART: Final = "r.defense = ? AND r.stage = ? AND r.layer = ? AND r.repeat = ?"
@@ -121,11 +105,11 @@ class RecordWriter:
     def manifest(self) -> RunManifest | None:
         """What was run, or None when it was not stored yet."""
         text = self.connection.meta("manifest")
-        return manifest_from_json(text) if text else None
+        return codec.manifest_from_json(text) if text else None
 
     def put_manifest(self, manifest: RunManifest) -> None:
         """Store what is run; possible until the first record."""
-        text = manifest_to_json(manifest)
+        text = codec.manifest_to_json(manifest)
         if self._batch and text != self.connection.meta("manifest"):
             raise StoreError(
                 f"{self.path} holds records of another configuration.\n"
@@ -164,7 +148,7 @@ class RecordWriter:
         repeat: int = 0,
     ) -> RecordBatch:
         """Return where the answers of one part go."""
-        numbers = (self._number("defenses", defense), STAGE_CODE[stage])
+        numbers = (self._number("defenses", defense), schema.STAGE_CODE[stage])
         key = (*numbers, self._number("layers", layer), repeat)
         return self._parts.setdefault(key, RecordBatch(key, self._shared_evidence))
 
@@ -301,11 +285,11 @@ def supersede_errors(writer: RecordWriter) -> None:
     """
     connection = writer.connection
     with connection.transaction():
-        connection.execute(definitions()["superseded"])
+        connection.execute(schema.definitions()["superseded"])
         connection.execute(
             f"INSERT INTO superseded ({_COLUMNS}, text, evidence)"  # noqa: S608 - constants of ours
             f" SELECT {', '.join(f'r.{name}' for name in _COLUMNS.split(', '))},"
-            f" x.text, x.evidence FROM records r{DETAILS_OF_RECORDS} WHERE {_AGAIN}"
+            f" x.text, x.evidence FROM records r{schema.DETAILS_OF_RECORDS} WHERE {_AGAIN}"
         )
         for table in ("details", "records"):
             connection.execute(
@@ -342,7 +326,7 @@ class Stored:
             " JOIN samples s ON s.position = r.sample JOIN kinds k ON k.id = s.kind"
             f" WHERE {_OF_PART} GROUP BY 1, 2"
         )
-        outcomes = len(OUTCOME_NAMES)
+        outcomes = len(schema.OUTCOME_NAMES)
         counts = [0] * (2 * outcomes)
         for is_attack, outcome, number in self._connection.rows(query, batch.key):
             counts[outcome + outcomes * is_attack] = number
@@ -434,16 +418,16 @@ class RecordBatch:
         """Take the answer of a part, and return its outcome; the next flush commits it."""
         evidence, reasons, text, more = answer.evidence, None, None, None
         try:
-            row = encode(answer, latency_ns, flags)
+            row = codec.encode(answer, latency_ns, flags)
             if isinstance(answer, Decision):
                 if evidence is not None and row[0] != _ERROR:
                     reasons = self._number_of(evidence)
             elif isinstance(answer, Response):
                 text = answer.text
             if evidence is not None and reasons is None:
-                more = evidence_text(evidence)
-        except ILL_TYPED as mistake:
-            row, more = encode_mistake(answer, mistake, latency_ns, flags)
+                more = codec.evidence_text(evidence)
+        except codec.ILL_TYPED as mistake:
+            row, more = codec.encode_mistake(answer, mistake, latency_ns, flags)
         if text is not None or more is not None:
             self.details.append((sample, text, more))
         outcome, score, score_kind, error, mode, took, flags = row
@@ -474,7 +458,7 @@ class SharedEvidence:
             return known[1]
         if not evidence.reason or evidence != Evidence(reason=evidence.reason):
             return None
-        text = evidence_to_json(evidence)
+        text = codec.evidence_to_json(evidence)
         number = self._numbers.get(text)
         if number is None:
             number = len(self._numbers)

@@ -135,46 +135,14 @@ def create(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
-_STRANGE: Final = {
-    "INTEGER": "{0} | 0 <> {0}",
-    "TEXT": "{0} >= x''",  # numbers become text on their way in, and text is below all bytes
-    "BLOB": "{0} < x''",
-}
-"""Conditions under which a value is none of its column's type; nothing is right everywhere."""
-_POSITIONS: Final = "(SELECT count(*) - 1 FROM samples)"
-_BOUNDS: Final[dict[str, object]] = {
-    **{kind: len(names) - 1 for kind, names in WORDS.items()},
-    **dict.fromkeys(("score", "is_attack"), 1),
-    **dict.fromkeys(("repeat", "flags"), 1 << 20),
-    **dict.fromkeys(("latency_ns", "number", "length"), 1 << 62),
-    **dict.fromkeys(("position", "sample"), _POSITIONS),
-}
-"""What numbers of a name are at most, in any table; none is below 0."""
-_REFERRING: Final = ("defense", "layer", "kind")  # to the table of that name and an s
-
-
-def strange_values(connection: sqlite3.Connection) -> str | None:
-    """Return a table with a value that guardmark never writes: of another type, or of nothing.
-
-    SQLite keeps any type in any column, and readers count on those that the columns state.
-    """
-    names = "SELECT name FROM sqlite_schema WHERE type = 'table'"
-    for (table,) in connection.execute(names).fetchall():
-        columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
-        wrong = " OR ".join(each for _, name, kind, *_ in columns for each in _wrong(name, kind))
-        if connection.execute(f"SELECT 1 FROM {table} WHERE {wrong} LIMIT 1").fetchone():  # noqa: S608 - a name of ours
-            return str(table)
-    return None
-
-
-def _wrong(column: str, kind: str) -> Iterator[str]:
-    """Yield the conditions under which a value of a column is none that guardmark writes."""
-    if kind == "INTEGER" and column in _REFERRING:
-        yield f"{column} NOT IN (SELECT id FROM {column}s)"  # noqa: S608 - a name of ours
-    elif kind in {"INTEGER", "REAL"} and column in _BOUNDS:
-        yield f"{column} NOT BETWEEN 0 AND {_BOUNDS[column]}"  # text and bytes are above any number
-    elif kind in _STRANGE:
-        yield _STRANGE[kind].format(column)
+def require_usual_values(connection: sqlite3.Connection) -> None:
+    """Refuse a table with a value that guardmark never writes, as `values.sql` tells them."""
+    script = files("guardmark.store").joinpath("values.sql").read_text(encoding="utf-8")
+    there = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
+    for table, condition in re.findall(r"^(\w+): ([^;]+);", script, re.MULTILINE):
+        query = f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1"  # noqa: S608 - words of ours
+        if table in there and connection.execute(query).fetchone():
+            raise ValueError(f"one of table {table} is none that guardmark writes")
 
 
 META_KEYS: Final = frozenset({"head", "manifest", "planned", "possibly_billed", "samples", "state"})
