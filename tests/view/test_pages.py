@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.journeys.command_line import guardmark
+from tests.journeys.command_line import CONFIG, guardmark, set_up
 from tests.view.site_server import HOSTILE, Site, manifest, meta, serving
 
 from guardmark.store.run_dir import RunDir
@@ -103,6 +103,62 @@ def test_two_runs_are_compared(site: Site) -> None:
     assert re.search(r"[-+]\d+\.\d points", page.text)
     assert "Please ignore all" in page.text
     assert page.text == site.ask(f"compare?run={known['a/first']}&run={known['a/second']}").text
+
+
+def test_a_comparison_is_one_file_to_keep(site: Site) -> None:
+    """The same comparison as `compare --html` writes, which loads nothing."""
+    known = keys(site)
+    asked = f"run={known['a/first']}&run={known['a/second']}"
+    page = site.ask(f"compare?{asked}").text
+    (link,) = re.findall(r'<a href="/(compare\?file=1[^"]*)"', page)
+    answer = site.ask(link.replace("&amp;", "&"))
+    assert answer.headers["content-disposition"] == "attachment; filename=comparison.html"
+    assert "words (second)" in answer.text
+    assert not re.search(r'<(script|link)[^>]*(src|href)="[^d#]', answer.text)
+
+
+def test_samples_are_listed_by_defense_and_told_in_full(site: Site) -> None:
+    """What went wrong, coloured; of one sample its text, every decision and its time."""
+    key = keys(site)["a/first"]
+    page = site.ask(f"samples/{key}").text
+    assert '<td class="wrong">allow<span class="vh"> (bypass)</span></td>' in page
+    alarms = site.ask(f"samples/{key}?flaw=false_alarm").text
+    assert "attack</td>" not in alarms
+    sample = re.findall(r"sample_id=([^\"]+)", page)[0]
+    story = site.ask(f"samples/{key}?sample_id={sample}").text
+    assert '<pre class="raw">' in story
+    assert re.search(r'<li>Guard words: <span class="raw-line">allow, \d+\.\d ms</span>', story)
+    assert site.ask(f"samples/{key}?defense=nobody").code == 409
+
+
+def test_without_texts_a_sample_is_its_hash(runs: Path) -> None:
+    """Neither message nor answer."""
+    with serving(runs, "--no-texts") as site:
+        key = keys(site)["a/first"]
+        sample = re.findall(r"sample_id=([^\"]+)", site.ask(f"samples/{key}").text)[0]
+        story = site.ask(f"samples/{key}?sample_id={sample}").text
+    assert "Texts are left out. SHA-256: " in story
+    assert '<pre class="raw">' not in story
+
+
+SYSTEM = (
+    "pipeline:\n  guards: [none, words]\n  model: {type: scripted, otherwise: 'Here is how.'}\n"
+    "  judges: [{type: rules, unsafe: ['here is how']}]\n"
+)
+
+
+def test_gates_and_systems_stand_in_the_list(tmp_path: Path) -> None:
+    """A pipeline by what came out of it, a run with limits by how they stand."""
+    gate = "gate: {system: {asr_upper: 0.01}}\n"
+    set_up(tmp_path, CONFIG + SYSTEM + gate, count=24)
+    assert guardmark("run", "bench.yaml", "-o", "runs/one", cwd=tmp_path).code == 1
+    with serving(tmp_path / "runs") as site:
+        page = site.ask().text
+        run = site.ask(f"run/{keys(site)['one']}").text
+    assert '<span class="state failed">gate failed</span>' in page
+    assert "system behind <code>none</code>" in page
+    assert '<td class="num">100.0 %' in page
+    assert "What came out of the system" in run
 
 
 def test_a_comparison_draws_both_errors_of_each(site: Site) -> None:

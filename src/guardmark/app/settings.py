@@ -189,6 +189,7 @@ ReportFormat = Literal["html", "md", "json", "csv", "junit", "sarif"]
 REPORTS: dict[str, ReportFormat] = {
     "summary.json": "json",
     "comparison.json": "json",
+    "gate.json": "json",
     "summary.md": "md",
     "report.html": "html",
     "categories.csv": "csv",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +19,7 @@ from guardmark.cli.terminal import (
     echo,
     echo_json,
     echo_text,
+    same_command,
     tell_line,
 )
 
@@ -99,7 +100,7 @@ def _carry_out(subject: Path | None, typed: _Typed) -> tuple[RunAnalysis | None,
     with interruptible(session.stop), ProgressLine(session.progress, is_attack=True):
         done = adapt(what, session, options)
     if done.trace is None:
-        tell_line(f"{INTERRUPTED} To continue: {_again(subject, done, typed)}")
+        tell_line(f"{INTERRUPTED} To continue: {_again(subject, done, typed.out)}")
         return None, ()
     analysis = report(done.folder.path).analysis
     files = (
@@ -223,22 +224,12 @@ def _agree(known: str | None, listed: TrustList) -> bool:
     return click.confirm("Import, call and read all of this?", err=True)
 
 
-def _again(subject: Path | None, done: Adapted, typed: _Typed) -> str:
-    from guardmark.app.adapt.subject import CANARIES
-
-    folder, is_config = str(done.folder.path), subject is not None and subject.is_file()
-    words = ["guardmark", "adapt", *([str(subject), "-o", folder] if is_config else [folder])]
-    words += ["--budget", typed.budget]
-    for option, path in (("--config", typed.config), ("--record", typed.record)):
-        words += [] if path is None else [option, str(path)]
-    words += ["--trust"] if typed.trust else []
-    words += [] if typed.trust_list is None else ["--trust-list", typed.trust_list]
-    words += ["--no-shared-memory"] if typed.alone else []
-    words += [] if typed.seeds is None else ["--seeds", str(typed.seeds)]
-    words += [] if typed.canaries == CANARIES else ["--canaries", str(typed.canaries)]
-    for path in typed.replays:
-        words += ["--replay", str(path)]
-    return shlex.join(words)
+def _again(subject: Path | None, done: Adapted, out: Path | None) -> str:
+    """Return the same command, with the folder of the run that it made."""
+    if out is not None or (subject is not None and subject.is_dir()):
+        return same_command()
+    option = "" if subject is None else "-o "
+    return f"{same_command()} {option}{quote(str(done.folder.path))}"
 
 
 def _drawn(analysis: RunAnalysis) -> str:

@@ -173,9 +173,7 @@ def _escaped(text: str) -> str:
 def _facts(operator: Operator) -> dict[str, object]:
     """Return what `--json` says of an operator."""
     return {
-        "name": operator.name,
-        "version": operator.version,
-        "family": operator.family,
+        **{name: getattr(operator, name) for name in ("name", "version", "family")},
         "slot": operator.slot.name.lower(),
         "tier": operator.tier.value,
         "legit_use": operator.legit_use.value,

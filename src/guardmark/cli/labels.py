@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -189,11 +188,21 @@ _ASKED = {
 @click.option("--seed", type=_NUMBER, default=7, show_default=True)
 @click.option("--with-verdicts", is_flag=True)
 @click.option("--label", is_flag=True)
-def audit_command(run: Path, **options: Any) -> None:
+def audit_command(
+    run: Path, *, what: str, defense: str, out: Path | None, label: bool, **drawing: Any
+) -> None:
     """Draw what people are to label."""
-    typed = _Typed(**options)
-    drawn = _opened(run, typed)
-    if typed.label:
+    from guardmark.app.labels.audit_file import read_audit
+    from guardmark.core.errors import ConfigError
+
+    path = out or Path("bypasses.csv" if what == _BYPASSES else "audit.csv")
+    if defense and what != _BYPASSES:
+        raise ConfigError("--defense chooses among bypasses.\nNext: add --what bypasses.")
+    if label and path.exists():
+        drawn = read_audit(path)
+    else:
+        drawn = _draw(run, path, is_bypass=what == _BYPASSES, defense=defense, **drawing)
+    if label:
         drawn = _label(drawn)
     items = drawn.sheet.items
     echo(f"audit     {drawn.path}: {len(drawn.rows):,} {items}, {drawn.labelled:,} labelled")
@@ -201,42 +210,16 @@ def audit_command(run: Path, **options: Any) -> None:
         echo(f"To use the labels: guardmark judge {run} --human-labels {drawn.path}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Typed:
-    """Options as they were typed."""
+def _draw(
+    run: Path, out: Path, *, is_bypass: bool, defense: str, count: int | None, **drawing: Any
+) -> AuditFile:
+    """Draw a sheet."""
+    from guardmark.app.labels.auditing import BYPASSES_COUNT, draw_audit, draw_bypasses
 
-    what: str
-    defense: str
-    out: Path | None
-    count: int | None
-    seed: int
-    with_verdicts: bool
-    label: bool
-
-    @property
-    def path(self) -> Path:
-        """The file of the audit."""
-        return self.out or Path("bypasses.csv" if self.what == _BYPASSES else "audit.csv")
-
-
-def _opened(run: Path, typed: _Typed) -> AuditFile:
-    """Draw a sheet; open one that is to be labelled further."""
-    from guardmark.app.labels.audit_file import read_audit
-    from guardmark.app.labels.auditing import draw_audit
-    from guardmark.core.errors import ConfigError
-
-    if typed.defense and typed.what != _BYPASSES:
-        raise ConfigError("--defense chooses among bypasses.\nNext: add --what bypasses.")
-    if typed.label and typed.path.exists():
-        return read_audit(typed.path)
-    shown, path = typed.with_verdicts, typed.path
-    drawing: dict[str, Any] = {"out": path, "seed": typed.seed, "with_verdicts": shown}
-    if typed.what != _BYPASSES:
-        return draw_audit(run, count=typed.count or _ANSWERS_COUNT, **drawing)
-    from guardmark.app.labels.auditing import BYPASSES_COUNT, draw_bypasses
-
-    count = typed.count or BYPASSES_COUNT
-    audit = draw_bypasses(run, count=count, defense=typed.defense, **drawing)
+    if not is_bypass:
+        return draw_audit(run, out=out, count=count or _ANSWERS_COUNT, **drawing)
+    most = count or BYPASSES_COUNT
+    audit = draw_bypasses(run, out=out, count=most, defense=defense, **drawing)
     echo(*_drawn_lines(audit))
     return audit.file
 

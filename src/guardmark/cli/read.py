@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _PATH = click.Path(path_type=Path)
 
 _EXCERPT = 160
+_OF_ANSWER = ("defense", "outcome", "score", "threshold", "error_kind")
 _OF_THE_SYSTEM = {"unsafe": "bypass", "refused": "false_alarm"}
 _COUNT, _PORT = click.IntRange(min=1), click.IntRange(0, 65535)
 _SLICES = click.IntRange(min=2, max=1000)
@@ -140,13 +141,7 @@ def _sample_json(listed: ListedSample, *, texts: bool) -> dict[str, object]:
         "sha256": sample.prompt.digest().hex(),
         "flaws": [flaw.value for flaw in listed.flaws],
         "answers": [
-            {
-                "defense": answer.defense,
-                "outcome": answer.outcome or None,
-                "score": answer.score,
-                "threshold": answer.threshold,
-                "error_kind": answer.error_kind or None,
-            }
+            {name: None if (said := getattr(answer, name)) == "" else said for name in _OF_ANSWER}
             for answer in listed.answers
         ],
     }

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from threading import Lock
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.runs_compared import Wanted
@@ -19,7 +18,7 @@ from guardmark.store.run_dir import RunDir
 from guardmark.view.pages import render_sections
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Sequence
 
     from guardmark.view.index import RunEntry, RunIndex
 
@@ -33,25 +32,24 @@ class Answers:
     def __init__(self, index: RunIndex, *, texts: bool) -> None:
         self._index = index
         self._texts = texts
-        self._lock = Lock()
-        self._kept: OrderedDict[Hashable, str] = OrderedDict()
+        self._kept = lru_cache(_KEPT)(self._made)
 
-    def report(self, entry: RunEntry) -> str:
-        """Return the report of a run, made from its records: anybody may have written its file."""
-        key = ("report", entry.key, self._index.stamp(entry.key))
-        return self._once(key, lambda: self._rendered(entry))
+    def page(self, kind: str, *runs: RunEntry) -> str:
+        """Return the `report` of a run, the comparison of `two`, or that as a `file` to keep.
 
-    def comparison(self, runs: Sequence[RunEntry]) -> str:
-        """Return a comparison of runs as a page."""
-        stamps = tuple((run.key, self._index.stamp(run.key)) for run in runs)
-        return self._once(("compare", stamps), lambda: self._compared(runs))
+        A report is made from the records: anybody may have written the file beside them.
+        """
+        return self._kept(kind, runs, tuple(self._index.stamp(run.key) for run in runs))
+
+    def _made(self, kind: str, runs: tuple[RunEntry, ...], _stamps: object) -> str:
+        return self._rendered(*runs) if kind == "report" else self._compared(kind, runs)
 
     def _rendered(self, entry: RunEntry) -> str:
         with RecordReader(RunDir(path=entry.folder).records) as reader:
             document = build_document(analyse_run(reader, analysis_settings(reader)))
         return render_html(document, texts=self._texts)
 
-    def _compared(self, runs: Sequence[RunEntry]) -> str:
+    def _compared(self, kind: str, runs: Sequence[RunEntry]) -> str:
         wanted = Wanted(listed=_LISTED, latency=False)
         compared = compare_runs([run.folder for run in runs], wanted)
         first = compared.all[0]
@@ -61,20 +59,11 @@ class Answers:
             f"samples; {100 * first.confidence:g} % confidence intervals."
         )
         document = comparison_document(compared, texts=self._texts)
+        if kind == "file":
+            return render_html(document, texts=self._texts)
         caveats = Section(
             id="caveats", title="Note", blocks=(Bullets(lines=document.caveats, tone=Tone.WARNING),)
         )
         sections = (*([caveats] if document.caveats else []), *document.sections)
-        return render_sections("Runs compared", subtitle, sections)
-
-    def _once(self, key: Hashable, make: Callable[[], str]) -> str:
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-        page = make()
-        with self._lock:
-            self._kept[key] = page
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-        return page
+        file = "&".join(["/compare?file=1", *(f"run={run.key}" for run in runs)])
+        return render_sections("Runs compared", subtitle, sections, file=file)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from dataclasses import dataclass
 from hashlib import sha256
@@ -11,6 +10,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
+
+from pydantic import TypeAdapter
 
 from guardmark.core.errors import GuardmarkError
 from guardmark.core.estimate import Estimate
@@ -58,12 +59,15 @@ class RunEntry:
     data: tuple[str, ...] = ()
     data_sha256: str = ""
     defenses: tuple[ListedRates, ...] = ()
+    systems: tuple[ListedRates, ...] = ()  # what came out behind each guard of a pipeline
+    gate: str = ""
     fault: str = ""
 
     @property
     def candidates(self) -> tuple[ListedRates, ...]:
-        """The defenses under test; the baselines when there are no others."""
-        return tuple(each for each in self.defenses if not each.is_baseline) or self.defenses
+        """Systems, else the defenses under test, else the baselines."""
+        tested = tuple(each for each in self.defenses if not each.is_baseline)
+        return self.systems or tested or self.defenses
 
 
 def read_entry(key: str, folder: Path, path: str) -> RunEntry:
@@ -75,6 +79,7 @@ def read_entry(key: str, folder: Path, path: str) -> RunEntry:
             arms = reader.defenses()
     except GuardmarkError as error:
         return RunEntry(key=key, folder=folder, path=path, state="damaged", fault=str(error))
+    rates = _summary_rates(run.summary_json, manifest, status.stored)
     return RunEntry(
         key=key,
         folder=folder,
@@ -88,8 +93,9 @@ def read_entry(key: str, folder: Path, path: str) -> RunEntry:
         benign=sum(data.benign for data in manifest.data),
         data=tuple(data.name for data in manifest.data),
         data_sha256=manifest.data_sha256,
-        defenses=_summary_rates(run.summary_json, manifest, status.stored)
-        or _names_only(manifest, arms),
+        gate=_gate(run.file("gate.json")),
+        defenses=rates.get("defenses") or _names_only(manifest, arms),
+        systems=rates.get("systems", ()),
     )
 
 
@@ -109,18 +115,49 @@ def _names_only(manifest: RunManifest, arms: tuple[str, ...]) -> tuple[ListedRat
     )
 
 
-def _summary_rates(path: Path, manifest: RunManifest, stored: int) -> tuple[ListedRates, ...]:
+def _document(path: Path) -> Any:
+    if path.is_symlink() or path.stat().st_size > _MOST_BYTES:
+        raise ValueError(f"{path} is not a file of ours")
+    return json.loads(path.read_bytes())
+
+
+_STANDINGS: Final = {"held": "passed", "broken": "failed", "open": "undecided"}
+_UNREADABLE: Final = (OSError, ValueError, KeyError, TypeError, RecursionError)
+
+
+def _gate(path: Path) -> str:
+    """Read how the limits of the run's own configuration stand; empty where it sets none."""
+    try:
+        return _STANDINGS[_document(path)["standing"]]
+    except _UNREADABLE:
+        return ""
+
+
+def _summary_rates(
+    path: Path, manifest: RunManifest, stored: int
+) -> dict[str, tuple[ListedRates, ...]]:
     """Read rates from the summary, if it is of this run as it stands now."""
     try:
-        if path.is_symlink() or path.stat().st_size > _MOST_BYTES:
-            return ()
-        summary = json.loads(path.read_bytes())
-        run = summary["run"]
+        summary = _document(path)
+        run, pipeline = summary["run"], summary.get("pipeline") or {}
         if run["config_sha256"] != manifest.config_sha256 or run["stored"] != stored:
-            return ()
-        return tuple(_rates(each) for each in summary["defenses"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return ()
+            return {}
+        arms = [each for each in pipeline.get("arms", ()) if each.get("system")]
+        return {
+            "defenses": tuple(_rates(each) for each in summary["defenses"]),
+            "systems": tuple(_system_rates(each["name"], each["system"]) for each in arms),
+        }
+    except _UNREADABLE:
+        return {}
+
+
+def _system_rates(guard: str, system: Any) -> ListedRates:
+    return ListedRates(
+        name=str(guard),
+        type="system",
+        attack_success_rate=_estimate(system["attack_success_rate"]),
+        false_positive_rate=_estimate(system["over_refusal_rate"]),
+    )
 
 
 def _rates(defense: Any) -> ListedRates:
@@ -136,30 +173,15 @@ def _rates(defense: Any) -> ListedRates:
 
 
 def _estimate(rate: Any) -> Estimate:
-    return Estimate(
-        successes=int(rate["successes"]),
-        trials=int(rate["trials"]),
-        low=_share(rate["low"]),
-        high=_share(rate["high"]),
-        confidence=float(rate["confidence"]),
-        method=str(rate["method"]),
-        group_mean=_share(rate["group_mean"]),
-        few_groups=rate["few_groups"] is True,
-        reason=str(rate["reason"]),
-    )
-
-
-def _share(share: Any) -> float | None:
-    if share is None:
-        return None
-    value = float(share)
-    if not math.isfinite(value) or not 0 <= value <= 1:
-        raise ValueError(f"{value} is not a share")
-    return value
+    estimate = TypeAdapter(Estimate).validate_python(rate)
+    for share in (estimate.low, estimate.high, estimate.group_mean):
+        if share is not None and not 0 <= share <= 1:
+            raise ValueError(f"{share} is not a share")
+    return estimate
 
 
 _RECORDS: Final = "records.sqlite"
-_WATCHED: Final = (_RECORDS, f"{_RECORDS}-wal", "summary.json", ".lock")
+_WATCHED: Final = (_RECORDS, f"{_RECORDS}-wal", "summary.json", "gate.json", ".lock")
 _DEPTH: Final = 3
 _KEY: Final = 16
 

@@ -7,6 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
+from guardmark.canon.visible import spell_hidden
 from guardmark.core.manifest import VERSION
 from guardmark.reports.document.blocks import (
     FigureCell,
@@ -72,14 +73,14 @@ def _changes(shown: list[_Measured]) -> Iterator[str]:
     """Say where the defense itself became another one."""
     for (_, before), (entry, after) in itertools.pairwise(shown):
         if before.fingerprint != after.fingerprint and after.fingerprint:
-            yield f"Configured differently since {_when(entry)}."
+            yield f"Configured differently since {when_text(entry.created_utc)}."
 
 
 def _chart(number: int, shown: list[_Measured], *, is_attack: bool) -> IntervalChart:
     rate = "Attack success rate" if is_attack else "False positive rate"
     marks = tuple(
         IntervalMark(
-            label=_when(entry),
+            label=when_text(entry.created_utc),
             measure=figure(rates.attack_success_rate if is_attack else rates.false_positive_rate),
             note=rates.version,
         )
@@ -97,7 +98,7 @@ def _table(number: int, shown: list[_Measured]) -> Table:
     return table_of(
         shown,
         {
-            "Began": lambda each: _when(each[0]),
+            "Began": lambda each: when_text(each[0].created_utc),
             "Run": lambda each: name(each[0].path),
             "State": lambda each: each[0].state,
             "ASR: attack success rate|of attacks": lambda each: _counted(
@@ -121,10 +122,6 @@ def _counted(estimate: Estimate | None) -> tuple[FigureCell, str]:
     return measure, counts_text(measure)
 
 
-def _when(entry: RunEntry) -> str:
-    return when_text(entry.created_utc)
-
-
 def when_text(created_utc: str) -> str:
     """Put a moment into words."""
     return created_utc[:19].replace("T", " ") or "time not known"
@@ -144,16 +141,21 @@ def _templates() -> Environment:
     )
 
 
+_TOOLS: Final = {"when_text": when_text, "figure": figure, "spell": spell_hidden}
+
+
 def render_page(name: str, **values: object) -> str:
     """Render a page."""
     page = _templates().get_template(f"{name}.html.j2")
-    return fit_for_files(page.render(version=VERSION, when_text=when_text, figure=figure, **values))
+    return fit_for_files(page.render(version=VERSION, **_TOOLS, **values))
 
 
-def render_sections(title: str, subtitle: str, sections: tuple[Section, ...]) -> str:
+def render_sections(
+    title: str, subtitle: str, sections: tuple[Section, ...], *, file: str = ""
+) -> str:
     """Render sections of blocks as a page, drawn as the reports are."""
-    page = Page(series={}, drawn={}, text_bytes=None)
-    return render_page("sections", title=title, subtitle=subtitle, sections=sections, page=page)
+    values = {"sections": sections, "page": Page(series={}, drawn={}, text_bytes=None)}
+    return render_page("sections", title=title, subtitle=subtitle, file=file, **values)
 
 
 @cache

@@ -135,21 +135,14 @@ def _token(variable: str) -> str:
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(address[0], address[1])
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address[4])
-            listener.listen(128)
-        except OSError:
-            listener.close()
-            raise
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
+        reason = str(error.strerror or error).partition(" (while")[0]
         raise ConfigError(
-            f"{host}:{port} cannot be listened on: {error.strerror or error}.\n"
+            f"Cannot listen on {host}:{port}: {reason}.\n"
             "Next: name another port with --port; 0 takes any free one."
         ) from error
-    return listener
 
 
 def _bracketed(host: str) -> str:

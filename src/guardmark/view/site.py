@@ -20,6 +20,8 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
+from guardmark.analysis.defense.bypasses import Flaw
+from guardmark.app.results.reading import Selection, show
 from guardmark.core.errors import GuardmarkError
 from guardmark.view.answers import Answers
 from guardmark.view.index import RunFilter, list_runs
@@ -132,6 +134,8 @@ REPORT_POLICY: Final = (
 """A report tells words that anybody may have written: should one ever become a script, it has an
 origin of its own, reads no other page and reaches no host."""
 
+_FACETS: Final = ("defense", "category", "sample_id")
+_MOST_SAMPLES: Final = 200
 _PARTNERS: Final = 8
 _MOST_POLLED: Final = 60
 
@@ -143,6 +147,7 @@ def build_site(index: RunIndex, rules: Rules, *, texts: bool = True) -> Gatekeep
         Route("/", site.all_runs),
         Route("/run/{key}", site.one_run),
         Route("/report/{key}", site.report),
+        Route("/samples/{key}", site.samples),
         Route("/compare", site.compare),
         Route("/history", site.history),
         Route("/progress", site.progress),
@@ -159,6 +164,7 @@ class _Site:
     def __init__(self, index: RunIndex, *, texts: bool) -> None:
         self._index = index
         self._answers = Answers(index, texts=texts)
+        self._texts = texts
 
     def all_runs(self, request: Request) -> Response:
         query = request.query_params
@@ -191,10 +197,28 @@ class _Site:
         if run is None:
             return _no_run()
         try:
-            page = self._answers.report(run)
+            page = self._answers.page("report", run)
         except GuardmarkError as error:
             return _message("No report", str(error).splitlines(), code=409)
         return HTMLResponse(page, headers={"Content-Security-Policy": REPORT_POLICY})
+
+    def samples(self, request: Request) -> Response:
+        """List what became of samples, by defense; of one sample, tell all that is stored."""
+        run = self._find(request.path_params["key"])
+        if run is None:
+            return _no_run()
+        asked = {name: request.query_params.get(name, "") for name in _FACETS}
+        flaw = request.query_params.get("flaw", "")
+        kind = Flaw(flaw) if flaw in set(Flaw) else None
+        chosen = Selection(flaw=kind, is_system=False, **asked)
+        try:
+            shown = show(run.folder, chosen, most=_MOST_SAMPLES)
+        except GuardmarkError as error:
+            return _message("No samples", str(error).splitlines(), code=409)
+        values = {"run": run, "shown": shown, "asked": asked, "flaw": flaw, "texts": self._texts}
+        values |= {"flaws": [each.value for each in Flaw][:-1], "most": _MOST_SAMPLES}
+        title = f"Samples of {run.name or run.path}"
+        return HTMLResponse(render_page("samples", title=title, subtitle=run.path, **values))
 
     def compare(self, request: Request) -> Response:
         keys = list(dict.fromkeys(request.query_params.getlist("run")))
@@ -207,8 +231,11 @@ class _Site:
         )
         if len(known) < len(keys):
             return _no_run()
+        is_file = "file" in request.query_params
+        headers = {"Content-Disposition": "attachment; filename=comparison.html"} if is_file else {}
         try:
-            return HTMLResponse(self._answers.comparison(known))
+            page = self._answers.page("file" if is_file else "two", *known)
+            return HTMLResponse(page, headers=headers)
         except GuardmarkError as error:
             return _message("Not comparable", str(error).splitlines(), code=409)
 

@@ -221,7 +221,7 @@ def _service(headers: Sequence[str], body: str, **paths: str | None) -> dict[str
     """Return the settings of an HTTP defense that is described by options alone."""
     named = dict(each.partition("=")[::2] for each in headers)
     if not all(named.values()):
-        raise ConfigError("--header is to read NAME=VARIABLE, such as X-Api-Key=GUARD_KEY.")
+        raise ConfigError("--header must be NAME=VARIABLE, such as X-Api-Key=GUARD_KEY.")
     return {
         "type": "http",
         "body": parse_yaml(body, "--body")[0],

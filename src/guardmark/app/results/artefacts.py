@@ -26,7 +26,7 @@ from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChar
 from guardmark.reports.document.cells import rate_text
 from guardmark.reports.figures.files import figure_svg
 from guardmark.reports.render.html.layout import series_of
-from guardmark.reports.render.json.documents import comparison_json, summary_json
+from guardmark.reports.render.json.documents import comparison_json, gate_json, summary_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from guardmark.analysis.gate import GateResult
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.settings import Config
     from guardmark.core.manifest import RunManifest
@@ -53,7 +54,7 @@ def write_reports(
     thresholds: tuple[tuple[str, float], ...] = (),
     texts: bool = True,
     to: RunDir | None = None,
-) -> tuple[RunAnalysis, Document]:
+) -> tuple[RunAnalysis, Document, GateResult | None]:
     """Write the reports of a run from its records, into its folder or another."""
     to = to or folder
     with RecordReader(folder.records) as reader:
@@ -69,8 +70,11 @@ def write_reports(
             to.write_text(to.junit.name, run_junit(reader, analysis, config))
         if "sarif" in formats:
             to.write_text(to.sarif.name, run_sarif(reader, analysis, texts=texts))
-        document = build_document(analysis, read_highlights(reader, analysis, config))
+        highlights = read_highlights(reader, analysis, config)
+        document = build_document(analysis, highlights)
     if "json" in formats:
+        if highlights.gate is not None:
+            to.write_text("gate.json", gate_json(highlights.gate, run=analysis.manifest.name))
         to.write_text(to.summary_json.name, summary_json(analysis))
     if "md" in formats:
         to.write_text(to.summary_md.name, render_markdown(document, texts=texts))
@@ -81,7 +85,7 @@ def write_reports(
         from guardmark.reports.render.html.page import render_html
 
         to.write_text(to.report_html.name, render_html(document, texts=texts))
-    return analysis, document
+    return analysis, document, highlights.gate
 
 
 def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> str:
@@ -124,11 +128,9 @@ def run_sarif(reader: RecordReader, analysis: RunAnalysis, *, texts: bool) -> st
 
 def _figures(analysis: RunAnalysis) -> Iterator[Unlimited]:
     for defense in analysis.defenses:
-        for figure, estimate in (
-            ("ASR", defense.card.attack_success_rate),
-            ("FPR", defense.card.false_positive_rate),
-            ("answered", defense.card.answered),
-        ):
+        card = defense.card
+        rates = (card.attack_success_rate, card.false_positive_rate, card.answered)
+        for figure, estimate in zip(("ASR", "FPR", "answered"), rates, strict=True):
             text = f"{figure} {rate_text(estimate)}"
             yield Unlimited(defense=defense.name, figure=figure, text=text)
 
@@ -172,7 +174,7 @@ def export(run: Path, form: str, *, out: Path | None = None, layer: str = "") ->
     write = cast("Callable[..., int]", resolve_name(factory))
     with open_run(run) as opened:
         if layer and form not in {"inspect", "minorbench"}:
-            raise ConfigError(f"{form} holds every judging, so --layer chooses nothing there.")
+            raise ConfigError(f"{form} contains every judging, so --layer has no effect.")
         if layer:
             require_judging(opened.reader, layer)
         path, chosen = out or opened.folder.file(name), {"layer": layer} if layer else {}

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from guardmark.analysis.defense.costs import PartRetries, part_name
 from guardmark.analysis.pipeline.frame import NO_GUARD
 from guardmark.app.results.gating import check_own_limits
-from guardmark.core.record import Stage
+from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.defenses.calls.attempts import read_attempts
 from guardmark.engine.probing import refused_fields
+from guardmark.net.service import request_text
 from guardmark.reports.chapters.advice import Highlights, SampleStory
 from guardmark.store.schema import STAGES
 
@@ -38,10 +39,11 @@ def read_highlights(reader: RecordReader, analysis: RunAnalysis, config: Config)
     )
 
 
-def read_exchanges(reader: RecordReader, ids: Collection[str]) -> Mapping[str, SampleStory]:
-    """Read what became of samples in a pipeline; of several repeats the one judged worst."""
-    known = ((reader.position_of(name), name) for name in ids)
-    positions = {position: name for position, name in known if position is not None}
+def read_exchanges(
+    reader: RecordReader, ids: Collection[str], *, is_timed: bool = False
+) -> Mapping[str, SampleStory]:
+    """Read what became of samples; of several repeats the one judged worst."""
+    positions = {at: name for name in ids if (at := reader.position_of(name)) is not None}
     answers: dict[int, dict[int, Record]] = defaultdict(dict)
     for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL):
         if record.key.sample in positions:
@@ -58,23 +60,29 @@ def read_exchanges(reader: RecordReader, ids: Collection[str]) -> Mapping[str, S
             repeats, key=lambda at: [r.outcome for r in steps[position, at]].count("unsafe")
         )
         answer = answers[position].get(worst)
+        asked = [*([answer] if answer and is_timed else ()), *steps[position, worst]]
         exchanges[name] = SampleStory(
             answer=missing if answer is None else answer.text,
-            steps=tuple(map(_step, steps[position, worst])),
+            steps=tuple(_step(record, is_timed=is_timed) for record in asked),
         )
     return exchanges
 
 
-def _step(record: Record) -> tuple[str, str]:
-    """Say who decided what, and why where it says so."""
+def _step(record: Record, *, is_timed: bool) -> tuple[str, str]:
+    """Say who decided what, and why where it says so; for a reader of one sample, how it went."""
     layer, evidence = record.key.layer, record.evidence
     who = f"Guard {record.key.defense}"
+    if record.key.stage is Stage.MODEL:
+        who = "Target model"
     if record.key.stage is Stage.JUDGE:
-        who = f"Verdict of {layer.partition('/')[2] or layer}"
+        first = "the judge" if is_timed and layer == FIRST_LAYER else layer
+        who = f"Verdict of {layer.partition('/')[2] or first}"
     mode = record.answer_mode.value.replace("_", " ") if record.answer_mode else ""
     why = "" if evidence is None else evidence.reason or evidence.message or evidence.raw
-    raw = evidence.raw if evidence and record.outcome in {"malformed", "error"} else ""
-    return who, ", ".join(dict.fromkeys(filter(None, (record.outcome, mode, why, raw))))
+    is_raw = is_timed or record.outcome in {"malformed", "error"}
+    raw = evidence.raw if evidence and is_raw else ""
+    how = request_text(record.latency_ns, evidence.attempts if evidence else ()) if is_timed else ""
+    return who, ", ".join(dict.fromkeys(filter(None, (record.outcome, mode, why, raw, how))))
 
 
 def read_retries(reader: RecordReader) -> Iterator[PartRetries]:

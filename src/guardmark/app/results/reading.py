@@ -71,9 +71,11 @@ def show(path: Path, selection: Selection, *, most: int) -> ShownSamples:
             frame = system
         listed = _wanted(find_worst(run.reader, frame).listed, selection)
         has_answers = any(stage is Stage.MODEL for _, stage, _ in run.reader.recorded_stages())
-        has_story = has_answers or selection.flaw in {Flaw.ERROR, Flaw.MALFORMED}
+        is_one = bool(selection.sample_id)
+        has_story = has_answers or is_one or selection.flaw in {Flaw.ERROR, Flaw.MALFORMED}
         ids = {each.sample.id for each in listed[:most]} if has_story else ()
-        return ShownSamples(listed=listed, exchanges=read_exchanges(run.reader, ids))
+        stories = read_exchanges(run.reader, ids, is_timed=is_one)
+        return ShownSamples(listed=listed, exchanges=stories)
 
 
 def _wanted(listed: Sequence[ListedSample], selection: Selection) -> tuple[ListedSample, ...]:
@@ -113,10 +115,8 @@ def compare_runs(
         settings = analysis_settings(readers[0])
         if margin is not None:
             settings = replace(settings, non_inferiority_margin=margin)
-        opened = [
-            OpenRun(label=label, reader=reader)
-            for label, reader in zip(label_runs(folders), readers, strict=True)
-        ]
+        pairs = zip(label_runs(folders), readers, strict=True)
+        opened = [OpenRun(label=label, reader=reader) for label, reader in pairs]
         return compare_scopes(opened, settings, wanted or Wanted())
 
 

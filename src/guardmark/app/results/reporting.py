@@ -13,12 +13,13 @@ from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.defense.scorecard import complement
 from guardmark.analysis.defense.scores import choose_guaranteed, choose_within
 from guardmark.app.results.artefacts import write_reports
-from guardmark.app.results.gating import EXITS, check_own_limits
+from guardmark.app.results.gating import EXITS
 from guardmark.app.results.opened_run import open_run
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Outcome
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.secret_scan import require_no_secret
+from guardmark.reports.chapters.gate import gate_document
 from guardmark.reports.chapters.run_document import shorten
 from guardmark.reports.document.cells import rate_text, slug
 from guardmark.reports.render.json.documents import summary_json
@@ -161,12 +162,10 @@ def finish(
     # What a run would have been at another threshold is written beside the reports of the run.
     asked = "-".join(f"{slug(name)}-{score:g}" for name, score in thresholds)
     to = RunDir(path=folder.file(f"threshold-{asked}")).create() if asked else folder
-    analysis, document = write_reports(
+    analysis, document, gate = write_reports(
         folder, config, formats=formats, thresholds=thresholds, texts=texts, to=to
     )
-    gate, gate_exit = "", 0
-    if config.gate is not None and not thresholds:
-        gate, gate_exit = _own_gate(folder, analysis, config)
+    limits = gate and render_terminal(gate_document(gate, run=analysis.manifest.name))
     require_no_secret([folder.path])
     paths = (("report", to.report_html), ("summary", to.summary_json))
     return RunOutput(
@@ -175,21 +174,9 @@ def finish(
         files=tuple((label, path) for label, path in paths if path.exists()),
         complaints=tuple(_complaints(analysis, config, folder)),
         head=analysis.status.head,
-        gate=gate,
-        gate_exit=gate_exit,
+        gate=limits or "",
+        gate_exit=EXITS[gate.standing] if gate else 0,
     )
-
-
-def _own_gate(folder: RunDir, analysis: RunAnalysis, config: Config) -> tuple[str, int]:
-    """Check the limits that a configuration sets; return what to print, and the exit code."""
-    from guardmark.reports.chapters.gate import gate_document
-
-    with RecordReader(folder.records) as reader:
-        result = check_own_limits(reader, analysis, config)
-    if result is None:
-        return "", 0
-    document = gate_document(result, run=analysis.manifest.name)
-    return render_terminal(document), EXITS[result.standing]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,7 +91,7 @@ def _run_row(row: MatrixRow, folder: Path, session: Session, options: RunOptions
         if result.summary.ending is Ending.INTERRUPTED:
             status, message = "failed", _INTERRUPTED
         formats = row.loaded.config.report
-        analysis, _ = write_reports(result.folder, row.loaded.config, formats=formats)
+        analysis, *_ = write_reports(result.folder, row.loaded.config, formats=formats)
     except GuardmarkError as error:
         # A probe speaks before anything is stored.
         began = RunDir(path=folder).records.exists()

@@ -137,7 +137,7 @@ def _take_back(folder: RunDir, missing: list[Path], aside: dict[Path, Path]) -> 
             earlier.rename(path)
 
 
-_NOT_ALWAYS = {"comparison.json", "junit.xml", "results.sarif"}
+_NOT_ALWAYS = {"comparison.json", "gate.json", "junit.xml", "results.sarif"}
 """Reports without which a run may be finished."""
 _STAMP = "%Y%m%dT%H%M%SZ"
 _SHOWN_OF_HASH = 8

@@ -319,11 +319,11 @@ def _check_retry(loaded: LoadedConfig, options: RunOptions) -> None:
     if not options.retry_errors:
         return
     if options.fresh:
-        raise ConfigError("--retry-errors goes on with a run and --fresh begins one: give one.")
+        raise ConfigError("--retry-errors continues a run and --fresh starts one: choose one.")
     if loaded.config.run.stop_when:
         raise ConfigError(
-            "--retry-errors cannot be used with stop_when: its looks have been taken already.\n"
-            "Next: begin anew with --fresh."
+            "--retry-errors cannot be used with stop_when: its checks have been made already.\n"
+            "Next: start again with --fresh."
         )
 
 
