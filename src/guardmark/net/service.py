@@ -136,14 +136,6 @@ def traffic_text(told: Mapping[str, Any]) -> str:
     return f"Endpoint {told['base_url']}: {counts}; {times}{limits}"
 
 
-def request_text(latency_ns: int | None, attempts: Sequence[Attempt]) -> str:
-    """Say how long an answer took, and how often it was asked for."""
-    took = "" if latency_ns is None else f"{latency_ns / 1e6:,.1f} ms"
-    tries = [str(each.status or each.error) for each in attempts]
-    sent = f"sent {len(tries)} times: {', '.join(tries)}" if len(tries) > 1 else ""
-    return ", ".join(filter(None, (took, sent)))
-
-
 class Service:
     """What all endpoints of one service share."""
 

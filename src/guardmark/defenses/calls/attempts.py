@@ -1,4 +1,4 @@
-"""Requests behind stored answers that failed and were sent again."""
+"""Requests behind stored answers: those that failed and were sent again, and how long one took."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from guardmark.core.record import Stage
 from guardmark.store.schema import STAGE_CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from guardmark.core.outcome import Attempt
     from guardmark.store.reader import RecordReader
 
 _TRIES: Final = f"SELECT defense, {STAGE_CODE[Stage.TRY]} AS stage, layer"
@@ -42,3 +43,11 @@ def read_attempts(reader: RecordReader) -> Iterator[tuple[tuple[str, int, str], 
         if answers:
             count = reader.connection.value(_ANSWERS, (stage, name, layer))
             yield (name, stage, layer), answers, count
+
+
+def request_text(latency_ns: int | None, attempts: Sequence[Attempt]) -> str:
+    """Say how long an answer took, and how often it was asked for."""
+    took = "" if latency_ns is None else f"{latency_ns / 1e6:,.1f} ms"
+    tries = [str(each.status or each.error) for each in attempts]
+    sent = f"sent {len(tries)} times: {', '.join(tries)}" if len(tries) > 1 else ""
+    return ", ".join(filter(None, (took, sent)))
