@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import json
+from base64 import b64decode, b64encode
 from collections import defaultdict
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field
 
 from guardmark.core.errors import ConfigError, StorageError
 from guardmark.core.outcome import Attempt, ErrorKind
@@ -24,10 +26,9 @@ if TYPE_CHECKING:
     Lock = Callable[[IO[bytes]], bool]
 
 _VERSION = 1
+_Ns = Annotated[int, Field(ge=0, lt=1 << 62)]
 _LONGEST = 256 << 20
-_MOST_NS = 1 << 62
-_TYPES = {"key": str, "content_type": str, "message": str, "guardmark_cassette": int}
-_NOT_RECORDED = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+_NOT_RECORDED = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,7 @@ class CassettePlayer:
             own = (each for each in left if question is not None and each.question == question)
             chosen = next(own, left[0])
             left.remove(chosen)
-            return chosen.exchange
+            return chosen.exchange()
         state = "no answer to this request" if left is None else "no further answer"
         shown = hidden.url.split("?", 1)[0]
         return Exchange(
@@ -143,13 +144,11 @@ def _written(data: bytes) -> object:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
+        return {"base64": b64encode(data).decode()}
 
 
-def _read_back(written: Any) -> bytes:
-    if isinstance(written, str):
-        return written.encode()
-    return base64.b64decode(written["base64"], validate=True)
+def _read_back(text: Any) -> bytes:
+    return text.encode() if isinstance(text, str) else b64decode(text["base64"], validate=True)
 
 
 def _open_to_append(path: Path, lock: Lock | None) -> IO[bytes]:
@@ -163,21 +162,38 @@ def _open_to_append(path: Path, lock: Lock | None) -> IO[bytes]:
                 "Next: wait for it, or name another file with --record."
             )
         file.seek(0)
-        complete = sum(len(line) for line in file if line.endswith(b"\n"))
-        file.truncate(complete)
+        file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
     except OSError as error:
         raise StorageError(f"The cassette {path} cannot be written: {error.strerror}.") from error
     return file
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Line:
-    """One line of a cassette."""
+class _Line(BaseModel, strict=True):
+    """One line of a cassette, of which a stranger may have written any."""
 
+    guardmark_cassette: Literal[1]
     key: str
-    question: Question | None
-    session: int
-    exchange: Exchange
+    status: int | None
+    body: Annotated[bytes, BeforeValidator(_read_back)] = Field(alias="response")
+    content_type: str
+    service_ns: _Ns
+    error_kind: ErrorKind | None
+    message: str
+    attempts: list[tuple[_Ns, int | None, str, _Ns]]
+    question: tuple[str, int, int] | None = None
+    session: int = 0
+
+    def exchange(self) -> Exchange:
+        """Return what is answered."""
+        told = {"status", "body", "content_type", "service_ns", "error_kind", "message"}
+        return Exchange(
+            **self.model_dump(include=told),
+            attempts=tuple(
+                Attempt(service_ns=ns, status=status, error=error, wait_ns=wait)
+                for ns, status, error, wait in self.attempts
+            ),
+            replayed=True,
+        )
 
 
 def _load(path: Path) -> dict[str, list[_Line]]:
@@ -203,11 +219,10 @@ def _read(path: Path) -> Iterator[_Line]:
                     f"{path}, line {number}: this exchange was changed after it was recorded.\n"
                     "Next: record anew; a replay of other answers would be another run."
                 )
-            yield _line(document)
+            yield _Line.model_validate_json(line)
         except _NOT_RECORDED as error:
-            raise ConfigError(
-                f"{path}, line {number}: guardmark did not record this exchange."
-            ) from error
+            mistake = f"{path}, line {number}: guardmark did not record this exchange."
+            raise ConfigError(mistake) from error
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -228,46 +243,4 @@ def _unreadable(path: Path, reason: str | None) -> ConfigError:
     return ConfigError(
         f"The cassette {path} cannot be read: {reason}.\n"
         "To make one: the same command with --record FILE instead of --replay FILE"
-    )
-
-
-def _is_attempt(values: list[Any]) -> bool:
-    """Tell whether the values of an attempt are those that `CassetteRecorder` writes."""
-    service_ns, status, error, wait_ns = values
-    is_timed = all(type(ns) is int and 0 <= ns < _MOST_NS for ns in (service_ns, wait_ns))
-    return is_timed and isinstance(status, int | None) and isinstance(error, str)
-
-
-def _line(document: dict[str, Any]) -> _Line:
-    if not all(isinstance(document[name], kind) for name, kind in _TYPES.items()):
-        raise TypeError("a value of another type")
-    question = document.get("question")
-    if question is not None:
-        part, repeat, position = question
-        question = (str(part), int(repeat), int(position))
-    return _Line(
-        key=document["key"],
-        question=question,
-        session=int(document.get("session", 0)),
-        exchange=_exchange(document),
-    )
-
-
-def _exchange(document: dict[str, Any]) -> Exchange:
-    attempts = [[document["service_ns"], document["status"], "", 0], *document["attempts"]]
-    if document["guardmark_cassette"] != _VERSION or not all(map(_is_attempt, attempts)):
-        raise ValueError("another version")
-    kind = document["error_kind"]
-    return Exchange(
-        status=document["status"],
-        body=_read_back(document["response"]),
-        content_type=document["content_type"],
-        service_ns=document["service_ns"],
-        error_kind=None if kind is None else ErrorKind(kind),
-        message=document["message"],
-        attempts=tuple(
-            Attempt(service_ns=ns, status=status, error=error, wait_ns=wait)
-            for ns, status, error, wait in document["attempts"]
-        ),
-        replayed=True,
     )
