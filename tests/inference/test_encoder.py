@@ -11,7 +11,7 @@ import pytest
 from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind
-from guardmark.inference.classifier import LocalEncoder
+from guardmark.models.encoder import LocalEncoder
 from guardmark.models.similarity import LocalEmbeddingSettings, SimilarityJudge, cosine
 
 pytestmark = pytest.mark.hf

@@ -178,7 +178,7 @@ class LocalEmbeddingSettings(TauSettings):
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the judge."""
-        from guardmark.inference.classifier import LocalEncoder
+        from guardmark.models.encoder import LocalEncoder
 
         path = context.folder / self.path
         encoder = LocalEncoder(path, max_length=self.max_length, device=self.device)
