@@ -169,6 +169,17 @@ def test_values_of_a_wrong_kind_are_refused(
         read(reader)
 
 
+def test_a_file_that_changes_is_looked_at_again(finished: Path) -> None:
+    """Values are checked once a process, for as long as the file and its log are the same."""
+    with RecordReader(finished) as reader:
+        reader.status()
+    with closing(sqlite3.connect(finished)) as connection:
+        connection.execute("UPDATE records SET outcome = 99")
+        connection.commit()
+    with pytest.raises(StoreError, match="is damaged"):
+        RecordReader(finished)
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -27,7 +27,7 @@ _HEADER: Final = 100
 _PAGE: Final = 16384
 _CACHE_KB: Final = 128  # rows come in order, so a larger cache only costs memory
 _CHECKPOINT_PAGES: Final = 2000  # 32 MB of log between checkpoints: an fsync stalls calls in flight
-_CHUNK: Final = 2000
+_CHECKED: Final[dict[Path, tuple[int, ...]]] = {}  # files with usual values, as they stood then
 _STEP: Final = 1_000_000  # instructions of SQLite between two looks at the limit
 _FEW_STEPS: Final = 100
 _BYTES_A_STEP: Final = 50_000  # the most thorough check takes 1 instruction a byte
@@ -110,9 +110,13 @@ class StoreConnection(sqlite3.Connection):
                 )
 
     def check_values(self) -> None:
-        """Refuse a file with a value that readers cannot count on, whoever put it there."""
-        with errors_of(self.path), values_of(self.path):
-            schema.require_usual_values(self)
+        """Refuse a file with values that readers cannot count on; once, while it stays the same."""
+        file = self.path.stat()
+        state = (file.st_ino, file.st_mtime_ns, file.st_size, _size(_log_of(self.path)))
+        if _CHECKED.get(self.path) != state:
+            with errors_of(self.path), values_of(self.path):
+                schema.require_usual_values(self)
+            _CHECKED[self.path] = state
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
         """Return all rows of a query."""
@@ -121,11 +125,10 @@ class StoreConnection(sqlite3.Connection):
 
     def value(self, query: str, values: Sequence[Any] = ()) -> Any:
         """Return the first value of the first row, or None without rows."""
-        rows = self.rows(query, values)
-        return rows[0][0] if rows else None
+        return next((row[0] for row in self.rows(query, values)), None)
 
     def chunks(
-        self, query: str, values: Sequence[Any] = (), *, size: int = _CHUNK
+        self, query: str, values: Sequence[Any] = (), *, size: int = 2000
     ) -> Iterator[list[Row]]:
         """Yield the rows of a query some at a time, so that memory stays flat."""
         with errors_of(self.path):
