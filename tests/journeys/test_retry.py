@@ -84,7 +84,7 @@ def test_without_errors_nothing_is_asked_and_no_file_changes(folder: Path) -> No
 @pytest.mark.parametrize(
     ("given", "code", "said"),
     [
-        (("--fresh",), 2, "--retry-errors goes on with a run and --fresh begins one"),
+        (("--fresh",), 2, "--retry-errors continues a run and --fresh starts one"),
         (("--stop-when", "asr<0.1"), 2, "cannot be used with stop_when"),
         (("-o", "elsewhere"), 3, "no run of this configuration"),
     ],

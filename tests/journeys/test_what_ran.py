@@ -145,7 +145,7 @@ def _unsafe_by(folder: Path) -> list[tuple[str, int]]:
     [
         (("judge", "out", "--as-headline", "strict"), "Known: run."),
         (("export", "out", "--to", "minorbench", "--layer", "strict"), "Known: run."),
-        (("export", "out", "--to", "csv", "--layer", "run"), "csv holds every judging"),
+        (("export", "out", "--to", "csv", "--layer", "run"), "csv contains every judging"),
     ],
 )
 def test_a_judging_that_does_not_exist_is_refused_with_the_choice_there_is(

@@ -121,7 +121,7 @@ def open_text(spec: DatasetSpec) -> BinaryIO:
             except (UnicodeError, LookupError) as error:
                 message = f"cannot be read with encoding: {spec.encoding} ({error})"
                 raise _broken(spec.shown_as, message) from error
-        if b"\0" in stream.peek(4)[:4]:
+        if stream.peek(4)[:4].count(b"\0") in {1, 2}:  # more are no text at all
             raise _broken(spec.shown_as, f"is UTF-16, as spreadsheets write it: {_ENCODE}utf-16")
         stack.pop_all()
     return stream
