@@ -59,8 +59,8 @@ def test_the_page_runs_as_it_stands_inside_a_running_loop(request: pytest.Fixtur
 
     asyncio.run(notebook())
     assert len(cells) == 3
-    assert counts(names["measured"]) == (30, 30)
-    assert counts(names["shouting"]) == (30, 30)
+    assert counts(names["measured"]) == (12, 12)
+    assert counts(names["shouting"]) == (12, 12)
 
 
 async def test_an_asynchronous_function_is_measured_inside_a_running_loop() -> None:

@@ -17,7 +17,7 @@ from guardmark.stats.agreement import cohen_kappa, krippendorff_alpha
 from guardmark.stats.attempts.survival import attack_success_at, kaplan_meier
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.quantiles import quantile_ranks
-from guardmark.stats.rates.clustered import EffectiveCounts
+from guardmark.stats.rates.clustered import EffectiveCounts, wilson_default_rows
 from guardmark.stats.rates.corrected import JudgeLabels, ppi_mean, rogan_gladen
 from guardmark.stats.rates.means import decompose_repeats
 from guardmark.stats.rates.predictive import predictive_values
@@ -238,8 +238,8 @@ def _repeats(inputs: Inputs) -> Figures:
 @_answers("prevalence.ppv_npv", "ppv", "npv", "ppv_lower", "ppv_upper", "npv_lower", "npv_upper")
 def _predictive(inputs: Inputs) -> Figures:
     found = predictive_values(
-        EffectiveCounts.of_rows(inputs["tp"], inputs["attacks"]),
-        EffectiveCounts.of_rows(inputs["fp"], inputs["benign"]),
+        EffectiveCounts.of(wilson_default_rows(inputs["tp"], inputs["attacks"])),
+        EffectiveCounts.of(wilson_default_rows(inputs["fp"], inputs["benign"])),
         prevalence=inputs["prevalence"],
         confidence=_confidence(inputs),
     )
