@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -102,6 +103,13 @@ def test_texts_arrive_byte_for_byte(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(f'text,label,blocked\r\n"{quoted}",attack,1\r\n'.encode())
     (row,) = read_table(tmp_path / "t.csv", Statements()).rows
     assert row.sample.prompt.text == text
+
+
+def test_a_small_table_lowers_no_limit_of_the_process(tmp_path: Path) -> None:
+    """Other tables that are read later may hold longer cells."""
+    before = csv.field_size_limit()
+    read(tmp_path, "text,label,blocked\na,attack,1\n")
+    assert csv.field_size_limit() >= before
 
 
 def test_a_label_may_be_stated_for_all(tmp_path: Path) -> None:

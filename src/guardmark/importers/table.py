@@ -88,7 +88,7 @@ def _rows(path: Path, data: bytes, warnings: list[str]) -> list[Object]:
     if path.suffix not in {".csv", ".tsv"}:
         rows = [row for _, row in objects_of(data, path, warnings)]
         return [{key.strip().lower(): value for key, value in row.items()} for row in rows]
-    csv.field_size_limit(len(data) + 1)
+    csv.field_size_limit(max(csv.field_size_limit(), len(data)))  # of the process: never lowered
     try:
         lines = StringIO(data.decode("utf-8-sig"), newline="")
         read = csv.DictReader(lines, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
