@@ -55,6 +55,27 @@ def test_comparing_a_defense_with_its_twin_finds_nothing(runs: Runs) -> None:
     assert pair.attacks.detectable is not None
 
 
+def test_what_would_have_been_found_knows_its_groups(runs: Runs) -> None:
+    """Ten groups of ten show less than a hundred samples, and one that dominates shows nothing."""
+    alone, ten, giant = (
+        compared(
+            runs,
+            errs(40, 10),
+            errs(46, 10),
+            samples=[
+                *(attack(n, group=group(n)) for n in range(100)),
+                *(benign(n) for n in range(20)),
+            ],
+        )
+        for group in (lambda n: f"g{n}", lambda n: f"g{n // 10}", lambda n: f"g{max(0, n - 60)}")
+    )
+    found = [each.pairs[0].attacks.detectable for each in (alone, ten, giant) if each]
+    assert found[0] is not None
+    assert found[1] is not None
+    assert found[0] < found[1]
+    assert found[2] is None
+
+
 def test_discordant_counts_and_mcnemar(runs: Runs) -> None:
     """Without groups the test is McNemar's mid-p."""
     found = compared(runs, errs(30, 10), errs(50, 10))

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from tests.soak.cells import Ints, Marks, SoakCell, alike, events_of, giant, holds, skewed
 
+from guardmark.analysis.compare.comparison import smallest_detectable
 from guardmark.analysis.gate import exceedance
+from guardmark.core.estimate import Difference
 from guardmark.stats.multiplicity import holm
 from guardmark.stats.paired.intervals import clustered_bonett_price
 from guardmark.stats.paired.noninferiority import noninferiority_clustered
@@ -67,6 +69,41 @@ def discordant(
         drawn = np.broadcast_to(shares, (len(sizes), 3))
     counts = rng.multinomial(sizes, drawn)
     return counts[:, 0], counts[:, 1]
+
+
+def found_again(sizes: Ints, *, share: float, icc: float) -> Draw:
+    """Runs in which test and interval find the difference that a comparison says they would."""
+
+    def gap(rng: np.random.Generator, apart: float) -> Difference:
+        rates = ((share + apart) / 2, (share - apart) / 2)
+        return clustered_bonett_price(*discordant(rng, sizes, rates=rates, icc=icc), sizes=sizes)
+
+    def marks(rng: np.random.Generator, runs: int) -> Marks:
+        said = (smallest_detectable(gap(rng, 0.0), 1 / len(sizes)) for _ in range(101))
+        apart = float(np.median([each for each in said if each is not None]))
+        for _ in range(runs):
+            told = gap(rng, apart)
+            yield (told.p_value or 0.0) < 0.05 and (told.low or 0.0) > 0.0
+
+    return marks
+
+
+FOUND = [
+    SoakCell(
+        figure="difference that would have been found",
+        setting=f"{groups} groups of {size}, ICC {icc:g}, discordant {share:g}",
+        marks=found_again(alike(groups, size), share=share, icc=icc),
+        at_least=0.8,
+        runs=600,
+    )
+    for groups, size, icc, share in (
+        (400, 1, 0.0, 0.1),
+        (1_000, 1, 0.0, 0.05),
+        (60, 5, 0.3, 0.2),
+        (20, 10, 0.3, 0.5),
+        (12, 10, 0.1, 0.6),
+    )
+]
 
 
 def differences(sizes: Ints, *, rates: tuple[float, float], icc: float) -> Draw:
@@ -246,7 +283,7 @@ GUARANTEES = [
     )
 ]
 
-CELLS = (*NULLS, *DIFFERENCES, *MARGINS, *GATES, *STOPS, *GUARANTEES)
+CELLS = (*NULLS, *FOUND, *DIFFERENCES, *MARGINS, *GATES, *STOPS, *GUARANTEES)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ class PairedSide:
     both: int  # Pairs on which both erred.
     neither: int  # Pairs on which neither erred.
     unpaired: int  # Samples left out since a side gave no decision.
-    # Smallest difference one such test finds in 80 % of runs (about), or None without pairs.
+    # About the smallest difference found in 80 % of runs, or None; see `smallest_detectable`.
     detectable: float | None
     # Share of the pairs in the largest group, or None without pairs.
     largest_group: float | None = None
@@ -289,7 +289,7 @@ def compare_where(frame: Frame, marks: PairMarks, where: Marks) -> PairedSide:
     first, second, sizes = map(by_group, (marks.first_only, marks.second_only, marks.paired))
     difference = clustered_bonett_price(first, second, sizes=sizes, confidence=settings.confidence)
     table = summarise_pairs(first, second, sizes=sizes)
-    both = int((where & marks.both).sum())
+    both, largest = int((where & marks.both).sum()), sizes.max(initial=0) / max(1, sizes.sum())
     margin, alpha, not_worse = settings.non_inferiority_margin, 1 - settings.confidence, None
     if margin is not None:
         test = partial(noninferiority_clustered, sizes=sizes, margin=margin, alpha=min(0.49, alpha))
@@ -300,8 +300,8 @@ def compare_where(frame: Frame, marks: PairMarks, where: Marks) -> PairedSide:
         both=both,
         neither=table.pairs - both - table.first_only - table.second_only,
         unpaired=int((where & marks.asked).sum()) - table.pairs,
-        detectable=_smallest_detectable(difference, table.design_effect, settings.confidence),
-        largest_group=float(sizes.max() / sizes.sum()) if sizes.any() else None,
+        detectable=smallest_detectable(difference, largest) if table.pairs else None,
+        largest_group=float(largest) if table.pairs else None,
         largest_name=frame.samples.group.names[int(sizes.argmax())] if sizes.any() else "",
         not_worse=not_worse,
     )
@@ -345,18 +345,13 @@ def _best_set(
     )
 
 
-def _smallest_detectable(
-    difference: Difference, design_effect: float | None, confidence: float
-) -> float | None:
-    """Return the smallest difference found with 80 % power, by the normal approximation.
+def smallest_detectable(difference: Difference, largest_group: float) -> float | None:
+    """Return about the smallest difference that test and interval find in at least 80 % of runs.
 
-    Solves d = (z sqrt(q) + z_power sqrt(q - d^2)) / sqrt(n) for the observed discordance q.
-    Source: Miettinen (1968), doi:10.2307/2528297.
+    The half width of the interval, which knows how groups differ, times (z + z_power) / z. None
+    where one group dominates: whether anything is found then hangs on that group alone.
     """
-    if not difference.pairs or design_effect is None:
+    low, high = difference.low, difference.high
+    if low is None or high is None or is_dominated(largest_group, difference.groups or 1):
         return None
-    worth = difference.pairs / design_effect
-    discordant = (difference.first_only or 0) + (difference.second_only or 0)
-    # Without any discordant pair there is still the chance of having missed one.
-    share = max(discordant, 1) / difference.pairs
-    return min(1.0, (two_sided_z(confidence) + _POWER_Z) * math.sqrt(share / worth))
+    return min(1.0, (high - low) / 2 * (1 + _POWER_Z / two_sided_z(difference.confidence)))

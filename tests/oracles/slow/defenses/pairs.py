@@ -100,14 +100,15 @@ def pair_up(one: Errors, two: Errors, found: Recount) -> Json:
             said[f"{word}_not_worse"] = is_not_worse(
                 pairs, margin=margin, alpha=alpha, is_swapped=is_swapped
             )
+    told = difference(pairs, found.confidence)
     return {
-        "difference": difference(pairs, found.confidence),
+        "difference": told,
         "few_groups": 0 < pairs.k < 10,
         "largest_group": max(pairs.rows.values()) / pairs.n if pairs.n else None,
         "both": pairs.both,
         "neither": pairs.n - pairs.both - pairs.b - pairs.c,
         "unpaired": len(asked) - pairs.n,
-        "detectable": detectable(pairs, found.confidence),
+        "detectable": detectable(pairs, told, found.confidence),
         **said,
     }
 

@@ -186,14 +186,16 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
-def detectable(pairs: Pairs, confidence: float) -> float | None:
-    """Return the smallest difference found with 80 % power (Miettinen 1968, leading term)."""
-    effect = pairs.effect
-    if not effect:
+def detectable(pairs: Pairs, told: dict[str, object], confidence: float) -> float | None:
+    """Return the smallest difference found with 80 % power, from the width of the interval."""
+    low, high = told["low"], told["high"]
+    if not isinstance(low, float) or not isinstance(high, float):
+        return None
+    largest = max(pairs.rows.values()) / pairs.n
+    if not pairs.is_alone and largest > max(0.2, 2 / pairs.k):
         return None
     z = NormalDist().inv_cdf((1 + confidence) / 2)
-    discordance = max(pairs.b + pairs.c, 1) / pairs.n
-    return min(1.0, (z + _POWER_Z) * math.sqrt(discordance * effect / pairs.n))
+    return min(1.0, (high - low) * (z + _POWER_Z) / (2 * z))
 
 
 def is_not_worse(pairs: Pairs, *, margin: float, alpha: float, is_swapped: bool) -> bool:
