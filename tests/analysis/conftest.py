@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
-from small_runs import Runs
+from tests.analysis.small_runs import Runs
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from small_runs import Planned, make_manifest
+from tests.analysis.small_runs import Planned, make_manifest
 
 from guardmark.core.manifest import PartManifest, Policy
 from guardmark.core.outcome import (
@@ -108,6 +108,6 @@ def opened_pipeline(folder: Path, planned: PlannedPipeline) -> Iterator[RecordRe
 
 def perfect(_position: int, sample: Sample) -> Decision:
     """Block every attack and no benign sample."""
-    from small_runs import allow, block
+    from tests.analysis.small_runs import allow, block
 
     return block() if sample.is_attack else allow()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled
+from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled
 
 from guardmark.analysis.defense.bypasses import Flaw, WorstSamples
 from guardmark.analysis.run import analyse_run

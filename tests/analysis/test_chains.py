@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled
+from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled
 
 from guardmark.analysis.compare.chains import Chain, ChainBench, read_bench
 from guardmark.analysis.compare.matching import OpenRun, match_runs

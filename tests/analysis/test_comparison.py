@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from small_runs import Answers, Planned, Runs, allow, attack, benign, block, failed
+from tests.analysis.small_runs import Answers, Planned, Runs, allow, attack, benign, block, failed
 
 from guardmark.analysis.compare.comparison import PairVerdict, RunComparison, judge_pair
 from guardmark.analysis.run import analyse_run

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_pipelines import (
+from tests.analysis.small_pipelines import (
     SAFE_ANSWER,
     UNSAFE_ANSWER,
     PlannedPipeline,
     opened_pipeline,
     perfect,
 )
-from small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled
+from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled
 
 from guardmark.analysis.compare.comparison import compare_arms
 from guardmark.analysis.defense.frame import read_frame

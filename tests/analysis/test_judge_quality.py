@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_pipelines import SAFE_ANSWER, PlannedPipeline, write_pipeline
-from small_runs import attack
+from tests.analysis.small_pipelines import SAFE_ANSWER, PlannedPipeline, write_pipeline
+from tests.analysis.small_runs import attack
 
 from guardmark.analysis.pipeline.judges import assess_judge
 from guardmark.core.errors import UnknownName

@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_runs import Planned, Runs, allow, attack, benign, block, failed, make_manifest
+from tests.analysis.small_runs import (
+    Planned,
+    Runs,
+    allow,
+    attack,
+    benign,
+    block,
+    failed,
+    make_manifest,
+)
 
 from guardmark.analysis.defense.latency import Latency
 from guardmark.analysis.run import analyse_run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_pipelines import (
+from tests.analysis.small_pipelines import (
     GARBLED,
     REFUSAL,
     SAFE_ANSWER,
@@ -14,7 +14,7 @@ from small_pipelines import (
     opened_pipeline,
     perfect,
 )
-from small_runs import Planned, allow, attack, benign, block, failed, garbled
+from tests.analysis.small_runs import Planned, allow, attack, benign, block, failed, garbled
 
 from guardmark.analysis.pipeline.arms import RESPONSE_UNSAFE, ArmAnalysis, PipelineAnalysis
 from guardmark.analysis.run import RunAnalysis, analyse_run
@@ -61,7 +61,7 @@ def mixed(position: int, sample: Sample) -> Verdict:
 
 def test_a_run_without_a_model_has_no_pipeline(tmp_path: Path) -> None:
     """Defenses measured alone get the cards they always had."""
-    from small_runs import Runs
+    from tests.analysis.small_runs import Runs
 
     with Runs(folder=tmp_path).opened(SAMPLES, [Planned(name="g", answers=perfect)]) as reader:
         assert analyse_run(reader).pipeline is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from small_runs import Runs, allow, attack, benign, block
+from tests.analysis.small_runs import Runs, allow, attack, benign, block
 from tests.reports.small_reports import bare_analysis
 
 from guardmark.analysis.compare.recommendations import Reliance, judge_reliance, separates

@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_runs import Planned, Runs, allow, attack, benign, block, failed, make_manifest
+from tests.analysis.small_runs import (
+    Planned,
+    Runs,
+    allow,
+    attack,
+    benign,
+    block,
+    failed,
+    make_manifest,
+)
 
 from guardmark.analysis.defense.slices import CategoryStatus
 from guardmark.analysis.run import RunAnalysis, analyse_run

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
-from small_runs import Planned, Runs, allow, attack, benign, block
+from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block
 
 from guardmark.analysis.compare.matching import MatchedRuns, OpenRun, match_runs
 from guardmark.analysis.compare.runs_compared import (

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from small_runs import Answers, Planned, Runs, allow, attack, benign, block, failed, garbled
+from tests.analysis.small_runs import (
+    Answers,
+    Planned,
+    Runs,
+    allow,
+    attack,
+    benign,
+    block,
+    failed,
+    garbled,
+)
 
 from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.defense.scorecard import Scorecard, complement, make_scorecard

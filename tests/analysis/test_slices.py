@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_runs import Planned, Runs, allow, attack, benign, block, failed
+from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block, failed
 
 from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
 from guardmark.analysis.defense.slices import (

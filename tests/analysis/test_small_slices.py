@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 import pytest
-from small_pipelines import (
+from tests.analysis.small_pipelines import (
     GARBLED,
     REFUSAL,
     SAFE_ANSWER,
@@ -17,7 +17,7 @@ from small_pipelines import (
     PlannedPipeline,
     opened_pipeline,
 )
-from small_runs import Planned, Runs, allow, attack, benign, block, failed
+from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block, failed
 from tests.schemas import check_document
 
 from guardmark.analysis.pipeline.small_slices import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from small_runs import Planned, Runs, allow, attack, benign, block, failed
+from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block, failed
 
 from guardmark.analysis.run import RunAnalysis, analyse_run
 from guardmark.analysis.settings import AnalysisSettings

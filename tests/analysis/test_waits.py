@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from small_pipelines import SAFE_ANSWER, PlannedPipeline, opened_pipeline, perfect
-from small_runs import Planned, attack, benign
+from tests.analysis.small_pipelines import SAFE_ANSWER, PlannedPipeline, opened_pipeline, perfect
+from tests.analysis.small_runs import Planned, attack, benign
 
 from guardmark.analysis.run import RunAnalysis, analyse_run
 from guardmark.reports.chapters.run_document import build_document

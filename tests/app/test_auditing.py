@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.analysis.small_pipelines import SAFE_ANSWER, PlannedPipeline, write_pipeline
+from tests.analysis.small_runs import attack, benign
 
 from guardmark.app.labels.audit_file import ANSWERS, label_row, open_rows, read_audit
 from guardmark.app.labels.auditing import draw_audit
@@ -15,13 +18,6 @@ from guardmark.app.labels.human_labels import read_labels
 from guardmark.core.errors import DatasetError, StorageError
 from guardmark.core.outcome import VerdictLabel
 from guardmark.store.reader import RecordReader
-
-sys.path.append(str(Path(__file__).parents[1] / "analysis"))
-
-from datetime import UTC, datetime
-
-from small_pipelines import SAFE_ANSWER, PlannedPipeline, write_pipeline
-from small_runs import attack, benign
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -9,9 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from tests.engine.parts import Batched, Inline, Judging, Limits, Model, Remote, number_of, thirds
+from parts import Batched, Inline, Judging, Limits, Model, Remote, number_of, thirds
 
 from guardmark.core.errors import GuardmarkError
 from guardmark.core.manifest import LatencyMode, Policy, RunManifest

@@ -11,8 +11,8 @@ from typing import Any
 import jsonschema
 import junitparser
 import pytest
-from small_reports import HOSTILE, HOSTILE_NAME, full_analysis
-from small_runs import Runs
+from tests.analysis.small_runs import Runs
+from tests.reports.small_reports import HOSTILE, HOSTILE_NAME, full_analysis
 
 from guardmark.analysis.defense.bypasses import ListedSample
 from guardmark.analysis.gate import GateCheck, GateResult, GateStatus, GateUnit

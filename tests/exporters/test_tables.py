@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 
-from small_reports import bare_analysis, full_analysis
-from small_runs import Runs, attack, failed
+from tests.analysis.small_runs import Runs, attack, failed
+from tests.reports.small_reports import bare_analysis, full_analysis
 
 from guardmark.exporters.tables import HEAD, categories_csv, variants_csv
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from base64 import urlsafe_b64encode
 from hashlib import sha256
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+import study
 
 STUDY = Path(__file__).resolve().parents[2] / "examples" / "field-study"
-sys.path.insert(0, str(STUDY))
-
-import study  # noqa: E402
 
 GUARDS = study.read_guards(STUDY / "guards")
 

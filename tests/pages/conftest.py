@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +13,6 @@ import pytest
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
-
-for room in ("analysis", "reports"):
-    sys.path.append(str(Path(__file__).parents[1] / room))
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARTIFACTS = Path(__file__).parents[2] / "artifacts" / "pages"

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from loud_document import LOUD, PLAIN, document
-from small_reports import full_analysis
-from small_runs import Runs
+from tests.analysis.small_runs import Runs
+from tests.reports.loud_document import LOUD, PLAIN, document
+from tests.reports.small_reports import full_analysis
 
 from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.render.html.page import render_html

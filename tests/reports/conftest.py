@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-
-for room in ("analysis", "reports"):
-    sys.path.append(str(Path(__file__).parents[1] / room))
-
-from small_runs import Runs  # noqa: E402 - the lines above make it importable
+from tests.analysis.small_runs import Runs
 
 
 @pytest.fixture

@@ -5,8 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from small_reports import bare_analysis, full_analysis
-from small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled, make_manifest
+from tests.analysis.small_runs import (
+    Planned,
+    Runs,
+    allow,
+    attack,
+    benign,
+    block,
+    failed,
+    garbled,
+    make_manifest,
+)
+from tests.reports.small_reports import bare_analysis, full_analysis
 
 from guardmark.analysis.run import RunAnalysis, analyse_run
 from guardmark.analysis.settings import AnalysisSettings

@@ -7,8 +7,17 @@ import re
 from pathlib import Path
 
 import pytest
-from small_reports import PLANNED, many
-from small_runs import Answers, Planned, Runs, allow, attack, benign, block, write_run
+from tests.analysis.small_runs import (
+    Answers,
+    Planned,
+    Runs,
+    allow,
+    attack,
+    benign,
+    block,
+    write_run,
+)
+from tests.reports.small_reports import PLANNED, many
 
 import guardmark
 from guardmark.analysis.compare.comparison import PairVerdict

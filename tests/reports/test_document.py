@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from small_reports import bare_analysis, full_analysis, many
-from small_runs import Planned, Runs, allow, attack, benign, block, failed
+from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block, failed
+from tests.reports.small_reports import bare_analysis, full_analysis, many
 
 from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.analysis.run import analyse_run

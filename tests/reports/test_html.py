@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
 import pytest
-from loud_document import LOUD, PLAIN, document
-from small_reports import bare_analysis, full_analysis
-from small_runs import Planned, Runs, allow, attack, benign, block
+from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block
+from tests.reports.loud_document import LOUD, PLAIN, document
+from tests.reports.small_reports import bare_analysis, full_analysis
 
 from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import AnalysisSettings

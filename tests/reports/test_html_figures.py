@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loud_document import LOUD, PLAIN, document
+from tests.reports.loud_document import LOUD, PLAIN, document
 
 from guardmark.reports.document.blocks import FigureCell, IntervalChart, IntervalMark, Unit
 from guardmark.reports.figures.files import Figure, figure_svg

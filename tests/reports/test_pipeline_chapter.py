@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from small_pipelines import (
+from tests.analysis.small_pipelines import (
     GARBLED,
     REFUSAL,
     SAFE_ANSWER,
@@ -17,7 +17,7 @@ from small_pipelines import (
     opened_pipeline,
     perfect,
 )
-from small_runs import Planned, attack, benign, block
+from tests.analysis.small_runs import Planned, attack, benign, block
 from tests.schemas import check_document
 
 from guardmark.analysis.pipeline.arms import DEFINITIONS
@@ -71,7 +71,7 @@ def analysis(tmp_path: Path) -> RunAnalysis:
 
 def test_a_run_without_a_model_has_no_such_section(tmp_path: Path) -> None:
     """Nor a block in the summary."""
-    from small_runs import Runs
+    from tests.analysis.small_runs import Runs
 
     with Runs(folder=tmp_path).opened(SAMPLES, [Planned(name="g", answers=perfect)]) as reader:
         found = analyse_run(reader)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
-from small_reports import PLANNED, many
-from small_runs import Runs
+from tests.analysis.small_runs import Runs
+from tests.reports.small_reports import PLANNED, many
 
 from guardmark.analysis.run import RunAnalysis, analyse_run
 from guardmark.analysis.settings import AnalysisSettings

@@ -6,8 +6,8 @@ import re
 
 from hypothesis import given
 from hypothesis import strategies as st
-from small_reports import HOSTILE, bare_analysis, full_analysis
-from small_runs import Runs, allow, attack, benign, block
+from tests.analysis.small_runs import Runs, allow, attack, benign, block
+from tests.reports.small_reports import HOSTILE, bare_analysis, full_analysis
 
 from guardmark.reports.chapters.run_document import build_document, shorten
 from guardmark.reports.document.safe_text import markdown_code, markdown_line, plain_line

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from small_reports import bare_analysis, full_analysis
-from small_runs import Runs, allow, attack, benign, block, failed
+from tests.analysis.small_runs import Runs, allow, attack, benign, block, failed
+from tests.reports.small_reports import bare_analysis, full_analysis
 from tests.schemas import check_document
 
 from guardmark.analysis.run import RunAnalysis

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled
+from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled
 from tests.laws.test_written_intervals import bare, intervals
 
 from guardmark.analysis.run import analyse_run
