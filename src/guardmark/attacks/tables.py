@@ -6,7 +6,7 @@ import tomllib
 from dataclasses import dataclass, fields
 from functools import cache
 from hashlib import sha256
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier
@@ -23,7 +23,7 @@ OPERATORS = "operators/operators.toml"
 @cache
 def read_text(name: str) -> str:
     """Return the contents of a table."""
-    return files("guardmark.attacks").joinpath(name).read_text(encoding="utf-8")
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 @cache

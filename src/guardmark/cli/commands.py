@@ -5,8 +5,8 @@ from __future__ import annotations
 import tomllib
 from functools import partial
 from importlib import import_module
-from importlib.resources import files
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import click
@@ -70,7 +70,7 @@ def _texts() -> dict[str, dict[str, Any]]:
 
 
 def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads((files("guardmark.cli") / name).read_text(encoding="utf-8"))
+    return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
 
 def _describe(command: click.Command, words: dict[str, Any], every: dict[str, str]) -> None:

@@ -6,7 +6,6 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -218,7 +217,7 @@ def init_command(template: str | None, out: Path | None) -> None:
         if sys.stdin.isatty() and sys.stdout.isatty():
             kinds = click.Choice(_TEMPLATES)
             template = click.prompt("What is to be measured?", default=template, type=kinds)
-    folder = files("guardmark.app") / "templates"
+    folder = Path(__file__).parents[1] / "app" / "templates"
     if template in _WORKERS:
         worker = Path(_WORKERS[template])
         _write_new(worker, (folder / f"{worker}.template").read_text(encoding="utf-8"))

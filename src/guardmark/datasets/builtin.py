@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 from guardmark.core.errors import UnknownName
 from guardmark.datasets.formats.fields import DatasetSpec
 
-_FOLDER = Path(str(files("guardmark.datasets"))) / "builtin"
+_FOLDER = Path(__file__).with_name("builtin")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from importlib.resources import files
 from math import exp, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,7 +101,7 @@ class NgramDefense:
         )
 
 
-BUILTIN_WEIGHTS = Path(str(files("guardmark.defenses"))) / "weights" / "ngram-1.npz"
+BUILTIN_WEIGHTS = Path(__file__).parent / "weights" / "ngram-1.npz"
 """The weights that ship with guardmark, fitted on the built-in set `core-train`."""
 
 

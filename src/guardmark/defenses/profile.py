@@ -6,7 +6,7 @@ import tomllib
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ProfileKind = Literal["guard-model", "service", "classifier"]
 
-_FOLDER: Final = files("guardmark.defenses") / "profiles"
+_FOLDER: Final = Path(__file__).with_name("profiles")
 _FOLDERS: Final[dict[ProfileKind, str]] = {
     "service": "services",
     "guard-model": "guard-models",

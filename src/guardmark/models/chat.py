@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -116,7 +115,7 @@ class SystemPromptSettings(Settings):
         """Return what the model is told before every conversation, named in one of three ways."""
         if self.system_prompt_name is None and self.system_prompt_file is None:
             return self.system_prompt
-        path = Path(str(files("guardmark"))) / _NAMED_PROMPTS
+        path = Path(__file__).parents[1] / _NAMED_PROMPTS
         if self.system_prompt_file is not None:
             path = folder / self.system_prompt_file
         text = read_text(path, f"The system prompt {path}")

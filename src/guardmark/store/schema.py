@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.outcome import AnswerMode, ErrorKind, ScoreKind
@@ -89,7 +89,7 @@ COUNT_STORED: Final = (
 @cache
 def definitions() -> dict[str, str]:
     """Return how each table, view and index is made, by its name, in the order of `schema.sql`."""
-    script = files("guardmark.store").joinpath("schema.sql").read_text(encoding="utf-8")
+    script = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
     made = [each[each.index("CREATE") :] for each in script.split(";") if each.strip()]
     return {_NAME.findall(each)[0]: each for each in made}
 
@@ -137,7 +137,7 @@ def create(connection: sqlite3.Connection) -> None:
 
 def require_usual_values(connection: sqlite3.Connection) -> None:
     """Refuse a table with a value that guardmark never writes, as `values.sql` tells them."""
-    script = files("guardmark.store").joinpath("values.sql").read_text(encoding="utf-8")
+    script = Path(__file__).with_name("values.sql").read_text(encoding="utf-8")
     there = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
     for table, condition in re.findall(r"^(\w+): ([^;]+);", script, re.MULTILINE):
         query = f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1"  # noqa: S608 - words of ours

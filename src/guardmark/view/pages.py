@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from guardmark.canon.visible import spell_hidden
@@ -161,13 +161,13 @@ def render_sections(
 @cache
 def style() -> str:
     """Return the style of all pages: that of the reports, and a little more."""
-    report = files("guardmark.reports.render.html").joinpath("templates", "report.css")
-    own = files("guardmark.view").joinpath("templates", "view.css")
+    report = Path(__file__).parents[1] / "reports/render/html/templates/report.css"
+    own = Path(__file__).parent / "templates" / "view.css"
     return report.read_text(encoding="utf-8") + own.read_text(encoding="utf-8")
 
 
 @cache
 def script() -> str:
     """Return the script that follows running runs."""
-    own = files("guardmark.view").joinpath("templates", "view.js")
+    own = Path(__file__).parent / "templates" / "view.js"
     return own.read_text(encoding="utf-8")

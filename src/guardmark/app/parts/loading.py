@@ -10,7 +10,6 @@ import tomllib
 from collections import deque
 from dataclasses import dataclass, field
 from hashlib import sha256
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from guardmark.datasets.formats.fields import DatasetSpec
 
 _Section = TypeVar("_Section", bound=BaseModel)
+_APP: Final = Path(__file__).parents[1]
 HELPERS: Final = {
     "gradient": ("gradient",),
     "attacker": ("model",),
@@ -202,7 +202,7 @@ def builtin_config(
     defenses: Sequence[str] = (), *, service: Mapping[str, Any] | None = None
 ) -> LoadedConfig:
     """Return the built-in defenses, named profiles or one HTTP service, on the built-in data."""
-    text = (files("guardmark.app") / "templates" / "builtin.yaml").read_text(encoding="utf-8")
+    text = (_APP / "templates" / "builtin.yaml").read_text(encoding="utf-8")
     if not defenses and service is None:
         return parse_config(text, folder=Path.cwd(), shown_as="built-in")
     document, source = parse_yaml(text, "built-in")
@@ -351,7 +351,7 @@ def config_schema() -> dict[str, Any]:
     for helper, kinds in HELPERS.items():
         places = [{"$ref": f"#/$defs/{kind}"} for kind in kinds]
         adaptive[helper] = {"anyOf": [*places, {"type": "null"}]}
-    describe_keys(schema, tomllib.loads((files("guardmark.app") / "keys.toml").read_text("utf-8")))
+    describe_keys(schema, tomllib.loads((_APP / "keys.toml").read_text("utf-8")))
     return {**schema, "title": "guardmark configuration"}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from functools import cache, partial
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -25,7 +24,7 @@ Kind = Literal[
     "attack", "harmful_request", "harmful_content", "benign", "over_refusal_probe", "judge_pair"
 ]
 
-_FOLDER: Final = Path(str(files("guardmark.datasets"))) / "catalogue"
+_FOLDER: Final = Path(__file__).parent
 ENTRIES: Final = _FOLDER / "entries"
 SUITES: Final = _FOLDER / "suites"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from guardmark.reports.document.blocks import Cell, FigureCell, TextCell, Unit
@@ -18,7 +18,7 @@ UNDEFINED = "undefined"  # what stands where a figure has no value; never a zero
 
 @cache
 def _all_words() -> dict[str, dict[str, Any]]:
-    path = files("guardmark.reports.document").joinpath("words.toml")
+    path = Path(__file__).with_name("words.toml")
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 

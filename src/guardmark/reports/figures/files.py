@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChart
@@ -63,7 +63,7 @@ def figure_svg(figure: Figure, series: Mapping[str, int] | None = None) -> str:
 
 @cache
 def _style() -> str:
-    text = files("guardmark.reports.figures").joinpath("figures.css").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("figures.css").read_text(encoding="utf-8")
     return text.replace("\n", "")
 
 

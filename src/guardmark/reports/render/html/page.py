@@ -6,7 +6,7 @@ import base64
 import hashlib
 import re
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.figures.svg import fit_for_files
@@ -84,7 +84,7 @@ def page_environment() -> Environment:
 def _asset(name: str) -> Markup:
     from markupsafe import Markup
 
-    path = files("guardmark.reports.render.html").joinpath("templates", name)
+    path = Path(__file__).parent / "templates" / name
     return Markup(path.read_text(encoding="utf-8"))  # noqa: S704 - a file of this package
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.reports.render.json.encoder import encode, lay_out
@@ -160,7 +160,7 @@ DOCUMENTS: Final = ("summary", "comparison", "gate", "stability", "chains")
 
 def document_schema(name: str) -> dict[str, Any]:
     """Return the JSON Schema of a document, as scripts/write_schemas.py made it."""
-    text = files("guardmark.reports.render.json").joinpath(f"{name}.schema.json").read_text("utf-8")
+    text = Path(__file__).with_name(f"{name}.schema.json").read_text("utf-8")
     schema: dict[str, Any] = json.loads(text)
     return schema
 
