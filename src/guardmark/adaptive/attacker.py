@@ -245,7 +245,7 @@ class ModelRound:
             if stream * models.plan.candidates < self.state.budget - thread.target.tries
         ][: models.calls_left]
         await self._criticise(lines)
-        guessed = f"{prompts.system_text()}\n{prompts.told('told_to_attacker')}"
+        guessed = f"{prompts.system_text()}\n{prompts.instruction('seen_by_attacker')}"
         system = guessed if self.shows_guesses else None
         asks = [
             self.ask_to_write(

@@ -47,7 +47,7 @@ def ask_again(before: Prompt, reply: str, *, request: str, most: int) -> Prompt:
     )
 
 
-def told_counts(strategies: Mapping[str, tuple[int, int]]) -> dict[str, str]:
+def counts_in_words(strategies: Mapping[str, tuple[int, int]]) -> dict[str, str]:
     """Put into words how often each strategy got through."""
     return {name: f"{passed} of {tried}" for name, (tried, passed) in strategies.items()}
 
@@ -60,7 +60,7 @@ def digest_of(*fixed: str) -> str:
 _TABLE: Final = "prompts.toml"
 
 
-def told(name: str) -> str:
+def instruction(name: str) -> str:
     """Return words that a model is told, as they stand in the table."""
     return str(read_table(_TABLE)[name])
 
@@ -123,7 +123,7 @@ class Situation:
 def system_text() -> str:
     """Return the part that is the same in every call, so that servers can keep it."""
     listed = "\n".join(f"- {name}: {meaning}" for name, meaning in strategies().items())
-    return told("attacker").format(strategies=listed)
+    return instruction("attacker").format(strategies=listed)
 
 
 @cache
@@ -144,7 +144,7 @@ def attacker_prompt(situation: Situation, *, system: str | None = None) -> Promp
         "refuted": list(situation.refuted),
         "line": f"{situation.stream[0]} of {situation.stream[1]}",
         "wanted": situation.wanted,
-        "strategies": told_counts(situation.strategies),
+        "strategies": counts_in_words(situation.strategies),
         "tries": [_past_try(each) for each in situation.tries],
         "call": situation.call,
     }
@@ -161,7 +161,7 @@ def _filter(situation: Situation) -> dict[str, object]:
 
 def repair_prompt(before: Prompt, reply: str) -> Prompt:
     """Ask again for an answer that could not be read."""
-    return ask_again(before, reply, request=told("repair"), most=_MOST_OF_A_REPLY)
+    return ask_again(before, reply, request=instruction("repair"), most=_MOST_OF_A_REPLY)
 
 
 def _past_try(each: PastTry) -> dict[str, object]:
@@ -192,7 +192,7 @@ def critic_prompt(situation: Situation, *, text: str, strategy: str, reason: str
     document = {
         "filter": _filter(situation),
         "request": situation.request,
-        "strategies": told_counts(situation.strategies),
+        "strategies": counts_in_words(situation.strategies),
         "try": {
             "text": text[:_MOST_OF_A_TEXT],
             "strategy": strategy,
@@ -200,12 +200,14 @@ def critic_prompt(situation: Situation, *, text: str, strategy: str, reason: str
         },
         "call": situation.call,
     }
-    return model_prompt(told("critic"), document)
+    return model_prompt(instruction("critic"), document)
 
 
 def critic_repair(before: Prompt, reply: str) -> Prompt:
     """Ask again for an answer that could not be read."""
-    return ask_again(before, reply, request=told("critic_repair"), most=_MOST_OF_A_CRITIC_REPLY)
+    return ask_again(
+        before, reply, request=instruction("critic_repair"), most=_MOST_OF_A_CRITIC_REPLY
+    )
 
 
 EQUIVALENCE_VERSION: Final = "equivalence-v1"
@@ -216,17 +218,24 @@ EQUIVALENCE_FORM: Final = json_object(reason={"type": "string"}, same={"type": "
 
 def equivalence_prompt(first: str, second: str, call: str) -> Prompt:
     """Ask whether two requests ask for the same."""
-    return model_prompt(told("equivalence"), {"first": first, "second": second, "call": call})
+    return model_prompt(
+        instruction("equivalence"), {"first": first, "second": second, "call": call}
+    )
 
 
 def locked_prompts() -> dict[str, str]:
     """Return what a lock says of each prompt: its version, and the hash of its words."""
     form, critic, same = map(json.dumps, (answer_form(), CRITIC_FORM, EQUIVALENCE_FORM))
-    judged = (told("critic"), told("critic_repair"), critic, told("told_to_attacker"))
+    judged = (
+        instruction("critic"),
+        instruction("critic_repair"),
+        critic,
+        instruction("seen_by_attacker"),
+    )
     words = {
-        "prompt": (PROMPT_VERSION, system_text(), told("repair"), form),
-        "equivalence_prompt": (EQUIVALENCE_VERSION, told("equivalence"), same),
+        "prompt": (PROMPT_VERSION, system_text(), instruction("repair"), form),
+        "equivalence_prompt": (EQUIVALENCE_VERSION, instruction("equivalence"), same),
         "critic_prompt": (CRITIC_VERSION, *judged),
-        "neutral_prompt": (NEUTRAL_VERSION, neutral_text(), told("repair"), form),
+        "neutral_prompt": (NEUTRAL_VERSION, neutral_text(), instruction("repair"), form),
     }
     return {name: f"{each[0]} {digest_of(*each)}" for name, each in words.items()}

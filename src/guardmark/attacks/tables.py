@@ -23,7 +23,7 @@ OPERATORS = "operators/operators.toml"
 @cache
 def read_text(name: str) -> str:
     """Return the contents of a table."""
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
 @cache

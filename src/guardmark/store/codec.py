@@ -17,7 +17,7 @@ from guardmark.core.record import Record, RecordKey
 from guardmark.core.usage import Usage
 from guardmark.store import schema
 
-_checked = cache(TypeAdapter)  # when it is needed: what it does takes as long as an import
+_adapter = cache(TypeAdapter)  # when it is needed: what it does takes as long as an import
 _APART: Final = {"categories", "usage", "attempts"}
 _PLAIN: Final = {
     field.name: (field.default, float | int if field.name == "label_mass" else type(field.default))
@@ -100,7 +100,7 @@ def _plain(value: object) -> object:
 
 def manifest_from_json(text: str) -> RunManifest:
     """Read a manifest back; every field of it has the type that it states."""
-    manifest: RunManifest = _checked(RunManifest).validate_json(text, strict=True)
+    manifest: RunManifest = _adapter(RunManifest).validate_json(text, strict=True)
     counts = (manifest.concurrency, manifest.warmup, manifest.min_per_category, manifest.repeats)
     if not 0 < manifest.confidence < 1 or not all(0 <= each < 1 << 31 for each in counts):
         raise ValueError("a manifest of other numbers than a configuration can hold")
