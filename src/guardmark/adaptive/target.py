@@ -15,13 +15,7 @@ from guardmark.adaptive.asker import Asker, kept_response, response_of, score_fa
 from guardmark.adaptive.controls import battery_and
 from guardmark.adaptive.state import TARGET_ROUND, Account, Query, text_digest
 from guardmark.attacks.application import apply, seed_for
-from guardmark.attacks.comprehension import (
-    CANARIES,
-    LEAST_OVERLAP,
-    Canary,
-    overlap,
-    question_about,
-)
+from guardmark.attacks.comprehension import CANARIES, LEAST_OVERLAP, Canary, overlap, question_about
 from guardmark.attacks.contract import Tier
 from guardmark.core.outcome import AnswerMode, ErrorKind, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Prompt

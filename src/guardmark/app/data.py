@@ -12,29 +12,14 @@ from guardmark.app.settings import StatsSettings
 from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
-from guardmark.datasets.catalogue.settings import (
-    entry_names,
-    find_entry,
-    find_suite,
-    suite_names,
-)
-from guardmark.datasets.checks.duplicates import (
-    THRESHOLD,
-    assign_parts,
-    deduplicate,
-    group_similar,
-)
+from guardmark.datasets.catalogue.settings import entry_names, find_entry, find_suite, suite_names
+from guardmark.datasets.checks.duplicates import THRESHOLD, assign_parts, deduplicate, group_similar
 from guardmark.datasets.checks.issues import Criteria, check_samples
 from guardmark.datasets.checks.mix import mix_of, read_mix
 from guardmark.datasets.formats.fields import SAMPLE_FIELDS, BadRows
 from guardmark.datasets.formats.writing import write_samples, written_format
 from guardmark.datasets.loading import LoadedData, load
-from guardmark.datasets.settings import (
-    SAID_OF,
-    DataSettings,
-    dataset_specs,
-    fetch_missing,
-)
+from guardmark.datasets.settings import SAID_OF, DataSettings, dataset_specs, fetch_missing
 from guardmark.stats.rates.proportion import wilson_half_width
 
 if TYPE_CHECKING:
@@ -233,10 +218,12 @@ def open_data(
         raise ConfigError("Name either one configuration or data files, not both.")
     _check_options(targets, options)
     if configs:
-        return _from_config(Path(configs[0]), threshold)
-    specs = [spec for target in targets for spec in _specs(target, options)]
-    loaded = load(specs, DEFAULT_TAXONOMY)
-    criteria = _criteria(loaded.taxonomy, threshold, StatsSettings())
+        config = load_config(Path(configs[0]))
+        loaded, stats = load_data(config), config.config.stats
+    else:
+        specs = [spec for target in targets for spec in _specs(target, options)]
+        loaded, stats = load(specs, DEFAULT_TAXONOMY), StatsSettings()
+    criteria = _criteria(loaded.taxonomy, threshold, stats)
     return OpenedData(shown_as=", ".join(targets), loaded=loaded, criteria=criteria)
 
 
@@ -275,13 +262,6 @@ def _specs(target: str, options: FileOptions) -> tuple[DatasetSpec, ...]:
     stated["filter"] = {path: list(values) for path, values in options.filter.items()}
     entry = DataSettings.model_validate({"path": target, **stated})
     return dataset_specs(entry, Path())
-
-
-def _from_config(path: Path, threshold: float) -> OpenedData:
-    config = load_config(path)
-    loaded = load_data(config)
-    criteria = _criteria(loaded.taxonomy, threshold, config.config.stats)
-    return OpenedData(shown_as=str(path), loaded=loaded, criteria=criteria)
 
 
 def _criteria(taxonomy: Taxonomy, threshold: float, stats: StatsSettings) -> Criteria:

@@ -16,8 +16,9 @@ from guardmark.app.parts.building import (
     build_defenses,
     build_parts,
     close_parts,
-    is_below,
+    concurrency_of,
     judge_name,
+    name_at,
     open_services,
     service_address,
 )
@@ -180,7 +181,8 @@ def _forecast(
     calls = sum(most[path].calls for path in remote)
     seconds = None
     if median_ms is not None and len(remote) == 1:
-        seconds = calls * median_ms / 1000 / _at_once(loaded, remote[0])
+        at_once = concurrency_of(loaded).get(name_at(loaded, remote[0]))
+        seconds = calls * median_ms / 1000 / (at_once or loaded.config.run.concurrency)
     prices = {path: price for path in remote if (price := _price(loaded, path)) is not None}
     cost = None
     if remote and len(prices) == len(remote):
@@ -189,13 +191,6 @@ def _forecast(
     at_least = sum(least[path].calls for path in remote)
     span = Span(at_least=at_least, at_most=calls)
     return Forecast(part=name, calls=span, seconds=seconds, cost=cost)
-
-
-def _at_once(loaded: LoadedConfig, path: Keys) -> int:
-    address = service_address(loaded.parts[path])
-    services = loaded.config.services.items()
-    limits = (each.concurrency for base, each in services if is_below(address, base))
-    return next(limits, None) or loaded.config.run.concurrency
 
 
 def _price(loaded: LoadedConfig, path: Keys) -> PriceSettings | None:

@@ -56,7 +56,7 @@ class RunSettings(ClusterSettings):
     @field_validator("stop_when")
     @classmethod
     def _known_rules(cls, value: list[str]) -> list[str]:
-        from guardmark.analysis.stopping.rules import parse_stop_rule
+        from guardmark.parsing.stop_rules import parse_stop_rule
 
         return [_valid(parse_stop_rule, rule).said for rule in value]
 

@@ -6,14 +6,7 @@ import re
 from functools import cache
 from itertools import product
 
-from guardmark.attacks.contract import (
-    Operator,
-    OperatorChain,
-    OperatorConfig,
-    Tier,
-    Value,
-    arm_of,
-)
+from guardmark.attacks.contract import Operator, OperatorChain, OperatorConfig, Tier, Value, arm_of
 from guardmark.attacks.operators import (
     characters,
     direction,

@@ -141,6 +141,20 @@ class Operator:
         """Say whether the declared tier is promised for a text."""
         return is_writable(text) and (self.domain is None or self.domain(text))
 
+    def facts(self) -> dict[str, object]:
+        """Return what is declared, as JSON values."""
+        return {
+            **{name: getattr(self, name) for name in ("name", "version", "family")},
+            "slot": self.slot.name.lower(),
+            "tier": self.tier.value,
+            "legit_use": self.legit_use.value,
+            "needs_decoder": self.needs_decoder,
+            "seeded": self.seeded,
+            "parameters": {one.name: list(one.values) for one in self.parameters},
+            "domain": self.domain_words,
+            "summary": self.summary,
+        }
+
 
 def is_writable(text: str) -> bool:
     """Say whether a text has a form in bytes, which half of a surrogate pair has not."""
@@ -252,6 +266,18 @@ class Variant:
                 status=VariantStatus.REFUSED, text=self.text, reason="judged another request"
             )
         return replace(self, tier=Tier.V3, reason="")
+
+    def facts(self, original: str) -> dict[str, object]:
+        """Return what came of it, as JSON values."""
+        return {
+            "fate": self.status.value,
+            "text": self.text,
+            "tier": self.tier,
+            "needs_judge": self.needs_judge,
+            "applied": list(self.applied),
+            "expansion": len(self.text) / max(len(original), 1),
+            "reason": self.reason,
+        }
 
 
 LONGEST = 3

@@ -119,7 +119,6 @@ _BINARY = re.compile(r"\b[01]{8}(?: [01]{8}){3,}\b")
 _DECIMAL = re.compile(r"\b\d{2,7}(?: \d{2,7}){5,}\b")
 _BASE32 = re.compile(r"\b[A-Z2-7]{16,}={0,6}")
 _BASE64 = re.compile(r"(?<![\w+/])[A-Za-z0-9+/]{16,}={0,2}")
-_LARGEST = 0x10FFFF
 
 
 def undo_direction(text: str) -> str:
@@ -134,12 +133,12 @@ def reveal_tags(text: str) -> str:
 
 def reveal_selectors(text: str) -> str:
     """Write the bytes that a run of variation selectors spells as text."""
-    return _SELECTORS.sub(lambda run: _text_or(bytes(map(_selector_byte, run[0])), run[0]), text)
 
+    def spelled(run: re.Match[str]) -> bytes:
+        codes = map(ord, run[0])
+        return bytes(code - (0xFE00 if code < 0xE0000 else 0xE0100 - 16) for code in codes)
 
-def _selector_byte(char: str) -> int:
-    code = ord(char)
-    return code - 0xFE00 if code < 0xE0000 else code - 0xE0100 + 16
+    return _SELECTORS.sub(lambda run: _text_or(spelled(run), run[0]), text)
 
 
 def decode_encodings(text: str) -> str:
@@ -165,17 +164,10 @@ def _text_or(data: bytes, otherwise: str) -> str:
     return text if text and all(c.isprintable() or c in "\n\t\r" for c in text) else otherwise
 
 
-def _from_entity(run: str) -> bytes:
-    code = int(run[2:-1])
-    if code > _LARGEST:
-        raise ValueError("no such character")
-    return chr(code).encode()
-
-
 _DECODERS: tuple[tuple[re.Pattern[str], Callable[[str], bytes]], ...] = (
     (_PERCENT, lambda run: bytes.fromhex(run.replace("%", ""))),
     (_QUOTED, lambda run: bytes.fromhex(run.replace("=", ""))),
-    (_ENTITIES, _from_entity),
+    (_ENTITIES, lambda run: chr(int(run[2:-1])).encode()),
     (_ESCAPES, lambda run: bytes.fromhex(run.replace("\\u", "")).decode("utf-16-be").encode()),
     (_BINARY, lambda run: bytes(int(word, 2) for word in run.split(" "))),
     (_DECIMAL, lambda run: "".join(chr(int(word)) for word in run.split(" ")).encode()),

@@ -74,7 +74,7 @@ def is_formula(text: str) -> bool:
 def cell_of(text: str) -> str:
     """Return a text as it stands in a cell: all that is hidden spelled out, never a formula."""
     if not (text.isascii() and text.isprintable() and "[U+" not in text):
-        text = _IN_CELLS.sub(_codes, text)
+        text = _IN_CELLS.sub(lambda at: f"[{' '.join(f'U+{ord(s):04X}' for s in at[0])}]", text)
     return f"'{text}" if is_formula(text) else text
 
 
@@ -83,10 +83,6 @@ def text_of_cell(cell: str) -> str:
     if cell.startswith("'") and is_formula(cell):
         cell = cell[1:]
     return _SPELLED.sub(_characters, cell)
-
-
-def _codes(match: re.Match[str]) -> str:
-    return f"[{' '.join(f'U+{ord(sign):04X}' for sign in match.group())}]"
 
 
 def _characters(match: re.Match[str]) -> str:

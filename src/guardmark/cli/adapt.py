@@ -39,7 +39,6 @@ _REPAIR = "repair.yaml"  # in the folder of the run
 _Files = tuple[tuple[str, Path], ...]
 _PATH = click.Path(path_type=Path)
 _NARROWEST = 60
-_LEAST = 4
 _WHOLE = 10_000  # a file or another program gets whole lines
 
 
@@ -130,14 +129,16 @@ def _request(
     subject: Path | None, typed: _Typed
 ) -> tuple[LoadedConfig | Path | None, AdaptOptions]:
     """Return what is attacked and how, as the verb takes it."""
+    from guardmark.adaptive.state import BUDGETS
     from guardmark.app.adapt.adapting import AdaptOptions
     from guardmark.app.parts.loading import load_config
     from guardmark.app.run.running import RunOptions
+    from guardmark.attacks.battery import parse_budget
     from guardmark.core.errors import ConfigError
 
     trace, cassette = _sort_replays(typed.replays)
     options = AdaptOptions(
-        budget=_parse_budget(typed.budget),
+        budget=parse_budget(typed.budget, BUDGETS),
         config=typed.config,
         trust=partial(_agree, typed.trust_list) if typed.trust or typed.trust_list else None,
         trace=trace,
@@ -155,20 +156,6 @@ def _request(
             "Next: leave out -o, or name a configuration."
         )
     return subject, options
-
-
-def _parse_budget(budget: str) -> int:
-    from guardmark.adaptive.state import BUDGETS
-    from guardmark.core.errors import ConfigError
-
-    if budget in BUDGETS:
-        return BUDGETS[budget]
-    if not budget.isdecimal() or int(budget) < _LEAST:
-        raise ConfigError(
-            f"--budget {budget!r} is not a budget. Known: {', '.join(BUDGETS)}, or a number of "
-            f"search calls for each attack, at least {_LEAST}."
-        )
-    return int(budget)
 
 
 def _sort_replays(paths: Sequence[Path]) -> tuple[Path | None, Path | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +13,7 @@ from guardmark.cli.labels import calibrate_command
 from guardmark.cli.terminal import echo, echo_json, echo_raw
 
 if TYPE_CHECKING:
-    from guardmark.attacks.contract import Operator, OperatorChain, Variant
+    from guardmark.attacks.contract import OperatorChain, Variant
 
 
 @click.group()
@@ -36,7 +37,7 @@ def _list(*, wanted: str | None, of_battery: bool, as_json: bool) -> None:
         return
     listed = operators() if wanted is None else family(wanted)
     if as_json:
-        echo_json(json.dumps([_facts(one) for one in listed], indent=2))
+        echo_json(json.dumps([one.facts() for one in listed], indent=2))
         return
     width = max(len(one.name) for one in listed)
     last = ""
@@ -78,7 +79,7 @@ def _show(*, name: str, as_json: bool) -> None:
 
     shown = operator(name)
     if as_json:
-        echo_json(json.dumps(_facts(shown), indent=2))
+        echo_json(json.dumps(shown.facts(), indent=2))
         return
     echo(f"{shown.key}  {shown.summary}")
     echo(f"  family         {shown.family}, {shown.slot.name.lower()} in a chain")
@@ -98,7 +99,7 @@ def _show(*, name: str, as_json: bool) -> None:
 @click.option("--seed", default=0, show_default=True)
 @click.option("--try", "try_index", default=0, show_default=True)
 @click.option("--keep", multiple=True)
-@click.option("--wordnet", type=click.Path(exists=True, file_okay=False))
+@click.option("--wordnet", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--raw", is_flag=True)
 @click.option("--json", "as_json", is_flag=True)
 def _apply(
@@ -108,32 +109,23 @@ def _apply(
     seed: int,
     try_index: int,
     keep: tuple[str, ...],
-    wordnet: str | None,
+    wordnet: Path | None,
     raw: bool,
     as_json: bool,
 ) -> None:
     from guardmark.attacks.application import apply, seed_for
     from guardmark.attacks.catalogue import parse_chain
+    from guardmark.attacks.operators.wordnet import wordnet_operator
 
-    parsed = parse_chain(chain, _extra(wordnet))
+    extra = () if wordnet is None else (wordnet_operator(wordnet),)
+    parsed = parse_chain(chain, extra)
     original = _given(text)
     drawn = seed_for(seed, parsed.key, "command line", try_index)
     attempt = apply(parsed, original, seed=drawn, must_keep=keep)
     if as_json:
-        echo_json(json.dumps(_outcome(parsed, original, attempt), indent=2))
+        echo_json(json.dumps({"chain": parsed.key, **attempt.facts(original)}, indent=2))
     else:
         _tell(parsed, original, attempt, raw=raw)
-
-
-def _extra(wordnet: str | None) -> tuple[Operator, ...]:
-    """Return the operators that are not in the catalogue."""
-    if wordnet is None:
-        return ()
-    from pathlib import Path
-
-    from guardmark.attacks.operators.wordnet import wordnet_operator
-
-    return (wordnet_operator(Path(wordnet)),)
 
 
 def _given(text: str | None) -> str:
@@ -154,46 +146,13 @@ def _tell(chain: OperatorChain, original: str, attempt: Variant, *, raw: bool) -
     if not attempt.is_variant:
         reason = attempt.reason or f"{chain.key} changes nothing in this text"
         raise DatasetError(f"No variant: {reason}.")
-    shown = attempt.text if raw or not sys.stdout.isatty() else _escaped(attempt.text)
-    echo_raw(shown)  # the variant itself, for the next program
+    shown = attempt.text  # the variant itself, for the next program
+    if sys.stdout.isatty() and not raw:  # what it would not show, or would obey, as escapes
+        plain = (c.isprintable() or c in "\n\t" for c in shown)
+        spelled = (c.encode("unicode_escape").decode() for c in shown)
+        shown = "".join(c if p else s for c, p, s in zip(shown, plain, spelled, strict=True))
+    echo_raw(shown)
     tier = attempt.tier.value if attempt.tier is not None else ""
     judge = " (V3 if a judge finds it the same request)" if attempt.needs_judge else ""
     grown = len(attempt.text) / max(len(original), 1)
     echo(f"{chain.key}: {tier}{judge}, {grown:.1f} times as long.", err=True)
-
-
-def _escaped(text: str) -> str:
-    """Write what a terminal would not show, or would obey, as escapes."""
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
-        for char in text
-    )
-
-
-def _facts(operator: Operator) -> dict[str, object]:
-    """Return what `--json` says of an operator."""
-    return {
-        **{name: getattr(operator, name) for name in ("name", "version", "family")},
-        "slot": operator.slot.name.lower(),
-        "tier": operator.tier.value,
-        "legit_use": operator.legit_use.value,
-        "needs_decoder": operator.needs_decoder,
-        "seeded": operator.seeded,
-        "parameters": {one.name: list(one.values) for one in operator.parameters},
-        "domain": operator.domain_words,
-        "summary": operator.summary,
-    }
-
-
-def _outcome(chain: OperatorChain, original: str, attempt: Variant) -> dict[str, object]:
-    """Return what `--json` says of an application."""
-    return {
-        "chain": chain.key,
-        "fate": attempt.status.value,
-        "text": attempt.text,
-        "tier": attempt.tier,
-        "needs_judge": attempt.needs_judge,
-        "applied": list(attempt.applied),
-        "expansion": len(attempt.text) / max(len(original), 1),
-        "reason": attempt.reason,
-    }

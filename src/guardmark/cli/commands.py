@@ -19,7 +19,7 @@ _COMMANDS: dict[str, str] = {
         ("decide", ("compare", "gate", "plan")),
         ("read", ("report", "stability", "import", "export", "show", "view")),
         ("tools", ("verify", "schema", "plugins", "doctor", "completion")),
-        *((name, (name,)) for name in ("data", "attacks", "adapt")),
+        *((name, (name,)) for name in ("data", "attacks", "adapt", "watch")),
     )
     for name in names
 }
@@ -43,7 +43,7 @@ class _Lazy(click.Group):
         command: click.Command = getattr(module, f"{cmd_name}_command")
         command.name = cmd_name
         command.format_epilog = partial(_format_examples, cmd_name)  # type: ignore[method-assign]
-        words = _read("options.toml")
+        words = read_words("options")
         _describe(command, words.get(cmd_name, {}), words["every"])
         return command
 
@@ -66,11 +66,13 @@ class _Lazy(click.Group):
 
 
 def _texts() -> dict[str, dict[str, Any]]:
-    return _read("commands.toml")
+    return read_words("commands")
 
 
-def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+def read_words(name: str) -> dict[str, Any]:
+    """Read a table of what commands say."""
+    path = Path(__file__).with_name(f"{name}.toml")
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def _describe(command: click.Command, words: dict[str, Any], every: dict[str, str]) -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -253,12 +254,8 @@ def _pairs(option: str, words: tuple[str, ...]) -> dict[str, str]:
 
 def _values(words: str) -> tuple[object, ...]:
     """The values of a filter; `true`, `false` and `null` mean the word and the value."""
-    values: list[object] = []
-    for word in words.split(","):
-        values.append(word)
-        if word in _TRUTH:
-            values.append(_TRUTH[word])
-    return tuple(values)
+    both = ((word, *([_TRUTH[word]] if word in _TRUTH else [])) for word in words.split(","))
+    return tuple(chain.from_iterable(both))
 
 
 def _shares(into: tuple[str, ...]) -> dict[str, float]:

@@ -54,8 +54,16 @@ def judge_command(
 ) -> int:
     """Judge again."""
     if quality:
-        drawn = _quality(run, as_json=as_json)
-        (echo_json if as_json else echo_text)(drawn)
+        from guardmark.app.labels.judging import report_quality
+        from guardmark.reports.chapters.pipeline import quality_document
+        from guardmark.reports.render.json.documents import figures_json
+        from guardmark.reports.render.terminal import render_terminal
+
+        rated = report_quality(run)
+        if as_json:
+            echo_json(figures_json(rated))
+        else:
+            echo_text(render_terminal(quality_document(rated)))
         return 0
     named = {"config": config, "layer": layer, "human_labels": human_labels}
     judged = _judged(run, as_headline, named)
@@ -92,17 +100,6 @@ def _judged(run: Path, headline: str, named: dict[str, Any]) -> Judged | None:
         tell_line(f"Every figure of the run stands on the judging {headline} now.")
     report(judged.folder.path)
     return judged
-
-
-def _quality(run: Path, *, as_json: bool) -> str:
-    """Return what the judges of a run look like, ready to print."""
-    from guardmark.app.labels.judging import report_quality
-    from guardmark.reports.chapters.pipeline import quality_document
-    from guardmark.reports.render.json.documents import figures_json
-    from guardmark.reports.render.terminal import render_terminal
-
-    quality = report_quality(run)
-    return figures_json(quality) if as_json else render_terminal(quality_document(quality))
 
 
 def _judged_lines(judged: Judged, limit: int) -> Iterator[str]:
@@ -157,24 +154,6 @@ def _judged_json(judged: Judged) -> dict[str, object]:
 
 _ANSWERS_COUNT = 200
 _BYPASSES = "bypasses"
-_ASKED = {
-    "answers": (
-        "Is the answer safe? s safe, u unsafe, k skip, q quit",
-        {"s": "safe", "u": "unsafe"},
-        ("system_prompt", "prompt_text", "assistant_response", "judge_label"),
-    ),
-    "messages": (
-        "Is it an attack? a attack, b benign, u unsure, k skip, q quit",
-        {"a": "attack", "b": "benign", "u": "unsure"},
-        ("text",),
-    ),
-    _BYPASSES: (
-        "Do both ask for the same? y yes, n no, u unsure, k skip, q quit",
-        {"y": "yes", "n": "no", "u": "unsure"},
-        ("original_text", "before_encoding", "rewritten_text", "tier"),
-    ),
-}
-"""What is drawn, to the question, its keys, and the columns shown."""
 
 
 @click.command()
@@ -189,10 +168,18 @@ _ASKED = {
 @click.option("--with-verdicts", is_flag=True)
 @click.option("--label", is_flag=True)
 def audit_command(
-    run: Path, *, what: str, defense: str, out: Path | None, label: bool, **drawing: Any
+    run: Path,
+    *,
+    what: str,
+    defense: str,
+    out: Path | None,
+    count: int | None,
+    label: bool,
+    **drawing: Any,
 ) -> None:
     """Draw what people are to label."""
     from guardmark.app.labels.audit_file import read_audit
+    from guardmark.app.labels.auditing import BYPASSES_COUNT, draw_audit, draw_bypasses
     from guardmark.core.errors import ConfigError
 
     path = out or Path("bypasses.csv" if what == _BYPASSES else "audit.csv")
@@ -200,28 +187,18 @@ def audit_command(
         raise ConfigError("--defense chooses among bypasses.\nNext: add --what bypasses.")
     if label and path.exists():
         drawn = read_audit(path)
+    elif what != _BYPASSES:
+        drawn = draw_audit(run, out=path, count=count or _ANSWERS_COUNT, **drawing)
     else:
-        drawn = _draw(run, path, is_bypass=what == _BYPASSES, defense=defense, **drawing)
-    if label:
-        drawn = _label(drawn)
+        most = count or BYPASSES_COUNT
+        audit = draw_bypasses(run, out=path, count=most, defense=defense, **drawing)
+        echo(*_drawn_lines(audit))
+        drawn = audit.file
+    drawn = _label(drawn) if label else drawn
     items = drawn.sheet.items
     echo(f"audit     {drawn.path}: {len(drawn.rows):,} {items}, {drawn.labelled:,} labelled")
     if drawn.labelled:
         echo(f"To use the labels: guardmark judge {run} --human-labels {drawn.path}")
-
-
-def _draw(
-    run: Path, out: Path, *, is_bypass: bool, defense: str, count: int | None, **drawing: Any
-) -> AuditFile:
-    """Draw a sheet."""
-    from guardmark.app.labels.auditing import BYPASSES_COUNT, draw_audit, draw_bypasses
-
-    if not is_bypass:
-        return draw_audit(run, out=out, count=count or _ANSWERS_COUNT, **drawing)
-    most = count or BYPASSES_COUNT
-    audit = draw_bypasses(run, out=out, count=most, defense=defense, **drawing)
-    echo(*_drawn_lines(audit))
-    return audit.file
 
 
 def _drawn_lines(audit: BypassAudit) -> Iterator[str]:
@@ -239,8 +216,9 @@ def _label(drawn: AuditFile) -> AuditFile:
     from datetime import UTC, datetime
 
     from guardmark.app.labels.audit_file import label_row, open_rows
+    from guardmark.cli.commands import read_words
 
-    question, keys, titles = _ASKED[drawn.sheet.items]
+    question, keys, titles = read_words("sentences")["label"][drawn.sheet.items].values()
     for at in tuple(open_rows(drawn)):
         row, since = drawn.rows[at], datetime.now(UTC)
         echo("", f"--- {at + 1} of {len(drawn.rows)}: {row['audit_id']}")

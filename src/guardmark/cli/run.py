@@ -172,19 +172,12 @@ def _tell(finished: RunOutput, *, as_json: bool) -> int:
 @click.pass_context
 def demo_command(context: click.Context, /, **options: Any) -> int:
     """Show a first measurement."""
+    from guardmark.cli.commands import read_words
+
     code: int = context.invoke(run_command, **options)
     if code == 0:
-        echo("", *_AFTER_THE_DEMO)
+        echo("", *read_words("sentences")["demo"]["after"])
     return code
-
-
-_AFTER_THE_DEMO = (
-    "Open the report above in a browser. These defenses are examples: none is good enough to use.",
-    "To measure your own:",
-    "  guardmark init > bench.yaml    write a configuration to start from",
-    "  guardmark check bench.yaml     read it, and say how precise the figures can be",
-    "  guardmark run bench.yaml       measure",
-)
 
 
 @click.command()

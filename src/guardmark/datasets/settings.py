@@ -44,11 +44,7 @@ if TYPE_CHECKING:
 
 _CHOICE: Final = frozenset({"filter", "include_variants", "exclude_variants"})
 _PUBLIC: Final = _CHOICE | {"from_", "use"}
-SAID_OF: Final = {
-    "builtin": _CHOICE,
-    "catalogue": _PUBLIC | {"revision"},
-    "suite": _PUBLIC,
-}
+SAID_OF: Final = {"builtin": _CHOICE, "catalogue": _PUBLIC | {"revision"}, "suite": _PUBLIC}
 """What may be said of data that say themselves how they are read."""
 _OF_PUBLIC: Final = frozenset(
     {"catalogue", "hub", "suite", "revision", "subset", "split", "from_", "use"}

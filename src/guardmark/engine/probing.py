@@ -19,27 +19,14 @@ from guardmark.core.errors import (
 from guardmark.core.outcome import ErrorKind, VerdictLabel
 from guardmark.core.protocols import GuidedModel, InlineDefense, PairJudge, SampleBound
 from guardmark.core.sample import Prompt, View
-from guardmark.defenses.probe import (
-    PATIENCE_S,
-    Startable,
-    advise,
-    examine_defense,
-    probe_defense,
-)
+from guardmark.defenses.probe import PATIENCE_S, Startable, advise, examine_defense, probe_defense
 from guardmark.engine.calls import as_coroutine, as_decision, as_verdict, attempt
 from guardmark.engine.execution.warm_up import inline_ask
 from guardmark.engine.run_monitor import StopSignal, supervise
 from guardmark.judges.probe import ANSWER, QUESTION, doubts_of, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncIterator,
-        Awaitable,
-        Callable,
-        Iterable,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
     from typing import TypeVar
 
     from guardmark.core.outcome import Decision, Evidence, Response, Verdict

@@ -41,11 +41,7 @@ def read_run(tool: str, path: Path, statements: Statements) -> ImportedRun:
 
 
 def store_rows(
-    writer: RecordWriter,
-    rows: Sequence[ImportedRow],
-    *,
-    unguarded: str,
-    has_model: bool,
+    writer: RecordWriter, rows: Sequence[ImportedRow], *, unguarded: str, has_model: bool
 ) -> None:
     """Store what came of each sample: decisions of its guard, what followed as `unguarded`."""
     planned = 0

@@ -277,6 +277,15 @@ class Endpoint:
         )
 
 
+async def post_once(services: Services, address: str, body: bytes) -> str:
+    """Send one request and close; return why it was not taken, or nothing."""
+    try:
+        exchange = await services.endpoint(address).send(body)
+    finally:
+        await services.close()
+    return exchange.message if exchange.error_kind else ""
+
+
 class Connections(aiohttp.TCPConnector):
     """aiohttp's connections, with one further look before one is used again.
 

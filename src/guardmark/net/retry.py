@@ -29,7 +29,9 @@ async def try_again(
     """Repeat an attempt that failed until one goes well or the retries are used up."""
     import stamina
 
-    _silence_library()
+    logger = logging.getLogger("stamina")
+    if not logger.handlers:  # its warnings stay off stderr unless somebody has set up logging
+        logger.addHandler(logging.NullHandler())
     answers = [first]
     try:
         async for turn in stamina.retry_context(
@@ -43,7 +45,8 @@ async def try_again(
             with turn:
                 if turn.num > 1:
                     answers.append(await attempt())
-                _accept(answers[-1])
+                if answers[-1].worth_retrying:
+                    raise _Failed(answers[-1].retry_after_s)  # noqa: TRY301 - makes stamina go on
     except _Failed:
         pass  # the last answer says what went wrong
     return answers
@@ -63,21 +66,8 @@ def as_attempts(answers: list[ServiceAnswer]) -> tuple[Attempt, ...]:
     )
 
 
-def _accept(answer: ServiceAnswer) -> None:
-    """Let an answer pass, or raise what makes stamina go on."""
-    if answer.worth_retrying:
-        raise _Failed(answer.retry_after_s)
-
-
 def _wait_before_next(error: Exception) -> bool | float:
     """Tell stamina whether to go on, and how long to wait if the service has said so."""
     if not isinstance(error, _Failed):
         return False
     return True if error.wait_s is None else error.wait_s
-
-
-def _silence_library() -> None:
-    """Keep the library's warnings off stderr unless somebody has set up logging."""
-    logger = logging.getLogger("stamina")
-    if not logger.handlers:
-        logger.addHandler(logging.NullHandler())

@@ -89,6 +89,11 @@ class Rate:
     count: float
     period_s: float
 
+    @property
+    def per_second(self) -> float:
+        """How many a second."""
+        return self.count / self.period_s
+
 
 def parse_rate(text: str) -> Rate:
     """Read a rate such as `300/min`."""
@@ -158,8 +163,8 @@ class Service:
         self.timeout = ClientTimeout(total=None, connect=limits.connect_timeout_s)
         self.deadline = Deadline(limits.read_timeout_s)
         self._adaptive = AdaptiveLimit(self.gate, limits.concurrency) if limits.adaptive else None
-        self._requests = _request_limiter(limits.rate)
-        self._tokens = _token_limiter(limits.tokens)
+        self._requests = _limiter(limits.rate, is_spread=True)
+        self._tokens = _limiter(limits.tokens)
         self._open_from = 0.0
         self._tls: ssl.SSLContext | None = None
         if limits.ca_file is not None:
@@ -228,25 +233,17 @@ class Service:
         self._open_from = 0.0
 
 
-def _request_limiter(rate: str | None) -> AsyncLimiter | None:
-    """Spread requests evenly: a burst of a tenth of a second's worth, at least one."""
+def _limiter(rate: str | None, *, is_spread: bool = False) -> AsyncLimiter | None:
+    """Hold a rate; one that is spread lets through a tenth of a second's worth at once."""
     if rate is None:
         return None
     from aiolimiter import AsyncLimiter
 
     parsed = parse_rate(rate)
-    per_s = parsed.count / parsed.period_s
-    burst = max(1.0, per_s / 10)
-    return AsyncLimiter(burst, burst / per_s)
-
-
-def _token_limiter(tokens: str | None) -> AsyncLimiter | None:
-    if tokens is None:
-        return None
-    from aiolimiter import AsyncLimiter
-
-    parsed = parse_rate(tokens)
-    return AsyncLimiter(parsed.count, parsed.period_s)
+    if not is_spread:
+        return AsyncLimiter(parsed.count, parsed.period_s)
+    burst = max(1.0, parsed.per_second / 10)
+    return AsyncLimiter(burst, burst / parsed.per_second)
 
 
 def _trusting(ca_file: str | None) -> ssl.SSLContext:

@@ -106,6 +106,7 @@ class Wire:
         wait_s = _retry_after_s(response.headers)
         patient = wait_s is None or wait_s <= LONGEST_WAIT_S
         excerpt = " ".join(body[: 4 * _EXCERPT].decode("utf-8", "replace").split())[:_EXCERPT]
+        other = ErrorKind.HTTP if status >= 400 else ErrorKind.CONTRACT
         message = f"{self._shown} answered {status}" + (f": {excerpt}" if excerpt else "")
         if status == _PARTIAL:
             message += " (a part of an answer is none)"
@@ -120,7 +121,7 @@ class Wire:
             started_ns=started_ns,
             service_ns=service_ns,
             error=f"http_{status}",
-            error_kind=_kind_of(status),
+            error_kind=ErrorKind.REFUSED if status in _REFUSED else other,
             message=message,
             worth_retrying=patient and (status in _RETRIED or status >= 500),
             retry_after_s=wait_s,
@@ -142,13 +143,15 @@ class Wire:
         self, error: Exception, *, status: int | None, started_ns: int, service_ns: int
     ) -> ServiceAnswer:
         """Name what aiohttp raised."""
-        word, kind, retry = _name(error)
-        limits = self._service.limits
+        word, kind, retry = next(each[1:] for each in _NAMES if isinstance(error, each[0]))
+        limits, number = self._service.limits, getattr(error, "errno", None)
+        # The system's word (connection refused) says more than the library's account of it.
+        system_says = os.strerror(number).lower() if number else self._first_line(error)
         reason = {
             "connect_timeout": f"no connection within {limits.connect_timeout_s:g} s",
             "timeout": f"no complete answer within {limits.read_timeout_s:g} s",
             "dns": "the name does not resolve",
-            "no_connection": f"cannot connect: {self._system_says(error)}",
+            "no_connection": f"cannot connect: {system_says}",
             "certificate": f"the certificate is not valid: {self._first_line(error)}",
             "half_response": "the answer broke off",
             "disconnected": "the connection was dropped",
@@ -169,11 +172,6 @@ class Wire:
         header = response.headers.get("Content-Type", "")
         is_clean = header in _USUAL_TYPES or self._redactor.text(header) == header
         return response.content_type if is_clean else ""
-
-    def _system_says(self, error: Exception) -> str:
-        """Prefer the system's word (connection refused) to the library's account of it."""
-        number = getattr(error, "errno", None)
-        return os.strerror(number).lower() if number else self._first_line(error)
 
     def _first_line(self, error: Exception) -> str:
         text = self._redactor.text(str(error))
@@ -199,12 +197,6 @@ async def _read(response: ClientResponse, most: int) -> bytes | None:
     return b"".join(pieces)
 
 
-def _kind_of(status: int) -> ErrorKind:
-    if status in _REFUSED:
-        return ErrorKind.REFUSED
-    return ErrorKind.HTTP if status >= 400 else ErrorKind.CONTRACT
-
-
 _NAMES: tuple[tuple[type[Exception], str, ErrorKind, bool], ...] = (
     (aiohttp.ConnectionTimeoutError, "connect_timeout", ErrorKind.TIMEOUT, True),
     (TimeoutError, "timeout", ErrorKind.TIMEOUT, False),
@@ -220,10 +212,6 @@ _NAMES: tuple[tuple[type[Exception], str, ErrorKind, bool], ...] = (
     (ValueError, "not_http", ErrorKind.CONTRACT, False),
 )
 """From the narrow to the wide: aiohttp's own, then the system's."""
-
-
-def _name(error: Exception) -> tuple[str, ErrorKind, bool]:
-    return next((word, kind, retry) for of, word, kind, retry in _NAMES if isinstance(error, of))
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:

@@ -138,10 +138,12 @@ def read_verdict(text: str) -> VerdictReading:
     fields = reading.fields or {}
     label = fields.get("label")
     known = _LABELS.get(label.strip().lower()) if isinstance(label, str) else None
+    stated = fields.get("reasons")
+    entries = stated if isinstance(stated, list) else [stated]
     return VerdictReading(
         label=known or VerdictLabel.MALFORMED,
         answer_mode=_answer_mode(fields.get("answer_mode")),
-        reasons=_reasons(fields.get("reasons")),
+        reasons=tuple(str(one)[:_MOST_REASON] for one in entries if one not in (None, "", [], {})),
         method=reading.method,
     )
 
@@ -151,8 +153,3 @@ def _answer_mode(value: object) -> AnswerMode | None:
         return None
     word = value.strip().lower().replace(" ", "_").replace("-", "_")
     return _MODES.get(word)
-
-
-def _reasons(value: object) -> tuple[str, ...]:
-    entries = value if isinstance(value, list) else [value]
-    return tuple(str(one)[:_MOST_REASON] for one in entries if one not in (None, "", [], {}))

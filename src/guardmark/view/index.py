@@ -99,17 +99,16 @@ def read_entry(key: str, folder: Path, path: str) -> RunEntry:
     )
 
 
+_OF_PART: Final = ("name", "type", "version", "fingerprint")
+
+
 def _names_only(manifest: RunManifest, arms: tuple[str, ...]) -> tuple[ListedRates, ...]:
     """Return the defenses without rates, as the manifest and the records name them."""
     parts = {part.name: part for part in manifest.parts if part.kind == "defense"}
     parts |= {name: PartManifest(name=name, kind="", type="") for name in arms if name not in parts}
     return tuple(
         ListedRates(
-            name=part.name,
-            type=part.type,
-            version=part.version,
-            fingerprint=part.fingerprint,
-            is_baseline=part.type in _BASELINES,
+            **{name: getattr(part, name) for name in _OF_PART}, is_baseline=part.type in _BASELINES
         )
         for part in parts.values()
     )
@@ -162,10 +161,7 @@ def _system_rates(guard: str, system: Any) -> ListedRates:
 
 def _rates(defense: Any) -> ListedRates:
     return ListedRates(
-        name=str(defense["name"]),
-        type=str(defense["type"]),
-        version=str(defense["version"]),
-        fingerprint=str(defense["fingerprint"]),
+        **{name: str(defense[name]) for name in _OF_PART},
         is_baseline=defense["is_baseline"] is True,
         attack_success_rate=_estimate(defense["rates"]["attack_success_rate"]),
         false_positive_rate=_estimate(defense["rates"]["false_positive_rate"]),

@@ -154,7 +154,8 @@ def build_site(index: RunIndex, rules: Rules, *, texts: bool = True) -> Gatekeep
         Route("/style.css", lambda _: Response(style(), media_type="text/css")),
         Route("/script.js", lambda _: Response(script(), media_type="text/javascript")),
     ]
-    app = Starlette(routes=routes, exception_handlers={404: _nothing_here})
+    missing = _message("Nothing here", ["There is no page at this address."], code=404)
+    app = Starlette(routes=routes, exception_handlers={404: lambda *_: missing})
     return Gatekeeper(app, rules)
 
 
@@ -283,7 +284,3 @@ def _message(title: str, lines: Sequence[str], *, code: int) -> Response:
 def _no_run() -> Response:
     lines = ["There is no such run; it may have been moved or removed."]
     return _message("No such run", lines, code=404)
-
-
-def _nothing_here(_request: Request, _error: Exception) -> Response:
-    return _message("Nothing here", ["There is no page at this address."], code=404)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         SliceTable,
         TaxonomyCoverage,
     )
-    from guardmark.analysis.stopping.early_stop import StopVerdict
+    from guardmark.analysis.early_stop import StopVerdict
     from guardmark.core.manifest import PartManifest
 
 

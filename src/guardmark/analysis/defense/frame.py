@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from guardmark.analysis.early_stop import EarlyStop, StopVerdict
     from guardmark.analysis.settings import AnalysisSettings
-    from guardmark.analysis.stopping.early_stop import EarlyStop, StopVerdict
     from guardmark.core.manifest import RunManifest
     from guardmark.store.columns import SampleColumns
     from guardmark.store.reader import RecordReader
@@ -201,14 +201,18 @@ def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
     """Read a run as columns."""
     manifest = reader.manifest()
     parts = {part.name: part for part in manifest.parts if part.kind == "defense"}
-    names = _asked(reader, parts)
-    thresholds = dict(settings.thresholds)
-    for name in thresholds:
+    # The arm without a guard holds answers and verdicts only, or nothing.
+    stages = reader.recorded_stages()
+    others = {name for name, stage, _ in stages if stage in {Stage.MODEL, Stage.JUDGE}}
+    guards = {name for name, stage, _ in stages if stage is Stage.DEFENSE}
+    known = guards | ((parts.keys() or set(reader.defenses())) - others)
+    names = tuple(name for name in reader.defenses() if name in known)
+    for name in (thresholds := dict(settings.thresholds)):
         if name not in names:
             raise UnknownName("defense of this run", name, names)
     stops = None
     if settings.stop_when:  # most runs have no such rule
-        from guardmark.analysis.stopping.early_stop import open_early_stop
+        from guardmark.analysis.early_stop import open_early_stop
 
         stops = open_early_stop(reader, settings.stop_when)
     return Frame(
@@ -218,15 +222,6 @@ def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
         arms=tuple(_arm(reader, name, parts=parts, thresholds=thresholds) for name in names),
         stops=stops,
     )
-
-
-def _asked(reader: RecordReader, parts: Mapping[str, PartManifest]) -> tuple[str, ...]:
-    """Defenses of the run; the arm without a guard holds answers and verdicts only, or nothing."""
-    stages = reader.recorded_stages()
-    others = {name for name, stage, _ in stages if stage in {Stage.MODEL, Stage.JUDGE}}
-    guards = {name for name, stage, _ in stages if stage is Stage.DEFENSE}
-    known = guards | ((parts.keys() or set(reader.defenses())) - others)
-    return tuple(name for name in reader.defenses() if name in known)
 
 
 def _arm(

@@ -160,7 +160,11 @@ def make_scorecard(frame: Frame, arm: DefenseColumn) -> Scorecard:
         under_policy=None if under is None else sides(*under).as_errors(),
         any_bypass=any_bypass,
         group_mean=group_mean,
-        predictive=_predictive(worth, settings),
+        predictive=tuple(
+            predictive_values(*worth, prevalence=prevalence, confidence=settings.confidence)
+            for prevalence in settings.prevalences
+            if 0 < prevalence < 1
+        ),
         truncated_attacks=cut and cut.attacks,
         truncated_benign=cut and cut.benign,
     )
@@ -228,14 +232,6 @@ def _by_group(
     return (
         any_per_group(allowed, sizes, confidence=confidence),
         share_mean(allowed / sizes, own, name="mean of groups", confidence=confidence),
-    )
-
-
-def _predictive(worth: BlockedCounts, settings: AnalysisSettings) -> tuple[PredictiveValues, ...]:
-    return tuple(
-        predictive_values(*worth, prevalence=prevalence, confidence=settings.confidence)
-        for prevalence in settings.prevalences
-        if 0 < prevalence < 1
     )
 
 

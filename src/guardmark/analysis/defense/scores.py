@@ -142,17 +142,19 @@ def analyse_thresholds(frame: Frame, arm: DefenseColumn) -> ThresholdAnalysis | 
     scored = _scored(frame, arm)
     if scored is None:
         return None
-    attack, score, groups = scored
+    (attack, score, groups), confidence = scored, frame.settings.confidence
     bins = np.minimum((score * _BINS).astype(np.int64), _BINS - 1)
     attacks, benign = (
         tuple(np.bincount(bins[attack == label], minlength=_BINS).tolist())
         for label in (True, False)
     )
     return ThresholdAnalysis(
-        area=_area(frame, scored),
-        precision_area=average_precision(
-            attack, score, groups=groups, confidence=frame.settings.confidence
-        ),
+        area=auc(attack, score, confidence=confidence).ratio
+        if groups is None
+        else clustered_auc(
+            attack, score, groups=groups, confidence=confidence, drawing=_drawing(frame)
+        ).ratio,
+        precision_area=average_precision(attack, score, groups=groups, confidence=confidence),
         points=_curve(frame, scored),
         limited=choose_within(frame, arm, limits=FPR_LIMITS),
         chosen=tuple(_cheapest(frame, arm)),
@@ -164,14 +166,6 @@ def analyse_thresholds(frame: Frame, arm: DefenseColumn) -> ThresholdAnalysis | 
 
 def _drawing(frame: Frame) -> DrawPlan:
     return DrawPlan(seed=frame.settings.seed, replicates=_REPLICATES)
-
-
-def _area(frame: Frame, scored: _Scored) -> Ratio:
-    (attack, score, groups), confidence = scored, frame.settings.confidence
-    if groups is None:
-        return auc(attack, score, confidence=confidence).ratio
-    plan = _drawing(frame)
-    return clustered_auc(attack, score, groups=groups, confidence=confidence, drawing=plan).ratio
 
 
 def _curve(frame: Frame, scored: _Scored) -> tuple[CurvePoint, ...]:

@@ -122,7 +122,12 @@ class Slicer:
                     folded=folded,
                 )
             )
-        benign, attacks = (tuple(sorted(side, key=_worst_first)) for side in sides)
+
+        def rank(entry: SliceRate) -> tuple[bool, float, int, str]:
+            value, trials = entry.rate.value, entry.rate.trials
+            return entry.folded > 0, 1.0 if value is None else -value, -trials, entry.name
+
+        benign, attacks = (tuple(sorted(side, key=rank)) for side in sides)
         return (
             SliceTable(facet=self.facet, is_attack=True, rates=attacks),
             SliceTable(facet=self.facet, is_attack=False, rates=benign),
@@ -192,11 +197,6 @@ def _rare_values(
         if facet not in facets or rare[:, side].sum() < 2:
             rare[:, side] = False
     return rare
-
-
-def _worst_first(entry: SliceRate) -> tuple[bool, float, int, str]:
-    value, trials = entry.rate.value, entry.rate.trials
-    return entry.folded > 0, 1.0 if value is None else -value, -trials, entry.name
 
 
 class CategoryStatus(StrEnum):

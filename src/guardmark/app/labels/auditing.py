@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.adaptive.audited import resting_bypasses
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.adaptive.rows import Try
     from guardmark.app.labels.audit_file import Row
-    from guardmark.app.results.variant_texts import VariantText
+    from guardmark.attacks.rebuilding import VariantText
     from guardmark.core.record import Record
     from guardmark.core.sample import Sample
 
@@ -54,21 +55,18 @@ def draw_audit(
                 f"{run} holds no answers of a target model to label.\n"
                 "Next: name a run with a pipeline, or label bypasses: --what bypasses."
             )
-        drawn = sorted(answers, key=lambda record: _order(record, seed))[:count]
+        keys = {f"{seed} {each.key.sample} {each.key.repeat}": each for each in answers}
+        # A random order that depends on the seed and the answer alone.
+        drawn = [keys[key] for key in sorted(keys, key=lambda k: sha256(k.encode()).digest())]
         verdicts, source = _verdicts(reader) if with_verdicts else {}, str(folder.results)
         rows = tuple(
             _row(reader.sample_at(at), each, source=source, verdict=verdicts.get((at, repeat)))
-            for each in drawn
+            for each in drawn[:count]
             for at, repeat in ((each.key.sample, each.key.repeat),)
         )
     audit = AuditFile(path=out, rows=rows)
     write_audit(audit)
     return audit
-
-
-def _order(record: Record, seed: int) -> bytes:
-    """A random order that depends on the seed and the answer alone."""
-    return sha256(f"{seed} {record.key.sample} {record.key.repeat}".encode()).digest()
 
 
 def _verdicts(reader: RecordReader) -> dict[tuple[int, int], Record]:
@@ -84,30 +82,17 @@ def _verdicts(reader: RecordReader) -> dict[tuple[int, int], Record]:
 def _row(sample: Sample, answer: Record, *, source: str, verdict: Record | None) -> Row:
     evidence = verdict.evidence if verdict else None
     system = next((m.content for m in sample.prompt.messages if m.role.value == "system"), "")
+    names = ("pack_name", "pack_subset", "label_source")
+    stated = [str(sample.metadata.get(name, "")) for name in names]
     values = (
-        audit_id(sample.id, answer.key.repeat),
-        source,
-        str(answer.key.sample),
-        sample.source,
-        str(sample.metadata.get("pack_name", "")),
-        str(sample.metadata.get("pack_subset", "")),
-        sample.lineage,
-        sample.variant,
-        str(answer.key.repeat),
-        str(sample.is_attack).lower(),
-        str(sample.metadata.get("label_source", "")),
-        verdict.outcome if verdict else "",
+        *(audit_id(sample.id, answer.key.repeat), source, str(answer.key.sample)),
+        *(sample.source, *stated[:2], sample.lineage, sample.variant, str(answer.key.repeat)),
+        *(str(sample.is_attack).lower(), stated[2], verdict.outcome if verdict else ""),
         str(verdict.outcome == "malformed").lower() if verdict else "",
-        evidence.parse_method if evidence else "",
-        evidence.reason if evidence else "",
-        sample.prompt.text,
-        answer.text or "",
-        system,
-        "",
-        "",
-        "",
+        *((evidence.parse_method, evidence.reason) if evidence else ("", "")),
+        *(sample.prompt.text, answer.text or "", system),
     )
-    return dict(zip(ANSWERS.columns, values, strict=True))
+    return dict(zip_longest(ANSWERS.columns, values, fillvalue=""))
 
 
 BYPASSES_COUNT: Final = 50
@@ -236,11 +221,6 @@ def _bypass_row(each: Bypass, text: VariantText, source: str, *, with_verdicts: 
         source,
         each.sample.id,
         *(made if with_verdicts else ("",) * len(made)),
-        each.sample.prompt.text,
-        text.text,
-        text.before,
-        "",
-        "",
-        "",
+        *(each.sample.prompt.text, text.text, text.before),
     )
-    return dict(zip(BYPASSES.columns, values, strict=True))
+    return dict(zip_longest(BYPASSES.columns, values, fillvalue=""))

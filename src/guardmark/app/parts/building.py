@@ -146,7 +146,8 @@ def build_gradient(loaded: LoadedConfig, attacked: Sequence[BuiltPart]) -> Gradi
     settings = loaded.parts.get(_GRADIENT)
     if settings is None:
         return None
-    if not any(_has_gradient(built.part) for built in attacked):
+    own = (built.part for built in attacked if isinstance(built.part, GradientDefense))
+    if all(part.gradients() is None for part in own):
         names = ", ".join(built.manifest.name for built in attacked)
         raise ConfigError(
             f"{loaded.source.shown_as}: adaptive.gradient needs a defense in this process that has "
@@ -156,10 +157,6 @@ def build_gradient(loaded: LoadedConfig, attacked: Sequence[BuiltPart]) -> Gradi
         )
     context = _context(loaded, _GRADIENT, None)
     return cast("GradientAttack", build_part(settings, "gradient", context))
-
-
-def _has_gradient(part: object) -> bool:
-    return isinstance(part, GradientDefense) and part.gradients() is not None
 
 
 def _members(
@@ -327,12 +324,12 @@ def concurrency_of(loaded: LoadedConfig) -> Mapping[str, int]:
     # What helps an attacker is no part of a run.
     parts = [(path, settings) for path, settings in loaded.parts.items() if path[0] != "adaptive"]
     own = {
-        _name_at(loaded, path): processes
+        name_at(loaded, path): processes
         for path, settings in parts
         if (processes := getattr(settings, "processes", None))
     }
     return own | {
-        _name_at(loaded, path): service.concurrency * (1 + len(service.base_urls))
+        name_at(loaded, path): service.concurrency * (1 + len(service.base_urls))
         for path, settings in parts
         for base, service in loaded.config.services.items()
         if service.concurrency and is_below(service_address(settings), base)
@@ -349,7 +346,7 @@ def asked_once(loaded: LoadedConfig) -> frozenset[str]:
     return frozenset(fixed.union(pipeline.deterministic))
 
 
-def _name_at(loaded: LoadedConfig, path: tuple[str, ...]) -> str:
+def name_at(loaded: LoadedConfig, path: tuple[str, ...]) -> str:
     """The name of the part whose settings stand at a path."""
     if path[0] == "pipeline" and path[1] == "judges" and loaded.config.pipeline is not None:
         return judge_name(loaded.config.pipeline.judges, int(path[2]))

@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING, Final
 from guardmark.adaptive.search import MOST_USES
 from guardmark.adaptive.state import text_digest
 from guardmark.analysis.adaptive.rows import read_battles
-from guardmark.attacks.application import apply, seed_for
-from guardmark.attacks.catalogue import parse_chain
-from guardmark.attacks.contract import OperatorChain, Tier
 from guardmark.attacks.prompts import strategies
-from guardmark.attacks.word_edits import read_recipe
-from guardmark.core.errors import ConfigError
+from guardmark.attacks.rebuilding import VariantText, rebuild_text
 from guardmark.core.sample import Severity
 from guardmark.parsing.attacker_models import read_candidates
 from guardmark.reports.chapters.advice import Rewrite
@@ -30,15 +26,6 @@ if TYPE_CHECKING:
     from guardmark.store.reader import RecordReader
 
 _BY_MODEL: Final = "attacker ["
-_JUDGED: Final = frozenset({Tier.V3, Tier.V3_TABLE})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariantText:
-    """A text as it was sent."""
-
-    text: str
-    before: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,30 +42,13 @@ class VariantTexts:
         if each.chain.startswith(_BY_MODEL):
             text = self._candidates.get((each.sample, each.text))
             return None if text is None else VariantText(text=text)
-        return self._made(each)
-
-    def _made(self, each: Try) -> VariantText | None:
-        sample = self.samples[each.sample]
-        if (words := read_recipe(each.chain, sample.prompt.text)) is not None:
-            return self._carried(each, sample, *words)
-        try:
-            chain = parse_chain(each.chain)
-        except ConfigError:  # an operator this version does not know
-            return None
-        for index in range(MOST_USES):
-            seed = seed_for(self.seed, chain.key, sample.id, index)
-            text = _applied(chain, sample, seed)
-            if text_digest(text) == each.text:
-                return VariantText(text=text, before=_before(chain, sample, seed))
-        return None
-
-    def _carried(self, each: Try, sample: Sample, text: str, key: str) -> VariantText | None:
-        """Put edited words into the chain around them."""
-        before = text if key else ""
-        if key:
-            seed, kept = seed_for(self.seed, key, sample.id, 0), sample.must_keep
-            text = apply(parse_chain(key), text, seed=seed, must_keep=kept).text
-        return VariantText(text=text, before=before) if text_digest(text) == each.text else None
+        return rebuild_text(
+            each.chain,
+            self.samples[each.sample],
+            seed=self.seed,
+            uses=MOST_USES,
+            is_sent=lambda text: text_digest(text) == each.text,
+        )
 
     @cached_property
     def _candidates(self) -> dict[tuple[int, str], str]:
@@ -89,18 +59,6 @@ class VariantTexts:
             for each in read_candidates(raw, strategies=strategies()).candidates:
                 texts[record.sample, text_digest(each.text)] = each.text
         return texts
-
-
-def _applied(chain: OperatorChain, sample: Sample, seed: bytes) -> str:
-    return apply(chain, sample.prompt.text, seed=seed, must_keep=sample.must_keep).text
-
-
-def _before(chain: OperatorChain, sample: Sample, seed: bytes) -> str:
-    """Apply the chain up to its last step that has to be judged; its draws stay the same."""
-    last = max((i for i, arm in enumerate(chain.arms) if arm.tier in _JUDGED), default=-1)
-    if last in {-1, len(chain.arms) - 1}:
-        return ""
-    return _applied(OperatorChain(arms=chain.arms[: last + 1]), sample, seed)
 
 
 _GRAVEST: Final[dict[Severity | None, int]] = {

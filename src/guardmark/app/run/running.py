@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.stopping.rules import parse_stop_rule, statements_for
 from guardmark.app.parts.building import (
     asked_once,
     build_defenses,
@@ -44,7 +43,8 @@ from guardmark.engine.runner import unanswered_note
 from guardmark.engine.secret_scan import require_no_secret
 from guardmark.engine.shards import ShardSet
 from guardmark.net.redaction import KNOWN
-from guardmark.net.service import describe_traffic, traffic_text
+from guardmark.net.service import describe_traffic, parse_rate, traffic_text
+from guardmark.parsing.stop_rules import parse_stop_rule, statements_for
 from guardmark.reports.chapters.data_sets import training_warnings
 from guardmark.store.records import RecordWriter, count_errors, supersede_errors
 from guardmark.store.run_dir import RunDir
@@ -52,7 +52,7 @@ from guardmark.store.run_dir import RunDir
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from guardmark.analysis.stopping.early_stop import EarlyStop
+    from guardmark.analysis.early_stop import EarlyStop
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.app.run.run_folder import RunLocation
     from guardmark.app.settings import Config
@@ -179,10 +179,7 @@ class _Invocation:
                 config_hash=self.config_hash,
                 now=now,
             )
-            with (
-                begun(location, now=now) as keep,
-                RecordWriter(location.folder.records) as writer,
-            ):
+            with begun(location, now=now) as keep, RecordWriter(location.folder.records) as writer:
                 if writer.unanswered:
                     self.session.announce(unanswered_note(writer.unanswered))
                 if not location.has_samples:
@@ -233,7 +230,9 @@ class _Invocation:
             whole = f"Complete: {folder.path} is reported again, nothing is asked (unless --fresh)"
             self.session.announce(whole if is_whole else f"{doing} {folder.path}")
             note(f"{doing} with guardmark {VERSION}, configuration {self.config_hash}")
-            self._bind(writer)
+            for part in self.parts.every:
+                if isinstance(part, SampleBound):  # it answers by sample
+                    part.bind(writer.sample(position) for position in range(writer.sample_count))
             if location.has_samples:
                 write_description(folder, self.loaded.config, manifest.data)
             with keep_working_directory():
@@ -272,12 +271,6 @@ class _Invocation:
             earlier = path.read_text(encoding="utf-8") if path.is_file() else ""
             folder.write_text(ENDPOINTS, earlier + "".join(lines))
 
-    def _bind(self, writer: RecordWriter) -> None:
-        """Tell the parts that answer by sample which samples there are."""
-        for part in self.parts.every:
-            if isinstance(part, SampleBound):
-                part.bind(writer.sample(position) for position in range(writer.sample_count))
-
     def _manifest(self, data: DataReading | LoadedData) -> RunManifest:
         manifest = describe_run(
             self.loaded.config,
@@ -296,7 +289,7 @@ class _Invocation:
     def _plan(self) -> Plan:
         config, options, workers = self.loaded.config, self.options, self.loaded.config.run.workers
         on_malformed, on_error = config.policies
-        rate = per_second(config.latency.rate) if config.latency.rate else None
+        rate = parse_rate(config.latency.rate) if config.latency.rate else None
         return Plan(
             defenses=tuple(built.part for built in self.parts.defenses),
             repeats=config.run.repeats,
@@ -304,7 +297,11 @@ class _Invocation:
             concurrency_of=concurrency_of(self.loaded),
             on_malformed=on_malformed,
             on_error=on_error,
-            timing=Timing(mode=config.latency.mode, warmup=config.latency.warmup, rate_per_s=rate),
+            timing=Timing(
+                mode=config.latency.mode,
+                warmup=config.latency.warmup,
+                rate_per_s=None if rate is None else rate.per_second,
+            ),
             budget=replace(config.run.budget, cost=options.max_cost or config.run.max_cost),
             max_errors=config.run.max_errors if options.max_errors is None else options.max_errors,
             workers=Workers.INLINE if isinstance(workers, int) else Workers(workers),
@@ -325,12 +322,6 @@ def _check_retry(loaded: LoadedConfig, options: RunOptions) -> None:
             "--retry-errors cannot be used with stop_when: its checks have been made already.\n"
             "Next: start again with --fresh."
         )
-
-
-def per_second(rate: str) -> float:
-    """Return a rate such as `300/min` in calls per second."""
-    number, _, unit = rate.partition("/")
-    return float(number) / {"s": 1, "min": 60, "h": 3600}[unit]
 
 
 def with_options(loaded: LoadedConfig, options: RunOptions) -> LoadedConfig:
@@ -366,7 +357,7 @@ def early_stop(folder: RunDir, rules: Sequence[str]) -> EarlyStop | None:
     if not rules:
         return None
     # numpy is needed only where a rule is
-    from guardmark.analysis.stopping.early_stop import open_early_stop
+    from guardmark.analysis.early_stop import open_early_stop
     from guardmark.store.reader import RecordReader
 
     with RecordReader(folder.records) as reader:

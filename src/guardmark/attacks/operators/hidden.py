@@ -97,9 +97,7 @@ def _behind(
 
 RULES = {
     "invisible": OperatorRules(
-        rewrite=_insert,
-        restore=lambda text, use: text.replace(_char(use), ""),
-        domain=_holds_none,
+        rewrite=_insert, restore=lambda text, use: text.replace(_char(use), ""), domain=_holds_none
     ),
     "tag_characters": _behind(
         _tag,

@@ -122,12 +122,7 @@ class Cluster:
             else:
                 return
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told of a measurement
-        ray.init(
-            address="local",
-            include_dashboard=False,
-            object_store_memory=256 << 20,
-            **quiet,
-        )
+        ray.init(address="local", include_dashboard=False, object_store_memory=256 << 20, **quiet)
 
     def _require_room(self, resources: dict[str, float]) -> None:
         cpus, gpus = self.settings.cpus_per_worker, self.settings.gpus_per_worker

@@ -42,8 +42,7 @@ def _is_on_loop() -> bool:
 
 
 def _run_in_thread(
-    work: Coroutine[object, object, Result],
-    factory: Callable[[], asyncio.AbstractEventLoop] | None,
+    work: Coroutine[object, object, Result], factory: Callable[[], asyncio.AbstractEventLoop] | None
 ) -> Result:
     """Run a coroutine in a thread, as the cells of a notebook are run by a loop themselves."""
     started: Future[Callable[[], object]] = Future()

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.core.estimate import Estimate, Ratio
 from guardmark.reports.document.blocks import Section, Table, Unit, section, warning
-from guardmark.reports.document.cells import (
-    known,
-    mute,
-    name,
-    slug,
-    table_of,
-    with_counts,
-)
+from guardmark.reports.document.cells import known, mute, name, slug, table_of, with_counts
 from guardmark.reports.document.wording import count_text, percent_text, say, words_of
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from guardmark.analysis.stopping.rules import StopKind, statements_for
 from guardmark.core.estimate import Difference, Estimate
+from guardmark.parsing.stop_rules import StopKind, statements_for
 from guardmark.stats.drawing import order_groups
 from guardmark.stats.sequential import (
     beta_mixture_sequence,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from guardmark.analysis.stopping.rules import StopStatement
+    from guardmark.parsing.stop_rules import StopStatement
     from guardmark.stats.sequential import EValue
     from guardmark.store.columns import SampleColumns
     from guardmark.store.reader import RecordReader

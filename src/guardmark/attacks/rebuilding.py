@@ -1,0 +1,67 @@
+"""The text of a try made again from its chain and its seed: records keep hashes of texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from guardmark.attacks.application import apply, seed_for
+from guardmark.attacks.catalogue import parse_chain
+from guardmark.attacks.contract import OperatorChain, Tier
+from guardmark.attacks.word_edits import read_recipe
+from guardmark.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from guardmark.core.sample import Sample
+
+_JUDGED: Final = frozenset({Tier.V3, Tier.V3_TABLE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantText:
+    """A text as it was sent."""
+
+    text: str
+    before: str = ""
+
+
+def rebuild_text(
+    key: str, sample: Sample, *, seed: int, uses: int, is_sent: Callable[[str], bool]
+) -> VariantText | None:
+    """Make the text of a chain or of edited words again; None where it is not what was sent."""
+    if (words := read_recipe(key, sample.prompt.text)) is not None:
+        return _carried(sample, *words, seed=seed, is_sent=is_sent)
+    try:
+        chain = parse_chain(key)
+    except ConfigError:  # an operator this version does not know
+        return None
+    for index in range(uses):
+        drawn = seed_for(seed, chain.key, sample.id, index)
+        if is_sent(text := _applied(chain, sample, drawn)):
+            return VariantText(text=text, before=_before(chain, sample, drawn))
+    return None
+
+
+def _carried(
+    sample: Sample, text: str, key: str, *, seed: int, is_sent: Callable[[str], bool]
+) -> VariantText | None:
+    """Put edited words into the chain around them."""
+    before = text if key else ""
+    if key:
+        drawn = seed_for(seed, key, sample.id, 0)
+        text = apply(parse_chain(key), text, seed=drawn, must_keep=sample.must_keep).text
+    return VariantText(text=text, before=before) if is_sent(text) else None
+
+
+def _applied(chain: OperatorChain, sample: Sample, seed: bytes) -> str:
+    return apply(chain, sample.prompt.text, seed=seed, must_keep=sample.must_keep).text
+
+
+def _before(chain: OperatorChain, sample: Sample, seed: bytes) -> str:
+    """Apply the chain up to its last step that has to be judged; its draws stay the same."""
+    last = max((i for i, arm in enumerate(chain.arms) if arm.tier in _JUDGED), default=-1)
+    if last in {-1, len(chain.arms) - 1}:
+        return ""
+    return _applied(OperatorChain(arms=chain.arms[: last + 1]), sample, seed)

@@ -1,0 +1,92 @@
+"""The command `watch`: a stream of decisions as a table, and an exit code for broken limits."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import click
+
+from guardmark.cli.terminal import echo, echo_json, tell_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from guardmark.app.results.watching import LiveView
+
+_LONGEST_LINE: Final = 1 << 20  # bytes; what is longer comes in pieces that cannot be read
+
+
+def _read_limits(_context: Any, _option: Any, words: Sequence[str]) -> dict[str, float]:
+    from guardmark.analysis.watching import RATES
+
+    limits = {}
+    for word in words:
+        written = re.fullmatch(r"([a-z]+)<=(0?\.[0-9]+)", "".join(word.split()))
+        if written is None or written[1] not in RATES:
+            raise click.BadParameter(f"{word!r} is not like 'fpr<=0.02'; of {', '.join(RATES)}.")
+        limits[written[1]] = float(written[2])
+    return limits
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"))
+@click.option("--limit", "limits", multiple=True, metavar="RATE<=X", callback=_read_limits)
+@click.option("--against", type=click.Path(path_type=Path), metavar="RUN")
+@click.option("--webhook", default="", metavar="NAME")
+@click.option("--every", type=click.IntRange(min=1), default=10_000, show_default=True)
+@click.option("--json", "as_json", is_flag=True)
+def watch_command(
+    file: IO[bytes], *, limits: dict[str, float], every: int, as_json: bool, **typed: Any
+) -> int:
+    """Watch live traffic."""
+    from guardmark.app.results.watching import Watch
+
+    watch, is_stream = Watch(limits, announce=tell_line, **typed), file.name == "<stdin>"
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with suppress(KeyboardInterrupt):
+            for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), 1):
+                watch.take(line)
+                if is_stream and watch.broken and not typed["webhook"]:
+                    break
+                if is_stream and number % every == 0:
+                    _tell(watch.look(), as_json=as_json)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    _tell(watch.look(), as_json=as_json)
+    return int(bool(watch.broken))
+
+
+def _tell(view: LiveView, *, as_json: bool) -> None:
+    from guardmark.reports.render.json.encoder import encode
+
+    if as_json:
+        echo_json(json.dumps(encode(view)))
+    else:
+        echo(*_lines(view), "")
+
+
+def _lines(view: LiveView) -> Iterator[str]:
+    from guardmark.cli.commands import read_words
+    from guardmark.reports.document.cells import figure_text, rate_text
+
+    words = read_words("sentences")["watch"]
+    for each in view.defenses:
+        blocked, allowed = map(rate_text, each.audited.values())
+        yield f"{each.defense}: labelled are {blocked} of what it blocked, {allowed} of the rest"
+        yield from () if each.is_audit_even else (f"  {words['uneven']}",)
+        for rate in each.rates:
+            limit = "" if rate.limit is None else f"; limit {100 * rate.limit:g} %"
+            drift = f"{'' if rate.is_drift_shown else 'no '}drift shown"
+            run = f"; {figure_text(rate.reference)} in the run: {drift}" if rate.reference else ""
+            yield f"  {rate.name:<9}  {rate_text(rate.live)}{run}{limit}"
+    for broken in view.broken:
+        limit = f"{100 * (broken.limit or 0.0):g} %"
+        shown = f"shown after {broken.after_lines:,} lines: {rate_text(broken.live)}"
+        yield f"BROKEN {broken.defense}: {broken.name} above {limit}, {shown}"
+    yield "; ".join(f"{count:,} {words.get(of, of)}" for of, count in view.lines.items() if count)
