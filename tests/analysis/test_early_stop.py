@@ -11,12 +11,12 @@ import pytest
 from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block
 
 from guardmark.analysis.defense.frame import read_frame
+from guardmark.analysis.early_stop import EarlyStop, Schedule, make_schedule
 from guardmark.analysis.gate import GatePolicy, check_limits
 from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import AnalysisSettings
-from guardmark.analysis.early_stop import EarlyStop, Schedule, make_schedule
-from guardmark.parsing.stop_rules import StopKind, parse_stop_rule, statements_for
 from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.parsing.stop_rules import StopKind, parse_stop_rule, statements_for
 from guardmark.store.columns import sample_columns
 from guardmark.store.reader import RecordReader
 
