@@ -26,7 +26,7 @@ $(VENV)/.ready-dev: requirements/dev.lock $(VENV)/.ready-run
 	@touch $@
 
 $(VENV)/.ready-hf: $(VENV)/.ready-dev
-	$(PIP) --prefer-binary torch==2.13.0 'transformers>=5'
+	$(PIP) --prefer-binary torch==2.13.0 'transformers>=5' onnx onnxruntime
 	@touch $@
 
 demo: $(VENV)/.ready-run      ## measure the built-in defenses on the built-in data, offline

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from math import exp
 from pathlib import Path
 from random import Random
@@ -39,6 +41,11 @@ TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
 def is_possible() -> bool:
     """Whether the libraries of the [hf] extra are installed."""
     return importlib.util.find_spec("torch") is not None
+
+
+def has_onnx() -> bool:
+    """Whether an ONNX file can be written and run here."""
+    return all(importlib.util.find_spec(name) for name in ("onnx", "onnxruntime"))
 
 
 def measure(rounds: int) -> dict[str, list[float]]:
@@ -93,6 +100,34 @@ def write_models(folder: Path) -> None:
         tokenizer.save_pretrained(folder / name)
 
 
+def write_onnx(folder: Path) -> None:
+    """Write a classifier as ONNX files beside its weights: in float, and in int8."""
+    import warnings
+
+    import torch
+    import transformers
+    from onnxruntime.quantization import quantize_dynamic
+
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(
+        folder, attn_implementation="eager"
+    ).eval()
+    ids = torch.ones(2, 8, dtype=torch.long)
+    names = ("input_ids", "attention_mask")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter that follows takes twenty times as long
+        torch.onnx.export(
+            model,
+            (),
+            kwargs=dict.fromkeys(names, ids),
+            f=str(folder / "model.onnx"),
+            input_names=list(names),
+            output_names=["logits"],
+            dynamic_axes={name: {0: "batch", 1: "length"} for name in names},
+            dynamo=False,
+        )
+    quantize_dynamic(folder / "model.onnx", folder / "int8.onnx")
+
+
 def classifying(folder: Path) -> dict[str, Callable[[], list[float]]]:
     """The ways to score texts: the usual pipeline, one by one, and our batches."""
     import transformers
@@ -103,17 +138,25 @@ def classifying(folder: Path) -> dict[str, Callable[[], list[float]]]:
     model = SequenceClassifier(folder, positive=["INJECTION"], device="cpu")
     usual = transformers.pipeline("text-classification", str(folder), device="cpu", top_k=None)
 
-    def scores(some: list[str]) -> list[float]:
-        return [score.probability or 0.0 for score in model.scores(some)]
+    def scores(some: list[str], by: SequenceClassifier = model) -> list[float]:
+        return [score.probability or 0.0 for score in by.scores(some)]
 
     def label_of(answer: list[dict[str, Any]]) -> float:
         return next(float(each["score"]) for each in answer if each["label"] == "INJECTION")
 
-    return {
+    ways: dict[str, Callable[[], list[float]]] = {
         "pipeline": lambda: [label_of(usual([text], truncation=True)[0]) for text in said],
         "alone": lambda: [scores([text])[0] for text in said],
         "batches": lambda: scores(said),
     }
+    if has_onnx():
+        write_onnx(folder)
+        for name, file in (("onnx", "model.onnx"), ("int8", "int8.onnx")):
+            other = SequenceClassifier(
+                folder, positive=["INJECTION"], device="cpu", onnx=folder / file
+            )
+            ways[name] = partial(scores, said, other)
+    return ways
 
 
 def guarding(folder: Path) -> dict[str, Callable[[], list[float]]]:
@@ -137,6 +180,7 @@ def main() -> None:
     import torch
     import transformers
 
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # ONNX Runtime counts cores by it
     torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()

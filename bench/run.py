@@ -227,6 +227,11 @@ def t10(bench: Bench) -> list[Line]:
             ("guard model, batches to one by one", ("guard batches", "guard alone")),
         )
     ]
+    lines += [
+        relative("T10", f"classifier, {name}", found, names=(name, "pipeline"), wanted=wanted)
+        for name, wanted in (("onnx", 0.75), ("int8", 0.45))
+        if name in found
+    ]
     moved = max(found["difference"])
     return [*lines, absolute("T10", "largest difference of a score", moved, "", 1e-5)]
 

@@ -39,6 +39,7 @@ from guardmark.core.usage import Usage
 from guardmark.engine.plan import Budget, BuiltPart, Plan, Timing, Workers
 from guardmark.engine.run_monitor import Progress, StopSignal
 from guardmark.engine.runner import Ending, run
+from guardmark.inference.runtime import HALVED
 from guardmark.store.columns import record_columns
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.records import RecordWriter
@@ -60,6 +61,16 @@ def decided(path: Path, name: str, repeat: int = 0) -> dict[int, str]:
 def expected(count: int) -> dict[int, str]:
     """What the rule of thirds says."""
     return {n: "block" if n % 3 == 0 else "allow" for n in range(count)}
+
+
+async def test_memory_that_ran_out_is_told_once_when_the_run_is_over(
+    open_writer: OpenWriter,
+) -> None:
+    """Each record says it, and one line names the part."""
+    halved = Decision(outcome=Outcome.ALLOW, evidence=Evidence(message=HALVED))
+    plan = Plan(defenses=(Batched(rule=lambda _prompt: halved),))
+    summary = await run(plan, open_writer())
+    assert summary.notes == (f"batched: {HALVED}",)
 
 
 @pytest.mark.parametrize("make", [Inline, Remote, Batched])

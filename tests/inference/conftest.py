@@ -136,3 +136,14 @@ def classifier_folder(transformers: Any, tmp_path_factory: pytest.TempPathFactor
     transformers.BertForSequenceClassification(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def onnx_folder(classifier_folder: Path) -> Path:
+    """The same classifier as ONNX files beside it: in float, and in int8."""
+    pytest.importorskip("onnxruntime", reason="needs the [onnx] extra")
+    pytest.importorskip("onnx", reason="needs onnx to write a model")
+    from bench.local import write_onnx
+
+    write_onnx(classifier_folder)
+    return classifier_folder

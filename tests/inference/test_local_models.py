@@ -15,6 +15,7 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind, Outcome, ScoreKind
 from guardmark.core.protocols import BatchDefense, ChatModel
 from guardmark.core.sample import Prompt
+from guardmark.inference.runtime import HALVED
 
 pytestmark = pytest.mark.hf
 
@@ -95,6 +96,32 @@ async def test_a_batch_that_does_not_fit_into_memory_is_halved_and_said(
     assert [d.score for d in halved] == pytest.approx([d.score for d in expected], abs=1e-5)
     assert all("asked in halves: lower batch_tokens" in d.evidence.message for d in halved)
     await defense.close()
+
+
+async def test_a_guard_model_that_runs_out_of_memory_says_so_too(
+    causal_folder: Callable[..., Path],
+) -> None:
+    """A batch in halves gives the same decisions, later: its answers tell of it."""
+    torch = pytest.importorskip("torch")
+    folder = causal_folder(says="Yes", against="No")
+    guard = _build("defense", "guard-model", path=str(folder), profile="granite-guardian-3.1")
+    target = _build("model", "local", path=str(folder), max_tokens=2)
+    expected = await guard.decide_batch(PROMPTS)
+
+    def allocate(module: object, given: tuple[Any, ...]) -> None:
+        if isinstance(module, torch.nn.Embedding) and len(given[0]) > 2:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(allocate)
+    halved = await guard.decide_batch(PROMPTS)
+    answers = await asyncio.gather(*(target.answer(prompt) for prompt in PROMPTS))
+    hook.remove()
+    assert [d.outcome for d in halved] == [d.outcome for d in expected]
+    for some, is_said in ((halved, True), (answers, True), (expected, False)):
+        said = {each.evidence.message for each in some} - {""}
+        assert said == ({HALVED} if is_said else set())
+    await guard.close()
+    await target.close()
 
 
 def test_labels_are_checked_against_the_model(classifier_folder: Path) -> None:

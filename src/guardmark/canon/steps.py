@@ -4,17 +4,17 @@ Two forms come out of them: `canonicalize` keeps words apart and is fit to be sh
 (a repair), `skeleton` keeps letters and digits only and is what two texts are compared by.
 """
 
-# ruff: noqa: RUF001 - look-alikes are what the first tables are made of
-
 from __future__ import annotations
 
 import base64
 import binascii
 import json
 import re
+import tomllib
 import unicodedata
 from enum import StrEnum
 from hashlib import sha256
+from pathlib import Path
 from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
@@ -22,50 +22,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-# The first two tables hold pairs that Unicode's data for confusables calls intentional, plus the
-# few that fonts draw alike in running text; they are what the homoglyph operator writes. The
-# others are only read: a canonical form has to know more looks than one attacker uses.
-CYRILLIC = {
-    "A": "А", "B": "В", "C": "С", "E": "Е", "G": "Ԍ", "H": "Н", "I": "І", "J": "Ј", "K": "К",
-    "M": "М", "N": "Ν", "O": "О", "P": "Р", "Q": "Ԛ", "S": "Ѕ", "T": "Т", "W": "Ԝ", "X": "Х",
-    "Y": "Ү", "a": "а", "c": "с", "d": "ԁ", "e": "е", "h": "һ", "i": "і", "j": "ј", "l": "ӏ",
-    "o": "о", "p": "р", "q": "ԛ", "s": "ѕ", "v": "ѵ", "w": "ԝ", "x": "х", "y": "у",
-}  # fmt: skip
-"""ASCII letter to its Cyrillic look-alike (`N` has none and borrows the Greek one)."""
+def _pairs(written: str) -> dict[str, str]:
+    """Look-alikes to what they look like, as the file beside this one holds them."""
+    return {pair[0]: pair[1] for pair in written.split()}
 
-GREEK = {
-    "A": "Α", "B": "Β", "E": "Ε", "F": "Ϝ", "H": "Η", "I": "Ι", "K": "Κ", "M": "Μ", "N": "Ν",
-    "O": "Ο", "P": "Ρ", "T": "Τ", "X": "Χ", "Y": "Υ", "Z": "Ζ", "a": "α", "i": "ι", "j": "ϳ",
-    "k": "κ", "o": "ο", "p": "ρ", "u": "υ", "v": "ν", "y": "γ",
-}  # fmt: skip
+
+_TABLES = tomllib.loads(Path(__file__).with_name("tables.toml").read_text(encoding="utf-8"))
+CYRILLIC = {letter: image for image, letter in _pairs(_TABLES["cyrillic"]).items()}
+"""ASCII letter to its Cyrillic look-alike."""
+GREEK = {letter: image for image, letter in _pairs(_TABLES["greek"]).items()}
 """ASCII letter to its Greek look-alike."""
 
-_READ_ONLY = {
-    # Small Cyrillic letters drawn like small capitals, and further Cyrillic looks.
-    "в": "b", "н": "h", "к": "k", "м": "m", "т": "t", "ү": "y", "У": "Y", "ԍ": "g", "Ӏ": "l",
-    "ԁ": "d", "Ԁ": "D", "Ҡ": "K", "З": "3", "з": "3",
-    # Armenian.
-    "օ": "o", "Օ": "O", "ս": "u", "հ": "h", "ց": "g", "զ": "q", "ո": "n", "ք": "p", "Տ": "S",
-    "Լ": "L",
-    # Latin letters of other alphabets and phonetics.
-    "ı": "i", "ȷ": "j", "ɡ": "g", "ɑ": "a", "ɩ": "i", "ʋ": "v", "ꞵ": "b", "ø": "o", "Ø": "O",
-    "đ": "d", "Đ": "D", "ħ": "h", "ł": "l", "Ł": "L", "ŧ": "t", "ƒ": "f", "ƅ": "b", "ƽ": "s",
-    # Small capitals.
-    "ᴀ": "a", "ʙ": "b", "ᴄ": "c", "ᴅ": "d", "ᴇ": "e", "ꜰ": "f", "ɢ": "g", "ʜ": "h", "ɪ": "i",
-    "ᴊ": "j", "ᴋ": "k", "ʟ": "l", "ᴍ": "m", "ɴ": "n", "ᴏ": "o", "ᴘ": "p", "ʀ": "r", "ꜱ": "s",
-    "ᴛ": "t", "ᴜ": "u", "ᴠ": "v", "ᴡ": "w", "ʏ": "y", "ᴢ": "z",
-    # Lisu.
-    "ꓐ": "B", "ꓑ": "P", "ꓓ": "D", "ꓔ": "T", "ꓖ": "G", "ꓗ": "K", "ꓙ": "J", "ꓚ": "C", "ꓜ": "Z",
-    "ꓝ": "F", "ꓟ": "M", "ꓠ": "N", "ꓡ": "L", "ꓢ": "S", "ꓣ": "R", "ꓦ": "V", "ꓧ": "H", "ꓪ": "W",
-    "ꓫ": "X", "ꓬ": "Y", "ꓮ": "A", "ꓰ": "E", "ꓲ": "I", "ꓳ": "O", "ꓴ": "U",
-    # Cherokee.
-    "Ꭰ": "D", "Ꭱ": "R", "Ꭲ": "T", "Ꭺ": "A", "Ꭻ": "J", "Ꭼ": "E", "Ꮃ": "W", "Ꮇ": "M", "Ꮋ": "H",
-    "Ꮐ": "G", "Ꮓ": "Z", "Ꮞ": "4", "Ꮩ": "V", "Ꮪ": "S", "Ꮮ": "L", "Ꮯ": "C", "Ꮲ": "P", "Ꮶ": "K",
-    "Ᏼ": "B",
-}  # fmt: skip
-
 FOLDED = (
-    _READ_ONLY
+    _pairs(" ".join(_TABLES["read_only"].values()))
     | {image: letter for table in (CYRILLIC, GREEK) for letter, image in table.items()}
     # Regional indicators, negative circled and negative squared letters.
     | {
@@ -77,22 +46,9 @@ FOLDED = (
 """Every known look-alike to the ASCII letter or digit it looks like."""
 
 
-IGNORABLE_RANGES = (
-    (0x00AD, 0x00AD), (0x034F, 0x034F), (0x061C, 0x061C), (0x115F, 0x1160), (0x17B4, 0x17B5),
-    (0x180B, 0x180F), (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164),
-    (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x1BCA0, 0x1BCA3),
-    (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF),
-)  # fmt: skip
-"""Code points that Unicode calls default ignorable: a renderer shows nothing for them."""
-
-MARK_RANGES = (
-    (0x0300, 0x036F), (0x1AB0, 0x1AFF), (0x1DC0, 0x1DFF), (0x20D0, 0x20FF), (0xFE20, 0xFE2F),
-)  # fmt: skip
-"""Blocks of combining marks that decorate any letter.
-
-The vowel signs of Indic and other scripts are combining marks too, but they are spelling, not
-decoration, and lie outside these blocks.
-"""
+IGNORABLE_RANGES, MARK_RANGES = (
+    tuple((first, last) for first, last in _TABLES[name]) for name in ("ignorable", "marks")
+)
 
 
 def char_class(ranges: tuple[tuple[int, int], ...]) -> str:

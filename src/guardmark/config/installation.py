@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, distribution, requires, ver
 
 _EXTRAS = {
     "hf": (("torch", "transformers"), "local guard models and classifiers"),
+    "onnx": (("onnxruntime", "transformers"), "classifiers as ONNX files"),
     "hub": (("huggingface_hub",), "public data from their home"),
     "pandas": (("pandas",), "data frames"),
     "parquet": (("pyarrow",), "Parquet files"),

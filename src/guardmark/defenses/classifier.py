@@ -6,18 +6,20 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from mmap import ACCESS_READ, mmap
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
 from guardmark.config.settings import Rate, Settings
-from guardmark.core.errors import UnknownName
+from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import View
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.deadline import CODE_TIMEOUT_S, TimedSettings, overrun_message
 from guardmark.defenses.profile import Profile, load_profile, profile_names, with_profile
+from guardmark.inference.runtime import HALVED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _MOST_STUCK: Final = 4  # threads that are left behind in calls
-_HALVED: Final = "a batch did not fit into memory and was asked in halves: lower batch_tokens"
+_OPERATORS_OF_INT8: Final = (b"MatMulInteger", b"DequantizeLinear", b"QLinear", b"QGemm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +97,8 @@ class ClassifierDefense:
     def _new_thread(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(1, thread_name_prefix=f"guardmark-{self.name}")
 
-    def gradients(self) -> GradientAccess:
-        """Return access to the gradients of what scores the texts."""
+    def gradients(self) -> GradientAccess | None:
+        """Return access to the gradients of what scores the texts, if it has any."""
         return self._classifier.gradients()
 
     async def close(self) -> None:
@@ -123,7 +125,7 @@ class ClassifierDefense:
             score_kind=ScoreKind.CLASS_PROB,
             latency_ns=latency_ns,
             amortised=amortised,
-            evidence=Evidence(truncated=score.truncated, message=_HALVED * score.is_halved)
+            evidence=Evidence(truncated=score.truncated, message=HALVED * score.is_halved)
             if score.truncated or score.is_halved
             else None,
         )
@@ -151,7 +153,7 @@ def classifier_profile(name: str) -> ClassifierProfile:
 
 
 class ClassifierSettings(TimedSettings):
-    """Scores texts with a sequence classifier in this process; needs the [hf] extra."""
+    """Scores texts with a sequence classifier in this process; needs [hf], or [onnx] for ONNX."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -169,6 +171,7 @@ class ClassifierSettings(TimedSettings):
     long_text: Literal["truncate", "chunk", "error"] = "truncate"
     batch_tokens: int = Field(1024, ge=16)
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    onnx: str = ""  # a file below path, run by ONNX Runtime in place of torch
 
     @model_validator(mode="before")
     @classmethod
@@ -187,13 +190,17 @@ class ClassifierSettings(TimedSettings):
         from guardmark.inference.classifier import LongText, SequenceClassifier
 
         path = context.folder / self.path
+        onnx = path / self.onnx if self.onnx else None
+        is_int8 = onnx is not None and _is_int8(name, onnx)
         classifier = SequenceClassifier(
             path,
             positive=self.positive,
             max_length=self.max_length,
             long_text=LongText(self.long_text),
-            budget=self.batch_tokens,
+            # In int8 a whole batch sets the scale: a neighbour would move the score of a text.
+            budget=1 if is_int8 else self.batch_tokens,
             device=self.device,
+            onnx=onnx,
         )
         return ClassifierDefense(
             name,
@@ -203,3 +210,20 @@ class ClassifierSettings(TimedSettings):
             files=(path,),
             timeout_s=self.timeout_s,
         )
+
+
+def _is_int8(name: str, file: Path) -> bool:
+    """Tell whether a model is in int8; refuse a name that does not say so: it is another model."""
+    if not file.is_file() or not file.stat().st_size:
+        raise ConfigError(
+            f"The model file {file} does not exist or is empty.\n"
+            "Next: name a file below the folder of the model, such as onnx/model.onnx."
+        )
+    with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
+        is_int8 = any(content.find(operator) >= 0 for operator in _OPERATORS_OF_INT8)
+    if is_int8 and "int8" not in name.lower():
+        raise ConfigError(
+            f"{file.name} is in int8, which is another model than the one it was made from: its "
+            f"scores differ.\nNext: give the defense a name that says so, for example {name}-int8."
+        )
+    return is_int8

@@ -99,12 +99,13 @@ class GuardReader:
         self, answer: ChatAnswer, reading: GuardReading, token_score: TokenScore | None
     ) -> Evidence:
         confidence = f"confidence {reading.confidence}" if reading.confidence else ""
+        remark = _remark(
+            self.profile.name, answer, reading, token_score, wants_score=self.wants_score
+        )
         return Evidence(
             reason="; ".join(part for part in (reading.reason, confidence) if part),
             raw=(answer.text or "")[:_MOST_RAW],
-            message=_remark(
-                self.profile.name, answer, reading, token_score, wants_score=self.wants_score
-            ),
+            message="; ".join(filter(None, (remark, answer.message))),
             parse_method="ibm_sum" if self.ibm_sum and token_score else "",
             finish_reason=answer.finish_reason,
             categories=tuple(CategoryFinding(name=c, flagged=True) for c in reading.categories),
@@ -276,6 +277,7 @@ class GuardModelSettings(ChatSettings):
     threshold: Rate | None = None
     score: ScoreMethod = "two_token_softmax"
     max_tokens: int = Field(0, ge=0)  # 0: what the profile needs
+    batch_tokens: int = Field(4096, ge=64)
 
     @property
     def draws_nothing(self) -> bool:
@@ -413,6 +415,7 @@ class GuardModelSettings(ChatSettings):
             path,
             max_tokens=profile.max_tokens,
             wants_scores=self.score != "none",
+            budget=self.batch_tokens,
             device=self.device,
             has_template=not self.template_file,
         )

@@ -76,7 +76,7 @@ class Recorder:
             if self.later:
                 self._share(position, decision, code=code + OUTCOMES * is_attack)
             if decision.evidence is not None:
-                monitor.spend(decision.evidence)
+                monitor.spend(decision.evidence, self.name)
             if code >= _MALFORMED:
                 monitor.note_failure(self.name, decision, code=code)
             if rule is not None:
@@ -111,7 +111,7 @@ class Recorder:
         self.progress.counts[code + OUTCOMES * is_attack] += 1
         self.monitor.added += 1
         if evidence is not None:
-            self.monitor.spend(evidence)
+            self.monitor.spend(evidence, self.name)
 
 
 def open_recorder(

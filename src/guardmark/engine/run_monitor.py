@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import ErrorKind
+from guardmark.inference.runtime import HALVED
 from guardmark.store.schema import OUTCOME_CODE, OUTCOME_NAMES
 
 if TYPE_CHECKING:
@@ -209,8 +210,8 @@ class RunMonitor:
         left = wanted if limit is None else limit - self.calls - self.dealt
         return max(0, min(wanted, left))
 
-    def spend(self, evidence: Evidence) -> None:
-        """Count what a call consumed beyond itself."""
+    def spend(self, evidence: Evidence, name: str = "") -> None:
+        """Count what a call of a part consumed beyond itself; memory that ran out is told once."""
         try:
             if len(evidence.attempts) > 1:
                 self.calls += len(evidence.attempts) - 1
@@ -218,6 +219,12 @@ class RunMonitor:
             if usage is not None and not evidence.from_cache:
                 self.tokens += (usage.prompt_tokens or 0) + (usage.completion_tokens or 0)
                 self.cost += usage.cost or 0.0
+            if (
+                name
+                and HALVED in evidence.message
+                and (note := f"{name}: {HALVED}") not in self.notes
+            ):
+                self.notes.append(note)
         except (TypeError, AttributeError):
             return  # a part that says it in other types than agreed: stored as an error of it
 

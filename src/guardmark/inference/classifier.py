@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError, did_you_mean, listed
 from guardmark.inference.gradients import EmbeddingGradients, plain_words
+from guardmark.inference.onnx import OnnxModel
 from guardmark.inference.runtime import as_memory_allows, device_of, library, load, token_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 
@@ -45,13 +46,13 @@ class SequenceClassifier:
         long_text: LongText = LongText.TRUNCATE,
         budget: int = 1024,
         device: str = "auto",
+        onnx: Path | None = None,
     ) -> None:
-        self._torch = library("torch")
-        self._device = device_of(device)
+        self._model: _TorchModel | OnnxModel = (
+            OnnxModel(path, onnx, device=device) if onnx else _TorchModel(path, device=device)
+        )
         self._tokenizer = load("AutoTokenizer", path)
-        model = load("AutoModelForSequenceClassification", path)
-        self._positive = _positions(model.config.id2label, positive, path)
-        self._model = model.to(self._device).eval()
+        self._positive = _positions(self._model.labels, positive, path)
         self._long_text = long_text
         self._budget = budget
         self._before, self._after = _specials(self._tokenizer)
@@ -82,11 +83,13 @@ class SequenceClassifier:
             for index, ids in enumerate(encoded)
         ]
 
-    def gradients(self) -> EmbeddingGradients:
-        """Return access to the gradients of the log-odds of being positive."""
+    def gradients(self) -> EmbeddingGradients | None:
+        """Return access to the gradients of the log-odds of being positive; ONNX has none."""
+        if isinstance(self._model, OnnxModel):
+            return None
         return EmbeddingGradients(
-            torch=self._torch,
-            model=self._model,
+            torch=library("torch"),
+            model=self._model.model,
             tokenizer=self._tokenizer,
             positive=self._positive,
             before=self._before,
@@ -108,23 +111,37 @@ class SequenceClassifier:
         return [ids[start : start + self._room] for start in starts]
 
     def _probabilities(self, pieces: Sequence[list[int]]) -> tuple[list[float], bool]:
-        torch = self._torch
         values, is_halved = [0.0] * len(pieces), False
 
-        def odds(batch: list[int]) -> list[float]:
-            padded = self._tokenizer.pad(
-                {"input_ids": [pieces[index] for index in batch]}, return_tensors="pt"
-            ).to(self._device)
-            logits = self._model(**padded).logits.float()
-            found: list[float] = torch.softmax(logits, dim=-1)[:, self._positive].sum(-1).tolist()
-            return found
+        def odds(batch: list[int]) -> list[list[float]]:
+            rows = {"input_ids": [pieces[index] for index in batch]}
+            padded = self._tokenizer.pad(rows, return_tensors=self._model.tensors)
+            return self._model.probabilities(padded)
 
         batches = token_batches([len(p) for p in pieces], budget=self._budget)
-        with torch.inference_mode():
-            for batch, found, is_halved in as_memory_allows(batches, odds):  # noqa: B007 - the last
-                for index, value in zip(batch, found, strict=True):
-                    values[index] = min(1.0, value)
+        for batch, found, is_halved in as_memory_allows(batches, odds):  # noqa: B007 - the last
+            for index, row in zip(batch, found, strict=True):
+                values[index] = min(1.0, sum(row[label] for label in self._positive))
         return values, is_halved
+
+
+class _TorchModel:
+    """Rows of tokens in, rows of probabilities out."""
+
+    tensors: Final = "pt"
+
+    def __init__(self, path: Path, *, device: str) -> None:
+        self._torch = library("torch")
+        self._device = device_of(device)
+        self.model = load("AutoModelForSequenceClassification", path).to(self._device).eval()
+        self.labels: Mapping[Any, Any] = self.model.config.id2label
+
+    def probabilities(self, padded: Any) -> list[list[float]]:
+        """Return the probability of every label, for each row."""
+        with self._torch.inference_mode():
+            logits = self.model(**padded.to(self._device)).logits.float()
+            found: list[list[float]] = self._torch.softmax(logits, dim=-1).tolist()
+        return found
 
 
 def _specials(tokenizer: Any) -> tuple[list[int], list[int]]:
@@ -137,7 +154,7 @@ def _specials(tokenizer: Any) -> tuple[list[int], list[int]]:
     raise ConfigError("The tokenizer changes a text beyond what it puts before and after it.")
 
 
-def _positions(id2label: dict[Any, Any], positive: Sequence[str], path: Path) -> list[int]:
+def _positions(id2label: Mapping[Any, Any], positive: Sequence[str], path: Path) -> list[int]:
     """Indices of the positive labels, checked against the model's own names."""
     names = {str(label): int(index) for index, label in id2label.items()}
     for label in positive:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ChatAnswer, TokenChoice
 from guardmark.core.usage import Usage
-from guardmark.inference.runtime import as_memory_allows, device_of, library, load, token_batches
+from guardmark.inference.runtime import (
+    HALVED,
+    as_memory_allows,
+    device_of,
+    library,
+    load,
+    token_batches,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,11 +70,11 @@ class LocalGenerator:
             return written, logits, (perf_counter_ns() - began) // len(batch)
 
         batches = token_batches(lengths, budget=self._budget)
-        for batch, (written, logits, share), _ in as_memory_allows(batches, generate):
+        for batch, (written, logits, share), is_halved in as_memory_allows(batches, generate):
             for row, index in enumerate(batch):
-                answers[index] = self._answer(
-                    len(prompts[index]), written[row], [step[row] for step in logits], share
-                )
+                steps = [step[row] for step in logits]
+                answer = self._answer(len(prompts[index]), written[row], steps, share)
+                answers[index] = replace(answer, message=HALVED * is_halved)
         return [answers[index] for index in range(len(prompts))]
 
     def written(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> str:

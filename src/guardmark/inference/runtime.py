@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 
 def library(name: str) -> Any:
-    """Import a library of the [hf] extra."""
+    """Import a library of the extra [hf] or [onnx]."""
     try:
         return import_module(name)
     except ImportError as error:
+        extra = "onnx" if name == "onnxruntime" else "hf"
         raise ConfigError(
             f"A local model needs {name}, which cannot be imported: {error}.\n"
-            "Install it: pip install 'guardmark[hf]'."
+            f"Install it: pip install 'guardmark[{extra}]'."
         ) from error
 
 
@@ -44,7 +45,7 @@ def load(kind: str, path: Path) -> Any:
             "Download the model first (config, tokenizer, safetensors) and name its folder."
         )
     transformers.utils.logging.disable_progress_bar()  # ours is the only one on the terminal
-    safe = {} if kind == "AutoTokenizer" else {"use_safetensors": True}
+    safe = {"use_safetensors": True} if kind.startswith("AutoModel") else {}
     try:
         return getattr(transformers, kind).from_pretrained(
             str(path), local_files_only=True, trust_remote_code=False, **safe
@@ -89,6 +90,9 @@ def token_batches(
         batches.append(order[start:end])
         start = end
     return batches
+
+
+HALVED: Final = "a batch did not fit into memory and was asked in halves: lower batch_tokens"
 
 
 def as_memory_allows(

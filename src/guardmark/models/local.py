@@ -102,7 +102,9 @@ class LocalTarget:
         return Response(
             text=answer.text,
             latency_ns=answer.service_ns,
-            evidence=Evidence(finish_reason=answer.finish_reason, usage=answer.usage),
+            evidence=Evidence(
+                finish_reason=answer.finish_reason, usage=answer.usage, message=answer.message
+            ),
         )
 
     async def close(self) -> None:
