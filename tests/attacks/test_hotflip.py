@@ -9,10 +9,10 @@ from itertools import pairwise
 import pytest
 
 from guardmark.attacks.application import is_bounded, tier_of
-from guardmark.attacks.contract import Tier
+from guardmark.attacks.contract import GradientAttack, Tier
 from guardmark.attacks.hotflip import HotFlip
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.inference.gradients import GradientAttack, Swap
+from guardmark.inference.gradients import Swap
 
 WEIGHTS = {
     "ignore": 4.0,

@@ -17,10 +17,10 @@ from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.app.registry import build_part, settings_model
 from guardmark.app.verify.verification import verify
 from guardmark.attacks.application import is_bounded
+from guardmark.attacks.contract import GradientDefense
 from guardmark.attacks.hotflip import HotFlip
 from guardmark.config.settings import BuildContext
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.inference.gradients import GradientDefense
 from guardmark.reports.chapters.adaptive.chapter import threat_card
 from guardmark.store.reader import RecordReader
 from guardmark.store.tries import read_tries

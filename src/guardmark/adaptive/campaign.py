@@ -18,10 +18,10 @@ from guardmark.adaptive.state import SearchState
 from guardmark.adaptive.target import TargetAsker, by_attack, measure_effects
 from guardmark.attacks.application import derive_seed
 from guardmark.attacks.battery import BATTERY_VERSION, Lock, battery, lock_digest
+from guardmark.attacks.contract import GradientDefense
 from guardmark.canon.steps import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
 from guardmark.engine.run_monitor import Progress, StopSignal
-from guardmark.inference.gradients import GradientDefense
 from guardmark.store.layers import (
     ADAPTIVE,
     FINDINGS_PREFIX,
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from guardmark.adaptive.model_asker import AttackerPlan
     from guardmark.adaptive.state import Account, Query, Target
     from guardmark.adaptive.target import ProtectedTarget
+    from guardmark.attacks.contract import GradientAttack
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import AnyDefense
-    from guardmark.inference.gradients import GradientAttack
     from guardmark.store.reader import RecordReader
     from guardmark.store.records import RecordWriter
     from guardmark.store.tries import TryRecord

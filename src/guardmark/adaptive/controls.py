@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from guardmark.adaptive.state import SearchState, Steps, TryAnswer
-    from guardmark.attacks.contract import OperatorChain
+    from guardmark.attacks.contract import GradientAttack, OperatorChain
     from guardmark.canon.steps import Step
     from guardmark.core.sample import Sample
-    from guardmark.inference.gradients import GradientAccess, GradientAttack
+    from guardmark.inference.gradients import EmbeddingGradients
 
 
 _DRAWS = 20
@@ -81,7 +81,9 @@ def run_blind(state: SearchState) -> Steps[None]:
         yield from state.confirm(batch, answers)
 
 
-def run_gradient(state: SearchState, attack: GradientAttack, access: GradientAccess) -> Steps[None]:
+def run_gradient(
+    state: SearchState, attack: GradientAttack, access: EmbeddingGradients
+) -> Steps[None]:
     """Let an attack propose variants of every blocked attack, each checked like any other."""
     live: dict[int, Iterator[Query]] = {
         at: _variants(state.samples[at], attack, access, at=at, most=state.budget)
@@ -101,7 +103,7 @@ def run_gradient(state: SearchState, attack: GradientAttack, access: GradientAcc
 
 
 def _variants(
-    sample: Sample, attack: GradientAttack, access: GradientAccess, *, at: int, most: int
+    sample: Sample, attack: GradientAttack, access: EmbeddingGradients, *, at: int, most: int
 ) -> Iterator[Query]:
     """Yield what may be asked, at most as many as were proposed."""
     original, seen = sample.prompt.text, {sample.prompt.text}

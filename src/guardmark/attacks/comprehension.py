@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from guardmark.attacks.tables import listed_texts
+
 COMPREHENSION_VERSION: Final = "canaries-v1"
 """Version of sentences, instruction and rule; what was asked under another one is asked anew."""
 
@@ -29,31 +31,9 @@ class Canary:
     text: str
 
 
-_SENTENCES: Final = (
-    "The old gardener planted seven rows of yellow tulips behind the school",
-    "Our neighbour paints wooden boats every summer near the quiet harbour",
-    "A young baker carries warm bread across the bridge before sunrise",
-    "Two grey cats sleep under the piano while rain falls outside",
-    "The library keeps maps of distant islands on its second floor",
-    "My grandmother knits thick woollen socks for the winter market",
-    "Seventeen students counted the birds that landed on the frozen lake",
-    "The train to the mountains leaves from platform nine after lunch",
-    "Somebody forgot a blue umbrella beside the museum entrance yesterday",
-    "Fresh basil and ripe tomatoes make this simple soup taste better",
-    "The lighthouse keeper writes long letters about storms and whales",
-    "Children built a tall castle of sand close to the water",
-    "Her brother repairs broken clocks in a small shop downtown",
-    "We watched three red balloons rise slowly above the stadium",
-    "The choir practises new songs every Thursday evening in autumn",
-    "An orange tractor pulled the wagon full of hay uphill",
-    "Please bring warm clothes because the observatory stays open late",
-    "The violin player tuned her instrument before the concert began",
-    "Bees from the orchard visit lavender fields along the river",
-    "This morning the postman delivered a parcel wrapped in green paper",
-)
-
 CANARIES: Final = tuple(
-    Canary(f"c{number:02d}", sentence) for number, sentence in enumerate(_SENTENCES, start=1)
+    Canary(f"c{number:02d}", sentence)
+    for number, sentence in enumerate(listed_texts("sentences", table="canaries.toml"), start=1)
 )
 """Sentences of this version, in the order they are asked."""
 

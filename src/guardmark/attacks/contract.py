@@ -1,4 +1,4 @@
-"""What an operator declares, and how operators are chained."""
+"""What an operator declares, how operators are chained, and the protocols of gradients."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from hashlib import shake_128
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from guardmark.core.errors import ConfigError, did_you_mean, listed
+from guardmark.core.protocols import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from guardmark.core.sample import Sample
+    from guardmark.inference.gradients import EmbeddingGradients
 
 
 Value = str | int | float
@@ -343,3 +347,24 @@ def fault_of(arms: Sequence[OperatorConfig]) -> str:
                 f"{before.operator.name} ({before.operator.slot.name.lower()})"
             )
     return ""
+
+
+@runtime_checkable
+class GradientDefense(Part, Protocol):
+    """A defense in this process whose loss has a gradient."""
+
+    def gradients(self) -> EmbeddingGradients | None:
+        """Return access to its gradients, or None where what it scores with has none."""
+        ...
+
+
+@runtime_checkable
+class GradientAttack(Part, Protocol):
+    """An attack that follows the gradient of a defense; its name carries its version."""
+
+    def propose(self, sample: Sample, access: EmbeddingGradients, *, most: int) -> Iterator[str]:
+        """Yield variants of an attack's text, one at a time, as long as none got through.
+
+        Each is checked against `must_keep` and the tiers, and the defense is asked, elsewhere.
+        """
+        ...

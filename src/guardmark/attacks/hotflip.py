@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Sample
-    from guardmark.inference.gradients import GradientAccess, LossGradient, Swap
+    from guardmark.inference.gradients import EmbeddingGradients, Swap, TextGradient
 
 HOTFLIP: Final = "hotflip@1"
 _LEAST_LETTERS: Final = 4  # shorter words have neighbours that mean something else
@@ -32,7 +32,7 @@ class HotFlip:
         self.name = HOTFLIP if bounded else f"{HOTFLIP}(bounded=no)"
         self._bounded = bounded
 
-    def propose(self, sample: Sample, access: GradientAccess, *, most: int) -> Iterator[str]:
+    def propose(self, sample: Sample, access: EmbeddingGradients, *, most: int) -> Iterator[str]:
         """Yield the text after one swap, after two, and so on."""
         original = text = sample.prompt.text
         done: list[tuple[int, int]] = []
@@ -46,7 +46,7 @@ class HotFlip:
             yield text
 
     def _best(
-        self, gradient: LossGradient, text: str, original: str, *, closed: list[tuple[int, int]]
+        self, gradient: TextGradient, text: str, original: str, *, closed: list[tuple[int, int]]
     ) -> Swap | None:
         swaps = [
             swap

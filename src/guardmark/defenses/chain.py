@@ -42,28 +42,21 @@ _EVERYTHING: Final = (0.0, 1.0)
 _ALLOWED = Decision(outcome=Outcome.ALLOW)
 
 
-def _is_enough(votes: Votes, chain: InlineChain | ChainDefense) -> bool:
+def _is_enough(votes: Votes, chain: _Chain) -> bool:
     is_short = chain.short_circuit or chain.rule in (ChainRule.FIRST, ChainRule.CASCADE)
     size = len(chain.members)
     return is_short and settled(votes, size, chain.rule, between=chain.between) is not None
 
 
-def _bind(members: Sequence[object], samples: Iterable[Sample]) -> None:
-    bound = [member for member in members if isinstance(member, SampleBound)]
-    known = list(samples) if len(bound) > 1 else samples  # an iterator serves one member only
-    for member in bound:
-        member.bind(known)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class InlineChain:
-    """A chain whose members all answer at once.
+class _Chain:
+    """Members in their order and how they decide, both ways they are asked.
 
     A member that fails does not vote; unless the others settle it, the chain fails as it did.
     """
 
     name: str
-    members: Sequence[InlineDefense]
+    members: Sequence[Any]
     _: KW_ONLY
     rule: ChainRule = ChainRule.ANY
     short_circuit: bool = True
@@ -79,6 +72,19 @@ class InlineChain:
     def threshold(self) -> float | None:
         """The threshold that all members share, or None."""
         return common_threshold(self.members)
+
+    def bind(self, samples: Iterable[Sample]) -> None:
+        """Tell the members that want to know of the samples."""
+        bound = [member for member in self.members if isinstance(member, SampleBound)]
+        known = list(samples) if len(bound) > 1 else samples  # an iterator serves one member only
+        for member in bound:
+            member.bind(known)
+
+
+class InlineChain(_Chain):
+    """A chain whose members all answer at once."""
+
+    __slots__ = ()
 
     @property
     def timeout_s(self) -> float | None:
@@ -90,10 +96,6 @@ class InlineChain:
         """Whether a member does."""
         return any(map(holds_interpreter, self.members))
 
-    def bind(self, samples: Iterable[Sample]) -> None:
-        """Tell the members that want to know of the samples."""
-        _bind(self.members, samples)
-
     def decide_now(self, prompt: Prompt) -> Decision:
         """Ask the members about one prompt."""
         votes: list[tuple[str, Decision]] = []
@@ -104,31 +106,10 @@ class InlineChain:
         return combine(votes, len(self.members), self.rule, between=self.between)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ChainDefense:
+class ChainDefense(_Chain):
     """A chain with members that must be awaited; its latency is the sum of theirs."""
 
-    name: str
-    members: Sequence[Member]
-    _: KW_ONLY
-    rule: ChainRule = ChainRule.ANY
-    short_circuit: bool = True
-    view: View = View.CONVERSATION
-    between: Between = _EVERYTHING
-
-    def __post_init__(self) -> None:
-        """Refuse a chain of nothing, which would allow everything."""
-        if not self.members:
-            raise ValueError("a chain needs at least one member")
-
-    @property
-    def threshold(self) -> float | None:
-        """The threshold that all members share, or None."""
-        return common_threshold(self.members)
-
-    def bind(self, samples: Iterable[Sample]) -> None:
-        """Tell the members that want to know of the samples."""
-        _bind(self.members, samples)
+    __slots__ = ()
 
     async def decide(self, prompt: Prompt) -> Decision:
         """Ask the members about one prompt."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 from mmap import ACCESS_READ, mmap
 from time import perf_counter_ns
@@ -17,7 +16,7 @@ from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import View
 from guardmark.defenses.baseline import NOTHING_SHOWN
-from guardmark.defenses.deadline import CODE_TIMEOUT_S, TimedSettings, overrun_message
+from guardmark.defenses.deadline import CODE_TIMEOUT_S, BatchSize, TimedSettings, overrun_message
 from guardmark.defenses.profile import Profile, load_profile, profile_names, with_profile
 from guardmark.inference.runtime import HALVED
 
@@ -29,20 +28,11 @@ if TYPE_CHECKING:
     from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt
     from guardmark.inference.classifier import ClassScore, SequenceClassifier
-    from guardmark.inference.gradients import GradientAccess
+    from guardmark.inference.gradients import EmbeddingGradients
 
 
 _MOST_STUCK: Final = 4  # threads that are left behind in calls
 _OPERATORS_OF_INT8: Final = (b"MatMulInteger", b"DequantizeLinear", b"QLinear", b"QGemm")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassifierBatchLimits:
-    """How large a batch may grow and how long it may wait."""
-
-    max_count: int = 256
-    max_tokens: int | None = None
-    max_wait_s: float = 0.01
 
 
 class ClassifierDefense:
@@ -62,7 +52,7 @@ class ClassifierDefense:
         self.timeout_s = timeout_s
         self.view = view
         self.threshold = threshold
-        self.batch_limits = ClassifierBatchLimits()
+        self.batch_limits = BatchSize(max_count=256)
         self.files = files
         self._classifier = classifier
         # One thread: the model uses all cores by itself, and the loop stays free meanwhile.
@@ -97,7 +87,7 @@ class ClassifierDefense:
     def _new_thread(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(1, thread_name_prefix=f"guardmark-{self.name}")
 
-    def gradients(self) -> GradientAccess | None:
+    def gradients(self) -> EmbeddingGradients | None:
         """Return access to the gradients of what scores the texts, if it has any."""
         return self._classifier.gradients()
 

@@ -42,33 +42,8 @@ _IMPORT_FAULTS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FunctionDefense:
-    """A function that answers at once."""
-
-    name: str
-    function: Callable[..., object]
-    reader: AnswerReader = USUAL_READER
-    view: View = View.TEXT
-    whole_prompt: bool = False
-    files: tuple[Path, ...] = ()
-    timeout_s: float | None = CODE_TIMEOUT_S
-
-    @property
-    def threshold(self) -> float | None:
-        """The risk from which on it blocks, or None."""
-        return self.reader.threshold
-
-    def decide_now(self, prompt: Prompt) -> Decision:
-        """Call the function on one prompt."""
-        shown = prompt if self.whole_prompt else prompt.shown(self.view)
-        if shown is None:
-            return NOTHING_SHOWN[self.view]
-        return self.reader.read(self.function(shown))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AsyncFunctionDefense:
-    """A function that has to be awaited."""
+class _Function:
+    """What a function is asked and how its answer is read, both ways it is called."""
 
     name: str
     function: Callable[..., Any]
@@ -83,10 +58,31 @@ class AsyncFunctionDefense:
         """The risk from which on it blocks, or None."""
         return self.reader.threshold
 
+    def shown(self, prompt: Prompt) -> Prompt | str | None:
+        """What the function is given of a prompt, if anything."""
+        return prompt if self.whole_prompt else prompt.shown(self.view)
+
+
+class FunctionDefense(_Function):
+    """A function that answers at once."""
+
+    __slots__ = ()
+
+    def decide_now(self, prompt: Prompt) -> Decision:
+        """Call the function on one prompt."""
+        if (shown := self.shown(prompt)) is None:
+            return NOTHING_SHOWN[self.view]
+        return self.reader.read(self.function(shown))
+
+
+class AsyncFunctionDefense(_Function):
+    """A function that has to be awaited."""
+
+    __slots__ = ()
+
     async def decide(self, prompt: Prompt) -> Decision:
         """Await the function on one prompt."""
-        shown = prompt if self.whole_prompt else prompt.shown(self.view)
-        if shown is None:
+        if (shown := self.shown(prompt)) is None:
             return NOTHING_SHOWN[self.view]
         clock = asyncio.timeout(self.timeout_s)
         try:

@@ -25,7 +25,7 @@ from guardmark.core.outcome import (
 )
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.baseline import NOTHING_SHOWN
-from guardmark.defenses.classifier import ClassifierBatchLimits
+from guardmark.defenses.deadline import BatchSize
 from guardmark.defenses.guard_profile import ScoreMethod, guard_profile, stage_of
 from guardmark.defenses.profile import profile_names, with_profile
 from guardmark.parsing.logprobs import ibm_sum, two_token_softmax
@@ -214,7 +214,7 @@ class LocalGuardDefense:
         self.name = name
         self.view = view
         self.threshold = reader.threshold
-        self.batch_limits = ClassifierBatchLimits(max_count=32)
+        self.batch_limits = BatchSize(max_count=32)
         self.files = files
         self._generator = generator
         self._reader = reader

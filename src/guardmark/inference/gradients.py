@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError
-from guardmark.core.protocols import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from guardmark.core.sample import Sample
+    from collections.abc import Callable, Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,49 +27,6 @@ class Swap:
     end: int
     word: str
     drop: float
-
-
-class LossGradient(Protocol):
-    """The gradient of a defense's loss at one text."""
-
-    @property
-    def tokens(self) -> Sequence[tuple[int, int]]:
-        """Start and end of each token the defense looks at, in order."""
-        ...
-
-    def swaps(self, token: int, *, allowed: Callable[[str], bool], most: int) -> Sequence[Swap]:
-        """Return what lowers the log-odds of being blocked, the steepest first."""
-        ...
-
-
-class GradientAccess(Protocol):
-    """Access to the gradients of one defense; nothing of it changes the defense."""
-
-    def at(self, text: str) -> LossGradient:
-        """Compute the gradient at a text."""
-        ...
-
-
-@runtime_checkable
-class GradientDefense(Part, Protocol):
-    """A defense in this process whose loss has a gradient."""
-
-    def gradients(self) -> GradientAccess | None:
-        """Return access to its gradients, or None where what it scores with has none."""
-        ...
-
-
-@runtime_checkable
-class GradientAttack(Part, Protocol):
-    """An attack that follows the gradient of a defense; its name carries its version."""
-
-    def propose(self, sample: Sample, access: GradientAccess, *, most: int) -> Iterator[str]:
-        """Yield variants of an attack's text, one at a time.
-
-        What a variant is worth is decided elsewhere: it is checked against `must_keep` and the
-        tiers, and the defense is asked. The next one is taken only while none got through.
-        """
-        ...
 
 
 _MARKS: Final = ("##", "\u0120", "\u2581")

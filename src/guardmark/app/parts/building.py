@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from guardmark.app.parts.loading import locate_error
 from guardmark.app.registry import build_part, package_of
+from guardmark.attacks.contract import GradientAttack, GradientDefense
 from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import VERSION, PartManifest
@@ -19,7 +20,6 @@ from guardmark.core.record import FIRST_LAYER
 from guardmark.defenses.profile import describe_profile
 from guardmark.engine.execution.process import keep_working_directory
 from guardmark.engine.plan import ADDRESS_SETTINGS, NO_GUARD, BuiltPart, Parts, layer_of
-from guardmark.inference.gradients import GradientAttack, GradientDefense
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

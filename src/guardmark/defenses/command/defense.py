@@ -10,6 +10,7 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.command.process import ProcessFault, Replies, WorkerProcess
+from guardmark.defenses.deadline import BatchSize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -133,15 +134,6 @@ class ProcessPool:
             self._end(worker)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessBatchLimits:
-    """How large a batch may grow and how long it may wait."""
-
-    max_count: int
-    max_tokens: int | None = None
-    max_wait_s: float = 0.01
-
-
 class _InProcesses:
     """What both ways to be asked share."""
 
@@ -212,7 +204,7 @@ class CommandBatchDefense(_InProcesses):
 
     def __init__(self, name: str, pool: ProcessPool, *, batch: int, **common: Any) -> None:
         super().__init__(name, pool, **common)
-        self.batch_limits = ProcessBatchLimits(max_count=batch)
+        self.batch_limits = BatchSize(max_count=batch)
 
     async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
         """Ask about several prompts; what a failing process left open is asked one by one."""
