@@ -6,7 +6,7 @@ word (classifiers).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ def transformers() -> Any:
     return pytest.importorskip("transformers", reason="needs the [hf] extra")
 
 
-def _tokenizer(transformers: Any, *, template: str | None) -> Any:
+def _tokenizer(transformers: Any, *, template: str | None, words: Sequence[str] = ()) -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
     made = Tokenizer(models.BPE(unk_token=None))
@@ -41,6 +41,7 @@ def _tokenizer(transformers: Any, *, template: str | None) -> Any:
     special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=made, **special)
     fast.chat_template = template
+    fast.add_tokens(list(words))
     return fast
 
 
@@ -58,9 +59,9 @@ def causal_folder(
     """Write a tiny causal model whose first word is forced; odds 3 to 1 against the other."""
     import torch
 
-    def make(*, says: str, against: str, kind: str = "llama") -> Path:
+    def make(*, says: str, against: str, kind: str = "llama", words: Sequence[str] = ()) -> Path:
         folder = tmp_path_factory.mktemp(kind)
-        tokenizer = _tokenizer(transformers, template=TEMPLATE)
+        tokenizer = _tokenizer(transformers, template=TEMPLATE, words=words)
         sizes = {
             "vocab_size": len(tokenizer),
             "hidden_size": 32,

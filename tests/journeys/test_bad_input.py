@@ -107,6 +107,9 @@ def test_bad_data_leave_the_earlier_run_where_it_was(tmp_path: Path) -> None:
         (("judge", "nowhere", "--human-labels", "none.csv"), 3, "There is no run in nowhere"),
         (("matrix", "none.yaml", "-o", "m"), 2, "none.yaml cannot be read: No such file or"),
         (("run", "bench.yaml", "--replay", "none"), 2, "the same command with --record FILE"),
+        (("run", "bench.yaml", "--env-file", "data.jsonl"), 2, "data.jsonl:1: is no line NAME="),
+        (("compare", "x", "--chains", "2", "--margin", "0.1"), 2, "leave out --against, --margin"),
+        (("compare", "x", "--chains", "2", "--samples", "3"), 2, "leave out --against, --margin"),
     ],
 )
 def test_a_mistake_on_the_command_line(

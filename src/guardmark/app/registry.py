@@ -40,6 +40,7 @@ BUILTIN_PARTS: dict[str, dict[str, str]] = {
     },
     "judge": {
         "chat": "guardmark.judges.llm:LlmJudgeSettings",
+        "local": "guardmark.judges.llm:LocalJudgeSettings",
         "panel": "guardmark.judges.panel:PanelSettings",
         "rules": "guardmark.judges.rules:RulesJudgeSettings",
     },

@@ -25,6 +25,8 @@ _COMMANDS: dict[str, str] = {
 }
 """Command to its file, with NAME_command in it; `commands.toml` says how it is listed."""
 
+_CALLING = ("run", "check", "matrix", "judge", "adapt", "doctor")
+"""Commands that may call services: they read a file of variables where one is named."""
 _HELP = "Measure whether an AI defense works, and how sure you can be of it."
 
 
@@ -42,6 +44,8 @@ class _Lazy(click.Group):
         module = import_module(f"guardmark.cli.{_COMMANDS[cmd_name]}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
         command.name = cmd_name
+        if cmd_name in _CALLING:
+            command.params.append(_ENV_FILE)
         command.format_epilog = partial(_format_examples, cmd_name)  # type: ignore[method-assign]
         words = read_words("options")
         _describe(command, words.get(cmd_name, {}), words["every"])
@@ -63,6 +67,25 @@ class _Lazy(click.Group):
         for group, texts in groupby(_texts().items(), key=lambda each: each[1]["group"]):
             with formatter.section(group):
                 formatter.write_dl([(name, text["help"]) for name, text in texts])
+
+
+def _set_variables(_context: click.Context, _option: click.Parameter, path: Path | None) -> None:
+    if path is not None:
+        from guardmark.cli.terminal import tell_line
+        from guardmark.config.mistakes import names_secret
+        from guardmark.net.redaction import read_variables
+
+        for name in read_variables(path, names_secret):
+            tell_line(f"Note: {name} is set already: what {path} says of it is not taken.")
+
+
+_ENV_FILE = click.Option(
+    ["--env-file"],
+    type=click.Path(path_type=Path),
+    is_eager=True,
+    expose_value=False,
+    callback=_set_variables,
+)
 
 
 def _texts() -> dict[str, dict[str, Any]]:

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from guardmark.canon.visible import spell_hidden
-from guardmark.cli.terminal import (
-    EXIT_INTERRUPTED,
-    INTERRUPTED,
-    echo,
-    echo_json,
-    echo_text,
-    same_command,
-    tell_line,
-)
+from guardmark.cli.terminal import echo, echo_json, echo_text, tell_interrupted, tell_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,8 +60,7 @@ def judge_command(
     named = {"config": config, "layer": layer, "human_labels": human_labels}
     judged = _judged(run, as_headline, named)
     if judged is None:
-        tell_line(INTERRUPTED, f"To continue: {same_command()}")
-        return EXIT_INTERRUPTED
+        return tell_interrupted()
     if as_json:
         echo_json(json.dumps(_judged_json(judged), ensure_ascii=False))
     else:

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from guardmark.cli.terminal import (
-    EXIT_INTERRUPTED,
-    INTERRUPTED,
     echo,
     echo_json,
     echo_text,
     same_command,
+    tell_interrupted,
     tell_line,
     tell_output,
 )
@@ -130,12 +129,8 @@ def _carry_out(loaded: LoadedConfig, options: RunOptions, outlet: _Outlet) -> in
     for warning in result.warnings:
         tell_line(f"Note: {warning}")
     if result.summary.ending is Ending.INTERRUPTED:
-        tell_line(
-            f"{INTERRUPTED} {result.summary.stored:,} of {result.summary.planned:,} records are "
-            f"stored in {result.folder.path}.",
-            f"To continue: {same_command()}",
-        )
-        return EXIT_INTERRUPTED
+        counts = f"{result.summary.stored:,} of {result.summary.planned:,}"
+        return tell_interrupted(f" {counts} records are stored in {result.folder.path}.")
     if result.summary.ending is Ending.EARLY:
         tell_line(f"Stopped early: {result.summary.reason}")
     if not result.summary.planned and (options.shard or loaded.config.run.shard):
@@ -328,8 +323,7 @@ def matrix_command(matrix: Path, out: Path, limit: int | None, offline: bool, as
     text = done.folder.file(name).read_text(encoding="utf-8")
     (echo_json if as_json else echo_text)(text)
     if done.is_interrupted:
-        tell_line(INTERRUPTED, f"To continue: {same_command()}")
-        return EXIT_INTERRUPTED
+        return tell_interrupted()
     return 0 if all(line.status == "success" for line in done.lines) else _EXIT_UNTRUSTWORTHY
 
 

@@ -105,6 +105,12 @@ def same_command() -> str:
     return shlex.join(["guardmark", *(word for word in sys.argv[1:] if word != "--fresh")])
 
 
+def tell_interrupted(state: str = "") -> int:
+    """Say that the same command goes on where this one ended; return the exit code of that."""
+    tell_line(f"{INTERRUPTED}{state}", f"To continue: {same_command()}")
+    return EXIT_INTERRUPTED
+
+
 def ending_signals() -> Iterator[int]:
     """Name the signals by which somebody wants a command to end."""
     yield from (signal.SIGINT, signal.SIGTERM)

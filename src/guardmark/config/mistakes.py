@@ -20,19 +20,11 @@ if TYPE_CHECKING:
 
 _KINDS: Final = {
     "string_type": "text",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "set_type": "a list",
-    "dict_type": "settings",
-    "model_type": "settings",
-    "model_attributes_type": "settings",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    **dict.fromkeys(("list_type", "tuple_type", "set_type"), "a list"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "settings"),
 }
 """What a setting must be, by the type of pydantic's error when it is something else."""
 _CHOICES: Final = frozenset({"literal_error", "enum"})
@@ -167,11 +159,8 @@ def _model_inside(annotation: object) -> type[BaseModel] | None:
     """The first settings model within an annotation such as `dict[str, Model] | None`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    for inner in getattr(annotation, "__args__", ()):
-        model = _model_inside(inner)
-        if model is not None:
-            return model
-    return None
+    inner = map(_model_inside, getattr(annotation, "__args__", ()))
+    return next((model for model in inner if model is not None), None)
 
 
 def require_no_literal_secret(document: object, source: Source) -> None:

@@ -178,8 +178,9 @@ class ClassifierSettings(TimedSettings):
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
         from guardmark.inference.classifier import LongText, SequenceClassifier
+        from guardmark.inference.runtime import model_folder
 
-        path = context.folder / self.path
+        path = model_folder(context.folder, self.path)
         onnx = path / self.onnx if self.onnx else None
         is_int8 = onnx is not None and _is_int8(name, onnx)
         classifier = SequenceClassifier(

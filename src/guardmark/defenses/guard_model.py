@@ -27,8 +27,8 @@ from guardmark.core.sample import Prompt, View
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.deadline import BatchSize
 from guardmark.defenses.guard_profile import ScoreMethod, guard_profile, stage_of
+from guardmark.defenses.logprobs import ibm_sum, two_token_softmax
 from guardmark.defenses.profile import profile_names, with_profile
-from guardmark.parsing.logprobs import ibm_sum, two_token_softmax
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from guardmark.config.settings import BuildContext
     from guardmark.core.outcome import ChatAnswer
     from guardmark.defenses.guard_profile import GuardProfile, Stage
+    from guardmark.defenses.logprobs import TokenScore
     from guardmark.inference.generator import LocalGenerator
     from guardmark.net.chat import ChatEndpoint
     from guardmark.parsing.guard import GuardReading
-    from guardmark.parsing.logprobs import TokenScore
 
 _CANARY: Final = "Which ferry leaves at nine? <b>7*7</b>"
 _MOST_RAW = 2_000
@@ -295,10 +295,12 @@ class GuardModelSettings(ChatSettings):
     @model_validator(mode="before")
     @classmethod
     def _as_the_profile_says(cls, given: Any) -> Any:
-        """Take from the profile what the configuration leaves out."""
+        """Take from the profile what the configuration leaves out; `auto` is local by hub id."""
         name = given.get("profile") if isinstance(given, dict) else None
         if not isinstance(name, str) or name not in profile_names("guard-model"):
             return given
+        if given.get("preset") == "auto" and "/" in str(given.get("model")):
+            given = {**given, "preset": None, "path": given.get("path") or given["model"]}
         profile = guard_profile(name)
         return with_profile(given, {"view": profile.view, "score": profile.score})
 
@@ -361,7 +363,9 @@ class GuardModelSettings(ChatSettings):
             threshold=self.threshold,
         )
         if self.path is not None:
-            path = context.folder / self.path
+            from guardmark.inference.runtime import model_folder
+
+            path = model_folder(context.folder, self.path)
             requests = self._requests(context.folder)
             generator = self._generator(path, reader.profile)
             for risk, options in requests.items():

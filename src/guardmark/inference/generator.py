@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
 from random import Random
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TOP = 20
+_MOST_TOGETHER = 32
 
 
 class LocalGenerator:
@@ -173,6 +179,69 @@ def _end_ids(model: Any, tokenizer: Any) -> set[int]:
     end_tokens = model.generation_config.eos_token_id
     ends = set(end_tokens) if isinstance(end_tokens, list) else {end_tokens}
     return {token for token in (*ends, tokenizer.eos_token_id) if token is not None}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Question:
+    messages: Sequence[Mapping[str, str]]
+    seed: int
+    answer: asyncio.Future[ChatAnswer]
+
+
+class LocalChat:
+    """A model in this process that is asked one conversation at a time, like one behind a server.
+
+    While one batch is answered, questions gather for the next; none waits for company.
+    """
+
+    def __init__(
+        self, name: str, generator: LocalGenerator, *, draws: Draws | None = None, seed: int = 0
+    ) -> None:
+        self.options: Mapping[str, object] = {}
+        self._generator = generator
+        self._draws = draws
+        self._seed = seed
+        self._waiting: list[_Question] = []
+        self._worker: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"guardmark-{name}")
+
+    async def complete(
+        self, messages: Sequence[Mapping[str, str]], *, repeat: int = 0
+    ) -> ChatAnswer:
+        """Ask for one completion; where answers are drawn, each repeat is another draw."""
+        future: asyncio.Future[ChatAnswer] = asyncio.get_running_loop().create_future()
+        said = json.dumps([self._seed, repeat, messages], sort_keys=True)
+        seed = int.from_bytes(sha256(said.encode()).digest()[:8])
+        self._waiting.append(_Question(messages, seed, future))
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._work())
+        return await future
+
+    async def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            await asyncio.sleep(0)  # questions asked in the same breath come along
+            batch = [one for one in self._waiting[:_MOST_TOGETHER] if not one.answer.done()]
+            del self._waiting[:_MOST_TOGETHER]
+            seeds = tuple(question.seed for question in batch)
+            draws = None if self._draws is None else replace(self._draws, seeds=seeds)
+            asked = [question.messages for question in batch]
+            answer = partial(self._generator.complete, asked, draws=draws)
+            done = loop.run_in_executor(self._thread, answer)
+            await asyncio.wait([done])
+            failure = done.exception()
+            for index, question in enumerate(batch):
+                future = question.answer
+                if future.done():  # whoever asked was cancelled meanwhile
+                    continue
+                if failure is not None:
+                    future.set_exception(failure)
+                else:
+                    future.set_result(done.result()[index])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
     from typing import TypeVar
 
     T = TypeVar("T")
+
+_HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+", re.ASCII)
 
 
 def library(name: str) -> Any:
@@ -36,14 +39,29 @@ def device_of(wanted: str) -> Any:
     return torch.device("cuda" if has_cuda and wanted != "cpu" else "cpu")
 
 
-def load(kind: str, path: Path) -> Any:
-    """Load a model or tokenizer from a folder, without network and without foreign code."""
-    transformers = library("transformers")
-    if not path.is_dir():
+def model_folder(folder: Path, given: str) -> Path:
+    """Return the folder of a model: one that is there, or that of `owner/name` in the cache."""
+    path = folder / given
+    if path.is_dir():
+        return path
+    if not _HUB_ID.fullmatch(given):
         raise ConfigError(
             f"The model folder {path} does not exist.\n"
             "Download the model first (config, tokenizer, safetensors) and name its folder."
         )
+    hub = library("huggingface_hub")
+    try:
+        return Path(hub.snapshot_download(given, local_files_only=True))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"There is no folder {path}, and the model {given} is not in the local cache of the "
+            f"hub.\nFetch it: hf download {given} (a gated one after hf auth login)."
+        ) from error
+
+
+def load(kind: str, path: Path) -> Any:
+    """Load a model or tokenizer from a folder, without network and without foreign code."""
+    transformers = library("transformers")
     transformers.utils.logging.disable_progress_bar()  # ours is the only one on the terminal
     safe = {"use_safetensors": True} if kind.startswith("AutoModel") else {}
     try:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field
 
 from guardmark.config.chat import ChatSettings
+from guardmark.config.settings import Settings
 from guardmark.config.source import read_text
 from guardmark.core.outcome import ErrorKind, Evidence, Verdict, VerdictLabel
+from guardmark.core.protocols import Closable
 from guardmark.net.chat import json_form, refuses_options
 from guardmark.parsing.guard import VERDICT_SCHEMA, VerdictReading, read_verdict
 from guardmark.parsing.objects import ParseMethod
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from guardmark.config.settings import BuildContext
     from guardmark.core.outcome import ChatAnswer
     from guardmark.core.sample import Prompt
+    from guardmark.inference.generator import LocalChat
     from guardmark.net.chat import ChatEndpoint
 
 _MOST_RAW = 4_000
@@ -49,7 +52,7 @@ ASK_AGAIN = (
     "That was not the JSON object asked for. Say the same verdict again as one JSON object with "
     "the keys label, answer_mode and reasons, and nothing else."
 )
-_RESPONSE_FORMAT: Final = json_form(VERDICT_SCHEMA, name="verdict")
+_VERDICT_FORM: Final = json_form(VERDICT_SCHEMA, name="verdict")
 
 
 class LlmJudge:
@@ -58,7 +61,7 @@ class LlmJudge:
     def __init__(
         self,
         name: str,
-        chat: ChatEndpoint,
+        chat: ChatEndpoint | LocalChat,
         *,
         rubric: str = RUBRIC,
         system_prompt: str = "",
@@ -72,7 +75,7 @@ class LlmJudge:
         self._rubric = rubric
         self._system_prompt = system_prompt
         self._may_fall_back = strict is None
-        self._strict = strict is not False
+        self._form: dict[str, Any] = {} if strict is False else {"response_format": _VERDICT_FORM}
         self._retries = retries
 
     async def judge(self, prompt: Prompt, response: str) -> Verdict:
@@ -103,6 +106,11 @@ class LlmJudge:
                 reading = replace(second, method=ParseMethod.RETRY)
         return _verdict(reading, answer, first.text or "")
 
+    async def close(self) -> None:
+        """End what a model in this process works in."""
+        if isinstance(self._chat, Closable):
+            await self._chat.close()
+
     def _material(self, prompt: Prompt, response: str) -> str:
         """The exchange as JSON: no text in it can pretend to be the end of it."""
         before = [{"role": "system", "content": self._system_prompt}] if self._system_prompt else []
@@ -111,11 +119,9 @@ class LlmJudge:
         return _ENCODE(document)
 
     async def _ask(self, messages: list[dict[str, str]]) -> ChatAnswer:
-        if not self._strict:
-            return await self._chat.complete(messages)
-        answer = await self._chat.complete(messages, response_format=_RESPONSE_FORMAT)
-        if self._may_fall_back and refuses_options(answer):
-            self._strict = False
+        answer = await self._chat.complete(messages, **self._form)
+        if self._may_fall_back and self._form and refuses_options(answer):
+            self._form = {}
             return await self._chat.complete(messages)
         if answer.text is not None:
             self._may_fall_back = False
@@ -161,12 +167,11 @@ def _joined(first: ChatAnswer, second: ChatAnswer) -> ChatAnswer:
     )
 
 
-class LlmJudgeSettings(ChatSettings):
-    """Asks a chat model for a verdict in JSON."""
+class _RubricSettings(Settings):
+    """What a model is told that judges."""
 
     name: str = ""
     rubric: str | None = None
-    strict: bool | None = None
     retries: int = Field(1, ge=0, le=5)
 
     def before(self, folder: Path) -> str:
@@ -174,15 +179,57 @@ class LlmJudgeSettings(ChatSettings):
         path = folder / self.rubric if self.rubric else None
         return read_text(path, f"The file {path} of a judge") if path else RUBRIC
 
-    def build(self, name: str, context: BuildContext) -> object:
-        """Build the judge."""
-        path = context.folder / self.rubric if self.rubric else None
+    def _judge(
+        self,
+        name: str,
+        chat: ChatEndpoint | LocalChat,
+        context: BuildContext,
+        *,
+        strict: bool | None,
+        files: tuple[Path, ...] = (),
+    ) -> LlmJudge:
         return LlmJudge(
             name,
-            self.chat_endpoint(name, context),
+            chat,
             rubric=self.before(context.folder),
             system_prompt=context.system_prompt,
-            strict=self.strict,
+            strict=strict,
             retries=self.retries,
-            files=(path,) if path else (),
+            files=(*files, context.folder / self.rubric) if self.rubric else files,
         )
+
+
+class LlmJudgeSettings(ChatSettings, _RubricSettings):
+    """Asks a chat model for a verdict in JSON."""
+
+    strict: bool | None = None
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the judge."""
+        chat = self.chat_endpoint(name, context)
+        return self._judge(name, chat, context, strict=self.strict)
+
+
+class LocalJudgeSettings(_RubricSettings):
+    """Asks a model in this process for a verdict in JSON; needs the [hf] extra."""
+
+    path: str
+    max_tokens: int = Field(512, ge=1)
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    batch_tokens: int = Field(4096, ge=64)
+
+    @property
+    def most_written(self) -> int:
+        """The most tokens that an answer can have."""
+        return self.max_tokens
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the judge."""
+        from guardmark.inference.generator import LocalChat, LocalGenerator
+        from guardmark.inference.runtime import model_folder
+
+        path = model_folder(context.folder, self.path)
+        generator = LocalGenerator(
+            path, max_tokens=self.max_tokens, budget=self.batch_tokens, device=self.device
+        )
+        return self._judge(name, LocalChat(name, generator), context, strict=False, files=(path,))

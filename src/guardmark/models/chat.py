@@ -67,7 +67,7 @@ class ChatTarget:
         """Answer one prompt."""
         seed = self._chat.options.get(_SEED)
         sent = {_SEED: seed + repeat} if isinstance(seed, int) else {}
-        return _response(await self._chat.complete(self._messages(prompt), **sent))
+        return response_of(await self._chat.complete(self._messages(prompt), **sent))
 
     async def answer_in(self, prompt: Prompt, *, form: Mapping[str, object], seed: int) -> Response:
         """Answer with JSON of a schema and a seed, without what the server refused at first."""
@@ -80,7 +80,7 @@ class ChatTarget:
                 break
             self._rung = max(self._rung, rung + 1)
         self._is_settled = self._is_settled or answer.text is not None
-        return _response(answer)
+        return response_of(answer)
 
     def _messages(self, prompt: Prompt) -> list[dict[str, str]]:
         return [
@@ -89,7 +89,8 @@ class ChatTarget:
         ]
 
 
-def _response(answer: ChatAnswer) -> Response:
+def response_of(answer: ChatAnswer) -> Response:
+    """Return the response that an answer of a chat model is."""
     return Response(
         text=answer.text,
         error_kind=answer.error_kind,

@@ -5,20 +5,12 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from pydantic import Field, model_validator
 
-from guardmark.config.chat import Preset, base_address, service_headers
-from guardmark.config.settings import (
-    Address,
-    PriceSettings,
-    Secret,
-    Settings,
-    read_text,
-    shown_address,
-)
-from guardmark.core.errors import ConfigError
+from guardmark.config.chat import RemoteModelSettings
+from guardmark.config.settings import Settings
 from guardmark.core.outcome import Evidence, Response
 from guardmark.core.protocols import Closable
 
@@ -127,21 +119,8 @@ class TauSettings(Settings):
         return self
 
 
-class EmbeddingSettings(TauSettings):
+class EmbeddingSettings(TauSettings, RemoteModelSettings):
     """Cosine of embeddings from a service (`/v1/embeddings`): the same request from tau on."""
-
-    preset: Preset | None = None
-    base_url: Address | None = None
-    model: str
-    api_key: Secret | None = None
-    options: dict[str, Any] = Field(default_factory=dict)
-    price: PriceSettings | None = None
-
-    @model_validator(mode="after")
-    def _somewhere(self) -> EmbeddingSettings:
-        if self.base_url is None and self.preset is None:
-            raise ValueError("needs a base_url, or a preset that fills it in")
-        return self
 
     @property
     def encoder(self) -> str:
@@ -150,17 +129,7 @@ class EmbeddingSettings(TauSettings):
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the judge."""
-        where, base = context.where or name, base_address(self.base_url, self.preset)
-        if context.services is None:
-            raise ConfigError(f"{where} calls {shown_address(base)}, which is not possible here.")
-        endpoint = context.services.model(
-            "embeddings",
-            read_text(base, f"{where}.base_url", context.services).rstrip("/"),
-            model=self.model,
-            options=self.options,
-            price=self.price or context.prices.get(self.model),
-            secret_headers=service_headers(self.preset, self.api_key, where, context.services),
-        )
+        endpoint = self.endpoint("embeddings", name, context, self.options)
         return SimilarityJudge(name, endpoint, tau=self.tau)
 
 
@@ -178,8 +147,9 @@ class LocalEmbeddingSettings(TauSettings):
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the judge."""
+        from guardmark.inference.runtime import model_folder
         from guardmark.models.encoder import LocalEncoder
 
-        path = context.folder / self.path
+        path = model_folder(context.folder, self.path)
         encoder = LocalEncoder(path, max_length=self.max_length, device=self.device)
         return SimilarityJudge(name, encoder, tau=self.tau, files=(path,))

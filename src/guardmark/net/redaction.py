@@ -7,6 +7,7 @@ an escape that could stand for a part of a secret is only searched for fixed str
 
 from __future__ import annotations
 
+import os
 import re
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
@@ -15,8 +16,11 @@ from string import ascii_letters, digits
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from guardmark.core.errors import ConfigError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
 REDACTED = "[redacted]"
 _MARK = REDACTED.encode()
@@ -33,6 +37,11 @@ _ENTITIES = {
 _ESCAPE = re.compile(
     rb"[\\%]u([0-9a-fA-F]{4})|(?:\\x|%)([0-9a-fA-F]{2})|\\([^0-9A-Za-z])"
     rb"|&#0*([0-9]{1,7});?|&#[xX]0*([0-9a-fA-F]{1,6});?|&([A-Za-z][A-Za-z0-9]{1,30});"
+)
+_VARIABLE = re.compile(
+    r"""(?:export\s+)?([A-Za-z_]\w*)\s*=\s*"""
+    r"""(?:'([^']*)'|"([^"\\$]*)"|([^\s'"$`\\]*))(?:\s+#.*)?""",
+    re.ASCII,
 )
 _BEFORE_ESCAPE = b"\\%&"
 _OF_ANY_FORM = {*(ascii_letters + digits + "+/-_=#;").encode(), *_BEFORE_ESCAPE}
@@ -192,6 +201,30 @@ class Redactor:
 
 KNOWN = Redactor()
 """What this process read from its environment for a service: nothing that it writes may hold it."""
+
+
+def read_variables(path: Path, is_secret: Callable[[str], bool]) -> Iterator[str]:
+    """Set the variables that lines NAME=VALUE of a file state; yield those that were set before."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ConfigError(f"{path} cannot be read: {reason}.") from error
+    stated: dict[str, str] = {}
+    for number, line in enumerate(map(str.strip, lines), start=1):
+        if line and not line.startswith("#"):
+            if (match := _VARIABLE.fullmatch(line)) is None:
+                message = f"{path}:{number}: is no line NAME=VALUE"  # it may hold a key
+                raise ConfigError(f"{message} (put a value with spaces, $ or quotes in '...').")
+            name, *values = match.groups()
+            stated[name] = next(filter(None, values), "")
+    for name, value in stated.items():
+        if name in os.environ:
+            yield name
+            continue
+        os.environ[name] = value
+        if is_secret(name):
+            KNOWN.hide(value, name)
 
 
 def is_word(secret: str) -> bool:
