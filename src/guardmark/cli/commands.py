@@ -44,7 +44,7 @@ class _Lazy(click.Group):
         module = import_module(f"guardmark.cli.{_COMMANDS[cmd_name]}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
         command.name = cmd_name
-        if cmd_name in _CALLING:
+        if cmd_name in _CALLING and _ENV_FILE not in command.params:
             command.params.append(_ENV_FILE)
         command.format_epilog = partial(_format_examples, cmd_name)  # type: ignore[method-assign]
         words = read_words("options")

@@ -42,13 +42,8 @@ def device_of(wanted: str) -> Any:
 def model_folder(folder: Path, given: str) -> Path:
     """Return the folder of a model: one that is there, or that of `owner/name` in the cache."""
     path = folder / given
-    if path.is_dir():
+    if path.is_dir() or not _HUB_ID.fullmatch(given):
         return path
-    if not _HUB_ID.fullmatch(given):
-        raise ConfigError(
-            f"The model folder {path} does not exist.\n"
-            "Download the model first (config, tokenizer, safetensors) and name its folder."
-        )
     hub = library("huggingface_hub")
     try:
         return Path(hub.snapshot_download(given, local_files_only=True))
@@ -62,6 +57,11 @@ def model_folder(folder: Path, given: str) -> Path:
 def load(kind: str, path: Path) -> Any:
     """Load a model or tokenizer from a folder, without network and without foreign code."""
     transformers = library("transformers")
+    if not path.is_dir():
+        raise ConfigError(
+            f"The model folder {path} does not exist.\n"
+            "Download the model first (config, tokenizer, safetensors) and name its folder."
+        )
     transformers.utils.logging.disable_progress_bar()  # ours is the only one on the terminal
     safe = {"use_safetensors": True} if kind.startswith("AutoModel") else {}
     try:
