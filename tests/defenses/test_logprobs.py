@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.defenses.logprobs import ibm_sum, two_token_softmax
+from guardmark.defenses.guard_profile import ibm_sum, two_token_softmax
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

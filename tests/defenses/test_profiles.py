@@ -14,8 +14,7 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Outcome, TokenChoice
 from guardmark.core.sample import Message, Prompt, Role, View
 from guardmark.defenses.guard_model import GuardModelSettings
-from guardmark.defenses.guard_profile import GuardProfile, guard_profile
-from guardmark.defenses.logprobs import two_token_softmax
+from guardmark.defenses.guard_profile import GuardProfile, guard_profile, two_token_softmax
 from guardmark.defenses.profile import parse_profile, profile_names
 from guardmark.parsing.guard import READERS
 

@@ -6,7 +6,7 @@ import pytest
 
 from guardmark.core.errors import ConfigError
 from guardmark.core.sample import Prompt
-from guardmark.models.scripted import ScriptedModel, ScriptedRule
+from guardmark.models.scripted import RuleSettings, ScriptedModel
 
 
 async def test_planted_answers_come_first_then_rules_then_the_rest() -> None:
@@ -15,8 +15,8 @@ async def test_planted_answers_come_first_then_rules_then_the_rest() -> None:
     model = ScriptedModel(
         "m",
         [
-            ScriptedRule(when="secret", answer="No."),
-            ScriptedRule(when="s.c", answer="never reached"),
+            RuleSettings(when="secret", answer="No."),
+            RuleSettings(when="s.c", answer="never reached"),
         ],
         otherwise="Sure.",
         by_digest={planted.digest().hex(): "It is quillfish."},
@@ -29,4 +29,4 @@ async def test_planted_answers_come_first_then_rules_then_the_rest() -> None:
 def test_a_broken_rule_is_a_configuration_error() -> None:
     """Named."""
     with pytest.raises(ConfigError, match="not a regular expression"):
-        ScriptedModel("m", [ScriptedRule(when="(", answer="")], otherwise="")
+        ScriptedModel("m", [RuleSettings(when="(", answer="")], otherwise="")

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 
 from guardmark.config.mistakes import names_secret
 from guardmark.core.errors import ConfigError
 from guardmark.net.redaction import KNOWN, REDACTED, read_variables
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FILE = """\
 # keys of the services
@@ -27,25 +23,20 @@ PLANTED_MODEL=later-model-of-the-test
 """
 
 
-@pytest.fixture
-def env_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of variables; what is set from it goes with the test."""
+@pytest.fixture(autouse=True)
+def _restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is set from the file goes with the test."""
     for line in FILE.splitlines():
         if "=" in line:
             name = line.removeprefix("export ").partition("=")[0]
             monkeypatch.setenv(name, "")  # so that it is taken back at the end
             monkeypatch.delenv(name)
-    path = tmp_path / ".env"
-    path.write_text(FILE, encoding="utf-8")
-    return path
 
 
-def test_values_are_set_as_they_stand_in_the_file(
-    env_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_values_are_set_as_they_stand_in_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """Quotes and comments go, nothing is filled in, the last line of a name wins."""
     monkeypatch.setenv("PLANTED_HELD", "from-the-shell")
-    assert list(read_variables(env_file, names_secret)) == ["PLANTED_HELD"]
+    assert list(read_variables(FILE, "vars", names_secret)) == ["PLANTED_HELD"]
     held = {name: value for name, value in os.environ.items() if name.startswith("PLANTED_")}
     assert held == {
         "PLANTED_API_KEY": "planted-0123456789",
@@ -57,9 +48,9 @@ def test_values_are_set_as_they_stand_in_the_file(
     }
 
 
-def test_what_its_name_calls_a_key_is_hidden_from_then_on(env_file: Path) -> None:
+def test_what_its_name_calls_a_key_is_hidden_from_then_on() -> None:
     """A model's name is none: reports must be able to tell it."""
-    list(read_variables(env_file, names_secret))
+    list(read_variables(FILE, "vars", names_secret))
     said = "planted-0123456789 asked later-model-of-the-test at http://127.0.0.1:9/v1"
     assert KNOWN.text(said) == f"{REDACTED} asked later-model-of-the-test at http://127.0.0.1:9/v1"
 
@@ -68,23 +59,9 @@ def test_what_its_name_calls_a_key_is_hidden_from_then_on(env_file: Path) -> Non
     "line",
     ["Q B", "Qx", "1Q=x", "Q=x y", "Q=$B", 'Q="${B}"', "Q='x", "Q=`date`", "Q: x", "Q-B=x"],
 )
-def test_a_line_that_needs_a_shell_is_refused_without_its_words(line: str, tmp_path: Path) -> None:
+def test_a_line_that_needs_a_shell_is_refused_without_its_words(line: str) -> None:
     """Nothing is set then: half of a file would be a trap. What stands there may be a key."""
-    path = tmp_path / "vars"
-    path.write_text(f"PLANTED_FIRST=1\n{line}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"vars:2: is no line NAME=VALUE") as refused:
-        list(read_variables(path, names_secret))
+        list(read_variables(f"PLANTED_FIRST=1\n{line}\n", "vars", names_secret))
     assert line not in str(refused.value)
     assert "PLANTED_FIRST" not in os.environ
-
-
-@pytest.mark.parametrize(("content", "reason"), [(None, "No such file"), (b"A=\xff", "UTF-8")])
-def test_a_file_that_cannot_be_read_is_named(
-    content: bytes | None, reason: str, tmp_path: Path
-) -> None:
-    """With the reason."""
-    path = tmp_path / "vars"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(ConfigError, match=rf"vars cannot be read: .*{reason}"):
-        list(read_variables(path, names_secret))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -15,7 +14,7 @@ from guardmark.attacks import prompts
 from guardmark.core.outcome import Evidence, Response
 from guardmark.core.protocols import GuidedModel, PairJudge
 from guardmark.engine.calls import as_response, attempt
-from guardmark.judges.rules import REFUSALS
+from guardmark.judges.rules import refuses
 from guardmark.parsing.attacker_models import read_candidates, read_closeness, read_sameness
 from guardmark.store.layers import ATTACKER
 
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 _SHARE: Final = 4  # of the search calls a quarter, so that rules and model both get their turn
 _MOST_RAW: Final = 50_000  # characters; readers look no further
 _SILENT: Final = 8  # failed calls in a row after which a model counts as gone
-_BEGINNING: Final = 300
-_REFUSAL: Final = re.compile("|".join(f"(?:{each})" for each in REFUSALS), re.IGNORECASE)
 _FILTERED: Final = "content_filter"
 
 
@@ -118,7 +115,7 @@ def read_reply(account: Account, response: Response) -> ModelReply:
         return ModelReply(kind=_SAMENESS[read_sameness(text)], text=text)
     evidence = response.evidence or Evidence()
     is_flagged = evidence.native_action == "refusal" or evidence.finish_reason == _FILTERED
-    is_refusal = has_declined or is_flagged or _REFUSAL.search(text[:_BEGINNING]) is not None
+    is_refusal = has_declined or is_flagged or refuses(text)
     return ModelReply(kind=ReplyKind.REFUSED if is_refusal else ReplyKind.INVALID, text=text)
 
 

@@ -26,7 +26,6 @@ _COMMANDS: dict[str, str] = {
 """Command to its file, with NAME_command in it; `commands.toml` says how it is listed."""
 
 _CALLING = ("run", "check", "matrix", "judge", "adapt", "doctor")
-"""Commands that may call services: they read a file of variables where one is named."""
 _HELP = "Measure whether an AI defense works, and how sure you can be of it."
 
 
@@ -70,13 +69,14 @@ class _Lazy(click.Group):
 
 
 def _set_variables(_context: click.Context, _option: click.Parameter, path: Path | None) -> None:
-    if path is not None:
-        from guardmark.cli.terminal import tell_line
-        from guardmark.config.mistakes import names_secret
-        from guardmark.net.redaction import read_variables
+    from guardmark.cli.terminal import tell_line
+    from guardmark.config.mistakes import names_secret
+    from guardmark.config.source import read_text
+    from guardmark.net.redaction import read_variables
 
-        for name in read_variables(path, names_secret):
-            tell_line(f"Note: {name} is set already: what {path} says of it is not taken.")
+    text = read_text(path, str(path)) if path else ""
+    for name in read_variables(text, str(path), names_secret):
+        tell_line(f"Note: {name} is set already: what {path} says of it is not taken.")
 
 
 _ENV_FILE = click.Option(

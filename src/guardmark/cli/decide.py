@@ -27,7 +27,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--only", default="", metavar="A,B")
 @click.option("--against", default="", metavar="NAME")
 @click.option("--margin", type=click.FloatRange(min=0, max=1, min_open=True, max_open=True))
-@click.option("--samples", type=click.IntRange(min=0))
+@click.option("--samples", type=click.IntRange(min=0), default=3, show_default=True)
 @click.option("--chains", type=click.IntRange(2, 3), metavar="N")
 @click.option("--no-texts", is_flag=True)
 @click.option("--json", "as_json", is_flag=True)
@@ -38,7 +38,7 @@ def compare_command(
     only: str,
     against: str,
     margin: float | None,
-    samples: int | None,
+    samples: int,
     chains: int | None,
     no_texts: bool,
     as_json: bool,
@@ -49,13 +49,12 @@ def compare_command(
     from guardmark.analysis.compare.runs_compared import Wanted
     from guardmark.app.results.reading import compare_runs
 
-    if chains and (against or margin is not None or samples is not None):
+    if chains and (against or margin is not None or samples != 3):
         raise click.UsageError(
             "--chains ranks chains: leave out --against, --margin and --samples."
         )
     names = tuple(word.strip() for word in only.split(",") if word.strip())
-    listed = 3 if samples is None else samples
-    wanted = Wanted(only=names, against=against, listed=listed, chains=chains or 0)
+    wanted = Wanted(only=names, against=against, listed=samples, chains=chains or 0)
     compared = compare_runs(runs, wanted, margin=margin)
     if html is not None:
         from guardmark.store.run_dir import whole_file

@@ -35,14 +35,7 @@ _PATH, _NUMBER = click.Path(path_type=Path), click.IntRange(min=0)
 @click.option("--limit", type=_NUMBER, default=20, show_default=True)
 @click.option("--json", "as_json", is_flag=True)
 def judge_command(
-    run: Path,
-    config: Path | None,
-    layer: str,
-    human_labels: Path | None,
-    as_headline: str,
-    quality: bool,
-    limit: int,
-    as_json: bool,
+    run: Path, *, as_headline: str, quality: bool, limit: int, as_json: bool, **named: Any
 ) -> int:
     """Judge again."""
     if quality:
@@ -57,7 +50,6 @@ def judge_command(
         else:
             echo_text(render_terminal(quality_document(rated)))
         return 0
-    named = {"config": config, "layer": layer, "human_labels": human_labels}
     judged = _judged(run, as_headline, named)
     if judged is None:
         return tell_interrupted()

@@ -287,16 +287,7 @@ def export_command(run: Path, forms: str, out: Path | None, layer: str, as_json:
 @click.option("--unsafe", default="", metavar="NAME=VALUE")
 @click.option("--no-texts", is_flag=True)
 @click.option("--json", "as_json", is_flag=True)
-def import_command(
-    tool: str,
-    path: Path,
-    out: Path | None,
-    label: str | None,
-    model: str,
-    unsafe: str,
-    no_texts: bool,
-    as_json: bool,
-) -> None:
+def import_command(tool: str, path: Path, *, no_texts: bool, as_json: bool, **typed: Any) -> None:
     """Read a run of another tool."""
     from datetime import UTC, datetime
 
@@ -305,7 +296,8 @@ def import_command(
     from guardmark.core.sample import Label
     from guardmark.importers.imported import Statements
 
-    statements = Statements(label=Label(label) if label else None, model=model, unsafe=unsafe)
+    out, label = typed.pop("out"), typed.pop("label")
+    statements = Statements(label=Label(label) if label else None, **typed)
     imported = import_run(tool, path, now=datetime.now(UTC), out=out, statements=statements)
     for warning in imported.warnings:
         echo(f"Note: {warning}", err=True)

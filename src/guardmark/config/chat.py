@@ -67,11 +67,7 @@ class RemoteModelSettings(Settings):
     @property
     def address(self) -> str:
         """The base URL without a slash at its end, or the variable that holds it."""
-        return shown_address(self._base).rstrip("/")
-
-    @property
-    def _base(self) -> Address:
-        return self.base_url or PRESETS[str(self.preset)][0]
+        return shown_address(self.base_url or PRESETS[str(self.preset)][0]).rstrip("/")
 
     def endpoint(
         self,
@@ -82,6 +78,7 @@ class RemoteModelSettings(Settings):
     ) -> Any:
         """Return the model as something that can be asked, an endpoint of `net.chat`."""
         where, services = context.where or name, context.services
+        base = self.base_url or PRESETS[str(self.preset)][0]
         if services is None:
             raise ConfigError(f"{where} calls {self.address}, which is not possible here.")
         usual = PRESETS[self.preset][1] if self.preset else ""
@@ -89,7 +86,7 @@ class RemoteModelSettings(Settings):
         key = read_secret(secret, f"{where}.api_key", services) if secret else ""
         return services.model(
             protocol,
-            read_text(self._base, f"{where}.base_url", services).rstrip("/"),
+            read_text(base, f"{where}.base_url", services).rstrip("/"),
             model=self.model,
             options=options,
             price=self.price or context.prices.get(self.model),

@@ -26,8 +26,13 @@ from guardmark.core.outcome import (
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.deadline import BatchSize
-from guardmark.defenses.guard_profile import ScoreMethod, guard_profile, stage_of
-from guardmark.defenses.logprobs import ibm_sum, two_token_softmax
+from guardmark.defenses.guard_profile import (
+    ScoreMethod,
+    guard_profile,
+    ibm_sum,
+    stage_of,
+    two_token_softmax,
+)
 from guardmark.defenses.profile import profile_names, with_profile
 
 if TYPE_CHECKING:
@@ -36,8 +41,7 @@ if TYPE_CHECKING:
 
     from guardmark.config.settings import BuildContext
     from guardmark.core.outcome import ChatAnswer
-    from guardmark.defenses.guard_profile import GuardProfile, Stage
-    from guardmark.defenses.logprobs import TokenScore
+    from guardmark.defenses.guard_profile import GuardProfile, Stage, TokenScore
     from guardmark.inference.generator import LocalGenerator
     from guardmark.net.chat import ChatEndpoint
     from guardmark.parsing.guard import GuardReading

@@ -55,10 +55,7 @@ class LocalTarget:
 
 
 class LocalModelSettings(SystemPromptSettings):
-    """A target model in this process; needs the [hf] extra.
-
-    It takes the likeliest token each time unless a temperature says otherwise.
-    """
+    """A target model in this process ([hf]); it draws only where a temperature is given."""
 
     path: str
     temperature: float = Field(0.0, ge=0, le=2)

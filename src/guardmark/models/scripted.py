@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -20,9 +19,8 @@ if TYPE_CHECKING:
     from guardmark.core.sample import Prompt
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptedRule:
-    """What to answer when a pattern is found."""
+class RuleSettings(Settings):
+    """What a scripted part says when a pattern is found."""
 
     when: str
     answer: str
@@ -34,7 +32,7 @@ class ScriptedModel:
     def __init__(
         self,
         name: str,
-        rules: Sequence[ScriptedRule],
+        rules: Sequence[RuleSettings],
         *,
         otherwise: str,
         by_digest: Mapping[str, str] | None = None,
@@ -66,13 +64,6 @@ def _compiled(pattern: str, name: str) -> re.Pattern[str]:
         ) from error
 
 
-class RuleSettings(Settings):
-    """What a scripted part says when a pattern is found."""
-
-    when: str
-    answer: str
-
-
 class ScriptedModelSettings(SystemPromptSettings):
     """Answers by fixed rules, offline; the system prompt changes nothing but is told to judges."""
 
@@ -90,7 +81,7 @@ class ScriptedModelSettings(SystemPromptSettings):
         """Build the model."""
         return ScriptedModel(
             name,
-            [ScriptedRule(when=rule.when, answer=rule.answer) for rule in self.rules],
+            self.rules,
             otherwise=self.otherwise,
             by_digest=self.by_sha256,
         )

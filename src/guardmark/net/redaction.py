@@ -20,7 +20,6 @@ from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
 REDACTED = "[redacted]"
 _MARK = REDACTED.encode()
@@ -203,18 +202,13 @@ KNOWN = Redactor()
 """What this process read from its environment for a service: nothing that it writes may hold it."""
 
 
-def read_variables(path: Path, is_secret: Callable[[str], bool]) -> Iterator[str]:
-    """Set the variables that lines NAME=VALUE of a file state; yield those that were set before."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise ConfigError(f"{path} cannot be read: {reason}.") from error
+def read_variables(text: str, shown_as: str, is_secret: Callable[[str], bool]) -> Iterator[str]:
+    """Set the variables that lines NAME=VALUE state; yield those that were set before."""
     stated: dict[str, str] = {}
-    for number, line in enumerate(map(str.strip, lines), start=1):
+    for number, line in enumerate(map(str.strip, text.split("\n")), start=1):
         if line and not line.startswith("#"):
             if (match := _VARIABLE.fullmatch(line)) is None:
-                message = f"{path}:{number}: is no line NAME=VALUE"  # it may hold a key
+                message = f"{shown_as}:{number}: is no line NAME=VALUE"  # it may hold a key
                 raise ConfigError(f"{message} (put a value with spaces, $ or quotes in '...').")
             name, *values = match.groups()
             stated[name] = next(filter(None, values), "")
