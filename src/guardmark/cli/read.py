@@ -11,6 +11,7 @@ import click
 
 from guardmark.canon.visible import spell_hidden
 from guardmark.cli.terminal import echo, echo_json, echo_text, one_line, tell_output
+from guardmark.core.errors import ConfigError, UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -198,8 +199,6 @@ def _parse_thresholds(
     words: Sequence[str], *, option: str = "--threshold", meaning: str = "X"
 ) -> tuple[tuple[str, float], ...]:
     """Read thresholds, or limits for them, written as NAME=X."""
-    from guardmark.core.errors import ConfigError
-
     thresholds = []
     for word in words:
         name, equals, number = word.rpartition("=")
@@ -217,8 +216,6 @@ def _parse_thresholds(
 
 
 def _formats(words: str | None) -> tuple[str, ...]:
-    from guardmark.core.errors import UnknownName
-
     chosen = tuple(word.strip() for word in (words or "").split(",") if word.strip())
     for word in chosen:
         if word not in _FORMATS:
@@ -264,7 +261,6 @@ def _tell_address(serving: Serving, *, as_json: bool) -> None:
 def export_command(run: Path, forms: str, out: Path | None, layer: str, as_json: bool) -> None:
     """Write records for other tools."""
     from guardmark.app.results.artefacts import export as write
-    from guardmark.core.errors import ConfigError
 
     chosen = [word.strip() for word in forms.split(",") if word.strip()]
     if out is not None and len(chosen) > 1:

@@ -162,10 +162,10 @@ class _RubricSettings(Settings):
     def _judge(
         self, name: str, chat: ChatEndpoint | LocalChat, context: BuildContext, **more: Any
     ) -> LlmJudge:
-        told = {"rubric": self.before(context.folder), "system_prompt": context.system_prompt}
         own = (context.folder / self.rubric,) if self.rubric else ()
-        files = (*more.pop("files", ()), *own)
-        return LlmJudge(name, chat, retries=self.retries, files=files, **told, **more)
+        more |= {"retries": self.retries, "files": (*more.get("files", ()), *own)}
+        told = self.before(context.folder)
+        return LlmJudge(name, chat, rubric=told, system_prompt=context.system_prompt, **more)
 
 
 class LlmJudgeSettings(ChatSettings, _RubricSettings):
