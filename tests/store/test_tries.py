@@ -60,7 +60,10 @@ def test_a_try_comes_back_as_it_was_taken(begun: Path) -> None:
     """Decisions, responses and verdicts alike, with everything that is said of them."""
     used = Evidence(raw="words", usage=Usage(prompt_tokens=3, completion_tokens=4, cost=0.5))
     asked = TrySubject(
-        account="attacker", round="R5", digest="q", details={"stream": 1, "kind": "refused"}
+        account="attacker",
+        round="R5",
+        digest="q",
+        details={"stream": 1, "depth": 0, "repair": False, "kind": "refused"},
     )
     verdict = Verdict(
         label=VerdictLabel.UNSAFE, score=0.75, answer_mode=AnswerMode.ANSWERED, latency_ns=5

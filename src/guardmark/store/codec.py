@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from fnmatch import fnmatchcase
 from functools import cache, lru_cache
+from itertools import cycle
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic import TypeAdapter
 
@@ -17,6 +19,8 @@ from guardmark.core.record import Record, RecordKey
 from guardmark.core.usage import Usage
 from guardmark.store import schema
 
+Check = Callable[[Any], bool]
+
 _adapter = cache(TypeAdapter)  # when it is needed: what it does takes as long as an import
 _APART: Final = {"categories", "usage", "attempts"}
 _PLAIN: Final = {
@@ -25,10 +29,58 @@ _PLAIN: Final = {
     if field.name not in _APART
 }
 """Fields of evidence that are stored as they are: what each is when nothing is said, its type."""
-_LISTED: Final[Mapping[str, tuple[Any, ...]]] = {
-    "categories": (str, bool | None, float | int | None),
-    "attempts": (int, int | None, str, int),
+_LISTED: Final = {
+    "categories": (CategoryFinding, ("name", "flagged", "score")),
+    "attempts": (Attempt, ("service_ns", "status", "error", "wait_ns")),
 }
+_KINDS: Final[Mapping[str, Check]] = {
+    "text": lambda value: isinstance(value, str),
+    "bool": lambda value: isinstance(value, bool),
+    "whole": lambda value: type(value) is int,
+    "number": lambda value: type(value) in {int, float},
+    "count": lambda value: type(value) is int and 0 <= value < 1 << 31,
+    "few": lambda value: type(value) is int and 0 <= value <= 100,
+}
+
+
+def stored_object(text: str | None, column: str, layer: str | None = None) -> dict[str, Any]:
+    """Read a JSON object back, of the form that `forms.toml` tells of its column and layer."""
+    value = json.loads(text or "{}")
+    if not _check_of(column, layer)(value):
+        raise TypeError(f"not what guardmark writes: {text!r:.80}")
+    return cast("dict[str, Any]", value)
+
+
+@lru_cache
+def _check_of(column: str, layer: str | None) -> Check:
+    form = schema.table_of("forms.toml")[column]
+    if layer is not None:
+        form = next((form[each] for each in form if fnmatchcase(layer, each)), {})
+    return _check(form)
+
+
+def _check(form: Any) -> Check:
+    """Return what tells whether a JSON value has a form of `forms.toml`."""
+    if isinstance(form, dict):
+        checks = {key.removesuffix("!"): _check(each) for key, each in form.items()}
+        needed, other = {key[:-1] for key in form if key[-1] == "!"}, checks.get("*")
+        return lambda value: (
+            isinstance(value, dict)
+            and needed <= value.keys()
+            and all(check(value[key]) for key in value if (check := checks.get(key, other)))
+        )
+    if form == "share":
+        pair, alone = _check(["count", "count"]), _KINDS["count"]
+        return lambda value: alone(value) or (pair(value) and value[0] <= value[1])
+    if isinstance(form, list):
+        parts = [*map(_check, form)]
+        return lambda value: (
+            isinstance(value, list)
+            and (len(parts) == 1 or len(value) == len(parts))
+            and all(check(each) for check, each in zip(cycle(parts), value, strict=False))
+        )
+    known = _KINDS[form.removesuffix("?")]
+    return (lambda value: value is None or known(value)) if form[-1] == "?" else known
 
 
 @lru_cache(maxsize=256)  # a rule says the same of every sample it blocks
@@ -40,15 +92,12 @@ def evidence_to_json(evidence: Evidence) -> str:
             if not isinstance(value, kind):
                 raise TypeError(f"{name} is {value!r:.80}")
             values[name] = value
-    if evidence.categories:
-        values["categories"] = [[c.name, c.flagged, c.score] for c in evidence.categories]
+    for name, (_, keys) in _LISTED.items():
+        if listed := getattr(evidence, name):
+            values[name] = [[getattr(each, key) for key in keys] for each in listed]
     if evidence.usage is not None:
         values["usage"] = _usage(evidence.usage)
-    if evidence.attempts:
-        values["attempts"] = [
-            [a.service_ns, a.status, a.error, a.wait_ns] for a in evidence.attempts
-        ]
-    return json.dumps(values, separators=(",", ":"))
+    return json.dumps(values, separators=(",", ":"), allow_nan=False)
 
 
 def _usage(usage: Usage) -> list[int | float | None]:
@@ -63,25 +112,16 @@ def _usage(usage: Usage) -> list[int | float | None]:
 @lru_cache(maxsize=256)  # for the same reason; nobody can change what is returned
 def evidence_from_json(text: str) -> Evidence:
     """Read evidence back."""
-    values: dict[str, Any] = json.loads(text)
-    is_typed = all(isinstance(values[name], _PLAIN[name][1]) for name in values.keys() - _APART)
-    listed = ((each, kinds) for name, kinds in _LISTED.items() for each in values.get(name, ()))
-    if not is_typed or not all(all(map(isinstance, each, kinds)) for each, kinds in listed):
-        raise TypeError(f"not what guardmark writes: {text!r:.80}")
-    if "categories" in values:
-        values["categories"] = tuple(
-            CategoryFinding(name=name, flagged=flagged, score=score)
-            for name, flagged, score in values["categories"]
-        )
+    values = stored_object(text, "evidence")
+    for name, (kind, keys) in _LISTED.items():
+        if name in values:
+            values[name] = tuple(
+                kind(**dict(zip(keys, each, strict=True))) for each in values[name]
+            )
     if "usage" in values:
         read, written, cost = values["usage"]
         values["usage"] = Usage(prompt_tokens=read, completion_tokens=written, cost=cost)
         _usage(values["usage"])
-    if "attempts" in values:
-        values["attempts"] = tuple(
-            Attempt(service_ns=service, status=status, error=error, wait_ns=wait)
-            for service, status, error, wait in values["attempts"]
-        )
     return Evidence(**values)
 
 

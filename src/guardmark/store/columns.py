@@ -243,7 +243,8 @@ def usage_columns(reader: RecordReader, defense: str) -> UsageColumns:
         f"SELECT sample, repeat, {_USED} FROM details x{_OF_PART} AND {_HAS_USAGE} ORDER BY 2, 1"  # noqa: S608 - constants of ours
     )
     rows = reader.connection.rows(query, (defense, STAGE_CODE[Stage.DEFENSE], FIRST_LAYER))
-    table = np.array(rows, dtype=np.float64).reshape(len(rows), 5)
+    with values_of(reader.path):
+        table = np.array(rows, dtype=np.float64).reshape(len(rows), 5)
     return UsageColumns(
         sample=table[:, 0].astype(np.int64),
         repeat=table[:, 1].astype(np.int64),

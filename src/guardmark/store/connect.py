@@ -245,7 +245,8 @@ def open_to_write(path: Path) -> StoreConnection:
         connection.execute(f"PRAGMA page_size = {_PAGE}")  # of a new file only
         is_new = not _has_tables(connection)
         if not is_new and _version(connection) != schema.SCHEMA_VERSION:
-            migrations.migrate(connection, shown_as=str(path))
+            with values_of(path):
+                migrations.migrate(connection, shown_as=str(path))
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
@@ -333,7 +334,7 @@ def _in_memory(source: StoreConnection, path: Path) -> StoreConnection:
 
 def _migrated_copy(path: Path) -> StoreConnection:
     """Bring an older file that may not be written up to date in memory."""
-    with errors_of(path), closing(_open_as_it_lies(path)) as source:
+    with errors_of(path), values_of(path), closing(_open_as_it_lies(path)) as source:
         copy = _in_memory(source, path)
         migrations.migrate(copy, shown_as=str(path))
         copy.execute("PRAGMA query_only = ON")

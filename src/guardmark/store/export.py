@@ -68,16 +68,6 @@ def record_rows(reader: RecordReader) -> Iterator[Sequence[tuple[Any, ...]]]:
     return reader.connection.chunks(_SELECT, size=_CHUNK)
 
 
-_LEAN: Final = (
-    "SELECT r.defense, r.stage, r.layer, r.repeat, r.sample, s.id, s.digest, s.origin, r.score,"  # noqa: S608 - constants of ours
-    " r.latency_ns, s.kind,"
-    # Small numbers travel in one, a byte each: a value handed over costs more than a shift.
-    " r.outcome | (r.score_kind << 8) | ((ifnull(r.error_kind, -1) + 1) << 16)"
-    " | ((ifnull(r.answer_mode, -1) + 1) << 24) | (r.flags << 32), r.said, x.text, x.evidence"
-    f" FROM records r JOIN samples s ON s.position = r.sample{schema.DETAILS_OF_RECORDS}{_ORDER}"
-)
-
-
 def _lines_of(connection: StoreConnection, parts: Parts) -> Iterator[list[str]]:
     """Yield lines, each a JSON object in ASCII with its line end."""
     of_kind = {number: _kind_part(kind) for number, kind in kinds_of(connection).items()}
@@ -89,7 +79,7 @@ def _lines_of(connection: StoreConnection, parts: Parts) -> Iterator[list[str]]:
         return json.dumps(key | dict(parts.get((*key.values(),), {})), separators=(",", ":"))[:-1]
 
     shared_evidence, quote = connection.shared_evidence(), encode_basestring_ascii
-    for rows in connection.chunks(_LEAN, size=_CHUNK):
+    for rows in connection.chunks(schema.query("lines"), size=_CHUNK):
         lines = list[str]()
         for defense, stage, layer, repeat, position, name, digest, origin, *more in rows:
             score, latency, kind, codes, shared, text, evidence = more

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.errors import StoreError
 from guardmark.core.record import Stage
 from guardmark.store import schema
+from guardmark.store.codec import stored_object
 
 if TYPE_CHECKING:
     import sqlite3
@@ -28,32 +29,14 @@ _STORED: Final = (
     "number, sample, outcome, score, score_kind, error_kind, answer_mode, latency_ns, flags,"
     " batch, note, evidence"
 )
-_FROM_RECORDS: Final = (
-    "SELECT r.defense, r.layer, r.repeat, r.sample, r.outcome, r.score, r.score_kind,"  # noqa: S608 - a constant of ours
-    " r.error_kind, r.answer_mode, r.latency_ns, r.flags, r.batch, x.text, x.evidence"
-    " FROM records r LEFT JOIN details x USING (defense, stage, layer, repeat, sample)"
-    f" WHERE r.stage = {_TRY} ORDER BY r.defense, r.layer, r.repeat, r.sample"
-)
 _OF_NOTE: Final = "account, round, chain, tier, digest, size, decoded, is_free, details"
 _NAMED: Final = ("account", "round", "chain", "tier", "text", "size", "decoded", "free")
 _CONFIRMATIONS: Final = "defense, layer, number, sample, sent, passed, is_confirmed, batch"
 
-AS_RECORDS: Final = (
-    f"SELECT batch, defense, {_TRY} AS stage, layer, number, score_kind, ifnull(error_kind, -1),"  # noqa: S608 - a constant of ours
-    " ifnull(answer_mode, -1), flags, 0, sample, outcome, score, latency_ns, NULL"
-    " FROM tries WHERE note IS NOT NULL"
-)
-"""Old tries as the rows of records that their batches were hashed with."""
-AS_DETAILS: Final = (
-    f"SELECT batch, defense, {_TRY} AS stage, layer, number, sample, note, evidence"  # noqa: S608 - a constant of ours
-    " FROM tries WHERE note IS NOT NULL"
-)
-"""Old tries as the rows of details that their batches were hashed with."""
-
 
 def _move_tries(connection: sqlite3.Connection) -> None:
     """Move the tries of an older file out of its records into their own table."""
-    rows = connection.execute(_FROM_RECORDS).fetchall()
+    rows = connection.execute(schema.query("old_tries_from_records")).fetchall()
     for tries, confirmations in _columns_of(rows):
         for table, columns, values in (
             ("tries", f"defense, layer, {_STORED}, {_OF_NOTE}, resend_of", tries),
@@ -99,7 +82,7 @@ def _columns_of(rows: Iterable[Row]) -> Iterator[tuple[list[Row], list[Row]]]:
         sent: defaultdict[Row, list[bool]] = defaultdict(list)
         by_try: defaultdict[Row, list[bool]] = defaultdict(list)
         for row in lane:
-            note = _note_of(row[-2])
+            note = stored_object(row[-2], "note")
             number, sample, passed = row[2], row[3], _PASSED.get(row[4])
             text, resend_of = (sample, note["text"]), None
             if note["account"] == "confirm" and text in passes:
@@ -126,18 +109,6 @@ def _columns_of(rows: Iterable[Row]) -> Iterator[tuple[list[Row], list[Row]]]:
 def _holds(answers: list[bool]) -> bool:
     starts = range(0, len(answers), _GROUP)
     return any(sum(answers[at : at + _GROUP]) >= _ENOUGH for at in starts)
-
-
-def _note_of(text: str | None) -> dict[str, Any]:
-    try:
-        note: dict[str, Any] = json.loads(text or "")
-        _ = note["account"], note["round"], note["text"], note["free"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(
-            f"A try of an adaptive attacker cannot be read ({text!r:.80}).\n"
-            "Next: restore the records from a copy."
-        ) from error
-    return note
 
 
 def _columns(note: dict[str, Any]) -> Row:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,9 +10,16 @@ from typing import TYPE_CHECKING, Self, cast
 from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.store import connect, samples
-from guardmark.store.codec import SELECT_RECORDS, manifest_from_json, record_of
+from guardmark.store.codec import SELECT_RECORDS, manifest_from_json, record_of, stored_object
 from guardmark.store.run_dir import is_held
-from guardmark.store.schema import COUNT_STORED, ERROR_KIND_CODE, OUTCOME_NAMES, STAGE_CODE, STAGES
+from guardmark.store.schema import (
+    COUNT_STORED,
+    ERROR_KIND_CODE,
+    OUTCOME_NAMES,
+    STAGE_CODE,
+    STAGES,
+    query,
+)
 from guardmark.store.under_way import POSSIBLY_BILLED, UNDER_WAY, count_unanswered
 
 if TYPE_CHECKING:
@@ -83,7 +89,7 @@ class RecordReader:
         """Return the settings a later judging was registered with."""
         text = self.connection.value("SELECT settings FROM layers WHERE name = ?", (layer,))
         with connect.values_of(self.path):
-            return dict(json.loads(text or "{}"))
+            return stored_object(text, "settings", layer)
 
     def sample_count(self) -> int:
         """Return the number of stored samples."""
@@ -116,13 +122,7 @@ class RecordReader:
 
     def recorded_stages(self) -> tuple[tuple[str, Stage, str], ...]:
         """Return which combinations of defense, stage and layer have records, in order."""
-        query = (
-            "SELECT d.name, r.stage, l.name FROM"
-            " (SELECT DISTINCT defense, stage, layer FROM records) r"
-            " JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
-            " ORDER BY r.defense, r.stage, r.layer"
-        )
-        rows = self.connection.rows(query)
+        rows = self.connection.rows(query("recorded_stages"))
         return tuple((defense, STAGES[stage], layer) for defense, stage, layer in rows)
 
     def records(
@@ -144,13 +144,7 @@ class RecordReader:
         self, defense: str, *, stage: Stage = Stage.DEFENSE, layer: str = FIRST_LAYER
     ) -> Counter[tuple[bool, str]]:
         """Count records by whether the sample is an attack, and by outcome."""
-        query = (
-            "SELECT k.is_attack, r.outcome, count(*) FROM records r"
-            " JOIN samples s ON s.position = r.sample JOIN kinds k ON k.id = s.kind"
-            " WHERE r.defense = (SELECT id FROM defenses WHERE name = ?) AND r.stage = ?"
-            " AND r.layer = (SELECT id FROM layers WHERE name = ?) GROUP BY 1, 2"
-        )
-        rows = self.connection.rows(query, (defense, STAGE_CODE[stage], layer))
+        rows = self.connection.rows(query("counts"), (defense, STAGE_CODE[stage], layer))
         return Counter(
             {(bool(is_attack), OUTCOME_NAMES[code]): count for is_attack, code, count in rows}
         )

@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from guardmark.core.errors import StorageError, StoreError
 from guardmark.core.manifest import VERSION
 from guardmark.store import connect
+from guardmark.store.codec import stored_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -387,9 +388,7 @@ def _line(seal: Seal) -> bytes:
 
 def _parsed(line: bytes) -> Seal | None:
     try:
-        seal = Seal(**json.loads(line))
+        seal = Seal(**stored_object(line.decode(), "seal"))
     except (ValueError, TypeError, RecursionError):
         return None
-    texts = (seal.file, seal.sha256, seal.head, seal.version, seal.before, seal.layers)
-    is_typed = all(isinstance(each, str) for each in texts) and type(seal.size) is int
-    return seal if is_typed and _line(seal) == line else None
+    return seal if _line(seal) == line else None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.core.errors import DatasetError
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
+from guardmark.store.codec import stored_object
 from guardmark.store.connect import insert, values_of
 from guardmark.store.schema import definitions
 
@@ -194,10 +195,7 @@ def kinds_of(connection: StoreConnection) -> dict[int, Kind]:
 def _sample(row: SampleRow, kind: Kind) -> Sample:
     is_attack, category, subcategory, severity, language, variant, technique, source = kind
     _, sample_id, _, origin, _, _, text, prompt, rest = row
-    more: dict[str, Any] = json.loads(rest) if rest else {}
-    words = (more.get("expected", ""), *more.get("must_keep", ()))
-    if not all(isinstance(word, str) for word in words):
-        raise TypeError("what is expected is no text")
+    more = stored_object(rest, "rest")
     return Sample(
         id=sample_id,
         prompt=prompt_from_json(prompt) if prompt else Prompt.of_text(text),

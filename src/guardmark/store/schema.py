@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.outcome import AnswerMode, ErrorKind, ScoreKind
 from guardmark.core.record import Stage
@@ -92,6 +93,17 @@ def definitions() -> dict[str, str]:
     script = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
     made = [each[each.index("CREATE") :] for each in script.split(";") if each.strip()]
     return {_NAME.findall(each)[0]: each for each in made}
+
+
+@cache
+def table_of(name: str) -> dict[str, Any]:
+    """Return one of the tables that lie beside this module: forms of JSON, queries by what for."""
+    return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+
+
+def query(name: str) -> str:
+    """Return a query of `queries.toml`."""
+    return str(table_of("queries.toml")[name])
 
 
 @cache

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.store.codec import ILL_TYPED, decode, encode, encode_mistake, evidence_text
+from guardmark.store.codec import (
+    ILL_TYPED,
+    decode,
+    encode,
+    encode_mistake,
+    evidence_text,
+    stored_object,
+)
 from guardmark.store.connect import insert, values_of
 from guardmark.store.schema import FLAG_CACHED
 
@@ -168,7 +175,7 @@ def _record_of(row: Row) -> TryRecord:
         layer=layer,
         sample=sample,
         number=number,
-        subject=TrySubject(**values, details=dict(json.loads(details or "{}"))),
+        subject=TrySubject(**values, details=stored_object(details, "details", layer)),
         is_free=bool(is_free),
         is_confirmed=None if is_confirmed is None else bool(is_confirmed),
         **decode((*observed, evidence)),

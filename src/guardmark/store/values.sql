@@ -31,9 +31,11 @@ records: defense NOT IN (SELECT id FROM defenses) OR stage NOT BETWEEN 0 AND 4
 details: defense NOT IN (SELECT id FROM defenses) OR stage NOT BETWEEN 0 AND 4
     OR layer NOT IN (SELECT id FROM layers) OR repeat NOT BETWEEN 0 AND 1048576
     OR sample NOT BETWEEN 0 AND (SELECT count(*) - 1 FROM samples) OR batch | 0 <> batch
-    OR text >= x'' OR evidence >= x'';
+    OR text >= x'' OR evidence >= x'' OR json_type(evidence) <> 'object'
+    OR instr(evidence, char(10));
 
-sayings: id | 0 <> id OR evidence >= x'' OR batch | 0 <> batch;
+sayings: id | 0 <> id OR evidence >= x'' OR json_type(evidence) <> 'object' OR instr(evidence, char(10))
+    OR batch | 0 <> batch;
 
 tries: defense NOT IN (SELECT id FROM defenses) OR layer NOT IN (SELECT id FROM layers)
     OR number NOT BETWEEN 0 AND 4611686018427387904
@@ -43,7 +45,8 @@ tries: defense NOT IN (SELECT id FROM defenses) OR layer NOT IN (SELECT id FROM 
     OR is_free | 0 <> is_free OR outcome NOT BETWEEN 0 AND 6 OR score NOT BETWEEN 0 AND 1
     OR score_kind NOT BETWEEN 0 AND 7 OR error_kind NOT BETWEEN 0 AND 7
     OR answer_mode NOT BETWEEN 0 AND 3 OR latency_ns NOT BETWEEN 0 AND 4611686018427387904
-    OR flags NOT BETWEEN 0 AND 1048576 OR details >= x'' OR evidence >= x'' OR note >= x'';
+    OR flags NOT BETWEEN 0 AND 1048576 OR details >= x'' OR evidence >= x''
+    OR json_type(evidence) <> 'object' OR instr(evidence, char(10)) OR note >= x'';
 
 confirmations: defense NOT IN (SELECT id FROM defenses) OR layer NOT IN (SELECT id FROM layers)
     OR number NOT BETWEEN 0 AND 4611686018427387904
@@ -56,4 +59,5 @@ superseded: id | 0 <> id OR defense NOT IN (SELECT id FROM defenses) OR stage NO
     OR outcome NOT BETWEEN 0 AND 6 OR score NOT BETWEEN 0 AND 1 OR score_kind NOT BETWEEN 0 AND 7
     OR error_kind NOT BETWEEN 0 AND 7 OR answer_mode NOT BETWEEN 0 AND 3
     OR latency_ns NOT BETWEEN 0 AND 4611686018427387904 OR flags NOT BETWEEN 0 AND 1048576
-    OR text >= x'' OR evidence >= x'';
+    OR text >= x'' OR evidence >= x'' OR json_type(evidence) <> 'object'
+    OR instr(evidence, char(10));

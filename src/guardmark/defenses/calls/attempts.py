@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.record import Stage
+from guardmark.store.codec import stored_object
+from guardmark.store.connect import values_of
 from guardmark.store.schema import STAGE_CODE
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _TRIES: Final = f"SELECT defense, {STAGE_CODE[Stage.TRY]} AS stage, layer"
 _RESENT: Final = (
-    "SELECT d.name, x.stage, l.name, json_extract(x.evidence, '$.attempts') FROM"  # noqa: S608 - constants of ours
+    "SELECT d.name, x.stage, l.name, x.evidence FROM"  # noqa: S608 - constants of ours
     " (SELECT defense, stage, layer, evidence FROM details"
     f" UNION ALL {_TRIES}, evidence FROM tries) x"
     " JOIN defenses d ON d.id = x.defense JOIN layers l ON l.id = x.layer"
@@ -39,7 +40,9 @@ def read_attempts(reader: RecordReader) -> Iterator[tuple[tuple[str, int, str], 
     """
     rows = reader.connection.rows(_RESENT)
     for (name, stage, layer), group in groupby(rows, key=itemgetter(0, 1, 2)):
-        answers = [attempts for row in group if len(attempts := json.loads(row[3] or "[]")) > 1]
+        with values_of(reader.path):
+            told = [stored_object(row[3], "evidence").get("attempts", ()) for row in group]
+        answers = [attempts for attempts in told if len(attempts) > 1]
         if answers:
             count = reader.connection.value(_ANSWERS, (stage, name, layer))
             yield (name, stage, layer), answers, count

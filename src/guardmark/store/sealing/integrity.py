@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.sample import Prompt
 from guardmark.store import connect, samples
-from guardmark.store.migrations import AS_DETAILS, AS_RECORDS, changed_tries
-from guardmark.store.schema import COUNT_STORED, OUTCOME_CODE, WORDS
+from guardmark.store.migrations import changed_tries
+from guardmark.store.schema import COUNT_STORED, OUTCOME_CODE, WORDS, query, table_of
 from guardmark.store.tries import COLUMNS, CONFIRMATION_COLUMNS
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ def _samples(connection: StoreConnection) -> Iterator[str]:
 
 def _batches(connection: StoreConnection) -> Iterator[str]:
     committed = connection.rows("SELECT id, rows, hash FROM batches ORDER BY id")
-    rows_too, details_too = f"UNION ALL {AS_RECORDS}", f"UNION ALL {AS_DETAILS}"
+    rows_too = f"UNION ALL {query('old_tries_as_records')}"
+    details_too = f"UNION ALL {query('old_tries_as_details')}"
     # A record that a second attempt replaced still belongs to the batch it came with.
     if connection.has_superseded:
         rows_too += f" UNION ALL {_ROWS} {_OLD_ROWS}"
@@ -168,27 +169,9 @@ def _tries(
         yield (defenses.get(defense, ""), layers.get(layer, ""), *each)
 
 
-_OF_RECORD: Final = " AND ".join(
-    f"r.{name} = x.{name}" for name in ("defense", "stage", "layer", "repeat", "sample", "batch")
-)
-_NO_BATCH: Final = "batch NOT IN (SELECT id FROM batches)"
-_NO_SAMPLE: Final = "sample NOT IN (SELECT position FROM samples)"
-_STRAYS: Final = {
-    "records belong to no batch": f"records WHERE {_NO_BATCH}",
-    "records belong to no sample": f"records WHERE {_NO_SAMPLE}",
-    "tries belong to no batch or no sample": f"tries WHERE {_NO_BATCH} OR {_NO_SAMPLE}",
-    "records rest on words that are not stored": (
-        "records WHERE said IS NOT NULL AND said NOT IN (SELECT id FROM sayings)"
-    ),
-    "details belong to no record": (
-        f"details x WHERE NOT EXISTS (SELECT 1 FROM records r WHERE {_OF_RECORD})"  # noqa: S608 - constants of ours
-    ),
-}
-
-
 def _strays(connection: StoreConnection) -> Iterator[str]:
-    for what, query in _STRAYS.items():
-        if count := connection.value(f"SELECT count(*) FROM {query}"):  # noqa: S608 - constants of ours
+    for what, where in table_of("queries.toml")["strays"].items():
+        if count := connection.value(f"SELECT count(*) FROM {where}"):  # noqa: S608 - constants of ours
             yield f"{count} {what}."
 
 
