@@ -27,6 +27,17 @@ NAMES = ("key", "api_key", "X-API-Key", "apikey", "token", "access_token", "X-Au
 NAMES += ("Authorization", "Proxy-Authorization", "secret", "clientSecret", "pass", "password")
 NAMES += ("Cookie", "Set-Cookie", "cred", "credentials", "signature", "sig", "X-Amz-Signature")
 NAMES += ("Ocp-Apim-Subscription-Key", "subscription-key", "jwt")
+BODY_NAMES = ("api_key", "apiKey", "access_token", "client_secret", "password", "auth")
+BARE = (
+    "0f3a" * 8,
+    "Zx81qvTTm4Yd0pLw7Kc2",
+    "9f8e7d6c-1234-4abc-8def-0123456789ab",
+)  # by their names
+HARMLESS_BODIES = (
+    *({"token_count": 5}, {"token_count": "5"}, {"max_tokens": 1024}, {"author": BARE[0]}),
+    *({"passage": BARE[0]}, {"key": {"$input": "text"}}, {"key": "prompt_template_v2_2024"}),
+    *({"token": "<|end_of_text|>"}, {"auth": "a sentence of many words"}, {"sha256": BARE[0]}),
+)
 HARMLESS = ("author", "design", "max_tokens", "Accept", "passage", "keyword", "Content-Type")
 
 
@@ -70,6 +81,9 @@ CASES = [
         http(body={"text": {"$input": "text"}, "deep": [{"a": f"is {shape} here"}]})
         for shape in SHAPES
     ),
+    *(http(body={"deep": [{name: bare}]}) for name in BODY_NAMES for bare in BARE),
+    http(url=f"https://guard.example/check?header=Bearer%20{BARE[1]}"),
+    http(url=f"https://guard.example/check?header=Bearer+{BARE[1]}"),
     *(http(headers={name: PLAIN}) for name in NAMES),
     *(http(query={name: PLAIN}) for name in NAMES),
     *(http(url=f"https://guard.example/check?a=1&{name}={PLAIN}") for name in NAMES),
@@ -95,7 +109,7 @@ def test_every_key_that_is_written_out_is_refused_and_not_repeated() -> None:
         message = str(refused.value)
         assert "{env: NAME}" in message, case
         assert message.startswith("bench.yaml:1:"), case
-        assert PLAIN not in message
+        assert not [bare for bare in (PLAIN, *BARE) if bare in message]
         assert not [shape for shape in SHAPES if shape.removeprefix("Bearer ") in message]
 
 
@@ -111,6 +125,12 @@ def test_a_name_that_only_sounds_alike_is_taken(name: str) -> None:
     """An author is no authorization."""
     loaded(http(headers={name: "text"}, query={name: "text"}))
     loaded(http(url=f"https://guard.example/check?{name}=text"))
+
+
+@pytest.mark.parametrize("body", HARMLESS_BODIES, ids=str)
+def test_a_body_that_only_sounds_alike_is_taken(body: dict[str, Any]) -> None:
+    """Counts, references to fields and words are no keys."""
+    loaded(http(body={"text": {"$input": "text"}, **body}))
 
 
 def test_a_made_up_key_may_be_planted_in_a_system_prompt() -> None:

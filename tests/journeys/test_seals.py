@@ -285,6 +285,14 @@ def test_what_the_chain_of_records_leaves_out_is_looked_at(
     assert [each.place for each in look(work).mismatches] == [place] * bool(place)
 
 
+def test_reports_written_again_do_not_heal_changed_settings(work: Path) -> None:
+    """The new seals agree with what was changed; those of before do not."""
+    with closing(sqlite3.connect(work / "out" / "records.sqlite")) as connection, connection:
+        connection.execute('UPDATE layers SET settings = \'{"file": "another"}\'')
+    assert guardmark("report", "out", "--no-texts", cwd=work).code == 0
+    assert {each.place for each in look(work).mismatches} == {"layers"}
+
+
 @pytest.mark.parametrize("name", ["report.html", ".lock", "run.log", "seals.jsonl", "new"])
 def test_a_link_in_place_of_a_file_is_refused(work: Path, name: str) -> None:
     """What it leads to is neither read nor written, whatever the command."""

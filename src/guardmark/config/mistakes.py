@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote_plus
 
 from pydantic import BaseModel
 
@@ -43,6 +44,12 @@ _SHAPES: Final = re.compile(
     re.ASCII,
 )
 """Keys of well-known services, tokens of the web, and what goes before a token in a header."""
+_BARE: Final = re.compile(
+    r"(?=[A-Za-z]*\d)[A-Za-z\d+/=]{16,}|(?=\S*\d)(?=\S*[a-z])(?=\S*[A-Z])[\w.~+/=-]{20,}"
+    r"|[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}",
+    re.ASCII,
+)
+"""What says nothing by its shape, and is a key under a name that says so: letters and digits."""
 _WORDS: Final = re.compile(
     r"(?:^|[^a-z]|[a-z]+)(?:key|token|secret|password|passwd|passphrase|auth|authorization"
     r"|cookie|credentials?|signature)(?:$|[^a-z])"
@@ -187,9 +194,10 @@ def _literal_secrets(value: object, path: Keys) -> Iterator[tuple[Keys, str]]:
         for key, inner in value.items():
             below = (*path, str(key))
             is_named = path[-1:] in _BY_NAME and isinstance(inner, str | int | float)
+            is_bare = isinstance(inner, str) and _BARE.search(inner)
             if _is_secret_text(str(key)):
                 yield path, "one of its names holds a key"
-            elif is_named and names_secret(below[-1]):
+            elif (is_named or is_bare) and names_secret(below[-1]):
                 yield below, "this holds a secret"
             elif below[-1] not in _PLANTED:
                 yield from _literal_secrets(inner, below)
@@ -202,8 +210,7 @@ def _literal_secrets(value: object, path: Keys) -> Iterator[tuple[Keys, str]]:
 
 def _is_secret_text(text: str) -> bool:
     """Tell whether a text has the shape of a key, or is an address that carries one."""
-    if _SHAPES.search(text):
-        return True
-    if not _ADDRESS.match(text):
-        return False
-    return bool(_USER.search(text)) or any(map(names_secret, _PARAMETER.findall(text)))
+    shaped = _SHAPES.search(text) or _SHAPES.search(unquote_plus(text))
+    names = _PARAMETER.findall(text) if _ADDRESS.match(text) else ()
+    is_address_of_user = _ADDRESS.match(text) and _USER.search(text)
+    return bool(shaped or is_address_of_user) or any(map(names_secret, names))
