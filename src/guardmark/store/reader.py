@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
@@ -85,7 +85,7 @@ class RecordReader:
         with connect.values_of(self.path):
             return manifest_from_json(text)
 
-    def layer_settings(self, layer: str) -> Mapping[str, object]:
+    def layer_settings(self, layer: str) -> Mapping[str, Any]:
         """Return the settings a later judging was registered with."""
         text = self.connection.value("SELECT settings FROM layers WHERE name = ?", (layer,))
         with connect.values_of(self.path):

@@ -146,10 +146,8 @@ class AdaptiveCard:
         """Return shares of the examined attacks, by what was found: `labels` or `signs`."""
         counts, every = self.findings.get(findings), int(str(self.findings.get("examined", 0)))
         pairs = counts.items() if isinstance(counts, dict) else ()
-        return {
-            name: wilson(*(n if isinstance(n, list) else (min(n, every), every)))
-            for name, n in pairs
-        }
+        of = {name: n if isinstance(n, list) else (min(n, every), every) for name, n in pairs}
+        return {name: wilson(*each) for name, each in of.items()}
 
     @property
     def budget(self) -> int:

@@ -133,8 +133,7 @@ def read_battles(reader: RecordReader) -> tuple[AdaptiveRecords, ...]:
 
 def read_left_out(reader: RecordReader) -> dict[str, str]:
     """Return the defenses that were not attacked, since no rewriting reaches them."""
-    defenses = reader.layer_settings(LEFT_OUT).get("defenses", {})
-    return dict(defenses) if isinstance(defenses, dict) else {}
+    return dict(reader.layer_settings(LEFT_OUT).get("defenses", {}))
 
 
 def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> AdaptiveRecords:
