@@ -45,9 +45,8 @@ _SHAPES: Final = re.compile(
 )
 """Keys of well-known services, tokens of the web, and what goes before a token in a header."""
 _BARE: Final = re.compile(
-    r"(?=[A-Za-z]*\d)[A-Za-z\d+/=]{16,}|(?=\S*\d)(?=\S*[a-z])(?=\S*[A-Z])[\w.~+/=-]{20,}"
-    r"|[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}",
-    re.ASCII,
+    r"(?a)(?=[A-Za-z]*\d)[A-Za-z\d+/=]{16,}|(?=\S*\d)(?=\S*[a-z])(?=\S*[A-Z])[\w.~+/=-]{20,}"
+    r"|[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}"
 )
 """What says nothing by its shape, and is a key under a name that says so: letters and digits."""
 _WORDS: Final = re.compile(

@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.store import connect, samples
+from guardmark.store import connect, samples, schema
 from guardmark.store.codec import SELECT_RECORDS, manifest_from_json, record_of, stored_object
 from guardmark.store.run_dir import is_held
-from guardmark.store.schema import (
-    COUNT_STORED,
-    ERROR_KIND_CODE,
-    OUTCOME_NAMES,
-    STAGE_CODE,
-    STAGES,
-    query,
-)
+from guardmark.store.schema import COUNT_STORED, ERROR_KIND_CODE, OUTCOME_NAMES, STAGE_CODE, STAGES
 from guardmark.store.under_way import POSSIBLY_BILLED, UNDER_WAY, count_unanswered
 
 if TYPE_CHECKING:
@@ -122,7 +115,7 @@ class RecordReader:
 
     def recorded_stages(self) -> tuple[tuple[str, Stage, str], ...]:
         """Return which combinations of defense, stage and layer have records, in order."""
-        rows = self.connection.rows(query("recorded_stages"))
+        rows = self.connection.rows(schema.query("recorded_stages"))
         return tuple((defense, STAGES[stage], layer) for defense, stage, layer in rows)
 
     def records(
@@ -144,7 +137,7 @@ class RecordReader:
         self, defense: str, *, stage: Stage = Stage.DEFENSE, layer: str = FIRST_LAYER
     ) -> Counter[tuple[bool, str]]:
         """Count records by whether the sample is an attack, and by outcome."""
-        rows = self.connection.rows(query("counts"), (defense, STAGE_CODE[stage], layer))
+        rows = self.connection.rows(schema.query("counts"), (defense, STAGE_CODE[stage], layer))
         return Counter(
             {(bool(is_attack), OUTCOME_NAMES[code]): count for is_attack, code, count in rows}
         )

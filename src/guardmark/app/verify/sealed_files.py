@@ -145,11 +145,8 @@ def _is_half_written(path: Path, seal: Seal) -> bool:
 
 
 def _check_layers(chain: SealChain, connection: StoreConnection, mismatches: Mismatches) -> None:
-    """Compare names and settings of the layers, such as a judge's, with all that were sealed.
-
-    A seal may be of before a layer to which nothing belonged yet. Reports that were written again
-    over other settings have seals of their own: those of before tell.
-    """
+    """Compare names and settings of the layers, such as a judge's, with all that were sealed."""
+    # A layer that nothing belongs to yet may have come after a seal.
     head = connection.head()
     sealed = {each.layers for each in chain.seals if each.head == head and each.layers}
     used = "SELECT max(layer) FROM (SELECT layer FROM records UNION SELECT layer FROM tries)"
