@@ -29,6 +29,15 @@ too: compare its orders of magnitude, no more.
 languages, conversations, tools and outputs were not tried, nor was any of them tuned. Several guards do more than look at one text (they follow sessions, tools or data flows), which these figures do not
 show. Guards that were learned may have been trained on some of these public texts, which would flatter them. The data fit the purpose that a guard states, but nobody's own traffic: measure yours. No text of any data set stands here.
 """
+QUICK_MS: Final = 3.0
+"""Median within which a guard answers that is attacked; it is asked thousands of times."""
+ATTACK_HEAD: Final = """
+## Under attack
+
+{count} guards against injections, of those that answer within {quick:g} ms in the median, over a few of the same attacks: somebody rewrites each, watches whether it is
+blocked, and learns from it (`guardmark adapt`). ASR counts an attack that got through within so many tries. Nearly every guard of this kind falls; the area under ASR by tries (on a
+logarithmic scale, 1: all through at once) says how much effort it costs.
+"""
 
 
 def write_page(
@@ -38,15 +47,54 @@ def write_page(
     guards: Sequence[Mapping[str, Any]],
     skipped: Sequence[Mapping[str, str]],
     is_cut: bool,
+    attacked: Mapping[int, Path] | None = None,
 ) -> None:
-    """Write the page from the summaries of finished runs."""
+    """Write the page from the summaries of finished runs, and of attacked ones by their budget."""
     summaries = {
         name: json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         for name, folder in runs.items()
     }
     page.parent.mkdir(parents=True, exist_ok=True)
-    lines = _lines(summaries, guards, skipped, is_cut=is_cut)
+    tries = {
+        budget: json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        for budget, folder in (attacked or {}).items()
+    }
+    lines = [*_lines(summaries, guards, skipped, is_cut=is_cut), *_under_attack(tries)]
     page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def quick_ones(folder: Path) -> set[str]:
+    """Return the guards of a finished run that answer quickly."""
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    return {
+        name
+        for name, times in summary["timing"]["defenses"].items()
+        for each in times["benign"]["quantiles_ms"]
+        if each["quantile"] == 0.5 and (each["value"] or QUICK_MS + 1) <= QUICK_MS
+    }
+
+
+def _under_attack(tries: Mapping[int, Any]) -> Iterator[str]:
+    """Tell how far each guard holds against someone who rewrites attacks and watches the answers."""
+    found = {
+        budget: {each["defense"]: each for each in summary["adaptive"]}
+        for budget, summary in tries.items()
+    }
+    if not found:
+        return
+    last = found[max(found)]
+    yield ATTACK_HEAD.format(count=len(last), quick=QUICK_MS)
+    heads = [f"after {budget} tries" for budget in found]
+    yield f"| guard | attacks | as they are | {' | '.join(heads)} | area |"
+    yield f"|---|--:|--:|{'--:|' * len(heads)}--:|"
+    for name in sorted(last, key=lambda each: (last[each]["area"]["adaptive"]["value"], each)):
+        area = last[name]["area"]["adaptive"]
+        cells = [
+            *(name, f"{last[name]['attacks']:,}", _rate(last[name]["rounds"][0]["strict"])),
+            *(_rate(each[name]["arms"][0]["at_budget"]) for each in found.values()),
+            f"{area['value']:.2f} [{area['low']:.2f}, {area['high']:.2f}]",
+        ]
+        yield f"| {' | '.join(cells)} |"
 
 
 def _lines(

@@ -5,6 +5,7 @@ there, and leave it out with the reason where that fails. Then measure all of th
 data without a network, and write one page. Their code never runs in the environment of guardmark.
 
 Usage: python examples/field-study/study.py [--cache FOLDER] [--public FOLDER] [--only NAME ...]
+       [--attack NAME ... | --no-attack]
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
-from results import write_page
+from results import quick_ones, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,6 +34,10 @@ ROOT: Final = HERE.parents[1]
 INSTALL_S: Final = 900
 MOST_ROWS: Final = 1_000
 """Rows of each label that are taken of public data."""
+BUDGETS: Final = (16, 64)
+"""Tries for each attack, when a guard is attacked by someone who watches its answers."""
+ATTACKED: Final = 40
+"""Rows over which that is done: every guard is asked thousands of times about them."""
 QUIET: Final = {"DO_NOT_TRACK": "1", "ANONYMIZED_TELEMETRY": "false"}
 
 PUBLIC: Final[dict[str, dict[str, Sequence[str]]]] = {
@@ -227,15 +232,22 @@ def has_no_network() -> list[str]:
     )
 
 
-def measure(config: Path, cache: Path, *, cut: Sequence[str]) -> Path:
-    """Run guardmark over one configuration; what was measured before is not asked again."""
+def measure(config: Path, cache: Path, *, cut: Sequence[str], budget: int = 0) -> Path:
+    """Run guardmark over one configuration; what was measured before is not asked again.
+
+    With a budget it then attacks the guards, over a few rows.
+    """
     key, home = sha256(config.read_bytes()).hexdigest()[:8], cache / "home"
     out = cache / "runs" / f"{config.stem}-{key}"  # other guards or settings are another run
     home.mkdir(exist_ok=True)
     # The folder of what these programs write by themselves is not that of the person.
     variables = {**os.environ, **QUIET, "HOME": str(home)}
-    command = [sys.executable, "-m", "guardmark", "run", str(config), "--out", str(out)]
-    subprocess.run([*cut, *command, "--no-texts"], env=variables, check=True)
+    limit = ["--limit", str(ATTACKED)] if budget else []
+    commands = [["run", str(config), "--out", str(out), "--no-texts", *limit]]
+    if budget:
+        commands.append(["adapt", str(out), "--config", str(config), "--budget", str(budget)])
+    for each in commands:
+        subprocess.run([*cut, sys.executable, "-m", "guardmark", *each], env=variables, check=True)
     return out
 
 
@@ -247,6 +259,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--guards", type=Path, default=HERE / "guards")
     parser.add_argument("--public", type=Path, default=ROOT.parent / "shared" / "data")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "field-study" / "README.md")
+    parser.add_argument("--attack", nargs="+", metavar="NAME", help="attack these, not all quick")
+    parser.add_argument("--no-attack", action="store_true", help="leave the adaptive attacks out")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these guards alone")
     options = parser.parse_args(arguments)
     cache = options.cache.resolve()
@@ -264,10 +278,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     cut = has_no_network()
     runs = {}
-    for name, chosen, data in _plans(guards, write_public(options.public, cache)):
+    public = write_public(options.public, cache)
+    for name, chosen, data in _plans(guards, public):
         runs[name] = measure(write_config(name, chosen, data, cache), cache, cut=cut)
+    attacked = {}
+    if not options.no_attack:
+        plans = {name: plan for name, *plan in _plans(guards, public) if name != "words"}
+        name = "public" if "public" in plans else "core"
+        chosen, data = plans.get(name, ([], {}))
+        wanted = options.attack or quick_ones(runs[name]) if chosen else ()
+        chosen = [guard for guard in chosen if guard.name in wanted]
+        for budget in BUDGETS if chosen else ():
+            config = write_config(f"attacked-{budget}", chosen, data, cache)
+            attacked[budget] = measure(config, cache, cut=cut, budget=budget)
     facts = [each.model_dump() for each in guards], [each.model_dump() for each in skipped]
-    write_page(options.page, runs, guards=facts[0], skipped=facts[1], is_cut=bool(cut))
+    write_page(
+        options.page,
+        runs,
+        guards=facts[0],
+        skipped=facts[1],
+        is_cut=bool(cut),
+        attacked=attacked,
+    )
     print(f"Written: {options.page}")
     return 0
 

@@ -292,7 +292,7 @@ async def test_a_failure_is_an_error_and_never_a_decision(
 
 
 @pytest.mark.parametrize("entry", list_profiles(), ids=lambda entry: entry.name)
-def test_every_profile_declares_its_limits_and_has_a_recorded_answer(entry: Any) -> None:
+def test_every_profile_declares_its_limits_and_has_an_example_of_an_answer(entry: Any) -> None:
     """`guardmark doctor` tells the first; suites of their own read the second."""
     read = {
         "http": service_profile,

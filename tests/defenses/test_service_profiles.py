@@ -1,4 +1,4 @@
-"""One contract for every profile of a service: recorded answers, replayed by a server here."""
+"""One contract for every profile of a service: answers in its form, given by a server here."""
 
 from __future__ import annotations
 

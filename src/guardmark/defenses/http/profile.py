@@ -1,4 +1,4 @@
-"""Profiles of services: settings of the http defense, and answers recorded in their shape."""
+"""Profiles of services: settings of the http defense, and answers in the form they document."""
 
 from __future__ import annotations
 
