@@ -8,20 +8,11 @@ import re
 import shutil
 import sqlite3
 import sys
+import tomllib
 from dataclasses import KW_ONLY, dataclass
 from importlib.metadata import PackageNotFoundError, distribution, requires, version
+from pathlib import Path
 
-_EXTRAS = {
-    "hf": (("torch", "transformers"), "local guard models and classifiers"),
-    "onnx": (("onnxruntime", "transformers"), "classifiers as ONNX files"),
-    "hub": (("huggingface_hub",), "public data from their home"),
-    "pandas": (("pandas",), "data frames"),
-    "parquet": (("pyarrow",), "Parquet files"),
-    "presidio": (("presidio_analyzer",), "names and more taken out of logs"),
-    "sign": (("cryptography",), "signatures of runs"),
-    "uvloop": (("uvloop",), "a faster event loop"),
-    "view": (("starlette", "uvicorn"), "pages over many runs"),
-}
 _LEAST_FREE_BYTES = 1_000_000_000
 
 
@@ -38,6 +29,8 @@ class Check:
 
 def examine_installation() -> list[Check]:
     """Look at everything a measurement may need."""
+    written = Path(__file__).with_name("extras.toml").read_text(encoding="utf-8")
+    extras = tomllib.loads(written)
     free = shutil.disk_usage(".").free
     python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     rows = [
@@ -45,12 +38,12 @@ def examine_installation() -> list[Check]:
         ("Python", sys.version_info >= (3, 11), python),
         ("SQLite", True, sqlite3.sqlite_version),
         ("disk", free > _LEAST_FREE_BYTES, f"{free / 1e9:.1f} GB free in the current folder"),
-        *(_extra(name, *needs) for name, needs in _EXTRAS.items()),
+        *(_extra(name, **each) for name, each in extras.items()),
     ]
     return [Check(subject, detail, is_fine=fine) for subject, fine, detail in rows]
 
 
-def _extra(name: str, packages: tuple[str, ...], purpose: str) -> tuple[str, bool, str]:
+def _extra(name: str, packages: list[str], purpose: str) -> tuple[str, bool, str]:
     versions = {package: installed_version(package) for package in packages}
     detail = ", ".join(f"{package} {version}" for package, version in versions.items())
     if None in versions.values():

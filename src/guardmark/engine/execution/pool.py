@@ -184,7 +184,7 @@ class _PoolWork:
             if not monitor.may_go_on():
                 return  # whoever ended us ended the processes too
             raise UntrustworthyRun(
-                f"A process that ran {self._work.name} died (out of memory, a crash of its code, or "
+                f"A process that ran {self._work.name} died (out of memory, a crash, or "
                 "it could not start); what is stored is kept.\nNext: use fewer workers; where its "
                 "code crashes, give a function env, by which a crash is an error of one sample."
             ) from error
