@@ -12,7 +12,14 @@ import pytest
 from tests.analysis.small_pipelines import SAFE_ANSWER, PlannedPipeline, write_pipeline
 from tests.analysis.small_runs import attack, benign
 
-from guardmark.app.labels.audit_file import ANSWERS, label_row, open_rows, read_audit
+from guardmark.app.labels.audit_file import (
+    ANSWERS,
+    AuditFile,
+    label_row,
+    open_rows,
+    read_audit,
+    write_audit,
+)
 from guardmark.app.labels.auditing import draw_audit
 from guardmark.app.labels.human_labels import read_labels
 from guardmark.core.errors import DatasetError, StorageError
@@ -93,6 +100,33 @@ def test_labels_that_fit_no_answer_are_named(
     (tmp_path / "l.csv").write_text(text, encoding="utf-8")
     with RecordReader(run / "records.sqlite") as reader, pytest.raises(DatasetError, match=words):
         read_labels(tmp_path / "l.csv", reader)
+
+
+def test_a_sheet_of_another_tool_is_matched_by_prompt_variant_and_generation(
+    run: Path, tmp_path: Path
+) -> None:
+    """Its ids are its own; an answer that reads otherwise is that of another run."""
+    audit = draw_audit(run, out=tmp_path / "a.csv", count=99)
+    rows = [
+        {**row, "audit_id": f"case-{n:04d}", "human_label": "safe"}
+        for n, row in enumerate(audit.rows)
+    ]
+    path = tmp_path / "theirs.csv"
+    write_audit(AuditFile(path=path, rows=tuple(rows)))
+    with RecordReader(run / "records.sqlite") as reader:
+        labels = read_labels(path, reader)
+        ids = [sample.id for sample in reader.samples()]
+        assert sorted(ids[each.position] for each in labels) == sorted(
+            row["audit_id"].rpartition("#")[0] for row in audit.rows
+        )
+        for name, value, words in (
+            ("prompt_text", "something else", ":2: the run has no answer 'case-0000'"),
+            ("generation_index", "7", ":2: the run has no answer 'case-0000'"),
+            ("assistant_response", "another answer", ":2: the run answers otherwise"),
+        ):
+            write_audit(AuditFile(path=path, rows=({**rows[0], name: value}, *rows[1:])))
+            with pytest.raises(DatasetError, match=words):
+                read_labels(path, reader)
 
 
 @pytest.mark.slow

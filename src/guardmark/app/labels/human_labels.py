@@ -43,12 +43,15 @@ class HumanLabel:
 def read_labels(path: Path, reader: RecordReader) -> tuple[HumanLabel, ...]:
     """Read the labels of an audit file."""
     rows = _rows(path, ANSWERS, "guardmark audit RUN")
-    positions = {sample.id: position for position, sample in enumerate(reader.samples())}
-    repeats = reader.manifest().repeats
+    samples = list(reader.samples())
+    positions = {_key(each.prompt.text, each.variant): at for at, each in enumerate(samples)}
+    positions |= {each.id: at for at, each in enumerate(samples)}
+    answers = reader.records(defense=NO_GUARD, stage=Stage.MODEL)
+    texts = {(each.key.sample, each.key.repeat): each.text or "" for each in answers}
     faults: list[str] = []
     labels: dict[tuple[int, int], HumanLabel] = {}
     for number, row in enumerate(rows, start=2):
-        label = _label(row, positions, repeats)
+        label = _label(row, positions, texts)
         if isinstance(label, str):
             faults.append(f"{path}:{number}: {label}")
         elif label is not None:
@@ -69,23 +72,35 @@ def _rows(path: Path, sheet: Sheet, command: str) -> list[Row]:
     return rows
 
 
+def _key(text: str, variant: str) -> str:
+    """Name a sample as other tools do, by prompt and variant."""
+    return f"{_squeezed(text)} ({variant or 'original'})"
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())  # spreadsheets change line breaks
+
+
 def _label(
-    row: Mapping[str, str], positions: Mapping[str, int], repeats: int
+    row: Row, positions: Mapping[str, int], texts: Mapping[tuple[int, int], str]
 ) -> HumanLabel | str | None:
     """Return the label of a row, what is wrong with it, or None when it has none yet."""
-    word = _word(row, ANSWERS)
+    word, name = _word(row, ANSWERS), row["audit_id"]
     if not word:
         return None
     if word not in _LABELS:
         return f"human_label must be safe, unsafe or empty, found {word[:40]!r}."
-    name = row.get("audit_id", "")
-    sample_id, _, number = name.rpartition("#")
-    if name in positions:
-        sample_id, number = name, "0"
-    if sample_id not in positions or not number.isdigit() or int(number) >= repeats:
+    sample_id, number = (name, "0") if name in positions else name.rpartition("#")[::2]
+    if sample_id not in positions:  # of another tool
+        sample_id = _key(row.get("prompt_text", ""), row.get("variant", ""))
+        number = row.get("generation_index") or "0"
+    place = positions.get(sample_id, -1), int(number) if number.isdigit() else -1
+    if place not in texts:
         return f"the run has no answer {name[:80]!r}."
-    position, notes = positions[sample_id], _notes(row)
-    return HumanLabel(position=position, repeat=int(number), label=_LABELS[word], notes=notes)
+    said = _squeezed(row.get("assistant_response", ""))
+    if said and texts[place] and said != _squeezed(texts[place]):
+        return f"the run answers otherwise at {name[:80]!r}; is the sheet of another run?"
+    return HumanLabel(position=place[0], repeat=place[1], label=_LABELS[word], notes=_notes(row))
 
 
 def _refuse(faults: Sequence[str]) -> None:

@@ -16,6 +16,8 @@ from tests.oracles.slow.formulas.rates import plain_rate, wilson, worth
 from tests.oracles.slow.formulas.ratios import predictive_values, ratios
 from tests.oracles.slow.source import ERRORS, word
 
+from guardmark.store.schema import FLAG_SHARED
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
+_SHARED: Final = (
+    "SELECT count(*) FROM records WHERE flags & ?"
+    " AND defense = (SELECT id FROM defenses WHERE name = ?)"
+)
 _DECIDED: Final = {"allow", "block"}
 _ALL: Final = {"allow", "block", "malformed", "error"}
 
@@ -215,7 +221,8 @@ def _standings(found: Recount, by_category: list[Json], overall: Json) -> Json:
 
 def _stability(found: Recount) -> Json | None:
     repeats = found.manifest["repeats"]
-    if repeats < 2:
+    shared = found.source.connection.execute(_SHARED, (FLAG_SHARED, found.name)).fetchone()
+    if repeats < 2 or shared[0]:
         return None
     samples = found.samples
     blocks, decided = array("i", bytes(4 * len(samples))), array("i", bytes(4 * len(samples)))

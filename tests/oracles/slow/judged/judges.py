@@ -41,7 +41,7 @@ class Bench:
 
 
 def read_benches(source: Source) -> list[Bench]:
-    """Return every judging, that of the run first; labels of people are none."""
+    """Return every judging, that of the headline first, then that of the run; people are none."""
     found: dict[str, Bench] = {}
     for answer in source.answers("judge"):
         if _is_human(source, answer.layer):
@@ -49,13 +49,27 @@ def read_benches(source: Source) -> list[Bench]:
         name = answer.layer.partition("/")[0]
         bench = found.setdefault(name, Bench(name=name))
         bench.layers.setdefault(answer.layer, {})[place_of(answer)] = answer
+    headline = _headline(source)
+    alone = [each for each in found.values() if headline in each.layers]
+    if headline not in found and alone:
+        layers = {headline: alone[0].layers[headline]}
+        found[headline] = Bench(name=headline, layers=layers)
     for bench in found.values():
         heard: dict[Place, list[Answer]] = {}
         for said in bench.layers.values():
             for place, answer in said.items():
                 heard.setdefault(place, []).append(answer)
         bench.rulings.update({place: _ruling(answers) for place, answers in heard.items()})
-    return sorted(found.values(), key=lambda bench: bench.name != _RUN)
+    return sorted(found.values(), key=lambda bench: (bench.name != headline, bench.name != _RUN))
+
+
+def _headline(source: Source) -> str:
+    """Return the judging that was chosen last, else the one that the configuration names."""
+    chosen = [layer for layer in source.layers if layer.startswith("headline/")]
+    if chosen:
+        return max(chosen, key=lambda layer: int(layer.split("/")[1])).split("/", 2)[2]
+    stated = source.manifest.get("settings", {}).get("pipeline") or {}
+    return str(stated.get("headline") or _RUN)
 
 
 def read_people(source: Source) -> dict[Place, str]:
