@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from guardmark.config.settings import BuildContext
 
 Preset = Literal["auto", "openai", "scaleway", "vllm", "ollama", "llama.cpp", "together", "groq"]
+_Protocol = Literal["chat", "embeddings"]
 
 PRESETS: dict[str, tuple[str, str, str]] = {
     "openai": ("https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
@@ -70,11 +71,7 @@ class RemoteModelSettings(Settings):
         return shown_address(self.base_url or PRESETS[str(self.preset)][0]).rstrip("/")
 
     def endpoint(
-        self,
-        protocol: Literal["chat", "embeddings"],
-        name: str,
-        context: BuildContext,
-        options: Mapping[str, Any],
+        self, protocol: _Protocol, name: str, context: BuildContext, options: Mapping[str, Any]
     ) -> Any:
         """Return the model as something that can be asked, an endpoint of `net.chat`."""
         where, services = context.where or name, context.services
@@ -109,6 +106,5 @@ class ChatSettings(RemoteModelSettings):
     def chat_endpoint(self, name: str, context: BuildContext) -> Any:
         """Return the model as something that can be asked, a `net.chat.ChatEndpoint`."""
         options = {"temperature": self.temperature, "max_tokens": self.max_tokens, **self.options}
-        if self.seed is not None:
-            options["seed"] = self.seed
+        options |= {} if self.seed is None else {"seed": self.seed}
         return self.endpoint("chat", name, context, options)
