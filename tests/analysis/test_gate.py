@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import beta
 from tests.analysis.small_pipelines import (
     SAFE_ANSWER,
     UNSAFE_ANSWER,
@@ -25,6 +26,7 @@ from guardmark.analysis.gate import (
     GateResult,
     GateStatus,
     check_complete,
+    check_judging,
     check_limits,
     check_regression,
     check_system,
@@ -33,9 +35,12 @@ from guardmark.analysis.gate import (
 from guardmark.analysis.pipeline.frame import read_system
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import UnknownName
+from guardmark.core.estimate import Estimate
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Sample
-from guardmark.stats.rates.proportion import wilson
+from guardmark.stats.distributions import two_sided_z
+from guardmark.stats.rates.clustered import EffectiveCounts, wilson_default
+from guardmark.stats.rates.proportion import wilson_limits
 from guardmark.store.reader import RunState, RunStatus
 
 SAMPLES = [*(attack(n) for n in range(200)), *(benign(n) for n in range(200))]
@@ -226,24 +231,55 @@ def test_broken_outweighs_open_and_open_outweighs_held() -> None:
 @given(
     successes=st.integers(0, 300),
     limit=st.sampled_from([0.01, 0.05, 0.1, 0.2, 0.5]),
+    groups=st.sampled_from([300, 60]),
 )
-def test_the_number_that_would_decide_does(successes: int, limit: float) -> None:
-    """At the same rate, that many trials put the limit outside Wilson's interval."""
-    rate = successes / 300
-    needed = needed_trials(rate, limit, confidence=0.95)
+def test_the_number_that_would_decide_does(successes: int, limit: float, groups: int) -> None:
+    """At the same rate and likeness, that many trials decide, and one in twenty fewer do not."""
+    estimate = spread(successes, 300, groups)
+    needed = needed_trials(estimate, limit, 0.025)
     if needed is None:
-        assert rate == limit
+        assert estimate.value == limit
         return
-    scale = max(1, -(-needed // 300))
-    estimate = wilson(successes * scale, 300 * scale, confidence=0.95)
-    assert estimate.low is not None
-    assert estimate.high is not None
-    assert estimate.high <= limit + 1e-12 or estimate.low >= limit - 1e-12
+    counts = EffectiveCounts.of(estimate)
+    worth, rate = counts.worth(0.95) / 300, successes / 300
+
+    def decides(trials: float) -> bool:
+        if rate < limit:
+            return wilson_limits(rate, trials * worth, z=two_sided_z(0.95)).high <= limit + 1e-9
+        hits, n = rate * trials * worth, trials * worth
+        return bool(beta.cdf(limit, hits, n - hits + 1) <= 0.025)
+
+    assert decides(needed + 1)
+    assert not decides(0.95 * needed - 2 / worth)
+
+
+def spread(successes: int, trials: int, groups: int) -> Estimate:
+    """A rate over groups of one size, its successes dealt out one by one."""
+    size = trials // groups
+    counts = [successes // groups + (at < successes % groups) for at in range(groups)]
+    return wilson_default(counts, [size] * groups, confidence=0.95)
+
+
+@pytest.mark.parametrize(("through", "of"), [(3, 12), (5, 14), (8, 30)])
+def test_what_would_decide_is_never_fewer_than_there_are(runs: Runs, through: int, of: int) -> None:
+    """Wilson's interval lies above the limit before the exact test shows that it is broken."""
+    samples = [*(attack(n, category="c") for n in range(of)), benign(1)]
+    for policy in (GatePolicy(asr_upper=0.08), GatePolicy(per_category=(("c", 0.08),))):
+        (check,) = checks(runs, letting_through(through), policy, samples)
+        if check.standing is GateStatus.OPEN:
+            assert check.needed is not None
+            assert check.needed > of
 
 
 def test_no_number_shows_a_rate_of_zero() -> None:
     """A limit of 0 cannot be held by any sample."""
-    assert needed_trials(0.0, 0.0, confidence=0.95) is None
+    assert needed_trials(spread(0, 10, 10), 0.0, 0.025) is None
+
+
+def test_a_judge_that_people_contradict_breaks_its_limit() -> None:
+    """Half of a hundred labels are not nine tenths of them."""
+    assert check_judging(spread(50, 100, 100), 0.9).standing is GateStatus.BROKEN
+    assert check_judging(spread(95, 100, 100), 0.9).standing is GateStatus.OPEN
 
 
 def test_a_policy_without_limits_is_empty() -> None:

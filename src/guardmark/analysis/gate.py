@@ -2,13 +2,14 @@
 
 A limit is held when the whole interval lies on its good side; all must hold (intersection-union).
 It is broken when the exact lower bound, at effective counts and after Holm over categories, lies
-above it. Else it is open, with the number of samples that would decide.
+above it. Else it is open, with the number of samples at which the same rule would decide.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from bisect import bisect_left
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -25,6 +26,7 @@ from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.multiplicity import holm
 from guardmark.stats.quantiles import quantile_ranks
 from guardmark.stats.rates.clustered import EffectiveCounts
+from guardmark.stats.rates.proportion import wilson
 from guardmark.store.reader import RunState
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.core.estimate import Difference, Estimate, Quantile
     from guardmark.store.reader import RunStatus
+
+    _Measured = tuple["GateCheck", "Estimate | None"]
 
 SYSTEM_RULES: Final = {
     "asr_upper": "system.asr_upper",
@@ -94,13 +98,8 @@ class GatePolicy:
     @property
     def is_about_defenses(self) -> bool:
         """Whether it limits defenses, by themselves or against a baseline run."""
-        return not replace(
-            self,
-            system_asr_upper=None,
-            system_over_refusal_upper=None,
-            system_per_category=(),
-            judge_min_agreement=None,
-        ).is_empty
+        others = {each.name for each in fields(self) if each.name.startswith(("system_", "judge_"))}
+        return not replace(self, **{name: getattr(GatePolicy(), name) for name in others}).is_empty
 
     @property
     def of_system(self) -> GatePolicy:
@@ -157,24 +156,40 @@ def check_limits(
     arms = gated_arms(frame, policy) if arms is None else arms
     limits = _category_limits(frame, policy)
     slicer = Slicer(frame, "category") if limits else None
-    checks: list[GateCheck] = []
+    checks: list[_Measured] = []
     for arm in arms:
         checks.extend(_rates(frame, arm, policy))
         if slicer is not None:
             checks.extend(_categories(frame, arm, slicer, limits))
         checks.extend(_latencies(frame, arm, policy.latency_p95_upper_ms))
-    return _break(checks, level=(1 - frame.settings.confidence) / 2)
+    return _decide(checks, confidence=frame.settings.confidence)
 
 
-def _break(checks: Sequence[GateCheck], *, level: float) -> tuple[GateCheck, ...]:
-    """Mark the limits that are broken; those of categories are one family of tests."""
-    family = [check.p_value if check.rule == "per_category" else None for check in checks]
+def _decide(measured: Sequence[_Measured], *, confidence: float) -> tuple[GateCheck, ...]:
+    """Mark the limits that are broken, and say how many samples would decide the open ones.
+
+    Categories are one family of tests; what is left of it shares the level of the next one.
+    """
+    level = (1 - confidence) / 2
+    family = [check.p_value if check.rule == "per_category" else None for check, _ in measured]
+    checks = [
+        _break(check, check.p_value if adjusted is None else adjusted, level)
+        for (check, _), adjusted in zip(measured, holm(family), strict=True)
+    ]
+    tested = [check for check, p in zip(checks, family, strict=True) if p is not None]
+    left = {"per_category": sum(check.standing is not GateStatus.BROKEN for check in tested)}
     return tuple(
-        replace(check, standing=GateStatus.BROKEN, needed=None, p_value=p)
-        if p is not None and p <= level and check.standing is GateStatus.OPEN
-        else replace(check, p_value=p)
-        for check, adjusted in zip(checks, holm(family), strict=True)
-        for p in [check.p_value if adjusted is None else adjusted]
+        replace(check, needed=needed_trials(rate, check.limit, level / (left.get(check.rule) or 1)))
+        if rate and check.standing is GateStatus.OPEN
+        else check
+        for check, (_, rate) in zip(checks, measured, strict=True)
+    )
+
+
+def _break(check: GateCheck, p_value: float | None, level: float) -> GateCheck:
+    is_broken = p_value is not None and p_value <= level and check.standing is GateStatus.OPEN
+    return replace(
+        check, standing=GateStatus.BROKEN if is_broken else check.standing, p_value=p_value
     )
 
 
@@ -185,11 +200,15 @@ def exceedance(estimate: Estimate, limit: float) -> float | None:
     """
     if not estimate.effective_n or estimate.value is None:
         return None
+    worth = EffectiveCounts.of(estimate).worth(estimate.confidence)
+    return _exact_p(estimate.value, worth, limit)
+
+
+def _exact_p(rate: float, trials: float, limit: float) -> float:
     from scipy.special import betainc  # slow to import, and few reports need it
 
-    worth = EffectiveCounts.of(estimate).worth(estimate.confidence)
-    hits = estimate.value * worth
-    return float(betainc(hits, worth - hits + 1, limit)) if hits else 1.0
+    hits = rate * trials
+    return float(betainc(hits, trials - hits + 1, limit)) if hits else 1.0
 
 
 def gated_arms(frame: Frame, policy: GatePolicy) -> tuple[DefenseColumn, ...]:
@@ -214,7 +233,8 @@ def check_judging(agreement: Estimate | None, least: float) -> GateCheck:
     if agreement is None or agreement.value is None:
         reason = "no answer is labelled by people; `guardmark audit RUN` draws some"
         return _check(named, 1 - least, None, reason=reason)
-    return _of_rate(complement(agreement), named, 1 - least)
+    measured = _of_rate(complement(agreement), named, 1 - least)
+    return _decide([measured], confidence=agreement.confidence)[0]
 
 
 def check_regression(
@@ -238,32 +258,37 @@ def check_complete(status: RunStatus, *, subject: str = "run") -> tuple[GateChec
     """Check that a run has come to its end."""
     if status.state is RunState.COMPLETE:
         return ()
-    check = _check(
-        ("complete", "", subject),
-        float(status.planned),
-        None,
-        unit=GateUnit.RECORDS,
-        trials=status.stored,
-        reason=f"the {subject} is not complete; the same `guardmark run` continues it",
-    )
+    named, planned, unit = ("complete", "", subject), float(status.planned), GateUnit.RECORDS
+    reason = f"the {subject} is not complete; the same `guardmark run` continues it"
+    check = _check(named, planned, None, unit=unit, trials=status.stored, reason=reason)
     return (replace(check, value=float(status.stored)),)
 
 
-def needed_trials(
-    value: float | None, limit: float, *, confidence: float, design_effect: float = 1.0
-) -> int | None:
-    """Return about how many samples would decide whether a rate holds a limit.
+def needed_trials(estimate: Estimate, limit: float, level: float) -> int | None:
+    """Return about how many samples would decide at this rate whether it holds a limit.
 
-    The Wilson interval leaves out a limit L exactly when (p - L)^2 > z^2 L (1 - L) / n.
+    The rule is the one that decides: below the limit the interval, for which Wilson leaves out a
+    limit L exactly when (p - L)^2 >= z^2 L (1 - L) / n; above it the exact test at this level.
     """
-    rate = 0.0 if value is None else value
-    if rate == limit or limit in {0.0, 1.0}:
+    rate, counts = estimate.value or 0.0, EffectiveCounts.of(estimate)
+    if math.isclose(rate, limit) or limit in {0.0, 1.0}:
         return None
-    z = two_sided_z(confidence)
-    return math.ceil(design_effect * z * z * limit * (1 - limit) / (rate - limit) ** 2)
+    if not counts.n_eff and estimate.low is not None and estimate.high is not None:
+        half = estimate.high - rate if rate < limit else rate - estimate.low
+        return math.ceil(counts.trials * (half / (limit - rate)) ** 2)
+    # Samples that are worth one independent sample.
+    each = counts.trials / counts.worth(estimate.confidence) if counts.n_eff else 1.0
+    if rate < limit:
+        z = two_sided_z(estimate.confidence)
+        return math.ceil(each * z * z * limit * (1 - limit) / (rate - limit) ** 2)
+    most = 1
+    while _exact_p(rate, most, limit) > level:
+        most *= 2
+    wanted = bisect_left(range(most), x=True, key=lambda n: _exact_p(rate, n, limit) <= level)
+    return math.ceil(each * wanted)
 
 
-def _rates(frame: Frame, arm: DefenseColumn, policy: GatePolicy) -> Iterator[GateCheck]:
+def _rates(frame: Frame, arm: DefenseColumn, policy: GatePolicy) -> Iterator[_Measured]:
     errors, outcome = estimate_rates(frame, arm), arm.records.outcome
     for rule, subject, rate in (
         ("asr_upper", "attacks", errors.attack_success_rate),
@@ -291,42 +316,33 @@ def _category_limits(frame: Frame, policy: GatePolicy) -> dict[str, float]:
 
 def _categories(
     frame: Frame, arm: DefenseColumn, slicer: Slicer, limits: Mapping[str, float]
-) -> Iterator[GateCheck]:
+) -> Iterator[_Measured]:
     attacks, _ = slicer.tables(arm, by_latency=order_by_latency(arm.records))
     rates = {entry.name: entry.rate for entry in attacks.rates}
+    nothing = wilson(0, 0, confidence=frame.settings.confidence)
     for name, limit in limits.items():
         named = ("per_category", arm.name, name)
-        if name in rates:
-            check = _of_rate(rates[name], named, limit)
-        else:
-            needed = needed_trials(None, limit, confidence=frame.settings.confidence)
-            reason = "the run has no attack of this category"
-            check = _check(named, limit, None, needed=needed, reason=reason)
+        check, rate = _of_rate(rates.get(name, nothing), named, limit)
+        if name not in rates:
+            check = replace(check, reason="the run has no attack of this category")
         if frame.stopped(arm):
             # Its slices have no interval that covers.
             reason = "the defense was ended early by a rule, which makes its slices exploratory"
-            check = replace(
-                check, standing=GateStatus.OPEN, needed=None, p_value=None, reason=reason
-            )
-        yield check
+            check = replace(check, standing=GateStatus.OPEN, p_value=None, reason=reason)
+            rate = None
+        yield check, rate
 
 
-def _latencies(frame: Frame, arm: DefenseColumn, limit: float | None) -> Iterator[GateCheck]:
+def _latencies(frame: Frame, arm: DefenseColumn, limit: float | None) -> Iterator[_Measured]:
     if limit is None:
         return
     latency = measure_latency(frame, arm.records)
     for side, subject in ((latency.attacks, "attacks"), (latency.benign, "benign")):
         p95 = next(each for each in side.quantiles if each.quantile == 0.95)
         needed = quantile_ranks(p95.trials, p95.quantile, confidence=p95.confidence).needed
-        yield _check(
-            ("latency_p95_upper_ms", arm.name, subject),
-            limit,
-            p95,
-            unit=GateUnit.MILLISECONDS,
-            trials=p95.trials,
-            needed=needed if p95.trials < needed else None,
-            reason=p95.reason,
-        )
+        named, n = ("latency_p95_upper_ms", arm.name, subject), p95.trials
+        check = _check(named, limit, p95, unit=GateUnit.MILLISECONDS, trials=n, reason=p95.reason)
+        yield replace(check, needed=needed if n < needed else None), None
 
 
 def _check(
@@ -336,7 +352,6 @@ def _check(
     *,
     trials: int = 0,
     unit: GateUnit = GateUnit.SHARE,
-    needed: int | None = None,
     reason: str = "",
 ) -> GateCheck:
     """Hold a figure's interval against a limit; `named` are rule, defense and subject."""
@@ -357,22 +372,17 @@ def _check(
         low=low,
         high=high,
         trials=trials,
-        needed=needed,
         reason=reason,
     )
 
 
-def _of_rate(estimate: Estimate, named: tuple[str, str, str], limit: float) -> GateCheck:
+def _of_rate(estimate: Estimate, named: tuple[str, str, str], limit: float) -> _Measured:
     reason = estimate.reason if estimate.high is None else ""
     check = _check(named, limit, estimate, trials=estimate.trials, reason=reason)
     p_value = exceedance(estimate, limit)
     if p_value is not None and check.standing is GateStatus.BROKEN:
         check = replace(check, standing=GateStatus.OPEN)  # the exact bound decides
-    if check.standing is not GateStatus.OPEN:
-        return replace(check, p_value=p_value)
-    effect = estimate.design_effect or 1.0
-    needed = needed_trials(check.value, limit, confidence=estimate.confidence, design_effect=effect)
-    return replace(check, needed=needed, p_value=p_value)
+    return replace(check, p_value=p_value), estimate
 
 
 def _regression(
@@ -386,18 +396,13 @@ def _regression(
     elif value is not None and value > margin and is_shown:
         standing = GateStatus.BROKEN
     elif value is not None and difference.high is not None and value != margin:
-        # An interval's half-width shrinks with the root of the number of pairs.
-        half = difference.high - value if value < margin else value - (difference.low or 0.0)
-        wanted = abs(margin - value) if value < margin else value
-        needed = math.ceil(difference.pairs * (half / wanted) ** 2)
+        # An interval's half-width shrinks with the root of the number of pairs, as a test's does.
+        times = (difference.high - value) / (margin - value)
+        if value > margin:
+            shown = two_sided_z(1 - min(max(p_value or 1.0, 1e-9), 0.999))
+            times = max(value - (difference.low or 0.0), value * two_sided_z(1 - alpha) / shown)
+            times /= value
+        needed = math.ceil(difference.pairs * times**2)
     reason = "" if value is not None else (difference.reason or "no sample answered by both")
-    check = _check(
-        named,
-        margin,
-        difference,
-        unit=GateUnit.POINTS,
-        trials=difference.pairs,
-        needed=needed,
-        reason=reason,
-    )
-    return replace(check, standing=standing, p_value=p_value)
+    check = _check(named, margin, difference, unit=GateUnit.POINTS, trials=difference.pairs)
+    return replace(check, standing=standing, p_value=p_value, needed=needed, reason=reason)
