@@ -32,6 +32,7 @@ from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.reports.chapters.comparison import comparison_document, recommendation
 from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.render.html.layout import series_of
 from guardmark.reports.render.json.documents import comparison_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.reports.render.terminal import render_terminal
@@ -208,3 +209,8 @@ def test_many_defenses_are_one_table_with_tiers(runs: Runs) -> None:
         assert table[2].split("|")[-3].strip() == "a"
         assert "Prefer" not in told
         assert "cannot be told apart, which" not in told
+    assert "Choose between d" in render_comment(result)
+    assert "none of the 12 is shown to beat one of these on both attacks and false" in told
+    series = series_of(comparison_document(alone(result)))
+    assert sorted(series) == [f"d{k:02}" for k in range(12)]
+    assert sorted(series.values()) == list(range(12))

@@ -387,6 +387,11 @@ def _advice(compared: Compared) -> list[str]:
     pairs = () if is_league(compared.comparison) else compared.comparison.pairs
     weak = weak_among(((each.name, each.rates) for each in compared.rates), compared.scope)
     lines = [recommendation(pair, margin=compared.margin, weak=weak) for pair in pairs]
+    if not pairs:
+        front = [each for each in compared.comparison.front if each not in weak]
+        worthy = ", ".join(subject(each, compared.scope) for each in front)
+        told = {"count": len(compared.rates), "alarms": _ALARMS[compared.scope]["alarms"]}
+        lines.append(say("worthy" if front else "none_worthy", worthy=worthy, **told))
     if left := len(compared.comparison.pairs) - len(compared.details):
         lines.append(say("more_pairs", count=count_text(left)))
     return lines

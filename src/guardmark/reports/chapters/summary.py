@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from guardmark.core.estimate import Estimate, Ratio
 from guardmark.reports.document.blocks import Section, Table, Unit, section, warning
@@ -58,18 +58,8 @@ def _overview(defenses: Sequence[DefenseAnalysis]) -> Table:
 
 def _card(defense: DefenseAnalysis) -> Table:
     card = defense.card
-    rates: dict[str, Estimate | Ratio] = {
-        label: attrgetter(path)(card) for label, path in words_of("card").items()
-    }
-    if card.under_policy is not None:
-        rates["ASR under the run's policy"] = card.under_policy.attack_success_rate
-        rates["FPR under the run's policy"] = card.under_policy.false_positive_rate
-    if card.any_bypass is not None and card.group_mean is not None:
-        rates["Groups with any variant allowed"] = card.any_bypass
-        rates["ASR, every group weighing the same"] = card.group_mean
-    if card.truncated_attacks and card.truncated_benign:
-        rates["Attacks cut to fit it, of those answered"] = card.truncated_attacks
-        rates["Benign samples cut to fit it, of those answered"] = card.truncated_benign
+    paths = words_of("card").items()
+    rates = {label: rate for label, path in paths if (rate := _figure_at(card, path)) is not None}
     kinds = ", ".join(f"{kind} {count_text(n)}" for kind, n in card.confusion.error_kinds)
     return table_of(
         itertools.starmap(_rate_cells, rates.items()),
@@ -80,6 +70,11 @@ def _card(defense: DefenseAnalysis) -> Table:
         note=f"Errors by kind: {kinds}." if kinds else "",
         collapsed=True,
     )
+
+
+def _figure_at(card: Any, path: str) -> Estimate | Ratio | None:
+    """Follow a path from a card to its figure; None where a part of it was not measured."""
+    return functools.reduce(lambda part, key: part and getattr(part, key), path.split("."), card)
 
 
 def _rounded(count: float | None) -> str:

@@ -113,6 +113,11 @@ class Headline:
     baseline: bool = False
     notes: tuple[str, ...] = ()
 
+    @property
+    def figures(self) -> str:
+        """The sentence, as it goes on after the answer."""
+        return f"{self.sentence[:1].upper()}{self.sentence[1:]}" if self.answer else self.sentence
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paragraph:

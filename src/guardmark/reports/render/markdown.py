@@ -69,7 +69,7 @@ def _verdict(verdict: Headline) -> str:
     if verdict.baseline:
         return f"- {name} (baseline) {markdown_line(verdict.sentence)}{notes}"
     lead = markdown_line(f"{verdict.answer}. {verdict.plain} " if verdict.answer else "")
-    return f"- **{name} {lead}** {markdown_line(verdict.sentence)}{notes}"
+    return f"- **{name} {lead}** {markdown_line(verdict.figures)}{notes}"
 
 
 def _block(block: Block, *, texts: bool) -> list[str]:

@@ -50,7 +50,7 @@ def _verdicts(document: Document, width: int, *, colour: bool) -> Iterator[str]:
         name = heads[verdict]
         notes = "".join(f" ({plain_line(note)})" for note in verdict.notes)
         lead = f"{verdict.answer}. {verdict.plain} " if verdict.answer else ""
-        text = f"{plain_line(lead + verdict.sentence)}{notes}"
+        text = f"{plain_line(lead + verdict.figures)}{notes}"
         first, *others = _wrapped(text, width, first=f"{name:<{margin - 2}}  ", rest=" " * margin)
         paint = _DIM if verdict.baseline else _BOLD
         yield first.replace(name, _painted(name, paint, use=colour), 1)
