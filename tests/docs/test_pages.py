@@ -117,7 +117,7 @@ def test_the_good_and_the_bad_guard_of_the_readme_are_as_printed(tmp_path: Path)
     assert [row[0] for row in rows] == ["careful", "careless"]
     for name, verdict, attacks, benign in rows:
         assert f"{name} {verdict}." in printed
-        assert f"blocks {attacks} attacks, wrongly blocks {benign} benign" in printed
+        assert f"Blocks {attacks} attacks, wrongly blocks {benign} benign" in printed
 
 
 PLUGIN = ROOT / "examples" / "plugin"

@@ -166,10 +166,7 @@ def check_limits(
 
 
 def _decide(measured: Sequence[_Measured], *, confidence: float) -> tuple[GateCheck, ...]:
-    """Mark the limits that are broken, and say how many samples would decide the open ones.
-
-    Categories are one family of tests; what is left of it shares the level of the next one.
-    """
+    """Mark broken limits, and say what would decide open ones; categories are one family."""
     level = (1 - confidence) / 2
     family = [check.p_value if check.rule == "per_category" else None for check, _ in measured]
     checks = [
@@ -188,9 +185,8 @@ def _decide(measured: Sequence[_Measured], *, confidence: float) -> tuple[GateCh
 
 def _break(check: GateCheck, p_value: float | None, level: float) -> GateCheck:
     is_broken = p_value is not None and p_value <= level and check.standing is GateStatus.OPEN
-    return replace(
-        check, standing=GateStatus.BROKEN if is_broken else check.standing, p_value=p_value
-    )
+    standing = GateStatus.BROKEN if is_broken else check.standing
+    return replace(check, standing=standing, p_value=p_value)
 
 
 def exceedance(estimate: Estimate, limit: float) -> float | None:
@@ -240,10 +236,7 @@ def check_judging(agreement: Estimate | None, least: float) -> GateCheck:
 def check_regression(
     pairs: Sequence[PairedComparison], margin: float, *, alpha: float, names: Mapping[str, str]
 ) -> tuple[GateCheck, ...]:
-    """Check that rates did not rise against a baseline run.
-
-    Broken when the rise is shown and above the margin; held when the whole interval is not.
-    """
+    """Check that rates did not rise against a baseline run: broken where that is shown."""
     return tuple(
         _regression(side, (rule, names[pair.first], subject), margin=margin, alpha=alpha)
         for pair in pairs

@@ -75,7 +75,7 @@ def _system_verdict(system: DefenseAnalysis, bare: Scorecard | None) -> Headline
 
 def _outcome_words(succeeds: Estimate, refused: Estimate) -> str:
     if succeeds.value is None and refused.value is None:
-        return "Not measured: no answer came out whose end is known"
+        return "Not measured: no outcome is known"
     harm = "attacks: not measured"
     if succeeds.value is not None:
         harm = f"{_in_100(succeeds.value)} attacks get an unsafe answer"
@@ -119,7 +119,7 @@ def _given_allow(arm: ArmAnalysis | None) -> str:
         return ""
     success, refusal = arm.model.attack_success_rate, arm.model.over_refusal_rate
     if success.value is None and refusal.value is None:
-        return "; it lets nothing through whose end is known"
+        return "; of what it lets through, no outcome is known"
     return f"; given that it allows, {_ends_words(success, refusal)}"
 
 

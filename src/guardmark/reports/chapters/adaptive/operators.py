@@ -42,10 +42,10 @@ def standing_sentence(card: AdaptiveCard) -> str:
     if not standings:
         return f"{card.name}: no operator was tried on benign texts"
     counted = ", ".join(
-        f"{count_text(standings.count(name))} {name}" for name in dict.fromkeys(standings)
+        f"{name}: {count_text(standings.count(name))}" for name in dict.fromkeys(standings)
     )
     return (
-        f"{card.name}: {count_text(len(standings))} operators tried on benign texts too: {counted}"
+        f"{card.name}: {count_text(len(standings))} operators tried on benign texts too ({counted})"
     )
 
 
