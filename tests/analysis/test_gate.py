@@ -241,16 +241,20 @@ def test_the_number_that_would_decide_does(successes: int, limit: float, groups:
         assert estimate.value == limit
         return
     counts = EffectiveCounts.of(estimate)
-    worth, rate = counts.worth(0.95) / 300, successes / 300
+    rate = successes / 300
 
-    def decides(trials: float) -> bool:
+    def decides(trials: int) -> bool:
+        freedom = None if groups == 300 else groups * trials / 300 - 1
+        n = replace(counts, n_eff=counts.n_eff * trials / 300, degrees_of_freedom=freedom).worth(
+            0.95
+        )
         if rate < limit:
-            return wilson_limits(rate, trials * worth, z=two_sided_z(0.95)).high <= limit + 1e-9
-        hits, n = rate * trials * worth, trials * worth
-        return bool(beta.cdf(limit, hits, n - hits + 1) <= 0.025)
+            return wilson_limits(rate, n, z=two_sided_z(0.95)).high <= limit
+        return bool(beta.cdf(limit, rate * n, n - rate * n + 1) <= 0.025)
 
-    assert decides(needed + 1)
-    assert not decides(0.95 * needed - 2 / worth)
+    if needed > 301:  # else the data decide already
+        assert decides(needed + 1)
+        assert not decides(needed - 1)
 
 
 def spread(successes: int, trials: int, groups: int) -> Estimate:

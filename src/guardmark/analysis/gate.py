@@ -144,9 +144,8 @@ class GateResult:
     @property
     def standing(self) -> GateStatus:
         """Broken if any limit is; otherwise open if any is; otherwise held."""
-        standings = {check.standing for check in self.checks}
-        worst = (each for each in (GateStatus.BROKEN, GateStatus.OPEN) if each in standings)
-        return next(worst, GateStatus.HELD)
+        worst = (GateStatus.HELD, GateStatus.OPEN, GateStatus.BROKEN)
+        return max((check.standing for check in self.checks), key=worst.index, default=worst[0])
 
 
 def check_limits(
@@ -258,10 +257,9 @@ def check_complete(status: RunStatus, *, subject: str = "run") -> tuple[GateChec
 
 
 def needed_trials(estimate: Estimate, limit: float, level: float) -> int | None:
-    """Return about how many samples would decide at this rate whether it holds a limit.
+    """Return about how many samples, in as many more groups, would decide at this rate.
 
-    The rule is the one that decides: below the limit the interval, for which Wilson leaves out a
-    limit L exactly when (p - L)^2 >= z^2 L (1 - L) / n; above it the exact test at this level.
+    By the rule that decides: below the limit the interval, above it the exact test at `level`.
     """
     rate, counts = estimate.value or 0.0, EffectiveCounts.of(estimate)
     if math.isclose(rate, limit) or limit in {0.0, 1.0}:
@@ -269,16 +267,21 @@ def needed_trials(estimate: Estimate, limit: float, level: float) -> int | None:
     if not counts.n_eff and estimate.low is not None and estimate.high is not None:
         half = estimate.high - rate if rate < limit else rate - estimate.low
         return math.ceil(counts.trials * (half / (limit - rate)) ** 2)
-    # Samples that are worth one independent sample.
-    each = counts.trials / counts.worth(estimate.confidence) if counts.n_eff else 1.0
-    if rate < limit:
-        z = two_sided_z(estimate.confidence)
-        return math.ceil(each * z * z * limit * (1 - limit) / (rate - limit) ** 2)
-    most = 1
-    while _exact_p(rate, most, limit) > level:
+    present, z = max(1, counts.trials), two_sided_z(estimate.confidence)
+
+    def decides(trials: int) -> bool:
+        times, freedom = trials / present, counts.degrees_of_freedom
+        freedom = None if freedom is None else (freedom + 1) * times - 1
+        grown = replace(counts, n_eff=counts.n_eff * times, degrees_of_freedom=freedom)
+        worth = grown.worth(estimate.confidence) or trials
+        if rate < limit:  # Wilson's interval leaves the limit out
+            return worth * (rate - limit) ** 2 >= z * z * limit * (1 - limit)
+        return _exact_p(rate, worth, limit) <= level
+
+    most = 2 * present
+    while not decides(most):
         most *= 2
-    wanted = bisect_left(range(most), x=True, key=lambda n: _exact_p(rate, n, limit) <= level)
-    return math.ceil(each * wanted)
+    return present + bisect_left(range(present, most), x=True, key=decides)
 
 
 def _rates(frame: Frame, arm: DefenseColumn, policy: GatePolicy) -> Iterator[_Measured]:

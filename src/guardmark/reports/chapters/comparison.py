@@ -249,10 +249,9 @@ def pairs_table(sides: Sequence[_Side], *, is_attack: bool, collapsed: bool = Tr
 
 
 _PLANES: Final = {
-    DEFENSE: ("Attacks let through against false alarms", "Benign samples blocked"),
-    SYSTEM: ("Attacks that succeed against benign samples turned down", "Benign turned down"),
+    DEFENSE: ("Attacks let through", "false alarms", "Benign samples blocked"),
+    SYSTEM: ("Attacks that succeed", "benign samples turned down", "Benign turned down"),
 }
-_UPWARDS: Final = {DEFENSE: "Attacks let through", SYSTEM: "Attacks that succeed"}
 
 
 def draw_plane(
@@ -286,12 +285,12 @@ def draw_plane(
     ]:
         lead = "Worth choosing between (no other is shown to beat them on both sides)"
         sentences.append(f"{lead}: {', '.join(worth)}.")
-    title, x_axis = _PLANES[scope]
+    y_axis, turned, x_axis = _PLANES[scope]
     return LineChart(
         id="plane" if scope == DEFENSE else "system-plane",
-        title=f"{title} (lower left is better)",
+        title=f"{y_axis} against {turned} (lower left is better)",
         x_axis=x_axis,
-        y_axis=_UPWARDS[scope],
+        y_axis=y_axis,
         lines=tuple(lines),
         diagonal=scope == DEFENSE,
         is_falling=True,
@@ -325,9 +324,8 @@ def run_caveats(runs: Sequence[ComparedRun], remarks: Sequence[str]) -> Iterator
         if run.unmatched:
             named = ", ".join(run.unmatched[:_NAMED])
             more = " ..." if len(run.unmatched) > _NAMED else ""
-            yield say(
-                "unmatched", run=run, count=count_text(len(run.unmatched)), named=named + more
-            )
+            count = count_text(len(run.unmatched))
+            yield say("unmatched", run=run, count=count, named=named + more)
     yield from remarks
 
 
@@ -388,10 +386,10 @@ def _advice(compared: Compared) -> list[str]:
     weak = weak_among(((each.name, each.rates) for each in compared.rates), compared.scope)
     lines = [recommendation(pair, margin=compared.margin, weak=weak) for pair in pairs]
     if not pairs:
-        front = [each for each in compared.comparison.front if each not in weak]
-        worthy = ", ".join(subject(each, compared.scope) for each in front)
-        told = {"count": len(compared.rates), "alarms": _ALARMS[compared.scope]["alarms"]}
-        lines.append(say("worthy" if front else "none_worthy", worthy=worthy, **told))
+        front = (subject(x, compared.scope) for x in compared.comparison.front if x not in weak)
+        count, worthy = len(compared.rates), ", ".join(front)
+        key, alarms = "worthy" if worthy else "none_worthy", _ALARMS[compared.scope]["alarms"]
+        lines.append(say(key, worthy=worthy, count=count, alarms=alarms))
     if left := len(compared.comparison.pairs) - len(compared.details):
         lines.append(say("more_pairs", count=count_text(left)))
     return lines

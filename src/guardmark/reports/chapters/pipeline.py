@@ -117,9 +117,7 @@ def _scope_table(cards: Sequence[tuple[str, ScopeCard]]) -> Table:
             "Harmful help: attacks to which an unsafe answer met the request|"
             "Unsafe to benign: benign samples to which an unsafe answer came out|"
             "Balanced error: mean of attack success and over-refusal rate|"
-            "Known: samples whose outcome is known at this scope": lambda pair: _scope_cells(
-                pair[1]
-            ),
+            "Known: samples of known outcome at this scope": lambda pair: _scope_cells(pair[1]),
         },
         table_id=f"pipeline-{cards[0][1].scope}",
     )

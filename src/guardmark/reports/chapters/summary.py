@@ -72,7 +72,7 @@ def _card(defense: DefenseAnalysis) -> Table:
     )
 
 
-def _figure_at(card: Any, path: str) -> Estimate | Ratio | None:
+def _figure_at(card: Any, path: str) -> Any:
     """Follow a path from a card to its figure; None where a part of it was not measured."""
     return functools.reduce(lambda part, key: part and getattr(part, key), path.split("."), card)
 

@@ -41,12 +41,9 @@ def standing_sentence(card: AdaptiveCard) -> str:
     standings = sorted(words_of("standings")[each.standing] for each in card.operators)
     if not standings:
         return f"{card.name}: no operator was tried on benign texts"
-    counted = ", ".join(
-        f"{name}: {count_text(standings.count(name))}" for name in dict.fromkeys(standings)
-    )
-    return (
-        f"{card.name}: {count_text(len(standings))} operators tried on benign texts too ({counted})"
-    )
+    named, tried = dict.fromkeys(standings), count_text(len(standings))
+    counted = ", ".join(f"{name}: {count_text(standings.count(name))}" for name in named)
+    return f"{card.name}: {tried} operators tried on benign texts too ({counted})"
 
 
 def wrapper_sentence(card: AdaptiveCard) -> str:
