@@ -396,8 +396,7 @@ def _regression(
         times = (difference.high - value) / (margin - value)
         if value > margin:
             shown = two_sided_z(1 - min(max(p_value or 1.0, 1e-9), 0.999))
-            times = max(value - (difference.low or 0.0), value * two_sided_z(1 - alpha) / shown)
-            times /= value
+            times = max(1 - (difference.low or 0.0) / value, two_sided_z(1 - alpha) / shown)
         needed = math.ceil(difference.pairs * times**2)
     reason = "" if value is not None else (difference.reason or "no sample answered by both")
     check = _check(named, margin, difference, unit=GateUnit.POINTS, trials=difference.pairs)
