@@ -35,7 +35,7 @@ ATTACK_HEAD: Final = """
 ## Under attack
 
 {count} guards against injections, of those that answer within {quick:g} ms in the median, over a few of the same attacks: somebody rewrites each, watches whether it is
-blocked, and learns from it (`guardmark adapt`). ASR counts an attack that got through within so many tries. Nearly every guard of this kind falls; the area under ASR by tries (on a
+blocked, and learns from it (`guardmark adapt`). ASR counts an attack that got through within so many tries. The area under ASR by tries (on a
 logarithmic scale, 1: all through at once) says how much effort it costs.
 """
 
