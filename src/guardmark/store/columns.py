@@ -14,7 +14,7 @@ from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.store.connect import values_of
 from guardmark.store.samples import kinds_of
-from guardmark.store.schema import FACET_COLUMNS, FLAG_CACHED, STAGE_CODE, STAGES
+from guardmark.store.schema import FACET_COLUMNS, FLAG_CACHED, STAGE_CODE, STAGES, query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,12 +29,6 @@ _SAMPLES: Final = "SELECT id, kind, length, origin FROM samples ORDER BY positio
 _OF_PART: Final = (
     " WHERE defense = (SELECT id FROM defenses WHERE name = ?) AND stage = ?"
     " AND layer = (SELECT id FROM layers WHERE name = ?)"
-)
-_RECORDS: Final = (
-    # Small numbers travel in one, a byte each: a value handed over costs more than a shift.
-    "SELECT sample, outcome | (flags << 8) | ((ifnull(error_kind, -1) + 1) << 16)"  # noqa: S608 - a constant of ours
-    " | ((ifnull(answer_mode, -1) + 1) << 24) | (repeat << 32), score,"
-    f" ifnull(latency_ns, -1) FROM records{_OF_PART} ORDER BY repeat, sample LIMIT ?"
 )
 
 
@@ -147,9 +141,9 @@ def record_columns(
     columns: list[NDArray[Any]] = [
         np.empty(count, dtype=kind) for kind in (np.int64, np.int64, np.float64, np.int64)
     ]
-    filled = 0
+    filled, packed_records = 0, query("columns").format(of_part=_OF_PART)
     with values_of(reader.path):
-        for rows in reader.connection.chunks(_RECORDS, (*key, count), size=_CHUNK):
+        for rows in reader.connection.chunks(packed_records, (*key, count), size=_CHUNK):
             here = slice(filled, filled + len(rows))
             for column, values in zip(columns, zip(*rows, strict=True), strict=True):
                 column[here] = values

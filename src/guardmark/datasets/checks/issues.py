@@ -220,13 +220,11 @@ def _diverse(census: Census, duplicates: Duplicates) -> DataIssue:
     total, repeated = census.total, duplicates.copies + duplicates.rewordings
     languages = sum(count.value != UNSTATED for count in census.languages)
     techniques = sum(count.value != UNSTATED for count in census.techniques)
-    summary = (
-        f"{total.groups:,} groups, the largest of {counted(total.largest_group, 'sample')}; "
-        f"{counted(languages, 'language')}; {counted(techniques, 'technique')}."
-    )
-    parts = [summary]
-    lengths = census.lengths
-    if lengths is not None:
+    parts = [
+        f"{total.groups:,} groups, the largest of {counted(total.largest_group, 'sample')};",
+        f"{counted(languages, 'language')}; {counted(techniques, 'technique')}.",
+    ]
+    if (lengths := census.lengths) is not None:
         parts.append(
             f"Texts of {lengths.shortest:,} to {lengths.longest:,} characters, "
             f"half of them up to {lengths.p50:,}."
@@ -240,7 +238,11 @@ def _diverse(census: Census, duplicates: Duplicates) -> DataIssue:
             f"{len(duplicates.families):,}, which intervals take for independent. Give each "
             "family one group (guardmark data convert --group-families), or: guardmark data dedup."
         )
-    details = [_family_line(family.ids, family.groups) for family in duplicates.families]
+    details = [
+        f"{len(each.ids)} near-duplicates in {each.groups} groups: {', '.join(each.ids[:SHOWN])}"
+        f"{' ...' * (len(each.ids) > SHOWN)}"
+        for each in duplicates.families
+    ]
     return DataIssue(
         aspect="diverse",
         status=status,
@@ -393,8 +395,3 @@ def _size_line(count: Count, least: int, half_width: Callable[[float], float]) -
     if count.groups < _FEW_GROUPS:
         line += f"; only {count.groups} groups"
     return line
-
-
-def _family_line(ids: Sequence[str], groups: int) -> str:
-    shown = ", ".join(ids[:SHOWN]) + (" ..." if len(ids) > SHOWN else "")
-    return f"{len(ids)} near-duplicates in {groups} groups: {shown}"

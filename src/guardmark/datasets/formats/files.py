@@ -8,6 +8,7 @@ import io
 import json
 from contextlib import ExitStack, suppress
 from functools import partial
+from itertools import accumulate
 from json.scanner import make_scanner
 from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, cast
 
@@ -15,7 +16,7 @@ from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, liste
 from guardmark.datasets.formats.fields import PACK_MARK, BadRows, Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from guardmark.datasets.formats.fields import DatasetSpec
 
@@ -33,6 +34,8 @@ _BY_SUFFIX = {
 }
 FORMATS = ("jsonl", "json", "csv", "tsv", "parquet", "prompt_pack")
 _LONGEST_LINE = 256 << 20
+_MOST, _LOOSE, _DENSE, _ROW = 4 << 30, 256 << 20, 250, 64
+"""Bytes a file may unpack to, those that any may, how many for each of its own, those of a row."""
 _BOM = b"\xef\xbb\xbf"
 _ZIP = b"PK\x03\x04"
 _WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".ods")
@@ -109,6 +112,10 @@ def _not_opened(spec: DatasetSpec, reason: str | None) -> DatasetError:
 def open_text(spec: DatasetSpec) -> BinaryIO:
     """Open a file as UTF-8, whatever its encoding; refuse what is plainly not such a text."""
     is_packed = spec.path.suffix.lower() == ".gz"
+    if is_packed:
+        with gzip.GzipFile(spec.path) as packed:
+            chunks = iter(partial(packed.read, 1 << 20), b"")
+            _require_modest(spec, (len(each) + _ROW * each.count(b"\n") for each in chunks))
     opened = gzip.GzipFile(spec.path) if is_packed else spec.path.open("rb")
     stream = cast("io.BufferedReader", opened)
     with ExitStack() as stack:
@@ -125,6 +132,13 @@ def open_text(spec: DatasetSpec) -> BinaryIO:
             raise _broken(spec.shown_as, f"is UTF-16, as spreadsheets write it: {_ENCODE}utf-16")
         stack.pop_all()
     return stream
+
+
+def _require_modest(spec: DatasetSpec, sizes: Iterable[int]) -> None:
+    """Refuse a file that unpacks to far more than texts do, before anything of it is built."""
+    most = min(_MOST, _LOOSE + _DENSE * spec.path.stat().st_size)
+    if any(size > most for size in accumulate(sizes)):
+        raise _broken(spec.shown_as, f"unpacks to more than {most >> 20} MiB, as no texts do")
 
 
 def _jsonl_rows(stream: BinaryIO, shown_as: str) -> Iterator[RawRow]:
@@ -259,8 +273,7 @@ def _pack_items(pack: dict[str, object], spec: DatasetSpec) -> Iterator[RawRow]:
     """Yield the items of a prompt pack, each told where it comes from."""
     items = pack.get("items", [])
     if not isinstance(items, list) or not items:
-        message = "is a prompt pack without items"
-        raise _broken(spec.shown_as, message, field="items")
+        raise _broken(spec.shown_as, "is a prompt pack without items", field="items")
     name = str(pack.get("name") or spec.path.name.split(".")[0])
     origin = {PACK_MARK: name, "pack_subset": str(pack.get("subset") or "")}
     for number, item in enumerate(items, start=1):
@@ -273,20 +286,30 @@ def _pack_items(pack: dict[str, object], spec: DatasetSpec) -> Iterator[RawRow]:
 def _parquet_rows(spec: DatasetSpec) -> Iterator[RawRow]:
     try:
         from pyarrow import ArrowException
-        from pyarrow.parquet import ParquetFile
+        from pyarrow.compute import binary_length
+        from pyarrow.parquet import ParquetFile, read_metadata
     except ImportError as error:
         raise ConfigError(
             f"Reading {spec.shown_as} needs pyarrow.\nInstall it: pip install 'guardmark[parquet]'."
         ) from error
     number = 0
     try:
+        told = read_metadata(spec.path)
+        groups = map(told.row_group, range(told.num_row_groups))
+        _require_modest(spec, (each.total_byte_size + _ROW * each.num_rows for each in groups))
+        # As a dictionary, a text that many rows share takes its size only once.
+        with ParquetFile(spec.path, read_dictionary=told.schema.names) as table:
+            cells = (each for batch in table.iter_batches() for each in batch)
+            shared = (each for each in cells if hasattr(each, "dictionary"))
+            sizes = (binary_length(each.dictionary).take(each.indices).sum() for each in shared)
+            _require_modest(spec, (size.as_py() or 0 for size in sizes))
         with ParquetFile(spec.path) as table:
             for batch in table.iter_batches(batch_size=1_000):
                 for row in batch.to_pylist():
                     number += 1
                     # Dates, bytes and the like become text; JSON has no words for them.
-                    plain = _DECODER.decode(json.dumps(row, ensure_ascii=False, default=str))
-                    yield number, _decoded(plain)
+                    text = json.dumps(row, ensure_ascii=False, default=str)
+                    yield number, _decoded(_DECODER.decode(text))
     except UnicodeDecodeError as error:
         raise BadRows([_not_utf8(spec.shown_as, number + 1, error)]) from error
     except ArrowException as error:

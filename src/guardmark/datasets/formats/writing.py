@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import nullcontext
 from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -18,7 +18,8 @@ from guardmark.datasets.formats.files import INERT_COLUMN, NESTED_COLUMNS
 from guardmark.store.run_dir import whole_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 
@@ -139,14 +140,11 @@ def _messages(prompt: Prompt) -> list[dict[str, object]]:
     ]
 
 
-@contextmanager
-def _packed(raw: BinaryIO, path: Path) -> Iterator[BinaryIO]:
+def _packed(raw: BinaryIO, path: Path) -> AbstractContextManager[Any]:
     if path.suffix.lower() != ".gz":
-        yield raw
-        return
+        return nullcontext(raw)
     # Neither name nor time inside: equal samples give equal bytes.
-    with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-        yield cast("BinaryIO", packed)
+    return gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0)
 
 
 def _write_json(samples: Iterable[Sample], out: BinaryIO, *, is_list: bool) -> None:
@@ -177,15 +175,9 @@ def _write_table(samples: Iterable[Sample], out: BinaryIO, *, delimiter: str) ->
 
 def _cells(sample: Sample) -> dict[str, str]:
     row = sample_row(sample)
-    return {name: _cell(name, row.get(name)) for name in COLUMNS}
-
-
-def _cell(name: str, value: Any) -> str:
-    if not value:
-        return ""
-    if name in NESTED_COLUMNS:
-        return json.dumps(value, ensure_ascii=False)
-    return str(value)
+    told = (name for name in NESTED_COLUMNS if row.get(name))
+    nested = {name: json.dumps(row[name], ensure_ascii=False) for name in told}
+    return {name: nested.get(name) or str(row.get(name) or "") for name in COLUMNS}
 
 
 def _write_parquet(samples: Iterable[Sample], out: BinaryIO) -> None:

@@ -33,18 +33,6 @@ _OLD_ROWS: Final = "(SELECT *, NULL AS said FROM superseded)"  # errors: they sh
 _DETAILS: Final = "SELECT batch, defense, stage, layer, repeat, sample, text, evidence FROM"
 _DETAILS_BY: Final = "ORDER BY 1, 2, 3, 4, 5, 6"
 _SAYS: Final = "WHERE text IS NOT NULL OR evidence IS NOT NULL"
-_TRIES: Final = (
-    (
-        f"SELECT batch, defense, layer, {COLUMNS} FROM tries"  # noqa: S608 - constants of ours
-        " WHERE note IS NULL ORDER BY 1, 2, 3, 4, 5"
-    ),
-    (
-        # What older tries came to was derived from them, and is checked by deriving it again.
-        f"SELECT batch, defense, layer, {CONFIRMATION_COLUMNS} FROM confirmations c"  # noqa: S608 - constants of ours
-        " WHERE NOT EXISTS (SELECT 1 FROM tries t WHERE t.note IS NOT NULL AND t.batch = c.batch)"
-        " ORDER BY 1, 2, 3, 4, 5"
-    ),
-)
 _MOST: Final = 5  # findings of one sort that are listed one by one
 
 
@@ -95,12 +83,13 @@ def _batches(connection: StoreConnection) -> Iterator[str]:
         rows_too += f" UNION ALL {_ROWS} {_OLD_ROWS}"
         details_too += f" UNION ALL {_DETAILS} superseded {_SAYS}"
     streams = [
-        _Groups(connection.execute(query))
-        for query in (
+        _Groups(connection.execute(each))
+        for each in (
             f"{_ROWS} records {rows_too} {_ROWS_BY}",
             f"{_DETAILS} details {details_too} {_DETAILS_BY}",
             "SELECT batch, id, evidence FROM sayings ORDER BY batch, id",
-            *_TRIES,
+            query("tries_by_batch").format(columns=COLUMNS),
+            query("confirmations_by_batch").format(columns=CONFIRMATION_COLUMNS),
         )
     ]
     names = connection.names("defenses"), connection.names("layers")
