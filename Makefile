@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Hundreds of tests start the command line: byte code is compiled once, not by each of them.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test slow check lint types floors sizes fix bench field-study soak lock clean hf inspect ray docs gallery dist sbom installed
+.PHONY: help demo test slow check lint types floors sizes fix bench field-study soak lock clean hf inspect ray docs gallery dist sbom installed mutation
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -134,6 +134,17 @@ soak: $(VENV)/.ready-dev      ## long sweeps (kill -9, coverage simulations), la
 	$(BIN)/python -m tests.soak.table
 	$(BIN)/python -m pytest -m soak
 	$(BIN)/python -m pytest -m "not soak and not hf" --hypothesis-profile=random tests/laws tests/stats tests/oracles
+
+$(VENV)-mutation/.ready: requirements/dev.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)-mutation
+	$(VENV)-mutation/bin/python $(QUIETLY) --require-hashes -r requirements/dev.lock
+	$(VENV)-mutation/bin/python $(QUIETLY) mutmut==3.8.1
+	$(VENV)-mutation/bin/python $(QUIETLY) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+DRAW ?= 150
+mutation: $(VENV)-mutation/.ready   ## small faults drawn at random: the share that the tests notice (half an hour)
+	nice $(VENV)-mutation/bin/python scripts/mutation.py --draw $(DRAW)
 
 lock: $(VENV)/.ready-dev      ## pin every dependency anew
 	$(PIP) uv

@@ -182,3 +182,14 @@ def test_groups_widen_alpha_limits() -> None:
     grouped = krippendorff_alpha(rows, groups=[i % 3 for i in range(24)], drawing=FEW)
     assert alone.value == grouped.value
     assert (alone.groups, grouped.groups) == (24, 3)
+
+
+def test_limits_of_grouped_kappa_lie_on_both_sides() -> None:
+    """Percentiles of the draws, both of them."""
+    first = ["safe", "unsafe", "safe", "unsafe", "safe", "safe", "unsafe", "safe"] * 3
+    second = ["safe", "unsafe", "unsafe", "unsafe", "safe", "safe", "safe", "safe"] * 3
+    found = clustered_kappa(first, second, groups=list(range(24)), drawing=FEW)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.value is not None
+    assert found.low < found.value < found.high

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from guardmark.stats.paired.intervals import PairedTable, tango
 from guardmark.stats.paired.noninferiority import noninferiority_clustered, noninferiority_tango
 
 
@@ -73,3 +74,10 @@ def test_bad_questions_are_refused(changes: dict[str, float], told: str) -> None
     arguments = {"pairs": 10, "margin": 0.02, "alpha": 0.05} | changes
     with pytest.raises(ValueError, match=told):
         noninferiority_tango(2, 2, **arguments)  # type: ignore[arg-type]
+
+
+def test_the_interval_is_tangos_at_twice_the_error() -> None:
+    """Both ends of it: equivalence is read off the lower one."""
+    test = noninferiority_tango(9, 4, pairs=80, margin=0.1, alpha=0.05)
+    bounds = tango(PairedTable(both=0, first_only=9, second_only=4, neither=67), confidence=0.9)
+    assert (test.difference, test.low, test.high) == (bounds.value, bounds.low, bounds.high)

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 from guardmark.stats.paired.significance import mcnemar, sign_flip
 
@@ -99,3 +100,11 @@ def test_unequal_lengths_are_refused() -> None:
     """A group missing on one side would shift every later one."""
     with pytest.raises(ValueError, match="first_only 1, second_only 2"):
         sign_flip([1], [0, 1])
+
+
+@pytest.mark.parametrize(("first", "second"), [(3, 14), (20, 6), (5, 5)])
+def test_the_asymptotic_tests_are_chi_square(first: int, second: int) -> None:
+    """With and without Edwards' correction, by scipy's distribution."""
+    test, gap, pairs = mcnemar(first, second), abs(first - second), first + second
+    assert test.p_chi2 == pytest.approx(chi2.sf(gap**2 / pairs, 1))
+    assert test.p_chi2_corrected == pytest.approx(chi2.sf(max(0, gap - 1) ** 2 / pairs, 1))

@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.stats import t
 
 from guardmark.stats.rates.clustered import wilson_default
 from guardmark.stats.rates.means import (
     decompose_repeats,
     figure_over_seeds,
+    gap_limits,
     mean_over_seeds,
+    share_limits,
     share_over_seeds,
 )
 
@@ -224,3 +227,53 @@ def test_counts_that_do_not_fit_are_refused(successes: list[float], repeats: int
     """More successes than answers is a mistake of the caller."""
     with pytest.raises(ValueError, match=r"successes|repeats"):
         decompose_repeats(successes, repeats=repeats)
+
+
+def test_marks_have_the_interval_of_a_rate() -> None:
+    """A mean of zeros and ones over groups of one size is a grouped rate."""
+    hits, sizes = [3, 0, 2, 4, 1, 0, 4], [4] * 7
+    marks = np.concatenate([np.arange(n) < k for k, n in zip(hits, sizes, strict=True)]).astype(
+        float
+    )
+    found = share_limits(marks, np.repeat(np.arange(7), sizes), confidence=0.9)
+    rate = wilson_default(hits, sizes, confidence=0.9)
+    assert (found.low, found.high) == (pytest.approx(rate.low), pytest.approx(rate.high))
+
+
+def test_limits_of_a_mean_difference_are_students_over_groups() -> None:
+    """By plain loops; and cut to what a difference can be."""
+    gaps, codes = np.array([0.5, -0.25, 0.0, 1.0, 0.25, -0.5]), np.array([0, 0, 1, 1, 2, 2])
+    found, mean = gap_limits(gaps, codes, confidence=0.95), gaps.mean()
+    sums = [sum(gaps[codes == each] - mean) for each in range(3)]
+    half = t.ppf(0.975, 2) * np.sqrt(sum(each**2 for each in sums) / 36 * 3 / 2)
+    assert (found.low, found.high) == (pytest.approx(mean - half), pytest.approx(mean + half))
+    low = gap_limits(np.array([-1.0, -1.0, -1.0, -0.5]), np.arange(4), confidence=0.95)
+    high = gap_limits(np.array([1.0, 1.0, 1.0, 0.5]), np.arange(4), confidence=0.95)
+    assert (low.low, high.high) == (-1.0, 1.0)
+
+
+@given(marks)
+def test_limits_over_seeds_are_students_with_satterthwaites_freedom(
+    table: NDArray[np.float64],
+) -> None:
+    """The variance between groups and between seeds, less what both share, by plain loops."""
+    found = mean_over_seeds(table, GROUPS, least=0.0, most=1.0)
+    rows, seeds, groups = *table.shape, 12
+    mean, scale = table.mean(), float(table.size) ** 2
+    cells = [[(table[g == GROUPS, s] - mean).sum() for s in range(seeds)] for g in range(groups)]
+    of_group = [sum(cell) for cell in cells]
+    of_seed = [sum(cell[s] for cell in cells) for s in range(seeds)]
+    rest = sum(
+        (cells[g][s] - of_group[g] / seeds - 2 / rows * of_seed[s]) ** 2
+        for g in range(groups)
+        for s in range(seeds)
+    )
+    between_groups = sum(x**2 for x in of_group) * groups / (groups - 1) / scale
+    between_seeds = sum(x**2 for x in of_seed) * seeds / (seeds - 1) / scale
+    of_rest = rest * groups * seeds / ((groups - 1) * (seeds - 1)) / scale
+    doubt = max(0.0, between_seeds - of_rest)
+    variance = between_groups + doubt
+    freedom = variance**2 / (between_groups**2 / (groups - 1) + doubt * between_seeds / (seeds - 1))
+    half = t.ppf(0.975, freedom) * np.sqrt(variance)
+    assert found.low == pytest.approx(max(0.0, mean - half))
+    assert found.high == pytest.approx(min(1.0, mean + half))

@@ -153,3 +153,8 @@ def test_extreme_shares_stay_finite() -> None:
     found = values((0, 2), (2, 2), 1e-300, confidence=1 - 1e-15)
     assert found.positive.value == 0.0
     assert found.positive.low == pytest.approx(0, abs=1e-200)
+
+
+def test_the_share_of_attacks_stands_beside_the_values() -> None:
+    """A predictive value without it says nothing."""
+    assert values((9, 10), (1, 10), 0.02).prevalence == 0.02

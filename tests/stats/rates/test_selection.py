@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
+from scipy.special import betainc, betaln
 
 from guardmark.stats.rates.clustered import (
     EffectiveCounts,
@@ -11,6 +13,7 @@ from guardmark.stats.rates.clustered import (
     summarise,
     wilson_default_rows,
 )
+from guardmark.stats.rates.proportion import wilson_limits
 from guardmark.stats.rates.selection import highest_rate
 
 
@@ -81,3 +84,48 @@ def test_one_slice_is_no_choice() -> None:
     assert highest_rate([]) is None
     with pytest.raises(ValueError, match="confidence"):
         highest_rate(rows((1, 2), (2, 3)), confidence=1.0)
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+def test_limits_are_those_of_the_posterior_on_a_dense_grid(confidence: float) -> None:
+    """The same model summed plainly: 14,400 pairs of mean and spread, no grid that closes in."""
+    pairs = [(8, 20), (10, 30), (3, 25), (14, 40)]
+    chosen = highest_rate(rows(*pairs), confidence=confidence)
+    assert chosen is not None
+    mean, root = np.meshgrid((np.arange(120) + 0.5) / 120, (np.arange(120) + 0.5) / 120)
+    size = 1.0 / root.ravel() ** 2 - 1.0
+    a, b = mean.ravel() * size, (1.0 - mean.ravel()) * size
+    logs = sum(betaln(hits + a, trials - hits + b) - betaln(a, b) for hits, trials in pairs)
+    weight = np.exp(logs - logs.max())
+    weight /= weight.sum()
+    hits, trials = pairs[chosen.at]
+
+    def share_below(rate: float) -> float:
+        return float(betainc(hits + a, trials - hits + b, rate) @ weight)
+
+    tail = (1.0 - confidence) / 2.0
+    means = [float((h + a) / (n + a + b) @ weight) for h, n in pairs]
+    assert chosen.at == int(np.argmax(means))
+    assert chosen.rate.confidence == confidence
+    assert chosen.rate.trials == trials
+    assert chosen.rate.value == pytest.approx(max(means), abs=5e-4)
+    assert chosen.rate.low == pytest.approx(brentq(lambda r: share_below(r) - tail, 0, 1), abs=1e-3)
+    own = effective_counts(summarise([1] * hits + [0] * (trials - hits), [1] * trials))
+    upper = wilson_limits(hits / trials, own.n_eff, z=own.quantile(confidence)).high
+    assert chosen.rate.high == pytest.approx(
+        max(upper, brentq(lambda r: share_below(r) - 1.0 + tail, 0, 1)), abs=1e-3
+    )
+
+
+def test_two_slices_are_a_choice() -> None:
+    """The least there is to choose from."""
+    chosen = highest_rate(rows((3, 30), (9, 30)))
+    assert chosen is not None
+    assert chosen.at == 1
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0])
+def test_a_confidence_outside_its_range_is_named(confidence: float) -> None:
+    """Ninety-five is not a probability."""
+    with pytest.raises(ValueError, match=r"^confidence"):
+        highest_rate(rows((3, 30), (9, 30)), confidence=confidence)

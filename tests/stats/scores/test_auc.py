@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from guardmark.stats.distributions import two_sided_t
 from guardmark.stats.drawing import DrawPlan
-from guardmark.stats.scores.auc import auc, clustered_auc, compare_auc, compare_clustered_auc
+from guardmark.stats.scores.auc import auc, clustered_auc, compare_auc, compare_clustered_auc, place
 from guardmark.stats.scores.thresholds import tpr_at_fpr
 
 FEW = DrawPlan(seed=1, replicates=200)
@@ -338,3 +338,17 @@ def test_extreme_areas_keep_their_limits_inside() -> None:
     assert ratio.low is not None
     assert ratio.high is not None
     assert 0 <= ratio.low < ratio.high <= 1
+
+
+@given(scored())
+def test_a_placement_is_a_share_of_the_other_class_with_ties_half(
+    rows: list[tuple[bool, float]],
+) -> None:
+    """An attack stands above this share of benign samples, a benign sample below this of attacks."""
+    labels = np.array([label for label, _ in rows])
+    values = np.array([score for _, score in rows])
+    placed, attacks, benign = place(labels, values), values[labels], values[~labels]
+    over = [((each > benign) + (each == benign) / 2).mean() for each in attacks]
+    under = [((attacks > each) + (attacks == each) / 2).mean() for each in benign]
+    assert placed.attacks == pytest.approx(over)
+    assert placed.benign == pytest.approx(under)
