@@ -13,6 +13,8 @@ import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
+from random import Random
+from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -249,6 +251,28 @@ def commands(bench: Bench) -> list[Line]:
     ]
 
 
+def decided(bench: Bench) -> list[Line]:
+    """T15: a report of thirty defenses from decisions that are stored already."""
+    count, random = bench.size(5_000), Random(7)
+    guards = {}
+    for number in range(30):
+        risk = (0.2 + number / 60, number / 300)  # of an attack, of a benign text: to be blocked
+        rows = [
+            f"s-{at:07d},{('allow', 'block')[random.random() < risk[at % 2 == 0]]}"
+            for at in range(count)
+        ]
+        path = bench.folder / f"decisions-{number}.csv"
+        path.write_text("\n".join(["id,decision", *rows]) + "\n", encoding="utf-8")
+        guards[f"g{number:02d}"] = {"type": "decisions", "path": str(path)}
+    config = bench.config("decided", bench.data(count), {}, defenses=guards, report=EVERY_REPORT)
+    costs = [spend(bench.run(config)) for _ in range(bench.count)]
+    what = "30 defenses x 5,000 from stored decisions, every report"
+    return [
+        absolute("T15", what, median(cost.cpu_s for cost in costs), "s CPU", 20.0),
+        absolute("T15", what, median(cost.memory_mb for cost in costs), "MB", 400.0),
+    ]
+
+
 PARTS = {
     "T6": t6,
     "T7": t7,
@@ -262,6 +286,7 @@ PARTS = {
     "T12": attacks,
     "T13": first_run,
     "COMMAND": commands,
+    "DECIDED": decided,
 }
 
 
