@@ -88,7 +88,7 @@ def test_what_cannot_be_installed_is_left_out_with_the_reason(
     assert "| sound | " in told
     assert "769 attacks, 721 benign texts" in told
     assert "| guard | attacks | as they are | after 16 tries | after 64 tries | area |" in told
-    assert "\n| sound | 20 | " in told
+    assert "\n| sound | 21 | 100.0 % [" in told
     assert "- changed: python ended with 1: " in told
     assert "| toy-guard | 1.0 | MIT | rules | flagged | Finds a word. |" in told
     assert "sound 1.0: installed" in capsys.readouterr().out
