@@ -231,7 +231,7 @@ def t10(bench: Bench) -> list[Line]:
     ]
     lines += [
         relative("T10", f"classifier, {name}", found, names=(name, "pipeline"), wanted=wanted)
-        for name, wanted in (("onnx", 0.75), ("int8", 0.45))
+        for name, wanted in (("onnx", 0.75), ("int8", 0.3))
         if name in found
     ]
     moved = max(found["difference"])
