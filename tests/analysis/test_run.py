@@ -83,6 +83,26 @@ def test_a_category_is_addressed_when_bounds_lie_apart(runs: Runs) -> None:
     assert "own/new" in found.taxonomy.undeclared
 
 
+def test_a_category_whose_attacks_mostly_get_through_is_not_addressed(runs: Runs) -> None:
+    """However clearly it is told from benign samples, of which none is blocked here."""
+    samples = [
+        *(attack(n, category="extraction") for n in range(200)),
+        *(benign(n) for n in range(200)),
+    ]
+
+    def answers(position: int, sample: Sample) -> Decision:
+        return block() if sample.is_attack and position % 10 < 4 else allow()
+
+    found = analysed(
+        runs,
+        Planned(name="one", answers=answers),
+        samples=samples,
+        categories={"extraction": ()},
+    )
+    (standing,) = found.defenses[0].standings
+    assert standing.standing is CategoryStatus.NOT_ADDRESSED
+
+
 def test_without_benign_samples_nothing_can_be_addressed(runs: Runs) -> None:
     """There is no false positive rate to lie above."""
     found = analysed(

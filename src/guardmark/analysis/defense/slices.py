@@ -255,7 +255,7 @@ class CategoryStanding:
     """How one defense stands towards one category."""
 
     category: str  # Its name.
-    # Addressed: lower bound of its true positive rate above the upper one of the overall FPR.
+    # Addressed: lower bound of its true positive rate above 0.5 and the upper of the overall FPR.
     standing: CategoryStatus
 
 
@@ -308,5 +308,5 @@ def _standing(success: Estimate | None, overall: Estimate, minimum: int) -> Cate
         return CategoryStatus.NOT_ASSESSABLE
     if success.high is None or overall.high is None:
         return CategoryStatus.NOT_ASSESSABLE
-    is_shown = 1 - success.high > overall.high
+    is_shown = 1 - success.high > max(overall.high, 0.5)  # never where most attacks get through
     return CategoryStatus.ADDRESSED if is_shown else CategoryStatus.NOT_ADDRESSED

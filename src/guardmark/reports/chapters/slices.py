@@ -160,8 +160,11 @@ _TONES = {
 
 def write_coverage(analysis: RunAnalysis) -> Section:
     """Write the section on coverage and its gaps."""
-    taxonomy = analysis.taxonomy
-    rule = say("coverage", tested=taxonomy.tested, declared=taxonomy.declared)
+    taxonomy, defenses = analysis.taxonomy, analysis.candidates
+    counts = ", ".join(
+        f"{one.name} {sum(s.standing == 'addressed' for s in one.standings)}" for one in defenses
+    )
+    rule = say("coverage", tested=taxonomy.tested, declared=taxonomy.declared, counts=counts or "-")
     return section(
         *("coverage", "Coverage", rule, _coverage_table(analysis)),
         warning(f"not tested: {each}" for each in taxonomy.gaps),

@@ -214,7 +214,7 @@ def _standings(found: Recount, by_category: list[Json], overall: Json) -> Json:
         elif own["trials"] < minimum or own["few_groups"] or None in (own["high"], overall["high"]):
             said[category] = "not assessable"
         else:
-            is_addressed = 1 - own["high"] > overall["high"]
+            is_addressed = 1 - own["high"] > max(overall["high"], 0.5)
             said[category] = "addressed" if is_addressed else "not addressed"
     return said
 
