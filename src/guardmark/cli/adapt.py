@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ import click
 from guardmark.cli.terminal import (
     EXIT_INTERRUPTED,
     INTERRUPTED,
+    drawn,
     echo,
     echo_json,
     echo_text,
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 _REPAIR = "repair.yaml"  # in the folder of the run
 _Files = tuple[tuple[str, Path], ...]
 _PATH = click.Path(path_type=Path)
-_NARROWEST = 60
-_WHOLE = 10_000  # a file or another program gets whole lines
 
 
 @click.command()
@@ -221,7 +219,6 @@ def _again(subject: Path | None, done: Adapted, out: Path | None) -> str:
 
 def _drawn(analysis: RunAnalysis) -> str:
     from guardmark.reports.chapters.adaptive.chapter import adaptive_document
-    from guardmark.reports.render.terminal import render_terminal
 
     document = adaptive_document(
         analysis.adaptive,
@@ -229,7 +226,4 @@ def _drawn(analysis: RunAnalysis) -> str:
         left_out=analysis.adaptive_left_out,
         taken=[part.name for part in analysis.manifest.parts],
     )
-    if not sys.stdout.isatty():
-        return render_terminal(document, width=_WHOLE)
-    columns = shutil.get_terminal_size((100, 24)).columns
-    return render_terminal(document, width=max(_NARROWEST, columns))
+    return drawn(document, piped=10_000)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from guardmark.cli.terminal import echo, echo_json, echo_text
+from guardmark.cli.terminal import drawn, echo, echo_json, echo_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +73,6 @@ def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:
     from guardmark.reports.chapters.comparison import comparison_document
     from guardmark.reports.render.json.documents import comparison_json, figures_json
     from guardmark.reports.render.markdown import render_markdown
-    from guardmark.reports.render.terminal import render_terminal
 
     if compared.chains is not None:
         document = chains_document(compared.chains)
@@ -89,7 +88,7 @@ def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:
         return render_html(document, texts=texts)
     if form == "markdown":
         return render_markdown(document, marker="guardmark-comparison")
-    return render_terminal(document)
+    return drawn(document)
 
 
 _COUNT = click.IntRange(min=1)
@@ -164,7 +163,6 @@ def gate_command(
     from guardmark.reports.chapters.gate import gate_document
     from guardmark.reports.render.json.documents import gate_json
     from guardmark.reports.render.markdown import render_markdown
-    from guardmark.reports.render.terminal import render_terminal
 
     gated = check_gate(run, policy=policy, baseline=baseline)
     if junit is not None:
@@ -179,6 +177,6 @@ def gate_command(
     elif markdown:
         output = render_markdown(document, marker="guardmark-gate")
     else:
-        output = render_terminal(document)
+        output = drawn(document)
     (echo_json if as_json else echo_text)(output)
     return EXITS[gated.result.standing]

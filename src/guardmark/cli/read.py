@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from guardmark.canon.visible import spell_hidden
-from guardmark.cli.terminal import echo, echo_json, echo_text, one_line, tell_output
+from guardmark.cli.terminal import drawn, echo, echo_json, echo_text, one_line, tell_output
 from guardmark.core.errors import ConfigError, UnknownName
 
 if TYPE_CHECKING:
@@ -315,12 +315,11 @@ def stability_command(run: Path, attacks: int, benign: int, seeds: int, as_json:
     from guardmark.app.results.reading import slice_run
     from guardmark.reports.chapters.small_slices import stability_document
     from guardmark.reports.render.json.documents import stability_json
-    from guardmark.reports.render.terminal import render_terminal
 
     request = SliceRequest(attacks=attacks, benign=benign, seeds=tuple(range(1, seeds + 1)))
     folder, slices = slice_run(run, request)
     if as_json:
         echo_json(stability_json(slices))
         return
-    echo_text(render_terminal(stability_document(slices)))
+    echo_text(drawn(stability_document(slices)))
     echo(f"by variant: {folder.slice_stability_md}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from guardmark.cli.terminal import (
+    drawn,
     echo,
     echo_json,
     echo_text,
@@ -155,7 +156,7 @@ def _tell(finished: RunOutput, *, as_json: bool) -> int:
     if not as_json:
         if finished.head:
             echo(f"{'head':<10}{finished.head}")
-        echo_text(finished.gate)
+        echo_text(drawn(finished.gate) if finished.gate else "")
     for complaint in finished.complaints:
         tell_line(*complaint.splitlines())
     return _EXIT_UNTRUSTWORTHY if finished.complaints else finished.gate_exit

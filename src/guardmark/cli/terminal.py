@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import signal
 import sys
 from contextlib import suppress
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from guardmark.app.results.reporting import RunOutput
+    from guardmark.reports.document.blocks import Document
 
 EXIT_INTERRUPTED = 130
 INTERRUPTED = "Interrupted. Answers so far are saved."
@@ -78,12 +80,20 @@ def _print(text: str, *, nl: bool = True, err: bool = False) -> None:
     click.echo(KNOWN.text(text), nl=nl, err=err)
 
 
+def drawn(document: Document, *, piped: int = 100) -> str:
+    """Draw a document for the terminal there is; other readers get lines of a fixed width."""
+    from guardmark.reports.render.terminal import render_terminal
+
+    width = shutil.get_terminal_size((piped, 24)).columns if sys.stdout.isatty() else piped
+    return render_terminal(document, width=width)
+
+
 def tell_output(output: RunOutput, *, as_json: bool) -> None:
     """Print what a run came to, and which files were written."""
     if as_json:
         echo_json(output.summary_json)
         return
-    echo_text(output.terminal)
+    echo_text(drawn(output.document))
     echo(*(f"{label:<10}{path}" for label, path in output.files))
 
 

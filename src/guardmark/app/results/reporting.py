@@ -23,7 +23,6 @@ from guardmark.reports.chapters.gate import gate_document
 from guardmark.reports.chapters.run_document import shorten
 from guardmark.reports.document.cells import rate_text, slug
 from guardmark.reports.render.json.documents import summary_json
-from guardmark.reports.render.terminal import render_terminal
 from guardmark.stats.scores.guarantee import ErrorLimits
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.scorecard import RatePair
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.settings import Config
+    from guardmark.reports.document.blocks import Document
 
 
 FRAGMENT = "thresholds.yaml"  # name of the file in the folder of the run
@@ -136,12 +136,12 @@ _REASON = 160  # characters of a reason that are quoted
 class RunOutput:
     """What a finished run has to say."""
 
-    terminal: str
+    document: Document  # What a terminal shows of the report.
     analysis: RunAnalysis
     files: tuple[tuple[str, Path], ...]
     complaints: tuple[str, ...]
     head: str = ""
-    gate: str = ""
+    gate: Document | None = None
     gate_exit: int = 0
 
     @property
@@ -165,16 +165,16 @@ def finish(
     analysis, document, gate = write_reports(
         folder, config, formats=formats, thresholds=thresholds, texts=texts, to=to
     )
-    limits = gate and render_terminal(gate_document(gate, run=analysis.manifest.name))
+    limits = gate_document(gate, run=analysis.manifest.name) if gate else None
     require_no_secret([folder.path])
     paths = (("report", to.report_html), ("summary", to.summary_json))
     return RunOutput(
-        terminal=render_terminal(shorten(document)),
+        document=shorten(document),
         analysis=analysis,
         files=tuple((label, path) for label, path in paths if path.exists()),
         complaints=tuple(_complaints(analysis, config, folder)),
         head=analysis.status.head,
-        gate=limits or "",
+        gate=limits,
         gate_exit=EXITS[gate.standing] if gate else 0,
     )
 
