@@ -82,19 +82,20 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
     """Read all samples as columns."""
     import numpy as np
 
-    ids, groups = PackedStrings(), PackedStrings()
+    ids, groups = PackedStrings(), dict[str, int]()
     kinds, count = kinds_of(reader.connection), reader.sample_count()
     numbers, lengths = (np.empty(count, dtype=np.int64) for _ in range(2))
+    codes = np.arange(count, dtype=np.int32)  # each stands alone, under its id
     with values_of(reader.path):
         for rows in reader.connection.chunks(_SAMPLES, (count,), size=_CHUNK):
             names, chunk, sizes, origins = zip(*rows, strict=True)
             here = slice(len(ids), len(ids) + len(rows))
             numbers[here], lengths[here] = chunk, sizes
             if groups or any(origins):
-                if not groups:
-                    groups.extend(ids)  # until here each stood alone, under its id
+                groups = groups or {name: code for code, name in enumerate(ids)}
                 pairs = zip(origins, names, strict=True)
-                groups.extend([name if origin is None else origin for origin, name in pairs])
+                stated = (name if origin is None else origin for origin, name in pairs)
+                codes[here] = [groups.setdefault(each, len(groups)) for each in stated]
             ids.extend(names)
     places = np.zeros(max(kinds, default=-1) + 1, dtype=np.int64)
     places[list(kinds)] = range(len(kinds))
@@ -103,12 +104,11 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
     facets = {
         name: _facet(words).of(kind) for name, words in zip(FACET_COLUMNS, shared[1:], strict=True)
     }
-    alone = Facet(names=ids, codes=np.arange(len(ids), dtype=np.int32))
     return SampleColumns(
         ids=ids,
         is_attack=np.array(shared[0], dtype=np.bool_)[kind],
         length=lengths,
-        group=_facet(groups) if groups else alone,
+        group=Facet(names=PackedStrings(groups) if groups else ids, codes=codes),
         **facets,
     )
 
