@@ -26,7 +26,7 @@ from guardmark.app.results.try_trace import (
 )
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.battery import battery
-from guardmark.attacks.comprehension import CANARIES, LEAST_OVERLAP, overlap
+from guardmark.attacks.comprehension import LEAST_OVERLAP, canaries, overlap
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import ErrorKind, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Label, Prompt, Sample
@@ -423,17 +423,17 @@ async def test_among_bypasses_the_one_the_target_reads_is_sent(
 
 def test_every_canary_is_harmless_words_of_its_own() -> None:
     """No two share three words in a row, and every one can be read back."""
-    for one in CANARIES:
+    for one in canaries():
         assert overlap(one.text, f"It says: {one.text.upper()}!") == 1
-        assert max(overlap(one.text, two.text) for two in CANARIES if two is not one) == 0
-    assert len({each.id for each in CANARIES}) == 20
+        assert max(overlap(one.text, two.text) for two in canaries() if two is not one) == 0
+    assert len({each.id for each in canaries()}) == 20
 
 
 @pytest.mark.parametrize("name", ["invisible", "homoglyph", "fullwidth", "circled", "accent"])
 def test_copying_a_disguised_text_is_not_reading_it(name: str) -> None:
     """A model that echoes hidden or look-alike characters has not read them."""
     chain = next(each for each in battery() if each.key.startswith(f"{name}@"))
-    for each in CANARIES:
+    for each in canaries():
         variant = apply(chain, each.text, seed=seed_for(7, chain.key, each.id, 0))
         assert overlap(each.text, variant.text) < LEAST_OVERLAP
 

@@ -12,7 +12,7 @@ from guardmark.adaptive.state import Account, Query
 from guardmark.attacks.application import tier_of
 from guardmark.attacks.battery import BATTERY_VERSION, battery
 from guardmark.attacks.catalogue import parse_chain, search_chains
-from guardmark.attacks.comprehension import CANARIES
+from guardmark.attacks.comprehension import canaries
 from guardmark.attacks.contract import Use
 from guardmark.canon.steps import REPAIR_STEPS, apply_steps
 from guardmark.core.errors import ConfigError
@@ -161,13 +161,13 @@ def battery_and(
 
 
 WRAPPER_ROUND: Final = "wrapper"
-_NEUTRAL: Final = tuple(f"{each.text}." for each in CANARIES)
 
 
 def run_wrappers(state: SearchState, chains: Sequence[OperatorChain]) -> Steps[None]:
     """Put harmless sentences, in place of benign texts, into each wrapper and into none."""
-    plain = list(zip(state.benign or state.blocked, _NEUTRAL, strict=False))
-    wrapped = [chain for chain in chains if _wrap(chain, _NEUTRAL[0]) is not None]
+    neutral = [f"{each.text}." for each in canaries()]
+    plain = list(zip(state.benign or state.blocked, neutral, strict=False))
+    wrapped = [chain for chain in chains if _wrap(chain, neutral[0]) is not None]
     if not plain or not wrapped:
         return
     yield [Query(where, text, Account.WRAPPER, WRAPPER_ROUND) for where, text in plain]

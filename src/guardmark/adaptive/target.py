@@ -15,7 +15,7 @@ from guardmark.adaptive.asker import Asker, kept_response, response_of, score_fa
 from guardmark.adaptive.controls import battery_and
 from guardmark.adaptive.state import TARGET_ROUND, Account, Query, text_digest
 from guardmark.attacks.application import apply, seed_for
-from guardmark.attacks.comprehension import CANARIES, LEAST_OVERLAP, Canary, overlap, question_about
+from guardmark.attacks.comprehension import LEAST_OVERLAP, Canary, canaries, overlap, question_about
 from guardmark.attacks.contract import Tier
 from guardmark.core.outcome import AnswerMode, ErrorKind, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Prompt
@@ -250,11 +250,11 @@ def _canaries(
             details={"canary": canary.id},
         )
 
-    sentences = CANARIES[: asker.protected.canaries]
+    sentences = canaries()[: asker.protected.canaries]
     for number, each in enumerate(sentences):
         yield query(number, each, each.text, "", ""), (each.text,)
     for turn, chain in enumerate(chains, start=1):
-        for number, each in enumerate(sentences, start=turn * len(CANARIES)):
+        for number, each in enumerate(sentences, start=turn * len(canaries())):
             variant = apply(chain, each.text, seed=seed_for(seed, chain.key, each.id, 0))
             if variant.is_variant and variant.tier is not None:
                 rewords = (variant.text,) if variant.tier in _REWORDS else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from guardmark.attacks.tables import listed_texts
@@ -31,11 +32,11 @@ class Canary:
     text: str
 
 
-CANARIES: Final = tuple(
-    Canary(f"c{number:02d}", sentence)
-    for number, sentence in enumerate(listed_texts("sentences", table="canaries.toml"), start=1)
-)
-"""Sentences of this version, in the order they are asked."""
+@cache
+def canaries() -> tuple[Canary, ...]:
+    """Return the sentences of this version, in the order they are asked."""
+    sentences = enumerate(listed_texts("sentences", table="canaries.toml"), start=1)
+    return tuple(Canary(f"c{number:02d}", sentence) for number, sentence in sentences)
 
 
 def question_about(text: str) -> str:

@@ -23,14 +23,8 @@ if TYPE_CHECKING:
     from guardmark.core.sample import Prompt, Sample
 
 _USUAL = {
-    "allow": Outcome.ALLOW,
-    "allowed": Outcome.ALLOW,
-    "pass": Outcome.ALLOW,
-    "false": Outcome.ALLOW,
-    "block": Outcome.BLOCK,
-    "blocked": Outcome.BLOCK,
-    "flagged": Outcome.BLOCK,
-    "true": Outcome.BLOCK,
+    **dict.fromkeys(("allow", "allowed", "pass", "false"), Outcome.ALLOW),
+    **dict.fromkeys(("block", "blocked", "flagged", "true"), Outcome.BLOCK),
     "malformed": Outcome.MALFORMED,
     "error": Outcome.ERROR,
 }
