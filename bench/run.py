@@ -22,7 +22,7 @@ import figures
 import local
 import processes
 from measure import command, floor, middle, ratio, rounds, spend, subject
-from services import isolated, pipeline, wire
+from services import isolated, pipeline, routing, wire
 from table import Bench, Line, absolute, head, relative, show
 
 RESULTS = Path(__file__).parent / "results"
@@ -281,6 +281,7 @@ PARTS = {
     "T11": t11,
     "WIRE": wire,
     "ISOLATED": isolated,
+    "ROUTES": routing,
     "W5": pipeline,
     "MILLION": million,
     "T12": attacks,

@@ -134,6 +134,28 @@ def latencies(folder: Path) -> tuple[float, float]:
     return warm[len(warm) // 2] / 1e6, warm[len(warm) * 99 // 100] / 1e6
 
 
+def routing(bench: Bench) -> list[Line]:
+    """CPU a sample with four addresses of a service, beside one with as many calls in flight."""
+    sizes, found = [bench.size(LITTLE), bench.size(MOST)], dict[str, list[float]]()
+    with ExitStack() as stack:
+        urls = [stack.enter_context(service(0)) for _ in range(4)]
+        for _ in range(bench.count):
+            for name, beside in (("one", []), ("four", urls[1:])):
+                limits = {"base_urls": beside, "concurrency": IN_FLIGHT // (1 + len(beside))}
+                little, much = (
+                    spend(bench.run(bench.http(n, urls[0], name=name, services={urls[0]: limits})))
+                    for n in sizes
+                )
+                cost = (much.cpu_s - little.cpu_s) / (sizes[1] - sizes[0]) * 1e3
+                found.setdefault(name, []).append(cost)
+    return [
+        relative(
+            "R1", "four addresses, per extra sample", found,
+            names=("four", "one"), wanted=1.1, unit="ms CPU",
+        )
+    ]  # fmt: skip
+
+
 def isolated(bench: Bench) -> list[Line]:
     """T3: one call at a time, after warm-up."""
     count, over = bench.size(100), []

@@ -87,7 +87,9 @@ class Bench:
         name = f"pattern-{count}-{'-'.join(reports)}"
         return self.config(name, self.data(count), defense, report=list(reports))
 
-    def http(self, count: int, url: str, *, name: str = "http", mode: str = "loaded") -> Path:
+    def http(
+        self, count: int, url: str, *, name: str = "http", mode: str = "loaded", **more: object
+    ) -> Path:
         """Write the configuration of an HTTP service, 64 in flight unless isolated."""
         return self.config(
             name if mode == "isolated" else f"{name}-{count}",
@@ -95,6 +97,7 @@ class Bench:
             _checked_by(url),
             run={"concurrency": 64},
             latency={"warmup": 8 if mode == "isolated" else 64, "mode": mode},
+            **more,
         )
 
     def pipeline(self, count: int, *, guard: str, model: str, judge: str) -> Path:

@@ -68,6 +68,7 @@ class RunAnalysis:
     adaptive_left_out: Mapping[str, str] = field(default_factory=dict)
     spending: tuple[PartUsage, ...] = ()
     retries: tuple[PartRetries, ...] = field(default=(), metadata={"json": False})
+    endpoints: tuple[str, ...] = field(default=(), metadata={"json": False})
 
     def __repr__(self) -> str:
         """Tell the samples, and a line for each of the first defenses."""

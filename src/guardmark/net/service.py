@@ -118,6 +118,9 @@ class ServiceTraffic:
     times_ns: array[int]  # of the attempts that brought one; kept with several addresses only
 
 
+ENDPOINTS = "endpoints.jsonl"  # of a run: a line for each of several addresses and each command
+
+
 def describe_traffic(
     traffic: ServiceTraffic, shown_as: str, quantiles_ms: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
@@ -133,12 +136,13 @@ def describe_traffic(
 
 def traffic_text(told: Mapping[str, Any]) -> str:
     """Say on a line how an address answered."""
-    median = told["quantiles_ms"][0]
-    value, low, high = (median[name] for name in ("value", "low", "high"))
-    times = "no times" if value is None else f"median {value:.1f} ms"
-    limits = "" if low is None or high is None else f" [{low:.1f}, {high:.1f}]"
+    times = []
+    for word, each in zip(("median", "95 % quantile"), told["quantiles_ms"], strict=True):
+        value, low, high = (each[name] for name in ("value", "low", "high"))
+        limits = "" if low is None or high is None else f" [{low:.1f}, {high:.1f}]"
+        times.append(f"{word} unknown" if value is None else f"{word} {value:.1f} ms{limits}")
     counts = f"{told['answers']:,} answers, {told['failures']:,} failures"
-    return f"Endpoint {told['base_url']}: {counts}; {times}{limits}"
+    return f"Endpoint {told['base_url']}: {counts}; {', '.join(times)}"
 
 
 class Service:

@@ -13,7 +13,7 @@ from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.analysis.run import analyse_run
 from guardmark.app.results.gating import check_own_limits
-from guardmark.app.results.highlights import read_highlights, read_retries
+from guardmark.app.results.highlights import read_endpoints, read_highlights, read_retries
 from guardmark.app.results.opened_run import analysis_settings, open_run, run_config
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import VERSION
@@ -65,7 +65,8 @@ def write_reports(
         if not _LISTING.intersection(formats):
             settings = replace(settings, listed_samples=0)  # nobody would read them
         analysis = analyse_run(reader, settings)
-        analysis = replace(analysis, retries=tuple(read_retries(reader)))
+        retries = tuple(read_retries(reader))
+        analysis = replace(analysis, retries=retries, endpoints=read_endpoints(folder))
         if "json" in formats and (analysis.comparison or analysis.systems):
             to.write_text(to.comparison_json.name, run_comparison(reader, analysis))
         if "junit" in formats:

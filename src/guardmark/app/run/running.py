@@ -43,7 +43,7 @@ from guardmark.engine.runner import unanswered_note
 from guardmark.engine.secret_scan import require_no_secret
 from guardmark.engine.shards import ShardSet
 from guardmark.net.redaction import KNOWN
-from guardmark.net.service import describe_traffic, parse_rate, traffic_text
+from guardmark.net.service import ENDPOINTS, describe_traffic, parse_rate, traffic_text
 from guardmark.parsing.stop_rules import parse_stop_rule, statements_for
 from guardmark.reports.chapters.data_sets import training_warnings
 from guardmark.store.records import RecordWriter, count_errors, supersede_errors
@@ -64,8 +64,6 @@ if TYPE_CHECKING:
 
 
 _MOST_SEARCHED: Final = 3_000  # samples compared with each other at the start of a run: a second
-ENDPOINTS: Final = "endpoints.jsonl"
-"""How each of several addresses of a service answered, a line for each and each command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
