@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -62,4 +63,10 @@ async def test_a_server_lost_in_the_middle_of_a_run_costs_no_answer(
     median, _ = by_address[second.url]["quantiles_ms"]
     assert median["low"] <= median["value"] <= median["high"]
     assert median["trials"] == by_address[second.url]["answers"]
+    await printed("report", "run", "-f", "md,json", cwd=tmp_path)
+    report = unescape((tmp_path / "run" / "summary.md").read_text(encoding="utf-8"))
+    for each in by_address.values():
+        told = f"{each['answers']:,} answers, {each['failures']:,} failures; median "
+        assert f"Endpoint {each['base_url']}: {told}" in report
+    assert report.count(", 95 % quantile ") == 2
     await printed("verify", "run", cwd=tmp_path)

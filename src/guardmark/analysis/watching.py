@@ -80,8 +80,7 @@ def watch_defense(
 
 
 def _lie_apart(*pair: Estimate) -> bool:
-    lowest_high = min(1.0 if each.high is None else each.high for each in pair)
-    return max(each.low or 0.0 for each in pair) > lowest_high
+    return max(e.low or 0.0 for e in pair) > min(1.0 if e.high is None else e.high for e in pair)
 
 
 def reference_rates(frame: Frame, arm: DefenseColumn) -> dict[str, Estimate]:

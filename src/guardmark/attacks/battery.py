@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from guardmark.attacks.contract import OperatorChain
 
+_LEAST = 4  # calls of a search
 BATTERY_VERSION = "guardmark-attack-2"
 """The fixed list that is used unless an older one is asked for; the figure to quote names it."""
 
@@ -145,9 +146,6 @@ def require_lock(text: str, lock: Lock = _USUAL) -> None:
         "Resume or replay with the version of guardmark (and Python) and the attacker model that "
         "made them, or start a new run."
     )
-
-
-_LEAST = 4
 
 
 def parse_budget(budget: str, known: Mapping[str, int]) -> int:

@@ -89,11 +89,6 @@ class Rate:
     count: float
     period_s: float
 
-    @property
-    def per_second(self) -> float:
-        """How many a second."""
-        return self.count / self.period_s
-
 
 def parse_rate(text: str) -> Rate:
     """Read a rate such as `300/min`."""
@@ -246,8 +241,8 @@ def _limiter(rate: str | None, *, is_spread: bool = False) -> AsyncLimiter | Non
     parsed = parse_rate(rate)
     if not is_spread:
         return AsyncLimiter(parsed.count, parsed.period_s)
-    burst = max(1.0, parsed.per_second / 10)
-    return AsyncLimiter(burst, burst / parsed.per_second)
+    burst = max(1.0, parsed.count / parsed.period_s / 10)
+    return AsyncLimiter(burst, burst * parsed.period_s / parsed.count)
 
 
 def _trusting(ca_file: str | None) -> ssl.SSLContext:

@@ -221,7 +221,15 @@ async def _judge(
             settings = {"settings": dict(manifest.settings)}
             writer.add_layer(each, {"kind": "judge", "judge": manifest.name, **kept, **settings})
             session.announce(f"Judging the answers in {folder.path} as layer {each}")
-            plan, progress, stop = _plan(loaded), session.progress, session.stop
+            run, progress, stop = loaded.config.run, session.progress, session.stop
+            plan = Plan(
+                defenses=(),
+                repeats=run.repeats,
+                concurrency=run.concurrency,
+                concurrency_of=concurrency_of(loaded),
+                budget=run.budget,
+                max_errors=run.max_errors,
+            )
             summaries.append(
                 await judge_again(
                     plan, writer, judge=built.part, layer=each, progress=progress, stop=stop
@@ -232,15 +240,3 @@ async def _judge(
     headline = getattr(loaded.config.pipeline, "headline", "")
     done = Judged(folder=folder, layers=layers, summaries=tuple(summaries))
     return replace(done, headline=headline, warnings=tuple(warnings))
-
-
-def _plan(loaded: LoadedConfig) -> Plan:
-    run = loaded.config.run
-    return Plan(
-        defenses=(),
-        repeats=run.repeats,
-        concurrency=run.concurrency,
-        concurrency_of=concurrency_of(loaded),
-        budget=run.budget,
-        max_errors=run.max_errors,
-    )

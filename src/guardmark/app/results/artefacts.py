@@ -94,12 +94,11 @@ def write_reports(
 def _write_lines(reader: RecordReader, folder: RunDir) -> None:
     """Write `results.jsonl`, if it is not there as this version wrote it of these records."""
     seals = read_seals(folder.path).by_file().get(folder.results.name, [])
-    known = reader.connection.head(), layers_of(reader.connection), VERSION
-    if seals and folder.results.is_file():
-        stated = seals[-1].head, seals[-1].layers, seals[-1].version
-        if stated == known and file_sha256(folder.results) == seals[-1].sha256:
-            return
-    write_lines(reader, folder.results)
+    now = reader.connection.head(), layers_of(reader.connection), VERSION
+    is_sealed = seals and (seals[-1].head, seals[-1].layers, seals[-1].version) == now
+    is_there = is_sealed and folder.results.is_file()
+    if not is_there or file_sha256(folder.results) != seals[-1].sha256:
+        write_lines(reader, folder.results)
 
 
 def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> str:

@@ -148,7 +148,10 @@ class Gated:
 def gate(path: Path, *, policy: Path | None = None, baseline: Path | None = None) -> Gated:
     """Check a run against the limits of a policy."""
     with open_run(path) as run:
-        base = None if baseline is None else _find_baseline(baseline)
+        try:
+            base = None if baseline is None else find_run(baseline)
+        except StoreError as error:  # a mistake of the caller, never a pass
+            raise ConfigError(f"The baseline cannot be used. {error}") from error
         limits = read_policy(policy, run.config, has_baseline=base is not None)
         return check_run(run, limits, baseline=base)
 
@@ -191,14 +194,6 @@ def write_junit(gated: Gated, path: Path) -> None:
         return
     with whole_file(path) as file:
         file.write(text.encode())
-
-
-def _find_baseline(path: Path) -> RunDir:
-    """A missing baseline is a mistake of the caller and never a pass."""
-    try:
-        return find_run(path)
-    except StoreError as error:
-        raise ConfigError(f"The baseline cannot be used. {error}") from error
 
 
 def _gated(

@@ -298,7 +298,7 @@ class _Invocation:
             timing=Timing(
                 mode=config.latency.mode,
                 warmup=config.latency.warmup,
-                rate_per_s=None if rate is None else rate.per_second,
+                rate_per_s=rate.count / rate.period_s if rate else None,
             ),
             budget=replace(config.run.budget, cost=options.max_cost or config.run.max_cost),
             max_errors=config.run.max_errors if options.max_errors is None else options.max_errors,
