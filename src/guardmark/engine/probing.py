@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 from functools import partial
 from time import perf_counter
@@ -14,6 +15,7 @@ from guardmark.core.errors import (
     ServiceError,
     ServiceRefused,
     ServiceTimeout,
+    StoreError,
     UntrustworthyRun,
 )
 from guardmark.core.outcome import ErrorKind, VerdictLabel
@@ -24,6 +26,7 @@ from guardmark.engine.calls import as_coroutine, as_decision, as_verdict, attemp
 from guardmark.engine.execution.warm_up import inline_ask
 from guardmark.engine.run_monitor import StopSignal, supervise
 from guardmark.judges.probe import ANSWER, QUESTION, doubts_of, unreadable
+from guardmark.net.service import ENDPOINTS, traffic_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from guardmark.engine.plan import BuiltPart, Parts
     from guardmark.store.reader import RecordReader
     from guardmark.store.records import RecordWriter
+    from guardmark.store.run_dir import RunDir
 
     T = TypeVar("T")
 
@@ -239,3 +243,13 @@ def refused_fields(reader: RecordReader) -> tuple[str, ...]:
     """Return these sentences of a run."""
     layers = (layer for layer in reader.layers() if layer.startswith(_REFUSED_FIELDS))
     return tuple(layer.removeprefix(_REFUSED_FIELDS) for layer in layers)
+
+
+def read_endpoints(folder: RunDir) -> tuple[str, ...]:
+    """Read how each of several addresses of a service answered, a line for each command."""
+    path = folder.file(ENDPOINTS)
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else ()
+    try:
+        return tuple(traffic_text(json.loads(line)) for line in lines)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise StoreError(f"{path} is not as guardmark wrote it.\nNext: remove it.") from error

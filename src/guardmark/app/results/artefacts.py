@@ -13,11 +13,12 @@ from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.analysis.run import analyse_run
 from guardmark.app.results.gating import check_own_limits
-from guardmark.app.results.highlights import read_endpoints, read_highlights, read_retries
+from guardmark.app.results.highlights import read_highlights, read_retries
 from guardmark.app.results.opened_run import analysis_settings, open_run, run_config
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import VERSION
 from guardmark.datasets.loading import file_sha256
+from guardmark.engine.probing import read_endpoints
 from guardmark.engine.secret_scan import require_no_secret
 from guardmark.exporters.junit import Unlimited, figures_junit, gate_junit
 from guardmark.exporters.sarif import MOST_RESULTS, Analysed, Located, sarif_json
@@ -96,8 +97,10 @@ def _write_lines(reader: RecordReader, folder: RunDir) -> None:
     seals = read_seals(folder.path).by_file().get(folder.results.name, [])
     now = reader.connection.head(), layers_of(reader.connection), VERSION
     is_sealed = seals and (seals[-1].head, seals[-1].layers, seals[-1].version) == now
-    is_there = is_sealed and folder.results.is_file()
-    if not is_there or file_sha256(folder.results) != seals[-1].sha256:
+    if (
+        not (is_sealed and folder.results.is_file())
+        or file_sha256(folder.results) != seals[-1].sha256
+    ):
         write_lines(reader, folder.results)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,11 +9,9 @@ from typing import TYPE_CHECKING
 from guardmark.analysis.defense.costs import PartRetries, part_name
 from guardmark.analysis.pipeline.frame import NO_GUARD
 from guardmark.app.results.gating import check_own_limits
-from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.defenses.calls.attempts import read_attempts, request_text
 from guardmark.engine.probing import refused_fields
-from guardmark.net.service import ENDPOINTS, traffic_text
 from guardmark.reports.chapters.advice import Highlights, SampleStory
 from guardmark.store.schema import STAGES
 
@@ -25,7 +22,6 @@ if TYPE_CHECKING:
     from guardmark.app.settings import Config
     from guardmark.core.record import Record
     from guardmark.store.reader import RecordReader
-    from guardmark.store.run_dir import RunDir
 
 
 def read_highlights(reader: RecordReader, analysis: RunAnalysis, config: Config) -> Highlights:
@@ -104,13 +100,3 @@ def read_retries(reader: RecordReader) -> Iterator[PartRetries]:
             seconds=spent_ns / 1e9,
         )
         yield replace(retries, part=part_name(reader, reader.manifest(), retries))
-
-
-def read_endpoints(folder: RunDir) -> tuple[str, ...]:
-    """Read how each of several addresses of a service answered, a line for each command."""
-    path = folder.file(ENDPOINTS)
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else ()
-    try:
-        return tuple(traffic_text(json.loads(line)) for line in lines)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise StoreError(f"{path} is not as guardmark wrote it.\nNext: remove it.") from error

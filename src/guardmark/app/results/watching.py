@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from guardmark.core.estimate import Estimate
 
-_LOOK_EVERY: Final = 100  # lines
 _POST: Final = ServiceLimits(read_timeout_s=10.0, retries=1)  # the stream waits for it
 
 
@@ -37,7 +36,7 @@ class LiveView:
 
 
 class Watch:
-    """Counts a stream, looks after each hundredth line, and keeps which limits broke."""
+    """Counts a stream, and keeps which limits broke."""
 
     def __init__(
         self,
@@ -61,9 +60,9 @@ class Watch:
         self._webhook, self._posted = webhook, 0
 
     def take(self, line: bytes) -> None:
-        """Count a line."""
+        """Count a line, and look at limits after each hundredth."""
         self._counts.take(parse_line(line))
-        if self._limits and self._counts.notes["lines"] % _LOOK_EVERY == 0:
+        if self._limits and not self._counts.notes["lines"] % 100:
             self.look()
 
     def look(self) -> LiveView:

@@ -7,6 +7,7 @@ import re
 from filecmp import cmp
 from itertools import zip_longest
 from pathlib import Path
+from shutil import copyfile
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,7 @@ from guardmark.app.results.try_trace import target_lines, trace_lines
 from guardmark.app.settings import REPORTS
 from guardmark.app.verify.headline import redecided
 from guardmark.app.verify.mismatches import Mismatches, MismatchKind
+from guardmark.net.service import ENDPOINTS
 from guardmark.store.connect import copy_records
 from guardmark.store.layers import MODEL_LAYERS, asked_layers
 from guardmark.store.reader import RecordReader
@@ -59,6 +61,8 @@ def _compare_reports(
     for texts in (True, False):
         again = RunDir(path=scratch / f"texts-{texts}").create()
         copy_records(folder.records, again.records)
+        if folder.file(ENDPOINTS).is_file():
+            copyfile(folder.file(ENDPOINTS), again.file(ENDPOINTS))
         write_reports(again, config, formats=formats, thresholds=thresholds, texts=texts)
         fresh.append(again.path)
         names = [n for n in names if not _is_equal(folder.path / n, again.path / n, mismatches)]
