@@ -16,7 +16,7 @@ from guardmark.core.errors import ConfigError, StorageError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.reports.chapters.matrix import matrix_rates
 from guardmark.store.export import COLUMNS, record_rows, write_jsonl
-from guardmark.store.run_dir import errors_of_files, whole_file
+from guardmark.store.run_dir import errors_of_files, is_current, whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -171,6 +171,8 @@ _HASH: Final = 16
 
 def write_lines(reader: RecordReader, path: Path) -> int:
     """Write one JSON object a record, each with the part that gave it and the hash of the data."""
+    if is_current(path, reader.connection):
+        return 0
     manifest, parts = reader.manifest(), dict[tuple[str, ...], dict[str, object]]()
     for defense, stage, layer in reader.recorded_stages():
         own = [part for part in manifest.parts if part.kind == stage.value]

@@ -79,9 +79,4 @@ class ScriptedModelSettings(SystemPromptSettings):
 
     def build(self, name: str, context: BuildContext) -> object:  # noqa: ARG002 - all have one signature
         """Build the model."""
-        return ScriptedModel(
-            name,
-            self.rules,
-            otherwise=self.otherwise,
-            by_digest=self.by_sha256,
-        )
+        return ScriptedModel(name, self.rules, otherwise=self.otherwise, by_digest=self.by_sha256)

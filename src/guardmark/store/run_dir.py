@@ -323,6 +323,16 @@ def read_seals(folder: Path) -> SealChain:
     return SealChain(seals=tuple(seals), broken=tuple(broken))
 
 
+def is_current(path: Path, connection: StoreConnection) -> bool:
+    """Tell whether a file in the folder of a run is what this version wrote of these records."""
+    seal = next(iter(read_seals(path.parent).by_file().get(path.name, [])[-1:]), None)
+    now = connection.head(), layers_of(connection), VERSION
+    if seal is None or (seal.head, seal.layers, seal.version) != now or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest() == seal.sha256
+
+
 @lru_cache(maxsize=1)  # files of one run are written one after the other
 def _heads_at(records: Path, *_stamps: tuple[int, int]) -> tuple[str, str]:
     try:

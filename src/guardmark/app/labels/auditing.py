@@ -57,13 +57,11 @@ def draw_audit(
             )
         keys = {f"{seed} {each.key.sample} {each.key.repeat}": each for each in answers}
         # A random order that depends on the seed and the answer alone.
-        drawn = [keys[key] for key in sorted(keys, key=lambda k: sha256(k.encode()).digest())][
-            :count
-        ]
+        drawn = [keys[key] for key in sorted(keys, key=lambda k: sha256(k.encode()).digest())]
         verdicts, source = _verdicts(reader) if with_verdicts else {}, str(folder.results)
         rows = tuple(
             _row(reader.sample_at(at), each, source=source, verdict=verdicts.get((at, repeat)))
-            for each in drawn
+            for each in drawn[:count]
             for at, repeat in ((each.key.sample, each.key.repeat),)
         )
     audit = AuditFile(path=out, rows=rows)

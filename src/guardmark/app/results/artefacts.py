@@ -16,8 +16,6 @@ from guardmark.app.results.gating import check_own_limits
 from guardmark.app.results.highlights import read_highlights, read_retries
 from guardmark.app.results.opened_run import analysis_settings, open_run, run_config
 from guardmark.core.errors import ConfigError, UnknownName
-from guardmark.core.manifest import VERSION
-from guardmark.datasets.loading import file_sha256
 from guardmark.engine.probing import read_endpoints
 from guardmark.engine.secret_scan import require_no_secret
 from guardmark.exporters.junit import Unlimited, figures_junit, gate_junit
@@ -32,7 +30,7 @@ from guardmark.reports.render.html.layout import series_of
 from guardmark.reports.render.json.documents import comparison_json, gate_json, summary_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.reader import RecordReader
-from guardmark.store.run_dir import RunDir, layers_of, read_seals
+from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -61,7 +59,7 @@ def write_reports(
     """Write the reports of a run from its records, into its folder or another."""
     to = to or folder
     with RecordReader(folder.records) as reader:
-        _write_lines(reader, folder)
+        write_lines(reader, folder.results)
         settings = replace(analysis_settings(reader, config), thresholds=thresholds)
         if not _LISTING.intersection(formats):
             settings = replace(settings, listed_samples=0)  # nobody would read them
@@ -90,18 +88,6 @@ def write_reports(
 
         to.write_text(to.report_html.name, render_html(document, texts=texts))
     return analysis, document, highlights.gate
-
-
-def _write_lines(reader: RecordReader, folder: RunDir) -> None:
-    """Write `results.jsonl`, if it is not there as this version wrote it of these records."""
-    seals = read_seals(folder.path).by_file().get(folder.results.name, [])
-    now = reader.connection.head(), layers_of(reader.connection), VERSION
-    is_sealed = seals and (seals[-1].head, seals[-1].layers, seals[-1].version) == now
-    if (
-        not (is_sealed and folder.results.is_file())
-        or file_sha256(folder.results) != seals[-1].sha256
-    ):
-        write_lines(reader, folder.results)
 
 
 def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> str:
