@@ -28,8 +28,7 @@ _MOST_CHARTS = 6
 def write(analysis: RunAnalysis) -> Section:
     """Write the section on latency."""
     timed = [each for each in _stages(analysis) if each[2].attacks.timed or each[2].benign.timed]
-    remarks = [line for each in analysis.defenses for line in _remarks(each)]
-    remarks += analysis.endpoints
+    remarks = [*(r for d in analysis.defenses for r in _remarks(d)), *analysis.endpoints]
     spent, again = _spending(analysis), _resent(analysis) if analysis.retries else None
     if not timed:
         nothing = " ".join(["No answer was timed.", *remarks])
