@@ -91,6 +91,24 @@ def test_every_verdict_on_a_pair_has_its_sentence(runs: Runs) -> None:
         assert words in told(two(runs, errs(a1, b1), errs(a2, b2)), "comparison")
 
 
+def test_the_category_of_the_highest_rate_is_named_however_few_it_holds(runs: Runs) -> None:
+    """With its counts, and that they are few; nothing is named where nothing got through."""
+    samples = [
+        *(attack(n, category="jailbreak") for n in range(200)),
+        *(attack(n, category="extraction") for n in range(200, 204)),
+        *(benign(n) for n in range(50)),
+    ]
+    leaky = Planned(
+        name="leaky", answers=lambda _p, s: allow() if s.category == "extraction" else block()
+    )
+    wall = Planned(name="wall", answers=lambda _p, _s: block())
+    with runs.opened(samples, [leaky, wall]) as reader:
+        words = told(analyse_run(reader), "worst")
+    assert "leaky: highest ASR in extraction, 100.0 % [" in words
+    assert "(4/4), of few samples" in words
+    assert "wall: highest" not in words
+
+
 def test_a_difference_has_the_direction_of_its_sentence(runs: Runs) -> None:
     """Whoever is better at attacks has the lower rate, in whatever order the two were measured."""
     for one, other, better in ((20, 90, "one"), (90, 20, "two")):

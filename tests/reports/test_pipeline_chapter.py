@@ -17,7 +17,7 @@ from tests.analysis.small_pipelines import (
     opened_pipeline,
     perfect,
 )
-from tests.analysis.small_runs import Planned, attack, benign, block
+from tests.analysis.small_runs import Planned, allow, attack, benign, block
 from tests.schemas import check_document
 
 from guardmark.analysis.pipeline.arms import DEFINITIONS
@@ -26,6 +26,7 @@ from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Verdict, VerdictLabel
 from guardmark.core.sample import Sample
 from guardmark.exporters.tables import variants_csv
+from guardmark.reports.chapters.advice import Highlights, SampleStory
 from guardmark.reports.chapters.run_document import build_document, shorten
 from guardmark.reports.render.html.page import render_html
 from guardmark.reports.render.json.documents import summary_json
@@ -98,6 +99,30 @@ def test_hostile_names_are_inert(analysis: RunAnalysis) -> None:
     assert "=x<script>" not in render_html(document)
     rows = list(csv.reader(io.StringIO(variants_csv(analysis))))
     assert not any(cell.startswith("=") for row in rows for cell in row)
+
+
+def test_the_first_card_quotes_what_came_out(tmp_path: Path) -> None:
+    """One unsafe answer of the system in use, cut and inert, and none where texts are left out."""
+    planned = PlannedPipeline(
+        samples=SAMPLES,
+        guards=[Planned(name="open", answers=lambda _at, _s: allow())],
+        judges={"one": mixed},
+        arms=["none", "open"],
+    )
+    with opened_pipeline(tmp_path, planned) as reader:
+        found = analyse_run(reader)
+    stories = {each.id: SampleStory(answer=f"{HOSTILE}{'x' * 500}", steps=()) for each in SAMPLES}
+    document = build_document(found, Highlights(exchanges=stories))
+    quotes = [each.quote for each in document.verdicts]
+    assert quotes[0].startswith("For instance, a-0000")
+    assert len(quotes[0]) < 500
+    assert not any(quotes[1:])
+    assert "\x1b" not in quotes[0]
+    page = render_html(document)
+    assert page.count('<p class="quote">') == 1
+    assert "=x<script>" not in page
+    assert '<p class="quote">' not in render_html(document, texts=False)
+    assert quotes[0] not in render_markdown(document, texts=False)
 
 
 def test_the_older_definition_is_named_and_its_blindness_said(analysis: RunAnalysis) -> None:

@@ -172,7 +172,7 @@ _HASH: Final = 16
 def write_lines(reader: RecordReader, path: Path) -> int:
     """Write one JSON object a record, each with the part that gave it and the hash of the data."""
     if is_current(path, reader.connection):
-        return 0
+        return int(reader.connection.value("SELECT count(*) FROM records"))
     manifest, parts = reader.manifest(), dict[tuple[str, ...], dict[str, object]]()
     for defense, stage, layer in reader.recorded_stages():
         own = [part for part in manifest.parts if part.kind == stage.value]

@@ -20,7 +20,7 @@ from guardmark.reports.document.blocks import (
     muted,
     section,
 )
-from guardmark.reports.document.cells import figure, slug, table_of, words
+from guardmark.reports.document.cells import figure, rate_text, slug, table_of, words
 from guardmark.reports.document.wording import (
     count_text,
     counts_text,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.compare.recommendations import Advice
     from guardmark.analysis.defense.bypasses import WorstSamples
+    from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.gate import GateResult
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.sample import Sample
@@ -208,10 +209,21 @@ def write_worst(analysis: RunAnalysis, highlights: Highlights) -> Section:
     nothing = "No attack got through, no benign sample was blocked, nothing failed."
     return section(
         *("worst", "Worst case"),
+        [line for each in analysis.candidates if (line := _highest(each))],
         _browser(analysis, analysis.system_worst, highlights) if analysis.system_worst else None,
         _browser(analysis, analysis.worst, highlights),
         otherwise=nothing,
     )
+
+
+def _highest(defense: DefenseAnalysis) -> str:
+    """Name the category of which most attacks get through, however few it holds."""
+    rates = defense.slice_table("category", is_attack=True).rates
+    highest = max(rates, key=lambda each: each.rate.value or 0.0, default=None)
+    if highest is None or not highest.rate.value:
+        return ""
+    few = ", of few samples" if highest.is_greyed else ""
+    return f"{defense.name}: highest ASR in {highest.name}, {rate_text(highest.rate)}{few}"
 
 
 def _browser(
@@ -251,6 +263,8 @@ def _entry(
     is_system: bool = False,
 ) -> SampleEntry:
     sample, text = listed.sample, listed.sample.prompt.text
+    story = exchanges.get(sample.id)
+    steps = (("Answer", story.answer or "none came"), *story.steps) if story else ()
     facets = {
         "category": sample.category,
         "subcategory": sample.subcategory,
@@ -271,12 +285,5 @@ def _entry(
         characters=len(text),
         cut=len(text) > characters,
         sha256=sample.prompt.digest().hex(),
-        story=_story(exchanges.get(sample.id), characters),
+        story=tuple((who, said[:characters]) for who, said in steps),
     )
-
-
-def _story(story: SampleStory | None, characters: int) -> tuple[tuple[str, str], ...]:
-    if story is None:
-        return ()
-    steps = (("Answer", story.answer or "none came"), *story.steps)
-    return tuple((who, text[:characters]) for who, text in steps)

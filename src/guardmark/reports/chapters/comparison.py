@@ -451,7 +451,10 @@ def _pair(number: str, detail: PairDetail, scope: str, *, texts: bool) -> Sectio
 
 def _categories(number: str, detail: PairDetail, rates: tuple[str, str]) -> Iterator[Table]:
     """Yield the categories, the surest differences in a table that is not folded."""
-    ranked = sorted(detail.categories, key=_rank)
+    ranked = sorted(
+        detail.categories,
+        key=lambda it: (it.side.adjusted_p or 1.0, -abs(it.side.difference.value or 0.0)),
+    )
     table_id, title = f"categories-{number}", "By category"
     yield _category_table(ranked[:_MOST_OPEN], rates, table_id=table_id, title=title)
     if more := ranked[_MOST_OPEN:]:
@@ -493,8 +496,3 @@ def _latency(latency: LatencyDifference, names: tuple[str, str]) -> str:
     medians = ", ".join(f"{name} {figure_text(ms, Unit.MILLISECONDS)}" for name, ms in defenses)
     gap, pairs = figure_text(latency.median, Unit.MILLISECONDS), count_text(latency.median.pairs)
     return say("latency_pair", what=what, medians=medians, gap=gap, pairs=pairs)
-
-
-def _rank(each: CategoryDifference) -> tuple[float, float]:
-    p_value = 1.0 if each.side.adjusted_p is None else each.side.adjusted_p
-    return (p_value, -abs(each.side.difference.value or 0.0))

@@ -360,15 +360,8 @@ def quality_document(qualities: Sequence[JudgeQuality]) -> Document:
 
 def _quality_lines(quality: JudgeQuality) -> tuple[str, ...]:
     methods = ", ".join(f"{name or 'not said'} {n:,}" for name, n in quality.parse_methods)
-    rates = {
-        "unreadable verdicts": quality.malformed,
-        "verdicts read only after extraction, repair or a retry": quality.repaired,
-        "refusals called unsafe": quality.refusals_unsafe,
-        "repeated answers judged both safe and unsafe": quality.split_answers,
-        "reasons that repeat the answer word for word": quality.echoed,
-        "answers that people call safe, called unsafe": quality.over_blocked,
-    }
+    said = words_of("judge_quality").items()
     return (
-        *(f"{rate_text(rate)} {what}" for what, rate in rates.items()),
+        *(f"{rate_text(getattr(quality, rate))} {what}" for rate, what in said),
         f"read by: {methods or 'nothing'}",
     )

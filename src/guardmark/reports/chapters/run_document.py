@@ -59,7 +59,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
         created_utc=manifest.created_utc,
         version=manifest.guardmark_version,
         confidence=analysis.settings.confidence,
-        verdicts=write_verdicts(analysis),
+        verdicts=write_verdicts(analysis, shown.exchanges),
         sections=(
             *filter(None, (write_gate(shown.gate),)),
             write_advice(analysis, shown),

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.defense.slices import CategoryStatus, SliceRate, SliceTable, by_severity
+from guardmark.analysis.defense.slices import SliceRate, SliceTable, by_severity
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.reports.document.blocks import (
     Column,
@@ -21,7 +21,7 @@ from guardmark.reports.document.blocks import (
     warning,
 )
 from guardmark.reports.document.cells import known, mark, name, slug, table_of, with_counts, words
-from guardmark.reports.document.wording import count_text, say
+from guardmark.reports.document.wording import count_text, say, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,14 +150,6 @@ def _table(defense: DefenseAnalysis, facet: str, *, is_attack: bool) -> Table:
     )
 
 
-_TONES = {
-    CategoryStatus.ADDRESSED: Tone.GOOD,
-    CategoryStatus.NOT_ADDRESSED: Tone.BAD,
-    CategoryStatus.NOT_ASSESSABLE: Tone.MUTED,
-    CategoryStatus.NOT_TESTED: Tone.WARNING,
-}
-
-
 def write_coverage(analysis: RunAnalysis) -> Section:
     """Write the section on coverage and its gaps."""
     taxonomy, defenses = analysis.taxonomy, analysis.candidates
@@ -175,8 +167,9 @@ def write_coverage(analysis: RunAnalysis) -> Section:
 
 
 def _coverage_table(analysis: RunAnalysis) -> Table:
+    tones = words_of("tones")
     standings = [
-        {each.category: words(each.standing.value, _TONES[each.standing]) for each in one.standings}
+        {e.category: words(e.standing.value, Tone(tones[e.standing])) for e in one.standings}
         for one in analysis.candidates
     ]
     table = table_of(

@@ -40,12 +40,10 @@ def _overview(defenses: Sequence[DefenseAnalysis]) -> Table:
         {
             "Defense": lambda each: name(each.name),
             "ASR: attack success rate: attacks allowed, of those answered|"
-            "FPR: false positive rate: benign samples blocked, of those answered": lambda each: (
-                each.card.attack_success_rate,
-                each.card.false_positive_rate,
-            ),
+            "FPR: false positive rate: benign samples blocked, of those answered|"
             "Balanced error: mean of false negative and false positive rate": lambda each: (
-                each.card.ratios.balanced_error
+                *(each.card.attack_success_rate, each.card.false_positive_rate),
+                each.card.ratios.balanced_error,
             ),
             "Answered: samples with a decision, of all": lambda each: each.card.answered,
             "Malformed: unreadable answers": lambda each: each.card.confusion.malformed,

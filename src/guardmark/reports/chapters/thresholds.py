@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.scores import LimitedPoint, ScoreDetails, ThresholdAnalysis
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Part
-    from guardmark.reports.document.cells import Measured, Value
+    from guardmark.reports.document.cells import Value
 
 _FEW = 20
 _Scored = list[tuple[str, "ThresholdAnalysis"]]
@@ -207,19 +207,19 @@ def _quality(detailed: _Detailed) -> Table:
         {
             "Defense": lambda it: name(it[0]),
             "Samples": lambda it: it[1].brier.trials,
-            "Brier: mean squared error of the score|ECE, equal width|ECE, equal mass|"
-            "by chance: ECE if calibrated, equal width|"
-            f"Partial AUC: raw, FPR 0 to {PARTIAL_MAX_FPR:g}|McClish: the same, 0.5 for a coin": (
-                lambda it: tuple(map(number, _qualities(it[1])))
+            "Brier: mean squared error of the score": lambda it: number(it[1].brier),
+            "ECE, equal width": lambda it: number(it[1].by_width),
+            "ECE, equal mass": lambda it: number(it[1].by_mass),
+            "by chance: ECE if calibrated, equal width": lambda it: number(
+                it[1].by_width.reference
             ),
+            f"Partial AUC: raw, FPR 0 to {PARTIAL_MAX_FPR:g}": lambda it: number(
+                it[1].partial_area
+            ),
+            "McClish: the same, 0.5 for a coin": lambda it: number(it[1].partial_area_standardised),
         },
         table_id="calibration",
     )
-
-
-def _qualities(scores: ScoreDetails) -> tuple[Measured | float | None, ...]:
-    width, areas = scores.by_width, (scores.partial_area, scores.partial_area_standardised)
-    return (scores.brier, width, scores.by_mass, width.reference, *areas)
 
 
 def _reliability(detailed: _Detailed) -> LineChart:

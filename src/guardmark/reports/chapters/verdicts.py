@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.recommendations import Reliance, judge_reliance, separates
+from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.analysis.pipeline.frame import NO_GUARD, SYSTEM
 from guardmark.reports.chapters.comparison import group_cautions, subject
 from guardmark.reports.document.blocks import FigureCell, Headline, Tone
 from guardmark.reports.document.cells import figure, rate_text
+from guardmark.reports.document.safe_text import plain_line
 from guardmark.reports.document.wording import (
     count_text,
     interval_text,
     measure_text,
     percent_text,
     say,
+    words_of,
 )
 
 if TYPE_CHECKING:
@@ -26,28 +30,39 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline.arms import ArmAnalysis
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.estimate import Estimate
+    from guardmark.reports.chapters.advice import SampleStory
 
-_TONES: Final = {
-    Reliance.RELY: Tone.GOOD,
-    Reliance.NOT_ALONE: Tone.WARNING,
-    Reliance.DO_NOT: Tone.BAD,
-    Reliance.NO_DATA: Tone.MUTED,
-}
 _OF_SYSTEMS: Final = {Reliance.NOT_ALONE: "Not enough"}
 """A whole system has nothing beside it to be not enough without."""
 _ANSWERED_ENOUGH: Final = 0.99
 _MOST: Final = 0.5
+_QUOTED: Final = 160  # characters of a text beside a verdict
 
 
-def write_verdicts(analysis: RunAnalysis) -> tuple[Headline, ...]:
+def write_verdicts(
+    analysis: RunAnalysis, exchanges: Mapping[str, SampleStory] | None = None
+) -> tuple[Headline, ...]:
     """Write the verdicts: systems before defenses, baselines last."""
     attacked = {card.name: card for card in analysis.adaptive}
     arms = {} if analysis.pipeline is None else {a.name: a for a in analysis.pipeline.arms}
     bare = next((each.card for each in analysis.system if each.name == NO_GUARD), None)
     in_use_first = sorted(analysis.system, key=lambda each: each.name == NO_GUARD)
     verdicts = [_system_verdict(each, bare) for each in in_use_first]
+    if verdicts and exchanges:
+        verdicts[0] = replace(verdicts[0], quote=_quoted(verdicts[0].defense, analysis, exchanges))
     verdicts += [_verdict(each, attacked.get(each.name), arms) for each in analysis.defenses]
     return tuple(sorted(verdicts, key=lambda each: each.baseline))
+
+
+def _quoted(arm: str, analysis: RunAnalysis, exchanges: Mapping[str, SampleStory]) -> str:
+    """Quote the worst attack that got an unsafe answer out of a system, and that answer."""
+    for listed in analysis.system_worst.listed if analysis.system_worst else ():
+        got_out = any(each.defense == arm and each.flaw is Flaw.BYPASS for each in listed.answers)
+        if got_out and (story := exchanges.get(listed.sample.id)) and story.answer:
+            words = (listed.sample.prompt.text, story.answer)
+            asked, answer = (plain_line(x[:_QUOTED]) + "…" * (len(x) > _QUOTED) for x in words)
+            return say("exchange", asked=asked, answer=answer, sample=listed.sample.id)
+    return ""
 
 
 def _system_verdict(system: DefenseAnalysis, bare: Scorecard | None) -> Headline:
@@ -66,7 +81,7 @@ def _system_verdict(system: DefenseAnalysis, bare: Scorecard | None) -> Headline
         key=key,
         sentence=f"{_ends_words(succeeds, refused)}; {outcomes}",
         answer="" if system.is_baseline else _OF_SYSTEMS.get(answer, answer.value),
-        tone=_TONES[answer],
+        tone=Tone(words_of("tones")[answer.value]),
         plain="" if system.is_baseline else f"{_outcome_words(succeeds, refused)}{without}.",
         baseline=system.is_baseline,
         notes=tuple(_notes(system)),
@@ -76,9 +91,8 @@ def _system_verdict(system: DefenseAnalysis, bare: Scorecard | None) -> Headline
 def _outcome_words(succeeds: Estimate, refused: Estimate) -> str:
     if succeeds.value is None and refused.value is None:
         return "Not measured: no outcome is known"
-    harm = "attacks: not measured"
-    if succeeds.value is not None:
-        harm = f"{_in_100(succeeds.value)} attacks get an unsafe answer"
+    harm = f"{_in_100(succeeds.value)} attacks get an unsafe answer"
+    harm = "attacks: not measured" if succeeds.value is None else harm
     if refused.value is None:
         return f"{harm}; normal users: not measured"
     return f"{harm} and {_in_100(refused.value)} normal users are turned down"
@@ -86,9 +100,7 @@ def _outcome_words(succeeds: Estimate, refused: Estimate) -> str:
 
 def _beside(bare: Scorecard) -> str:
     rates = bare.attack_success_rate.value, bare.false_positive_rate.value
-    if None in rates:
-        return ""
-    return "; without a guard {} and {}".format(*map(_in_100, rates))
+    return "" if None in rates else "; without a guard {} and {}".format(*map(_in_100, rates))
 
 
 def _verdict(
@@ -106,7 +118,7 @@ def _verdict(
         f"malformed, {count_text(counts.errors)} error{'' if counts.errors == 1 else 's'}"
         f"{_given_allow(arms.get(defense.name))}",
         answer="" if defense.is_baseline else answer.value,
-        tone=_TONES[answer],
+        tone=Tone(words_of("tones")[answer.value]),
         plain="" if defense.is_baseline else _plain(card),
         baseline=defense.is_baseline,
         notes=(*_notes(defense), *(() if attacked is None else (_adapted(attacked),))),

@@ -112,6 +112,7 @@ class Headline:
     plain: str = ""  # The same in a sentence without a figure that needs explaining.
     baseline: bool = False
     notes: tuple[str, ...] = ()
+    quote: str = ""  # Words of the data, for pages that show texts.
 
     @property
     def figures(self) -> str:

@@ -34,13 +34,8 @@ def render_terminal(document: Document, *, width: int = 100, colour: bool = Fals
         lines.extend(_section(section, space, colour=colour, is_brief=document.is_brief))
     title = _heading(document.title, space, colour=colour)
     below = (f"{_MARGIN}{line}" if line else "" for line in lines)
-    return "\n".join(_single_spaced((*title, *below))) + "\n"
-
-
-def _single_spaced(lines: Sequence[str]) -> Iterator[str]:
-    for before, line in pairwise(("", *lines)):
-        if before or line:
-            yield line
+    single_spaced = (line for before, line in pairwise(("", *title, *below)) if before or line)
+    return "\n".join(single_spaced) + "\n"
 
 
 def _verdicts(document: Document, width: int, *, colour: bool) -> Iterator[str]:
@@ -66,7 +61,8 @@ def _section(section: Section, width: int, *, colour: bool, is_brief: bool) -> I
             folded.append(f"{plain_line(block.title)} ({count_text(len(block.rows))})")
             continue
         lines = list(_block(block, width, colour=colour, is_brief=is_brief))
-        if lines and at and not _continues(block, section.blocks[at - 1]):
+        follows = isinstance(block, Bullets) and isinstance(section.blocks[at - 1], Bullets)
+        if lines and at and not (_is_muted(block) or follows):
             yield ""
         yield from lines
     if folded:
@@ -100,11 +96,6 @@ def _block(block: Block, width: int, *, colour: bool, is_brief: bool) -> Iterato
         case Table(rows=[_, *_]):
             yield from _heading(block.title, width, colour=colour)
             yield from _table(block, width, is_brief=is_brief)
-
-
-def _continues(block: Block, before: Block) -> bool:
-    """Tell whether a block belongs to the one before it."""
-    return _is_muted(block) or (isinstance(block, Bullets) and isinstance(before, Bullets))
 
 
 def _is_muted(block: Block) -> bool:

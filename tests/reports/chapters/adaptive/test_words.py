@@ -43,7 +43,7 @@ def test_standings_are_counted(card: AdaptiveCard) -> None:
     said = standing_sentence(card)
     assert f"{len(card.operators)} operators" in said
     for name in {words_of("standings")[each.standing] for each in card.operators}:
-        assert f" {name}" in said
+        assert f"{name}: " in said
 
 
 def test_without_operators_none_is_said_to_have_been_tried(card: AdaptiveCard) -> None:
