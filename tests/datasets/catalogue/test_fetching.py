@@ -11,7 +11,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
@@ -32,6 +32,8 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 class Home(BaseHTTPRequestHandler):
     """Gives what a table says for each path: a status and a body."""
 
+    keys: ClassVar[set[str]] = set()  # That it was ever shown.
+
     def __init__(self, *args: object, table: Mapping[str, tuple[int, bytes]]) -> None:
         self.table = table
         super().__init__(*args)  # type: ignore[arg-type]  # what the server of the library hands over
@@ -44,6 +46,9 @@ class Home(BaseHTTPRequestHandler):
             self.send_header("X-Error-Code", "GatedRepo")
         self.send_header("X-Repo-Commit", COMMIT)
         self.send_header("ETag", '"same"')
+        self.keys.add(str(self.headers.get("Authorization")))
+        if status >= 400:
+            self.send_header("X-Error-Message", f"refused {self.headers.get('Authorization')}")
         length = len(body) + 5 if self.path.endswith("cut.jsonl") else len(body)
         self.send_header("Content-Length", str(length))
         self.end_headers()
@@ -212,3 +217,26 @@ def test_data_of_a_hub_with_columns_of_their_own_are_stored(tmp_path: Path, cach
     assert "is stored" in got.stderr
     assert "map: {text: COLUMN, label: COLUMN}" in got.stderr
     assert [path.name for path in cache.rglob("*.jsonl")] == ["test.jsonl"]
+
+
+@needs_hub
+@pytest.mark.slow
+@pytest.mark.parametrize("status", [200, 403, 500])
+def test_a_token_is_nowhere_even_where_the_hub_sends_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """Neither printed nor in any file, whether data came or not."""
+    token = "hf_" + "Zq7Rk2Wm9XtLp4Vb" * 2
+    monkeypatch.setenv("HF_TOKEN", token)
+    (tmp_path / "run.yaml").write_text("""
+version: 1
+data: [{hub: us/ours, split: test, map: {text: words, label: bad}}]
+defenses: {words: {type: pattern, patterns: [stop]}}
+""")
+    with home(hub((status, LINE))) as url:
+        ran = guardmark(tmp_path, url, "run", "run.yaml", "-o", "out")
+    assert (ran.returncode == 0) == (status == 200), ran.stderr
+    assert f"Bearer {token}" in Home.keys
+    assert token not in ran.stdout + ran.stderr
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path.name for path in files if token.encode() in path.read_bytes()] == []
