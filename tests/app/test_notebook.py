@@ -6,6 +6,7 @@ import asyncio
 import re
 import sys
 import webbrowser
+from base64 import b64decode
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -18,7 +19,7 @@ from guardmark.core.sample import Label, Prompt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+from pathlib import Path
 
 # What the first two questions showed is told as a warning, too.
 pytestmark = pytest.mark.filterwarnings("ignore:.* a known attack:UserWarning")
@@ -152,7 +153,12 @@ def test_a_run_is_shown_in_a_few_lines() -> None:
     run = guardmark.run(words, ROWS, name="a<b")
     assert "12 attacks, 12 benign\n  a_b: Scorecard(attacks let through: 0 of 12" in repr(run)
     assert all(len(repr(each)) < 400 for each in (run, run.analysis, run.analysis.defenses[0].card))
-    assert "<th>a_b</th><td>0 of 12 = 0.000 [0.000, " in run._repr_html_()
+    shown = run._repr_html_()
+    assert "<th>a_b</th><td>Not enough data</td><td>Blocks " in shown
+    assert "wrongly blocks 0.0 % [0.0, " in shown
+    drawn = b64decode(shown.partition("base64,")[2].partition('"')[0]).decode()
+    assert drawn.startswith("<svg")
+    assert "a_b" in drawn
     other = guardmark.run(lambda text: "7" in text, ROWS, name="seven")
     assert len(repr(guardmark.compare(run, other))) < 400
 

@@ -6,6 +6,7 @@ import inspect
 import re
 import warnings
 import webbrowser
+from base64 import b64encode
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from html import escape
@@ -13,7 +14,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from guardmark.analysis.defense.scorecard import describe_share
 from guardmark.analysis.run import analyse_run
 from guardmark.app.parts.loading import LoadedConfig, load_config
 from guardmark.app.results.opened_run import find_run, open_run
@@ -33,6 +33,9 @@ from guardmark.datasets.loading import LoadedData, load
 from guardmark.datasets.settings import DataSettings, dataset_specs
 from guardmark.defenses.function import defense_from
 from guardmark.engine.plan import BuiltPart, Parts
+from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.document.blocks import LineChart
+from guardmark.reports.figures.files import figure_svg
 from guardmark.store.columns import record_columns, sample_columns
 from guardmark.store.reader import RecordReader
 from guardmark.store.schema import OUTCOME_NAMES
@@ -68,16 +71,19 @@ class LoadedRun:
         return f"LoadedRun {self.folder}: {self.analysis!r}"
 
     def _repr_html_(self) -> str:
-        """Draw a table of the headline rates, as a notebook shows it."""
+        """Draw the verdicts with their figures, and the picture that a report begins with."""
+        document = build_document(self.analysis)
         rows = "".join(
-            f"<tr><th>{escape(each.name)}</th>"
-            f"<td>{describe_share(each.card.attack_success_rate)}</td>"
-            f"<td>{describe_share(each.card.false_positive_rate)}</td></tr>"
-            for each in self.analysis.defenses
+            f"<tr><th>{escape(each.title or each.defense)}</th>"
+            f"<td>{escape(each.answer or 'baseline')}</td><td>{escape(each.figures)}</td></tr>"
+            for each in document.verdicts
         )
-        head = "<tr><th>Defense</th><th>Attacks let through</th><th>Benign blocked</th></tr>"
+        blocks = (block for section in document.sections for block in section.blocks)
+        plane = next((block for block in blocks if isinstance(block, LineChart)), None)
+        drawn = b64encode(figure_svg(plane).encode()).decode() if plane else ""
+        image = f'<img alt="" src="data:image/svg+xml;base64,{drawn}">' if drawn else ""
         confidence = f"{100 * self.analysis.settings.confidence:g} % intervals in brackets"
-        return f"<table><caption>{confidence}</caption>{head}{rows}</table>"
+        return f"<table><caption>{confidence}</caption>{rows}</table>{image}"
 
     def to_frame(self) -> Any:
         """Return the headline rates as a pandas data frame, one row a defense.

@@ -28,6 +28,7 @@ _HEAD: Final = 40
 _LABELS, _STRIPS, _FIGURES, _GAP = 190, 400, 270, 20
 _LEGEND: Final = 20
 _LONGEST: Final = 27
+_LETTER: Final = 8.2  # width of a letter of a title, on average
 
 
 def figure_svg(figure: Figure, series: Mapping[str, int] | None = None) -> str:
@@ -39,7 +40,8 @@ def figure_svg(figure: Figure, series: Mapping[str, int] | None = None) -> str:
         drawing = _with_legend(draw_lines(figure, chosen))
     else:
         drawing = draw_histogram(figure)
-    width, height = drawing.width + 16, drawing.height + _HEAD + 8
+    width = max(drawing.width, round(_LETTER * len(figure.title))) + 16
+    height = drawing.height + _HEAD + 8
     content = [
         element("title", figure.title),
         element("desc", drawing.summary),
