@@ -74,7 +74,7 @@ def _step(record: Record, *, is_timed: bool) -> tuple[str, str]:
     if record.key.stage is Stage.MODEL:
         who = "Target model"
     if record.key.stage is Stage.JUDGE:
-        first = "the judge" if is_timed and layer == FIRST_LAYER else layer
+        first = "the judge" if layer == FIRST_LAYER else layer
         who = f"Verdict of {layer.partition('/')[2] or first}"
     mode = record.answer_mode.value.replace("_", " ") if record.answer_mode else ""
     why = "" if evidence is None else evidence.reason or evidence.message or evidence.raw
