@@ -99,7 +99,7 @@ KINDS: dict[str, list[Row]] = {
     "two guards": [row(n, guard=f"org/guard-{n // 8}") for n in range(16)],
     "all blocked": [row(n, says="block") for n in range(12)],
     "mumbling": [row(n, says="malformed" if n % 4 else "allow") for n in range(12)],
-    "unlabelled": unlabelled([row(n) for n in range(12)]),
+    "unlabelled": unlabelled([row(n, judge_malformed=[False, False]) for n in range(12)]),
     "with tokens": with_tokens([row(n) for n in range(12)]),
     "cut off": [row(n) for n in range(12)],
 }

@@ -36,7 +36,9 @@ _LISTED: Final = {
 _KINDS: Final[Mapping[str, Check]] = {
     "text": lambda value: isinstance(value, str),
     "bool": lambda value: isinstance(value, bool),
+    "object": lambda value: isinstance(value, dict),
     "whole": lambda value: type(value) is int,
+    "bit": lambda value: isinstance(value, int),
     "number": lambda value: type(value) in {int, float},
     "count": lambda value: type(value) is int and 0 <= value < 1 << 31,
     "few": lambda value: type(value) is int and 0 <= value <= 100,
