@@ -79,10 +79,10 @@ class LoadedRun:
             for each in document.verdicts
         )
         blocks = (block for section in document.sections for block in section.blocks)
-        plane = next((block for block in blocks if isinstance(block, LineChart)), None)
-        drawn = b64encode(figure_svg(plane).encode()).decode() if plane else ""
-        image = f'<img alt="" src="data:image/svg+xml;base64,{drawn}">' if drawn else ""
+        plane = next((each for each in blocks if isinstance(each, LineChart)), None)
         confidence = f"{100 * self.analysis.settings.confidence:g} % intervals in brackets"
+        drawn = b64encode(figure_svg(plane).encode()).decode() if plane else ""
+        image = f'<img alt="" src="data:image/svg+xml;base64,{drawn}">' * bool(drawn)
         return f"<table><caption>{confidence}</caption>{rows}</table>{image}"
 
     def to_frame(self) -> Any:

@@ -18,7 +18,6 @@ from guardmark.app.results.opened_run import analysis_settings, open_run, run_co
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.engine.probing import read_endpoints
 from guardmark.engine.secret_scan import require_no_secret
-from guardmark.exporters.junit import Unlimited, figures_junit, gate_junit
 from guardmark.exporters.sarif import MOST_RESULTS, Analysed, Located, sarif_json
 from guardmark.exporters.tables import categories_csv, variants_csv, write_lines
 from guardmark.judges.headline import require_judging
@@ -92,10 +91,13 @@ def write_reports(
 
 def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> str:
     """Write a run as JUnit XML: its limits, or its figures when none are set."""
+    from guardmark.exporters.junit import Unlimited, figures_junit, gate_junit  # loads a parser
+
     run, created, head = analysis.manifest.name, analysis.manifest.created_utc, analysis.status.head
     result = check_own_limits(reader, analysis, config)
     if result is None:
-        return figures_junit(tuple(_figures(analysis)), run=run, created_utc=created, head=head)
+        cases = tuple(Unlimited(defense=d, figure=f, text=t) for d, f, t in _figures(analysis))
+        return figures_junit(cases, run=run, created_utc=created, head=head)
     return gate_junit(result, run=run, created_utc=created, head=head)
 
 
@@ -128,13 +130,12 @@ def run_sarif(reader: RecordReader, analysis: RunAnalysis, *, texts: bool) -> st
     return sarif_json(located, analysed)
 
 
-def _figures(analysis: RunAnalysis) -> Iterator[Unlimited]:
+def _figures(analysis: RunAnalysis) -> Iterator[tuple[str, str, str]]:
     for defense in analysis.defenses:
         card = defense.card
         rates = (card.attack_success_rate, card.false_positive_rate, card.answered)
         for figure, estimate in zip(("ASR", "FPR", "answered"), rates, strict=True):
-            text = f"{figure} {rate_text(estimate)}"
-            yield Unlimited(defense=defense.name, figure=figure, text=text)
+            yield defense.name, figure, f"{figure} {rate_text(estimate)}"
 
 
 def _place(manifest: RunManifest, position: int) -> str:

@@ -37,7 +37,6 @@ from guardmark.app.parts.loading import load_section
 from guardmark.app.results.opened_run import find_run, label_runs, open_run
 from guardmark.app.settings import NO_SYSTEM_TO_GATE, NOTHING_TO_GATE, GateSettings
 from guardmark.core.errors import ConfigError, StoreError
-from guardmark.exporters.junit import gate_junit
 from guardmark.reports.chapters.comparison import run_caveats
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import errors_of_files, whole_file
@@ -158,9 +157,8 @@ def gate(path: Path, *, policy: Path | None = None, baseline: Path | None = None
 
 def check_run(run: OpenedRun, limits: GatePolicy, *, baseline: RunDir | None = None) -> Gated:
     """Check a run against limits."""
-    reader = run.reader
+    reader, settings = run.reader, run.settings
     with ExitStack() as stack:
-        settings = run.settings
         frame = read_frame(reader, settings)
         status = reader.status()
         checks = check_complete(status) + check_policy(reader, frame, limits)
@@ -187,6 +185,8 @@ def check_run(run: OpenedRun, limits: GatePolicy, *, baseline: RunDir | None = N
 
 def write_junit(gated: Gated, path: Path) -> None:
     """Write the answer of a gate as JUnit XML."""
+    from guardmark.exporters.junit import gate_junit
+
     text = gate_junit(gated.result, run=gated.run, created_utc=gated.created_utc, head=gated.head)
     if path.exists() and not path.is_file():
         with errors_of_files(path):
