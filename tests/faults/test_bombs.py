@@ -46,6 +46,7 @@ BOMBS: Final = {
 """Name of the file, and how it is made."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_small_file_of_endless_content_is_refused(name: str, tmp_path: Path) -> None:
     """Before a row of it is built, and in words."""

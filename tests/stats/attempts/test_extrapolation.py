@@ -217,6 +217,7 @@ def test_counts_that_do_not_fit_are_refused(successes: list[int], k: int, said: 
         extrapolate_success([5], successes, k=k)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(2, 40), st.integers(0, 40)), min_size=2, max_size=25))
 @settings(deadline=None)
 def test_no_other_beta_makes_the_tries_likelier(rows: list[tuple[int, int]]) -> None:

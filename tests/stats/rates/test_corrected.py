@@ -284,6 +284,7 @@ def test_the_audited_rate_lies_between_the_proved_and_the_full_one(data: st.Data
     assert 0 <= found.low <= found.value <= found.high <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fall", "judged", "valid"), [(0.5, 0.6, 0.8), (0.9, 0.9, 0.95)])
 def test_the_interval_covers_the_truth_about_as_often_as_it_says(
     fall: float, judged: float, valid: float

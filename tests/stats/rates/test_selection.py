@@ -88,11 +88,11 @@ def test_one_slice_is_no_choice() -> None:
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95])
 def test_limits_are_those_of_the_posterior_on_a_dense_grid(confidence: float) -> None:
-    """The same model summed plainly: 14,400 pairs of mean and spread, no grid that closes in."""
+    """The same model summed plainly: 3,600 pairs of mean and spread, no grid that closes in."""
     pairs = [(8, 20), (10, 30), (3, 25), (14, 40)]
     chosen = highest_rate(rows(*pairs), confidence=confidence)
     assert chosen is not None
-    mean, root = np.meshgrid((np.arange(120) + 0.5) / 120, (np.arange(120) + 0.5) / 120)
+    mean, root = np.meshgrid((np.arange(60) + 0.5) / 60, (np.arange(60) + 0.5) / 60)
     size = 1.0 / root.ravel() ** 2 - 1.0
     a, b = mean.ravel() * size, (1.0 - mean.ravel()) * size
     logs = sum(betaln(hits + a, trials - hits + b) - betaln(a, b) for hits, trials in pairs)
