@@ -27,3 +27,20 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
         if not re.match(r"[a-z]+:", target) and not (page.parent / target).exists()
     ]
     assert broken == []
+
+
+def test_what_the_architecture_names_is_there() -> None:
+    """A file that moved must not be looked for where it was."""
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    package = ROOT / "src" / "guardmark"
+    tables = [line for line in page.splitlines() if line.startswith("| ") and "`" in line]
+    missing = []
+    for line in tables:
+        room, _, told = line.strip("| ").partition(" | ")
+        places = [package, *(package / each for each in re.findall(r"`(\w+/)`", room))]
+        names = " ".join(re.findall(r"`([^`]+)`", told)).split()
+        files = [name for name in names if re.fullmatch(r"[\w/]+(/|\.py)", name)]
+        missing += [each for each in files if not any((at / each).exists() for at in places)]
+        missing += [place.name for place in places if not place.is_dir()]
+    assert len(tables) > 15
+    assert missing == []
