@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,20 +100,13 @@ def run_command(
         else builtin_config(defenses, service=service if service["url"] else None)
     )
     names = tuple(name.strip() for name in (only or "").split(",") if name.strip())
-    outlet = _Outlet(texts=not no_texts, as_json=as_json, is_opened=is_opened)
-    return _carry_out(loaded, RunOptions(only=names, **typed), outlet)
+    options = RunOptions(only=names, **typed)
+    return _carry_out(loaded, options, texts=not no_texts, as_json=as_json, is_opened=is_opened)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Outlet:
-    """How what came out is shown."""
-
-    texts: bool
-    as_json: bool
-    is_opened: bool
-
-
-def _carry_out(loaded: LoadedConfig, options: RunOptions, outlet: _Outlet) -> int:
+def _carry_out(
+    loaded: LoadedConfig, options: RunOptions, *, texts: bool, as_json: bool, is_opened: bool
+) -> int:
     """Run, write the reports and print what came out."""
     from guardmark.app.run.running import Session, run
     from guardmark.cli.progress import ProgressLine, interruptible
@@ -143,9 +136,9 @@ def _carry_out(loaded: LoadedConfig, options: RunOptions, outlet: _Outlet) -> in
     from guardmark.app.results.reporting import finish  # numpy and the report: needed only now
 
     formats = loaded.config.report
-    finished = finish(result.folder, loaded.config, formats=formats, texts=outlet.texts)
-    code = _tell(finished, as_json=outlet.as_json)
-    if outlet.is_opened:
+    finished = finish(result.folder, loaded.config, formats=formats, texts=texts)
+    code = _tell(finished, as_json=as_json)
+    if is_opened:
         click.launch(str(result.folder.report_html))
     return code
 
@@ -192,25 +185,29 @@ def merge_command(runs: tuple[Path, ...], out: Path, *, allow_missing: bool, as_
     return _tell(merged, as_json=as_json)
 
 
-_WORKERS = {"command-python": "guard_worker.py", "command-node": "guard_worker.mjs"}
-_TEMPLATES = ("http", "openai", "hf", "pipeline", "python", *_WORKERS)
+_TEMPLATES = click.Choice(
+    (
+        *("http", "openai", "hf", "pipeline", "python", "command-python", "command-node"),
+        *("alt-profanity-check", "any-guardrail", "bad-words", "better-profanity", "guardrails-ai"),
+        *("llamafirewall", "llm-guard", "nemoguardrails", "obscenity", "openai-guardrails"),
+        *("presidio", "vard", "yara"),
+    )
+)
 
 
 @click.command()
-@click.option("--template", type=click.Choice(_TEMPLATES))
+@click.option("--template", type=_TEMPLATES)
 @click.option("-o", "--out", type=_PATH)
 def init_command(template: str | None, out: Path | None) -> None:
     """Print a configuration to start from."""
     if template is None:
         template = "python"
         if sys.stdin.isatty() and sys.stdout.isatty():
-            kinds = click.Choice(_TEMPLATES)
-            template = click.prompt("What is to be measured?", default=template, type=kinds)
+            template = click.prompt("What is to be measured?", default=template, type=_TEMPLATES)
     folder = Path(__file__).parents[1] / "app" / "templates"
-    if template in _WORKERS:
-        worker = Path(_WORKERS[template])
-        _write_new(worker, (folder / f"{worker}.template").read_text(encoding="utf-8"))
-        tell_line(f"Wrote {worker}: ask your guard in its function check.")
+    for worker in (folder / template).glob("*.template"):
+        _write_new(Path(worker.stem), worker.read_text(encoding="utf-8"))
+        tell_line(f"Wrote {worker.stem}: ask your guard in its function check.")
     text = (folder / f"{template}.yaml").read_text(encoding="utf-8")
     if out is None:
         echo_text(text)
