@@ -9,7 +9,7 @@ import pytest
 from tests.adaptive.planted import AtOnce, attack, cards, keyword, samples, trace
 
 from guardmark.adaptive.campaign import AdaptivePlan
-from guardmark.analysis.adaptive.rows import read_battles, read_left_out
+from guardmark.analysis.adaptive.rows import read_adaptive, read_left_out
 from guardmark.analysis.run import analyse_run
 from guardmark.app.results.try_trace import read_trace
 from guardmark.core.outcome import Attempt, Decision, Evidence, Outcome
@@ -72,5 +72,5 @@ async def test_who_was_left_out_is_stored_and_read_again(tmp_path: Path) -> None
         await attack(folder, samples(8, 4), plan_of(AtOnce("d", keyword), left_out=left))
         with RecordReader(folder / "records.sqlite") as reader:
             assert read_left_out(reader) == left
-            assert [battle.name for battle in read_battles(reader)] == ["d"]
+            assert [records.name for records in read_adaptive(reader)] == ["d"]
             assert analyse_run(reader).adaptive_left_out == left

@@ -22,7 +22,7 @@ from tests.adaptive.planted import AtOnce, leaker
 
 from guardmark.adaptive.attacker import AttackerThread, Draft
 from guardmark.adaptive.state import Target
-from guardmark.analysis.adaptive.rows import read_battles
+from guardmark.analysis.adaptive.rows import read_adaptive
 from guardmark.core.outcome import Decision, Evidence, Outcome
 from guardmark.core.sample import Prompt
 from guardmark.store.layers import ADAPTIVE, CANDIDATES
@@ -43,8 +43,8 @@ def notes(folder: Path, layer: str) -> list[dict[str, Any]]:
 def tries(folder: Path) -> list[int]:
     """Count the search tries of each attack; some are free, since the battery asked the same."""
     with RecordReader(folder / "records.sqlite") as reader:
-        (battle,) = read_battles(reader)
-    return [len(story.tries) for _, story in sorted(battle.stories[ADAPTIVE].items())]
+        (records,) = read_adaptive(reader)
+    return [len(history.tries) for _, history in sorted(records.arms[ADAPTIVE].items())]
 
 
 async def test_a_stored_run_holds_what_models_said_under_its_name(

@@ -28,7 +28,7 @@ from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan, check_settings
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.operators import OperatorClass
-from guardmark.analysis.adaptive.rows import read_battles
+from guardmark.analysis.adaptive.rows import read_adaptive
 from guardmark.app.results.try_trace import read_trace
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import BLOCKED, Decision, ErrorKind, Outcome
@@ -186,8 +186,8 @@ async def test_a_search_stays_within_its_budget(tmp_path: Path) -> None:
     """No attack gets more search tries than it is worth."""
     await card_of(tmp_path, lambda _: True)
     with RecordReader(tmp_path / "records.sqlite") as reader:
-        (battle,) = read_battles(reader)
-    assert max(len(s.tries) for s in battle.stories[ADAPTIVE].values()) <= 16
+        (records,) = read_adaptive(reader)
+    assert max(len(s.tries) for s in records.arms[ADAPTIVE].values()) <= 16
 
 
 @pytest.mark.slow

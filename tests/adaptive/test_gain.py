@@ -17,7 +17,7 @@ from tests.adaptive.fortified import (
 from tests.adaptive.planted import AtOnce, attack, folding, keyword, samples
 
 from guardmark.adaptive.campaign import AdaptivePlan
-from guardmark.analysis.adaptive.rows import read_battles
+from guardmark.analysis.adaptive.rows import read_adaptive
 from guardmark.analysis.defense.counts import grouped_difference
 from guardmark.core.estimate import Difference
 from guardmark.core.sample import Sample
@@ -60,15 +60,15 @@ async def races(
         plan = AdaptivePlan(defenses=defenses, seed=seed, budget=BUDGET)  # type: ignore[arg-type]
         await attack(place, data, plan)
         with RecordReader(place / "records.sqlite") as reader:
-            for battle in read_battles(reader):
-                for position, story in battle.stories[ADAPTIVE].items():
+            for records in read_adaptive(reader):
+                for position, history in records.arms[ADAPTIVE].items():
                     found.append(
                         Race(
-                            defense=battle.name,
-                            group=f"{battle.name} {data[position].group or data[position].id}",
+                            defense=records.name,
+                            group=f"{records.name} {data[position].group or data[position].id}",
                             seed=seed,
-                            adaptive=story.first() or NEVER,
-                            blind=battle.stories[BLIND][position].first() or NEVER,
+                            adaptive=history.first() or NEVER,
+                            blind=records.arms[BLIND][position].first() or NEVER,
                         )
                     )
     return found

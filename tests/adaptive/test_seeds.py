@@ -22,7 +22,7 @@ from tests.adaptive.planted import (
 
 from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan, check_settings
-from guardmark.analysis.adaptive.rows import read_battles
+from guardmark.analysis.adaptive.rows import read_adaptive
 from guardmark.app.results.try_trace import read_trace
 from guardmark.attacks.application import derive_seed
 from guardmark.attacks.battery import Lock, lock_digest, lock_text
@@ -205,13 +205,13 @@ def test_the_lock_holds_the_seeds_and_one_seed_is_the_lock_of_before() -> None:
 
 
 async def test_the_first_seeds_figures_are_read_from_its_own_tries(tmp_path: Path) -> None:
-    """Tries of other seeds are in no story of the first."""
-    stories = []
+    """Tries of other seeds are in no history of the first."""
+    histories = []
     for seeds in (1, 3):
         folder = tmp_path / str(seeds)
         folder.mkdir()
         await attack(folder, samples(12, 6), plan_of(AtOnce("d", hardened), seeds=seeds))
         with RecordReader(folder / "records.sqlite") as reader:
-            (battle,) = read_battles(reader)
-        stories.append(battle.stories)
-    assert stories[0] == stories[1]
+            (records,) = read_adaptive(reader)
+        histories.append(records.arms)
+    assert histories[0] == histories[1]

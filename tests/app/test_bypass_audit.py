@@ -22,7 +22,7 @@ from tests.oracles.slow.run import attacks_now
 from tests.oracles.slow.source import open_source
 
 from guardmark.adaptive.state import text_digest
-from guardmark.analysis.adaptive.rows import Try, read_battles
+from guardmark.analysis.adaptive.rows import Try, read_adaptive
 from guardmark.app.labels.audit_file import (
     BYPASSES,
     AuditFile,
@@ -359,7 +359,7 @@ async def test_a_run_without_such_bypasses_says_so(run: Path, tmp_path: Path) ->
 async def test_every_bypass_drawn_belongs_to_the_battle(run: Path) -> None:
     """Ids are digests of defense, sample and text, so none tells its reader anything."""
     with RecordReader(run / "records.sqlite") as reader:
-        (battle,) = read_battles(reader)
-        found = resting_of(reader, data())[battle.name]
+        (records,) = read_adaptive(reader)
+        found = resting_of(reader, data())[records.name]
     assert len({each.audit_id for each in found}) == 5
     assert all(set(each.audit_id) <= set("0123456789abcdef") for each in found)

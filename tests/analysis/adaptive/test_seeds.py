@@ -13,7 +13,7 @@ from tests.schemas import check_document
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
-from guardmark.analysis.adaptive.rows import FULL, read_battles
+from guardmark.analysis.adaptive.rows import FULL, read_adaptive
 from guardmark.reports.chapters.adaptive.attack_success import (
     arm_line,
     gain_sentence,
@@ -69,7 +69,7 @@ def test_figures_over_seeds_are_means_of_what_each_seed_says(
 ) -> None:
     """Seed 1 stands first; the others come from their own tries."""
     with RecordReader(folders[5] / "records.sqlite") as reader:
-        battle = next(each for each in read_battles(reader) if each.name == "lottery")
+        records = next(each for each in read_adaptive(reader) if each.name == "lottery")
     card = five["lottery"]
     told = card.seeds
     assert told.counted == (1, 2, 3, 4, 5)
@@ -78,9 +78,9 @@ def test_figures_over_seeds_are_means_of_what_each_seed_says(
     assert told.area_adaptive.by_seed[0] == pytest.approx(card.area.adaptive.value)
     assert told.mean_tries.by_seed[0] == pytest.approx(card.mean_tries.value)
     assert told.asr_at[1][1].by_seed[0] == pytest.approx(card.asr_at[1][1].value)
-    stories = battle.repeated[0][ADAPTIVE]
-    fell = [story.first(FULL) is not None for story in stories.values()]
-    passed = sum(passed for place, passed in battle.baseline.items() if place < 30)
+    histories = records.repeated[0][ADAPTIVE]
+    fell = [history.first(FULL) is not None for history in histories.values()]
+    passed = sum(passed for place, passed in records.baseline.items() if place < 30)
     assert told.arms[0].at_budget.by_seed[1] == pytest.approx((sum(fell) + passed) / 30)
 
 

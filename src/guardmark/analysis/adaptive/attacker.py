@@ -55,9 +55,9 @@ class AttackerCard:
     model: str  # Which model wrote.
     judge: str  # Which model judged sameness, or `none`.
     is_same_model: bool  # Whether both are one.
-    attacks: Estimate  # Share of the attacks it worked on that fell to a proved candidate.
-    unproved: Estimate  # Share of these attacks that fell only to a candidate nobody proved (V4).
-    only: int  # Attacks that fell to it and to nothing else, at any proved tier.
+    attacks: Estimate  # Share of the attacks it worked on that passed with a proved candidate.
+    unproved: Estimate  # Share of these attacks that passed only with one nobody proved (V4).
+    only: int  # Attacks that passed with it and nothing else, at any proved tier.
     refused: Estimate  # Share of its answers that are refusals.
     invalid: Estimate  # Share of its answers that could not be read, also when asked again.
     repairs: int  # Answers that were asked again.
@@ -91,7 +91,7 @@ class AttackerCard:
         return self.judge != "none"
 
     def per_bypass(self, amount: float) -> float | None:
-        """Return an amount for each attack that fell, or None without any."""
+        """Return an amount for each attack that got through, or None without any."""
         return amount / self.attacks.successes if self.attacks.successes else None
 
 
@@ -167,17 +167,17 @@ class _ModelRows:
     """What layers of an attacker model, its judge and its candidates say of one kind of texts."""
 
     def __init__(
-        self, reader: RecordReader, battle: AdaptiveRecords, layers: tuple[str, str, str]
+        self, reader: RecordReader, records: AdaptiveRecords, layers: tuple[str, str, str]
     ) -> None:
         asked, judged, written = layers
-        self.exchanges = _Exchanges(read_tries(reader, defense=battle.name, layer=asked))
+        self.exchanges = _Exchanges(read_tries(reader, defense=records.name, layer=asked))
         self.judge = UsageTotals()
         votes: defaultdict[tuple[int, object], list[str]] = defaultdict(list)
-        for record in read_tries(reader, defense=battle.name, layer=judged):
+        for record in read_tries(reader, defense=records.name, layer=judged):
             kind = str(record.subject.details["kind"])
             self.judge = self.judge.plus(record.usage, failed=kind == "error")
             votes[record.sample, record.subject.details["candidate"]].append(kind)
-        needed = 1 if "tau" in battle.attacker else 2
+        needed = 1 if "tau" in records.attacker else 2
         complete = ((sample, kinds) for (sample, _), kinds in votes.items() if len(kinds) == needed)
         self.judged = [each for each in complete if set(each[1]) <= {"same", "different"}]
         self.candidates = [
@@ -188,7 +188,7 @@ class _ModelRows:
                 record.subject.tier,
                 record.subject.digest,
             )
-            for record in read_tries(reader, defense=battle.name, layer=written)
+            for record in read_tries(reader, defense=records.name, layer=written)
         ]
 
     @property
@@ -248,31 +248,31 @@ def _by_count(names: Iterable[str]) -> list[tuple[str, int]]:
 
 
 def read_attacker(
-    reader: RecordReader, battle: AdaptiveRecords, rates: SampleRates
+    reader: RecordReader, records: AdaptiveRecords, rates: SampleRates
 ) -> AttackerCard | None:
     """Count what an attacker model did to a defense."""
-    stated = battle.attacker
+    stated = records.attacker
     if not stated:
         return None
-    rows = _ModelRows(reader, battle, (ATTACKER, EQUIVALENCE, CANDIDATES))
+    rows = _ModelRows(reader, records, (ATTACKER, EQUIVALENCE, CANDIDATES))
     tries = [
-        (key, each, story.holds(each, FULL | {"V4"}))
-        for key, story in battle.stories[ADAPTIVE].items()
-        for each in story.tries
+        (key, each, history.holds(each, FULL | {"V4"}))
+        for key, history in records.arms[ADAPTIVE].items()
+        for each in history.tries
         if each.round == ROUND
     ]
     through = {key for key, _, hit in tries if hit}
-    fell = {key for key, each, hit in tries if hit and each.tier in FULL}
+    bypassed = {key for key, each, hit in tries if hit and each.tier in FULL}
     worked = rows.exchanges.samples
     sent = rows.sent({(key, each.text): hit for key, each, hit in tries})
-    critic = read_critic(reader, battle, rates)
+    critic = read_critic(reader, records, rates)
     return AttackerCard(
         model=str(stated.get("model", "")),
         judge=str(stated.get("judge", "none")),
         is_same_model=stated.get("same_model") == "yes",
-        attacks=rates.of((p, p in fell) for p in worked),
-        unproved=rates.of((p, p in through and p not in fell) for p in worked),
-        only=len(fell - _fell_otherwise(battle)),
+        attacks=rates.of((p, p in bypassed) for p in worked),
+        unproved=rates.of((p, p in through and p not in bypassed) for p in worked),
+        only=len(bypassed - _passed_otherwise(records)),
         refused=rows.exchanges.share("refused", rates),
         invalid=rows.exchanges.share("invalid", rates),
         repairs=rows.exchanges.repairs,
@@ -292,7 +292,7 @@ def read_attacker(
         ),
         spending=rows.spending | ({} if critic is None else {"critic": critic.spending}),
         critic=critic,
-        twin=read_rewording(reader, battle, rates, attacks=sent),
+        twin=read_rewording(reader, records, rates, attacks=sent),
         tau=float(str(stated["tau"])) if "tau" in stated else None,
         calibration=str(stated.get("calibration", "")),
         calls_left=max(0, int(str(stated.get("max_calls", 0))) - rows.exchanges.usage.calls),
@@ -303,28 +303,28 @@ def _rate(sent: Sequence[tuple[_Candidate, bool]], rates: SampleRates, strategy:
     return rates.of((each.sample, hit) for each, hit in sent if each.strategy == strategy)
 
 
-def _fell_otherwise(battle: AdaptiveRecords) -> set[int]:
-    """Return the attacks that fell, proved, to something else than the attacker model."""
-    fixed = {index for index, story in battle.battery.items() if story.first() is not None}
+def _passed_otherwise(records: AdaptiveRecords) -> set[int]:
+    """Return the attacks that passed, proved, with something else than the attacker model."""
+    fixed = {index for index, history in records.battery.items() if history.first() is not None}
     return fixed | {
         index
-        for index, story in battle.stories[ADAPTIVE].items()
-        if any(each.round != ROUND and story.holds(each) for each in story.tries)
+        for index, history in records.arms[ADAPTIVE].items()
+        if any(each.round != ROUND and history.holds(each) for each in history.tries)
     }
 
 
 def read_critic(
-    reader: RecordReader, battle: AdaptiveRecords, rates: SampleRates
+    reader: RecordReader, records: AdaptiveRecords, rates: SampleRates
 ) -> CriticCard | None:
     """Count what a critic answered while a defense was attacked."""
-    stated = battle.attacker
+    stated = records.attacker
     if "critic" not in stated:
         return None
-    exchanges = _Exchanges(read_tries(reader, defense=battle.name, layer=CRITIC))
+    exchanges = _Exchanges(read_tries(reader, defense=records.name, layer=CRITIC))
     return CriticCard(
         model=str(stated["critic"]),
         is_also=str(stated.get("critic_is_also", "")),
-        has_scores=bool(battle.findings.get("has_scores")),
+        has_scores=bool(records.findings.get("has_scores")),
         guessed=exchanges.share("closeness", rates),
         refused=exchanges.share("refused", rates),
         invalid=exchanges.share("invalid", rates),
@@ -335,18 +335,18 @@ def read_critic(
 
 def read_rewording(
     reader: RecordReader,
-    battle: AdaptiveRecords,
+    records: AdaptiveRecords,
     rates: SampleRates,
     *,
     attacks: Sequence[tuple[_Candidate, bool]],
 ) -> RewordingCard | None:
     """Count what became of benign texts that the attacker model reworded."""
-    if not battle.attacker.get("twin"):
+    if not records.attacker.get("twin"):
         return None
-    rows = _ModelRows(reader, battle, (TWIN_ATTACKER, TWIN_EQUIVALENCE, TWIN_CANDIDATES))
-    sent = rows.sent({(t.sample, t.text): not t.passed for t in battle.rest.get(REWORDED, ())})
+    rows = _ModelRows(reader, records, (TWIN_ATTACKER, TWIN_EQUIVALENCE, TWIN_CANDIDATES))
+    sent = rows.sent({(t.sample, t.text): not t.passed for t in records.rest.get(REWORDED, ())})
     positions = [each.sample for each, _ in sent]
-    as_is = [not battle.baseline[index] for index in positions]
+    as_is = [not records.baseline[index] for index in positions]
     blocked = rates.of((each.sample, hit) for each, hit in sent)
     held = rates.of((each.sample, not hit) for each, hit in attacks)
     return RewordingCard(

@@ -36,7 +36,7 @@ class AuditedRound:
     """What had got through by the end of a round, as far as people confirm it."""
 
     name: str = field(metadata={"json": "round"})  # `R0` to `R5`.
-    resting: int  # Attacks that had fallen by somebody's word alone (V3, V3-table).
+    resting: int  # Attacks that got through by somebody's word alone (V3, V3-table).
     valid: Estimate  # Of the audited ones among these: those that ask for the same.
     full: Ratio  # The rate of all proved tiers, its part by somebody's word times `valid`.
 
@@ -75,17 +75,18 @@ class AuditCard:
 class Proofs:
     """How each attack that was answered at first got through: by a rule, or by somebody's word."""
 
-    def __init__(self, battle: AdaptiveRecords, is_attack: Sequence[bool]) -> None:
+    def __init__(self, records: AdaptiveRecords, is_attack: Sequence[bool]) -> None:
+        self.defense = records.name
         self._by_rule: dict[int, float] = {}
         self._by_word: dict[int, Try] = {}
-        for index, passed in sorted(battle.baseline.items()):
+        for index, passed in sorted(records.baseline.items()):
             if is_attack[index]:
-                stories = (battle.battery.get(index), battle.stories[ADAPTIVE].get(index))
-                tries = [(story, each) for story in stories if story for each in story.tries]
-                rounds = [_round_of(each) for story, each in tries if story.holds(each, BY_RULE)]
+                histories = (records.battery.get(index), records.arms[ADAPTIVE].get(index))
+                tries = [(one, each) for one in histories if one for each in one.tries]
+                rounds = [_round_of(each) for one, each in tries if one.holds(each, BY_RULE)]
                 self._by_rule[index] = 0 if passed else min(rounds, default=math.inf)
-                words = (each for story, each in tries if story.holds(each, BY_WORD))
-                self._by_word.update((index, each) for each in islice(words, 1))
+                words = ((index, each) for one, each in tries if one.holds(each, BY_WORD))
+                self._by_word.update(islice(words, 1))
 
     def resting(self, until: int = _LAST) -> dict[int, Try]:
         """Return what got through by the end of a round, but by somebody's word alone."""
@@ -97,32 +98,28 @@ class Proofs:
 
     def full(self, until: int) -> dict[int, bool]:
         """Tell what had got through, at any counted tier, by the end of a round."""
-        resting = self.resting(until)
-        return {index: by <= until or index in resting for index, by in self._by_rule.items()}
+        words = self.resting(until)
+        return {index: by <= until or index in words for index, by in self._by_rule.items()}
 
 
 def _round_of(each: Try) -> int:
     return int(each.round.removeprefix("R"))
 
 
-def resting_bypasses(battle: AdaptiveRecords, is_attack: Sequence[bool]) -> dict[int, Try]:
+def resting_bypasses(records: AdaptiveRecords, is_attack: Sequence[bool]) -> dict[int, Try]:
     """Return the bypasses that got through by nothing better than a judgement or a table."""
-    return Proofs(battle, is_attack).resting()
+    return Proofs(records, is_attack).resting()
 
 
 def read_audit_card(
-    reader: RecordReader, defense: str, proofs: Proofs, *, rates: SampleRates, seed: int
+    reader: RecordReader, proofs: Proofs, *, rates: SampleRates, seed: int
 ) -> AuditCard | None:
     """Count what people said of one defense's bypasses."""
-    source, labels = _read(reader, defense)
+    source, labels = _read(reader, proofs.defense)
     if not labels:
         return None
     resting = proofs.resting()
-    items = {
-        index: labels[index, each.text]
-        for index, each in resting.items()
-        if (index, each.text) in labels
-    }
+    items = {i: labels[i, each.text] for i, each in resting.items() if (i, each.text) in labels}
     answered = {index: word == YES for index, word in items.items() if word in {YES, NO}}
     rounds = [(number, held) for number in range(_LAST + 1) if (held := proofs.resting(number))]
     drawing = DrawPlan(seed=seed, replicates=_REPLICATES)

@@ -26,7 +26,7 @@ from guardmark.analysis.adaptive.rows import (
     FULL,
     STRICT,
     CostCard,
-    read_battles,
+    read_adaptive,
     read_costs,
     words_of,
 )
@@ -162,8 +162,8 @@ class AdaptiveCard:
 
 def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[AdaptiveCard, ...]:
     """Compute what adaptive measurements say, from the stored tries alone."""
-    battles = read_battles(reader)
-    if not battles:
+    measured = read_adaptive(reader)
+    if not measured:
         return ()
     from guardmark.store.columns import sample_columns
 
@@ -171,16 +171,16 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
     attack, group, rows = samples.is_attack, samples.group, read_target(reader)
     rates = SampleRates(group.codes, settings.confidence, group.names)
     cards = []
-    for battle in battles:
-        view, proofs = AttackMask(battle, attack, rates), Proofs(battle, attack.tolist())
+    for records in measured:
+        view, proofs = AttackMask(records, attack, rates), Proofs(records, attack.tolist())
         cards.append(
             replace(
                 _card(view, attack, lengths=samples.length),
                 target=None if rows is None else measure_target(rows, view),
-                attacker=read_attacker(reader, battle, rates),
+                attacker=read_attacker(reader, records, rates),
                 gradient=measure_gradient(view),
                 resting=len(proofs.resting()),
-                audit=read_audit_card(reader, battle.name, proofs, rates=rates, seed=settings.seed),
+                audit=read_audit_card(reader, proofs, rates=rates, seed=settings.seed),
                 repaired=read_repaired(view, attack, rates),
             )
         )
@@ -190,26 +190,26 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
 def _card(
     view: AttackMask, attack: NDArray[np.bool_], *, lengths: NDArray[np.int64]
 ) -> AdaptiveCard:
-    battle, budget, rates = view.battle, view.battle.budget, view.rates
+    records, budget, rates = view.records, view.records.budget, view.rates
     ks = [k for k in sorted({*_STEPS, budget}) if k <= budget]
-    reached = view.rounds | {"R0", "R1"} | ({"R5"} if battle.attacker else set())
+    reached = view.rounds | {"R0", "R1"} | ({"R5"} if records.attacker else set())
     rounds = [name for name in ROUNDS if name in reached]
     survival, mean_tries = _survival(view, budget)
     at_k, extrapolated, ahead = _blind(view, ks)
-    last = view.fallen(rounds[-1], FULL)
+    last = view.bypassed(rounds[-1], FULL)
     counted = set(view.places)
-    again = ((place, passed) for place, passed in battle.again if place in counted)
+    again = ((place, passed) for place, passed in records.again if place in counted)
     return AdaptiveCard(
-        name=battle.name,
-        settings=battle.settings,
-        findings=battle.findings,
+        name=records.name,
+        settings=records.settings,
+        findings=records.findings,
         attacks=len(view.places),
         missing=int(attack.sum()) - len(view.places),
         rounds=tuple(
             RoundRate(
                 name=name,
-                strict=view.rate(view.fallen(name, STRICT)),
-                full=view.rate(view.fallen(name, FULL)),
+                strict=view.rate(view.bypassed(name, STRICT)),
+                full=view.rate(view.bypassed(name, FULL)),
             )
             for name in rounds
         ),
@@ -228,20 +228,20 @@ def _card(
         ),
         null_gain=view.difference(view.by(NULL, budget), view.static),
         delta=view.difference(last, view.static),
-        battery_strict=view.rate(view.fallen("R1", STRICT)),
-        battery_full=view.rate(view.fallen("R1", FULL)),
+        battery_strict=view.rate(view.bypassed("R1", STRICT)),
+        battery_full=view.rate(view.bypassed("R1", FULL)),
         survival=survival,
         mean_tries=mean_tries,
         area=measure_area(view, last=last),
-        reliability=view.rates.of(again) if battle.again else None,
-        operators=read_operators(battle, rates, lengths=lengths),
-        repairs=read_repairs(battle, attack, rates),
-        transfers=read_transfers(battle, rates),
-        calls=dict(battle.calls),
-        costs=read_costs(battle.usage, bypasses=int(last.sum()), attacks=len(view.places)),
+        reliability=view.rates.of(again) if records.again else None,
+        operators=read_operators(records, rates, lengths=lengths),
+        repairs=read_repairs(records, attack, rates),
+        transfers=read_transfers(records, rates),
+        calls=dict(records.calls),
+        costs=read_costs(records.usage, bypasses=int(last.sum()), attacks=len(view.places)),
         extrapolated=extrapolated,
         extrapolated_at=ahead,
-        unanswered=battle.unanswered,
+        unanswered=records.unanswered,
         seeds=measure_seeds(view, ks),
     )
 
@@ -252,8 +252,8 @@ def _survival(view: AttackMask, budget: int) -> tuple[SurvivalCurve | None, Rest
         return None, None
     horizon = min(float(budget), float(spent.times.max()))
     return (
-        kaplan_meier(spent.times, spent.fell, confidence=view.confidence),
-        restricted_mean(spent.times, spent.fell, horizon=horizon, confidence=view.confidence),
+        kaplan_meier(spent.times, spent.bypassed, confidence=view.confidence),
+        restricted_mean(spent.times, spent.bypassed, horizon=horizon, confidence=view.confidence),
     )
 
 
@@ -261,7 +261,7 @@ def _blind(
     view: AttackMask, ks: Sequence[int]
 ) -> tuple[tuple[tuple[int, Ratio], ...], Extrapolation | None, int]:
     """Estimate success of exchangeable tries; an attack that passes as it is always passes."""
-    counted, ahead = view.blind_counts(), _AHEAD * view.battle.budget
+    counted, ahead = view.blind_counts(), _AHEAD * view.records.budget
     if not counted or min(n for n, _ in counted) < 1:
         return (), None, 0
     tries, wins = np.array(counted).T
@@ -280,9 +280,9 @@ class AdaptivePair:
     first: str  # Name of one.
     second: str  # Name of the other.
     attacks: int  # Attacks that both answered as they are.
-    # First minus second; above 0 the first falls sooner. Its test permutes groups.
+    # First minus second; above 0 the first is bypassed sooner. Its test permutes groups.
     area: Difference
-    # Share fallen by the end, first minus second. Its test is McNemar's, or its form for groups.
+    # Share bypassed by the end, first minus second. Its test: McNemar's, or its form for groups.
     outcome: Difference
     # p of the area, Holm over all pairs of the run, or None without a test.
     area_adjusted: float | None = None
@@ -322,8 +322,8 @@ def _pair(one: AdaptiveCard, other: AdaptiveCard, *, confidence: float) -> Adapt
         attacks=area.pairs,
         area=area,
         outcome=grouped_difference(
-            [fate.fell for fate in first],
-            [fate.fell for fate in second],
+            [fate.bypassed for fate in first],
+            [fate.bypassed for fate in second],
             groups=groups,
             confidence=confidence,
         ),

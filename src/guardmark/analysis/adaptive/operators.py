@@ -67,26 +67,26 @@ class TransferCard:
 
 
 def read_operators(
-    battle: AdaptiveRecords, rates: SampleRates, *, lengths: NDArray[np.int64]
+    records: AdaptiveRecords, rates: SampleRates, *, lengths: NDArray[np.int64]
 ) -> tuple[OperatorCard, ...]:
     """Count each chain of the battery, and each frequent winner, on both sides."""
     tried: defaultdict[str, list[tuple[Try, bool]]] = defaultdict(list)
     breakers: defaultdict[int, set[str]] = defaultdict(set)
     seen: set[tuple[int, str, str]] = set()
-    for stories in (battle.battery, battle.stories[ADAPTIVE]):
-        for place, story in stories.items():
-            for each in story.tries:
+    for histories in (records.battery, records.arms[ADAPTIVE]):
+        for place, history in histories.items():
+            for each in history.tries:
                 if (text := (place, each.chain, each.text)) in seen:
                     continue  # the search begins with what got through before: no second try
                 seen.add(text)
-                holds = story.holds(each, FULL | {"V4"})
+                holds = history.holds(each, FULL | {"V4"})
                 tried[each.chain].append((each, holds))
-                if holds and stories is battle.battery:
+                if holds and histories is records.battery:
                     breakers[place].add(each.chain)
     unique = Counter(next(iter(chains)) for chains in breakers.values() if len(chains) == 1)
-    benign, wrapped = (_by_chain(battle.rest.get(account, ())) for account in ("twin", "wrapper"))
+    benign, wrapped = (_by_chain(records.rest.get(account, ())) for account in ("twin", "wrapper"))
     plain = {each.sample for each in wrapped.pop("", ()) if each.passed}
-    fixed = dict.fromkeys(t.chain for story in battle.battery.values() for t in story.tries)
+    fixed = dict.fromkeys(t.chain for history in records.battery.values() for t in history.tries)
     cards = []
     for chain in dict.fromkeys((*fixed, *benign)):
         twins, sentences = benign.get(chain, []), wrapped.get(chain, ())
@@ -136,10 +136,10 @@ def standing_of(bypassed: Estimate, benign_blocked: Estimate) -> OperatorClass:
     return OperatorClass.INVERTED if benign > _MOST else OperatorClass.BLIND
 
 
-def read_transfers(battle: AdaptiveRecords, rates: SampleRates) -> tuple[TransferCard, ...]:
+def read_transfers(records: AdaptiveRecords, rates: SampleRates) -> tuple[TransferCard, ...]:
     """Count what borrowed winners do here."""
     by_source: defaultdict[str, list[tuple[int, bool]]] = defaultdict(list)
-    for each in battle.rest.get("transfer", ()):
+    for each in records.rest.get("transfer", ()):
         by_source[each.round.removeprefix("from ")].append((each.sample, bool(each.passed)))
     return tuple(
         TransferCard(source=source, passed=rates.of(marks)) for source, marks in by_source.items()

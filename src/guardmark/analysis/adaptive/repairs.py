@@ -67,10 +67,10 @@ class RepairedCard:
 
 
 def read_repairs(
-    battle: AdaptiveRecords, attack: NDArray[np.bool_], rates: SampleRates
+    records: AdaptiveRecords, attack: NDArray[np.bool_], rates: SampleRates
 ) -> tuple[RepairCard, ...]:
     """Count what each way of cleaning blocks, costs and lets in."""
-    asked = (each for each in battle.rest.get("repair", ()) if each.round in {REPAIR, HELD})
+    asked = (each for each in records.rest.get("repair", ()) if each.round in {REPAIR, HELD})
     sides = _by_repair(asked, attack)
     return tuple(
         RepairCard(name=name, **{side: rates.of(marks[side]) for side in _SIDES})
@@ -92,19 +92,19 @@ def read_repaired(
     view: AttackMask, attack: NDArray[np.bool_], rates: SampleRates
 ) -> RepairedCard | None:
     """Compare the repaired defense with the defense as it is, or None where nothing helped."""
-    battle, repaired = view.battle, view.battle.repaired
+    records, repaired = view.records, view.records.repaired
     if repaired is None:
         return None
     steps, refused = (words_of(repaired.findings, key) for key in ("steps", "refused"))
     name = JOINT.join(steps)
     sides: list[_Sides] = [
-        _by_repair((t for t in battle.rest["repair"] if t.round == asked), attack).get(name, {})
+        _by_repair((t for t in records.rest["repair"] if t.round == asked), attack).get(name, {})
         for asked in (KNOWN, REPAIR)
     ]
     again = AttackMask(repaired, attack, rates)
     both = np.array(sorted(set(view.places) & set(again.places)), dtype=np.int64)
     masks = ((view, FULL), (again, FULL), (again, STRICT))
-    marks = [mask.fallen(_LAST, tiers)[np.searchsorted(mask.places, both)] for mask, tiers in masks]
+    marks = [m.bypassed(_LAST, tiers)[np.searchsorted(m.places, both)] for m, tiers in masks]
     before, after, strict = (rates.of(zip(both.tolist(), m.tolist(), strict=True)) for m in marks)
     return RepairedCard(
         steps=steps,

@@ -88,7 +88,7 @@ class AdaptiveRecords:
     findings: Mapping[str, object]
     baseline: Mapping[int, bool]  # Position of each answered sample to whether it passed as it is.
     # Arm to position to what came of it; attacks blocked at first only.
-    stories: Mapping[str, Mapping[int, AttackHistory]]
+    arms: Mapping[str, Mapping[int, AttackHistory]]
     battery: Mapping[int, AttackHistory]  # Position to what came of the fixed list.
     settings: Mapping[str, object] = field(default_factory=dict)
     # Every other try by account: twin, reworded, repair, transfer, wrapper.
@@ -119,7 +119,7 @@ def words_of(findings: Mapping[str, object], key: str) -> tuple[str, ...]:
     return tuple(map(str, words)) if isinstance(words, list) else ()
 
 
-def read_battles(reader: RecordReader) -> tuple[AdaptiveRecords, ...]:
+def read_adaptive(reader: RecordReader) -> tuple[AdaptiveRecords, ...]:
     """Read every adaptive measurement of a run."""
     settings = reader.layer_settings(ADAPTIVE)
     if not settings:
@@ -178,7 +178,7 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ad
         findings=findings,
         settings=settings,
         baseline={each.sample: bool(each.passed) for each in of("baseline") if each.round == "R0"},
-        stories=first,
+        arms=first,
         repeated=repeated,
         battery=_histories(of("battery"), is_random=is_random),
         rest={account: list(of(account)) for account in _EVALUATED},
@@ -206,7 +206,7 @@ def _repaired(
         name=name,
         findings=findings,
         baseline={each.sample: bool(each.passed) for each in first},
-        stories={ADAPTIVE: search},
+        arms={ADAPTIVE: search},
         battery=battery,
     )
 

@@ -47,12 +47,12 @@ def tries_compared(ks: Sequence[int]) -> list[int]:
 class AttackMask:
     """The attacks of a measurement that count, with their groups."""
 
-    def __init__(self, battle: AdaptiveRecords, attack: Marks, rates: SampleRates) -> None:
-        self.battle, self.attack = battle, attack
+    def __init__(self, records: AdaptiveRecords, attack: Marks, rates: SampleRates) -> None:
+        self.records, self.attack = records, attack
         self.rates, self.confidence = rates, rates.confidence
-        self.places = sorted(p for p in battle.baseline if attack[p])
+        self.places = sorted(p for p in records.baseline if attack[p])
         self.groups = rates.groups[self.places]
-        self.static = np.array([battle.baseline[p] for p in self.places], dtype=bool)
+        self.static = np.array([records.baseline[p] for p in self.places], dtype=bool)
         self._firsts: dict[tuple[str, frozenset[str]], Numbers] = {}
         self._rounds: dict[frozenset[str], Numbers] = {}
 
@@ -67,13 +67,13 @@ class AttackMask:
     @property
     def rounds(self) -> set[str]:
         """The rounds of the search that some attack came to."""
-        return {t.round for story in self.battle.stories[ADAPTIVE].values() for t in story.tries}
+        return {t.round for history in self.records.arms[ADAPTIVE].values() for t in history.tries}
 
     def firsts(self, arm: str, tiers: frozenset[str] = FULL) -> Numbers:
         """Return the number of each attack's first bypass by search, in the order of places."""
         if (arm, tiers) not in self._firsts:
-            stories = self.battle.stories[arm]
-            firsts = [stories[p].first(tiers) if p in stories else None for p in self.places]
+            histories = self.records.arms[arm]
+            firsts = [histories[p].first(tiers) if p in histories else None for p in self.places]
             numbers = np.array([NEVER if f is None else f for f in firsts], dtype=np.int64)
             self._firsts[arm, tiers] = np.where(self.static, 0, numbers)
         return self._firsts[arm, tiers]
@@ -83,7 +83,7 @@ class AttackMask:
         marks: Marks = self.firsts(arm) <= k
         return marks
 
-    def fallen(self, until: str, tiers: frozenset[str]) -> Marks:
+    def bypassed(self, until: str, tiers: frozenset[str]) -> Marks:
         """Mark attacks that had got through by the end of a round."""
         if tiers not in self._rounds:
             rounds = np.array([self._round(index, tiers) for index in self.places], dtype=np.int64)
@@ -93,16 +93,16 @@ class AttackMask:
 
     def _round(self, index: int, tiers: frozenset[str]) -> int:
         """Return the number of the first round that brought an attack through."""
-        fixed, story = self.battle.battery.get(index), self.battle.stories[ADAPTIVE].get(index)
+        history, fixed = self.records.arms[ADAPTIVE].get(index), self.records.battery.get(index)
         if fixed is not None and fixed.first(tiers) is not None:
             return 1
-        held = [] if story is None else [t for t in story.tries if story.holds(t, tiers)]
+        held = [] if history is None else [t for t in history.tries if history.holds(t, tiers)]
         return min((ROUNDS.index(each.round) for each in held), default=len(ROUNDS))
 
     def blind_counts(self) -> list[tuple[int, int]]:
         """Return tries and wins of each attack by the blind arm; one that passes always does."""
-        stories, budget = self.battle.stories[BLIND], self.battle.budget
-        counts = {p: (len(each.tries), each.wins(budget)) for p, each in stories.items()}
+        histories, budget = self.records.arms[BLIND], self.records.budget
+        counts = {p: (len(each.tries), each.wins(budget)) for p, each in histories.items()}
         return [
             (budget, budget) if is_static else counts.get(index, (0, 0))
             for index, is_static in zip(self.places, self.static, strict=True)
@@ -111,7 +111,7 @@ class AttackMask:
     def area(self, arm: str) -> Ratio:
         """Estimate the area under the curve of an arm."""
         tries, reached = self.reached(arm)
-        budget, groups = self.battle.budget, self.groups
+        budget, groups = self.records.budget, self.groups
         return success_area(
             tries, reached, budget=budget, groups=groups, confidence=self.confidence
         )
@@ -126,23 +126,23 @@ class SearchTimes:
     """Search tries of each attack that was blocked at first, up to its first bypass."""
 
     def __init__(self, view: AttackMask) -> None:
-        stories = sorted(view.battle.stories[ADAPTIVE].items())
-        firsts = [story.first() for _, story in stories]
-        self.fell = np.array([first is not None for first in firsts], dtype=bool)
+        histories = sorted(view.records.arms[ADAPTIVE].items())
+        firsts = [history.first() for _, history in histories]
+        self.bypassed = np.array([first is not None for first in firsts], dtype=bool)
         self.times = np.array(
-            [first or len(story.tries) for first, (_, story) in zip(firsts, stories, strict=True)],
+            [first or len(each.tries) for first, (_, each) in zip(firsts, histories, strict=True)],
             dtype=float,
         )
-        self.groups = view.rates.groups[np.array([index for index, _ in stories], dtype=np.int64)]
+        self.groups = view.rates.groups[np.array([index for index, _ in histories], dtype=np.int64)]
 
 
 class SurvivalTime(NamedTuple):
-    """When an attack first passed (0: as it is; None: never), and whether it fell by the end."""
+    """When an attack first passed (0: as it is; None: never), and whether by the end."""
 
     sample: int
     group: int
     adaptive: int | None
-    fell: bool
+    bypassed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,14 +158,14 @@ class AreaCard:
 
 
 def measure_area(view: AttackMask, *, last: Marks) -> AreaCard:
-    """Estimate the areas of both arms; the last round's marks say what fell at all."""
-    budget, stories = view.battle.budget, view.battle.stories[ADAPTIVE].values()
+    """Estimate the areas of both arms; the last round's marks say what got through at all."""
+    budget, histories = view.records.budget, view.records.arms[ADAPTIVE].values()
     firsts = [None if first == NEVER else first for first in view.firsts(ADAPTIVE).tolist()]
     fates = zip(view.places, view.groups.tolist(), firsts, last.tolist(), strict=True)
     return AreaCard(
         adaptive=view.area(ADAPTIVE),
         blind=view.area(BLIND),
-        given_up=sum(each.first() is None and len(each.tries) < budget for each in stories),
+        given_up=sum(each.first() is None and len(each.tries) < budget for each in histories),
         fates=tuple(SurvivalTime(*fate) for fate in fates),
     )
 
@@ -184,14 +184,14 @@ class GradientCard:
 
 def measure_gradient(view: AttackMask) -> GradientCard | None:
     """Compute what following the gradient came to."""
-    tries = sum(len(story.tries) for story in view.battle.stories[GRADIENT].values())
+    tries = sum(len(history.tries) for history in view.records.arms[GRADIENT].values())
     if not tries:
         return None
     strict, full, any_tier = (
         view.firsts(GRADIENT, tiers) < NEVER for tiers in (STRICT, FULL, FULL | {"V4"})
     )
     return GradientCard(
-        attack=str(view.battle.settings.get("gradient", "")),
+        attack=str(view.records.settings.get("gradient", "")),
         strict=view.rate(strict),
         full=view.rate(full),
         gain=view.difference(full, view.static),
@@ -242,7 +242,7 @@ class SeedsCard:
     mean_tries: SeedMean | None
     area_adaptive: SeedMean  # Area under success by search tries, adaptive arm.
     area_blind: SeedMean  # The same of the blind arm.
-    # Attacks that fell at one seed at least, so of an attacker who tries them all.
+    # Attacks that got through at one seed at least, so of an attacker who tries them all.
     any_seed_strict: Estimate
     any_seed_full: Estimate  # The same, all proved tiers.
 
@@ -254,25 +254,25 @@ class SeedsCard:
 
 def measure_seeds(view: AttackMask, ks: Sequence[int]) -> SeedsCard | None:
     """Compute what several seeds came to."""
-    battle = view.battle
-    if not battle.repeated:
+    records = view.records
+    if not records.repeated:
         return None
-    stories = [battle.stories, *battle.repeated]
-    numbers = tuple(range(2 if battle.attacker else 1, len(stories) + 1))
+    histories = [records.arms, *records.repeated]
+    numbers = tuple(range(2 if records.attacker else 1, len(histories) + 1))
     views = [
-        AttackMask(replace(battle, stories=stories[n - 1]), view.attack, view.rates)
+        AttackMask(replace(records, arms=histories[n - 1]), view.attack, view.rates)
         for n in numbers
     ]
     over, static = _Over(views), view.static[:, None]
-    strict, full = over.fallen(ROUNDS[4], STRICT), over.fallen(ROUNDS[4], FULL)
+    strict, full = over.bypassed(ROUNDS[4], STRICT), over.bypassed(ROUNDS[4], FULL)
     return SeedsCard(
-        seeds=len(stories),
+        seeds=len(histories),
         counted=numbers,
         rounds=tuple(
             SeedRound(
                 name=name,
-                strict=over.share(over.fallen(name, STRICT)),
-                full=over.share(over.fallen(name, FULL)),
+                strict=over.share(over.bypassed(name, STRICT)),
+                full=over.share(over.bypassed(name, FULL)),
             )
             for name in ROUNDS
             if any(name in each.rounds for each in views)
@@ -302,9 +302,9 @@ class _Over:
         self.views = views
         self.groups, self.confidence = views[0].groups, views[0].confidence
 
-    def fallen(self, name: str, tiers: frozenset[str]) -> Marks:
+    def bypassed(self, name: str, tiers: frozenset[str]) -> Marks:
         """Mark what had got through by the end of a round."""
-        return np.stack([view.fallen(name, tiers) for view in self.views], axis=1)
+        return np.stack([view.bypassed(name, tiers) for view in self.views], axis=1)
 
     def by(self, arm: str, k: int) -> Marks:
         """Mark what had got through by the k-th try of an arm."""
@@ -321,7 +321,7 @@ class _Over:
 
     def area(self, arm: str) -> SeedMean:
         """Estimate the area under the curve of an arm."""
-        budget = self.views[0].battle.budget
+        budget = self.views[0].records.budget
         areas = [areas_of(*view.reached(arm), budget=budget) for view in self.views]
         return self.share(np.stack(areas, axis=1))
 
@@ -357,5 +357,5 @@ class _Over:
 def _mean(each: SearchTimes, horizon: float, *, without: int | None = None) -> float:
     """Return the restricted mean, one group left out on demand; NaN where undefined."""
     kept = each.groups != (-1 if without is None else without)
-    value = restricted_mean(each.times[kept], each.fell[kept], horizon=horizon).value
+    value = restricted_mean(each.times[kept], each.bypassed[kept], horizon=horizon).value
     return float("nan") if value is None else value

@@ -209,7 +209,7 @@ def measure_target(rows: TargetRows, view: AttackMask) -> TargetCard:
         ),
         effects=_effects(rows, view) if rows.judges else None,
         estimated=None,
-        spent=rows.spent(view.battle.name),
+        spent=rows.spent(view.records.name),
     )
     if rows.judges or not rows.canaries:
         return card
@@ -228,9 +228,9 @@ def _effects(rows: TargetRows, view: AttackMask) -> Effects:
             confidence=view.confidence,
         )
 
-    bare, fell = rows.labels(NO_GUARD, view.places), view.fallen(ROUNDS[-1], FULL)
+    bare, bypassed = rows.labels(NO_GUARD, view.places), view.bypassed(ROUNDS[-1], FULL)
     static = np.where(view.static, bare, SAFE)
-    rewritten = np.where(fell, rows.labels(view.battle.name, view.places), SAFE)
+    rewritten = np.where(bypassed, rows.labels(view.records.name, view.places), SAFE)
     defended = np.where(view.static, bare, rewritten)
     return Effects(
         undefended=_effect_rate(bare, view),
@@ -256,20 +256,20 @@ def _effect_rate(labels: NDArray[np.int8], view: AttackMask) -> EffectRate:
 
 def _estimated(rows: TargetRows, view: AttackMask, *, has_control: bool) -> EstimatedEffect:
     """Guess effects from bypasses, and from how well their operators are read."""
-    fell, answers = view.fallen(ROUNDS[-1], FULL), rows.answers.get(view.battle.name, {})
+    through, answers = view.bypassed(ROUNDS[-1], FULL), rows.answers.get(view.records.name, {})
     chains = [
         PLAIN if passed else _whole(answers[index][0]) if index in answers else "?"
-        for index, passed, has_fallen in zip(view.places, view.static, fell, strict=True)
-        if has_fallen
+        for index, passed, is_bypassed in zip(view.places, view.static, through, strict=True)
+        if is_bypassed
     ]
     replies = [each for chain in chains for each in rows.canaries.get(chain, ())]
     narrow = math.sqrt(view.confidence)
-    bypassed = grouped_rate(fell, view.groups, confidence=narrow)
+    bypassed = grouped_rate(through, view.groups, confidence=narrow)
     value = _product(bypassed, _read_rate(replies, narrow), view.confidence)
     if not has_control:
         value = replace(value, value=None, low=None, high=None, reason=_NO_CONTROL)
     return EstimatedEffect(
-        bypassed=view.rate(fell),
+        bypassed=view.rate(through),
         read=_read_rate(replies, view.confidence),
         value=value,
         unread=sum(not _answered(rows.canaries.get(chain, ())) for chain in chains),

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.adaptive.audited import resting_bypasses
-from guardmark.analysis.adaptive.rows import read_battles
+from guardmark.analysis.adaptive.rows import read_adaptive
 from guardmark.analysis.pipeline.frame import judge_layers
 from guardmark.app.labels.audit_file import (
     ANSWERS,
@@ -141,7 +141,7 @@ def resting_of(reader: RecordReader, samples: Sequence[Sample]) -> Mapping[str, 
             Bypass(defense=records.name, sample=samples[position], position=position, attempt=each)
             for position, each in resting_bypasses(records, is_attack).items()
         )
-        for records in read_battles(reader)
+        for records in read_adaptive(reader)
     }
 
 

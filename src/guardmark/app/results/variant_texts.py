@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.search import MOST_USES
 from guardmark.adaptive.state import text_digest
-from guardmark.analysis.adaptive.rows import read_battles
+from guardmark.analysis.adaptive.rows import read_adaptive
 from guardmark.attacks.prompts import strategies
 from guardmark.attacks.rebuilding import VariantText, rebuild_text
 from guardmark.core.sample import Severity
@@ -70,11 +70,11 @@ def read_rewrite(reader: RecordReader) -> Rewrite | None:
     """Choose the gravest attack that got through once it was rewritten, in the fewest tries."""
     samples = list(reader.samples())
     wins = [
-        (_GRAVEST.get(samples[at].severity, 1), number, at, records.name, story.tries[number - 1])
-        for records in read_battles(reader)
-        for stories in (records.battery, records.stories.get(ADAPTIVE, {}))
-        for at, story in stories.items()
-        if samples[at].is_attack and (number := story.first()) is not None
+        (_GRAVEST.get(samples[at].severity, 1), number, at, records.name, history.tries[number - 1])
+        for records in read_adaptive(reader)
+        for histories in (records.battery, records.arms.get(ADAPTIVE, {}))
+        for at, history in histories.items()
+        if samples[at].is_attack and (number := history.first()) is not None
     ]
     seed = int(str(reader.layer_settings(ADAPTIVE).get("seed", 0)))
     for _, number, at, name, attempt in sorted(wins, key=lambda win: win[:4]):
