@@ -415,7 +415,7 @@ REVIEWED = {
 
 def test_settings_of_parts_that_reach_nothing_were_all_looked_at() -> None:
     """A new setting of such a part must be looked at: may it name a file, an address, a variable?"""
-    from guardmark.app.adapt.subject import INERT
+    from guardmark.app.parts.building import INERT
 
     known = {part_type: kind for kind, types in INERT.items() for part_type in types}
     assert known.keys() == REVIEWED.keys()

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from tests.engine.parts import Inline, Remote, built, number_of, thirds
 
+from guardmark.app.parts import building
+from guardmark.app.parts.loading import parse_config
 from guardmark.core.errors import BudgetReached, UntrustworthyRun
 from guardmark.core.manifest import LatencyMode
 from guardmark.core.outcome import Decision, ErrorKind
@@ -29,7 +31,7 @@ from guardmark.defenses.deadline import CallAlarm, Overrun
 from guardmark.defenses.function import defense_from
 from guardmark.defenses.pattern import CompiledRule, PatternDefense
 from guardmark.engine import runner
-from guardmark.engine.calls import decide_all, decide_batch
+from guardmark.engine.calls import attempt, decide_all, decide_batch
 from guardmark.engine.execution.pool import InlineExecutor
 from guardmark.engine.plan import Budget, Plan, Timing, Workers
 from guardmark.engine.run_monitor import StopSignal
@@ -38,6 +40,9 @@ from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 
 if TYPE_CHECKING:
+    from guardmark.core.protocols import ChatModel, Judge
+    from guardmark.defenses.calls.failure import Failure
+    from guardmark.engine.plan import BuiltPart
     from guardmark.inference.classifier import SequenceClassifier
 
 OpenWriter = Callable[..., RecordWriter]
@@ -111,6 +116,34 @@ async def test_the_latency_of_the_others_is_their_own(open_writer: OpenWriter) -
     took = {row.key.sample: row.latency_ns or 0 for row in rows}
     assert all(0.3e9 <= took[n] < 0.6e9 for n in LATE)
     assert all(took[n] < 0.05e9 for n in took if n not in LATE)
+
+
+RULES = """\
+version: 1
+data: [{builtin: core}]
+pipeline:
+  model: {type: scripted, rules: [{when: '(a+)+$', answer: found}]}
+  judges:
+    - {type: rules, name: one, unsafe: ['(a+)+$']}
+    - type: panel
+      name: three
+      judges:
+        - {type: rules, name: first, unsafe: [x]}
+        - {type: rules, name: second, unsafe: ['(a+)+$']}
+"""
+
+
+async def test_rules_of_a_model_and_of_a_judge_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pattern of exponential time is an error of its sample, whoever searches with it."""
+    monkeypatch.setattr(building, "PATTERN_TIMEOUT_S", 0.2)
+    loaded = parse_config(RULES, folder=Path(), shown_as="rules.yaml")
+    parts, text = building.build_parts(loaded, None), "a" * 60 + "b"
+    model = cast("ChatModel", cast("BuiltPart", parts.model).part)
+    judges, prompt = [cast("Judge", each.part) for each in parts.judges], Prompt.of_text(text)
+    late = [await attempt(model.answer, prompt)]
+    late += [await attempt(each.judge, prompt, text) for each in judges]
+    assert [cast("Failure", each).kind for each in late] == [ErrorKind.TIMEOUT] * 3
+    assert [(await each.judge(prompt, "x")).label for each in judges] == ["safe", "malformed"]
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
@@ -11,8 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
+
+    Alarm = Callable[[], AbstractContextManager[object]]
 
 Rate = Annotated[float, Field(ge=0, le=1)]
 Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
@@ -120,6 +124,7 @@ class BuildContext:
     prices: Mapping[str, PriceSettings] = field(default_factory=dict)
     system_prompt: str = ""
     where: str = ""
+    alarm: Alarm = nullcontext  # ends a search of `re` that takes too long
 
 
 class PartSettings(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from guardmark.core.outcome import AnswerMode, Evidence, Verdict, VerdictLabel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.config.settings import BuildContext
+    from guardmark.config.settings import Alarm, BuildContext
     from guardmark.core.sample import Prompt
 
 _BEGINNING = 300
@@ -46,6 +47,7 @@ class RulesJudge:
         refusals: Sequence[str] = (),
         canaries: bool = False,
         files: tuple[Path, ...] = (),
+        alarm: Alarm = nullcontext,
     ) -> None:
         self.name = name
         self.files = files
@@ -53,11 +55,13 @@ class RulesJudge:
         own = [_compiled(pattern, name) for pattern in refusals]
         self._refusals = own or _patterns("refusals")
         self._canaries = canaries
+        self._alarm = alarm
 
     async def judge(self, prompt: Prompt, response: str) -> Verdict:
         """Label one response."""
-        mode = self._mode(response)
-        pattern = next((p.pattern for p in self._unsafe if p.search(response)), "")
+        with self._alarm():
+            mode = self._mode(response)
+            pattern = next((p.pattern for p in self._unsafe if p.search(response)), "")
         if pattern:
             return _said(VerdictLabel.UNSAFE, AnswerMode.ANSWERED, f"matches {pattern[:80]!r}")
         if self._canaries and mode is AnswerMode.ANSWERED:
@@ -125,4 +129,5 @@ class RulesJudgeSettings(Settings):
             refusals=self.refusals,
             canaries=self.canaries,
             files=(path,) if path else (),
+            alarm=context.alarm,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -15,7 +16,7 @@ from guardmark.models.chat import SystemPromptSettings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.config.settings import BuildContext
+    from guardmark.config.settings import Alarm, BuildContext
     from guardmark.core.sample import Prompt
 
 
@@ -36,11 +37,13 @@ class ScriptedModel:
         *,
         otherwise: str,
         by_digest: Mapping[str, str] | None = None,
+        alarm: Alarm = nullcontext,
     ) -> None:
         self.name = name
         self._rules = [(_compiled(rule.when, name), rule.answer) for rule in rules]
         self._otherwise = otherwise
         self._by_digest = by_digest or {}
+        self._alarm = alarm
 
     async def answer(self, prompt: Prompt) -> Response:
         """Answer one prompt."""
@@ -51,8 +54,9 @@ class ScriptedModel:
             planted = self._by_digest.get(prompt.digest().hex())
             if planted is not None:
                 return planted
-        text = prompt.text
-        return next((answer for rule, answer in self._rules if rule.search(text)), self._otherwise)
+        rules, text = self._rules, prompt.text
+        with self._alarm():
+            return next((answer for rule, answer in rules if rule.search(text)), self._otherwise)
 
 
 def _compiled(pattern: str, name: str) -> re.Pattern[str]:
@@ -77,6 +81,9 @@ class ScriptedModelSettings(SystemPromptSettings):
         answers = [rule.answer for rule in self.rules]
         return max(map(len, [*answers, self.otherwise, *self.by_sha256.values()]))
 
-    def build(self, name: str, context: BuildContext) -> object:  # noqa: ARG002 - all have one signature
+    def build(self, name: str, context: BuildContext) -> object:
         """Build the model."""
-        return ScriptedModel(name, self.rules, otherwise=self.otherwise, by_digest=self.by_sha256)
+        said, planted = self.otherwise, self.by_sha256
+        return ScriptedModel(
+            name, self.rules, otherwise=said, by_digest=planted, alarm=context.alarm
+        )

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
-from itertools import cycle
+from itertools import product
 from math import isfinite
+from types import NoneType
 from typing import Any, Final, cast
 
 from pydantic import TypeAdapter
@@ -33,16 +34,15 @@ _LISTED: Final = {
     "categories": (CategoryFinding, ("name", "flagged", "score")),
     "attempts": (Attempt, ("service_ns", "status", "error", "wait_ns")),
 }
-_KINDS: Final[Mapping[str, Check]] = {
-    "text": lambda value: isinstance(value, str),
-    "bool": lambda value: isinstance(value, bool),
-    "object": lambda value: isinstance(value, dict),
-    "whole": lambda value: type(value) is int,
-    "bit": lambda value: isinstance(value, int),
-    "number": lambda value: type(value) in {int, float},
-    "count": lambda value: type(value) is int and 0 <= value < 1 << 31,
-    "few": lambda value: type(value) is int and 0 <= value <= 100,
+_TYPES: Final[Mapping[str, set[type]]] = {
+    "text": {str},
+    "bool": {bool},
+    "object": {dict},
+    "bit": {int, bool},
+    "number": {int, float},
+    **{word: {int} for word in ("whole", "count", "few")},
 }
+_MOST: Final = {"count": (1 << 31) - 1, "few": 100}
 
 
 def stored_object(text: str | None, column: str, layer: str | None = None) -> dict[str, Any]:
@@ -72,17 +72,20 @@ def _check(form: Any) -> Check:
             and all(check(value[key]) for key in value if (check := checks.get(key, other)))
         )
     if form == "share":
-        pair, alone = _check(["count", "count"]), _KINDS["count"]
-        return lambda value: alone(value) or (pair(value) and value[0] <= value[1])
+        pair, one = _check(["whole", "whole"]), _check("count")
+        return lambda value: one(value) or (pair(value) and 0 <= value[0] <= value[1] < 1 << 31)
+    if isinstance(form, list) and len(form) > 1:
+        rows = {*product(*map(_types, form))}
+        return lambda value: isinstance(value, list) and tuple(map(type, value)) in rows
     if isinstance(form, list):
-        parts = [*map(_check, form)]
-        return lambda value: (
-            isinstance(value, list)
-            and (len(parts) == 1 or len(value) == len(parts))
-            and all(check(each) for check, each in zip(cycle(parts), value, strict=False))
-        )
-    known = _KINDS[form.removesuffix("?")]
-    return (lambda value: value is None or known(value)) if form[-1] == "?" else known
+        check = _check(*form)
+        return lambda value: isinstance(value, list) and all(map(check, value))
+    types, most = _types(form), _MOST.get(form)
+    return lambda value: type(value) in types and (most is None or 0 <= value <= most)
+
+
+def _types(word: str) -> set[type]:
+    return _TYPES[word.removesuffix("?")] | ({NoneType} if word[-1] == "?" else set())
 
 
 @lru_cache(maxsize=256)  # a rule says the same of every sample it blocks

@@ -155,7 +155,3 @@ def require_usual_values(connection: sqlite3.Connection) -> None:
         query = f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1"  # noqa: S608 - words of ours
         if table in there and connection.execute(query).fetchone():
             raise ValueError(f"one of table {table} is none that guardmark writes")
-
-
-META_KEYS: Final = frozenset({"head", "manifest", "planned", "possibly_billed", "samples", "state"})
-"""All that `meta` holds."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from guardmark.adaptive.target import KnownAnswers, ProtectedTarget
 from guardmark.app.adapt.attacker import is_configuration
+from guardmark.app.parts.building import INERT
 from guardmark.app.parts.loading import (
     HELPERS,
     load_config,
@@ -43,17 +44,6 @@ if TYPE_CHECKING:
     from guardmark.engine.plan import BuiltPart, Parts
 
 
-INERT: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
-    "defense": {
-        **dict.fromkeys(("allow-all", "block-all", "canonical", "chain", "coin"), ()),
-        "ngram": ("weights",),
-        "pattern": ("patterns", "keywords"),
-    },
-    "model": {"scripted": ("system_prompt_file",)},
-    "judge": {"panel": (), "rules": ("unsafe_file",)},
-}
-"""Kind and type of parts of ours that run no foreign code, call nobody and read no variable, to the
-settings that name a file where they are a plain text. A type that is not here reaches out."""
 _REMARKS: Final = {
     "target": "Python code that is imported and run",
     "variables": "environment variable that is read and passed on",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from guardmark.app.parts.loading import locate_error
 from guardmark.app.registry import build_part, package_of
@@ -17,6 +17,7 @@ from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import VERSION, PartManifest
 from guardmark.core.protocols import Closable
 from guardmark.core.record import FIRST_LAYER
+from guardmark.defenses.deadline import PATTERN_TIMEOUT_S, CallAlarm
 from guardmark.defenses.profile import describe_profile
 from guardmark.engine.execution.process import keep_working_directory
 from guardmark.engine.plan import ADDRESS_SETTINGS, NO_GUARD, BuiltPart, Parts, layer_of
@@ -31,11 +32,17 @@ if TYPE_CHECKING:
     from guardmark.net.client import Services
 
 _GRADIENT = ("adaptive", "gradient")
-_OURS = {
-    *("allow-all", "block-all", "canonical", "chain", "coin", "ngram", "pattern"),
-    *("panel", "rules", "scripted"),
+INERT: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "defense": {
+        **dict.fromkeys(("allow-all", "block-all", "canonical", "chain", "coin"), ()),
+        "ngram": ("weights",),
+        "pattern": ("patterns", "keywords"),
+    },
+    "model": {"scripted": ("system_prompt_file",)},
+    "judge": {"panel": (), "rules": ("unsafe_file",)},
 }
-"""Types that are guardmark's own code throughout; the version of all others is not ours to tell."""
+"""Kind and type of parts of ours that run no foreign code, call nobody and read no variable, to the
+settings that name a file where they are a plain text. A type that is not here reaches out."""
 
 
 def build_parts(
@@ -123,6 +130,7 @@ def _context(loaded: LoadedConfig, path: Keys, services: Services | None) -> Bui
         defenses={},
         prices=loaded.config.prices,
         where=".".join(path),
+        alarm=partial(CallAlarm, PATTERN_TIMEOUT_S),
     )
 
 
@@ -218,7 +226,8 @@ def _manifest(
             digest.update(file_digest(content, named).digest())
     for fingerprint in below:
         digest.update(bytes.fromhex(fingerprint))
-    package = f"guardmark {VERSION}" if written["type"] in _OURS else ""
+    is_ours = any(written["type"] in types for types in INERT.values())
+    package = f"guardmark {VERSION}" if is_ours else ""
     return PartManifest(
         name=name,
         kind=kind,

@@ -13,7 +13,6 @@ from guardmark.app.settings import REPORTS
 from guardmark.app.verify.mismatches import MismatchKind
 from guardmark.datasets.loading import file_sha256
 from guardmark.store.run_dir import LOCK, SEALS, layers_of
-from guardmark.store.schema import META_KEYS
 from guardmark.store.under_way import UNDER_WAY
 
 if TYPE_CHECKING:
@@ -160,20 +159,6 @@ def _check_layers(chain: SealChain, connection: StoreConnection, mismatches: Mis
             stated="names and settings of its layers are not those that were sealed",
             counted="the settings of a judge or an attacker were changed",
         )
-
-
-def check_meta(connection: StoreConnection, mismatches: Mismatches) -> None:
-    """Find entries that no guardmark writes beside the description of a run."""
-    for (key,) in connection.execute("SELECT key FROM meta ORDER BY key"):
-        mismatches.compared += 1
-        if key not in META_KEYS:
-            mismatches.differ(
-                MismatchKind.RECORDS,
-                "records.sqlite",
-                "meta",
-                stated=f"an entry {str(key)[:_DIGITS]!r}",
-                counted="guardmark writes none of this name",
-            )
 
 
 def _standing_seal(path: Path, seals: Sequence[Seal]) -> Seal | None:

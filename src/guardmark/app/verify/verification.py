@@ -12,7 +12,7 @@ from guardmark.app.run.run_folder import missing_reports
 from guardmark.app.verify.data_files import check_data
 from guardmark.app.verify.headline import check_headline, read_summary
 from guardmark.app.verify.mismatches import Mismatch, Mismatches, MismatchKind
-from guardmark.app.verify.sealed_files import check_meta, check_seals, unreadable_files
+from guardmark.app.verify.sealed_files import check_seals, unreadable_files
 from guardmark.core.manifest import VERSION
 from guardmark.store.connect import errors_of
 from guardmark.store.reader import RecordReader, RunState
@@ -121,7 +121,6 @@ def verify(
         if signature is not None:
             shown.append(_check_signature(signature, folder, chain, mismatches, head=head))
         mismatches.compared += reader.connection.value(_ROWS)
-        check_meta(reader.connection, mismatches)
         refused = unreadable_files(folder, chain, mismatches)
         if refused:
             notes, outdated = [f"{', '.join(sorted(refused))}: not opened."], ""
