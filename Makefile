@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Hundreds of tests start the command line: byte code is compiled once, not by each of them.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test slow check lint types floors sizes fix bench field-study soak lock clean hf inspect ray docs gallery dist sbom installed mutation packaging
+.PHONY: help demo test slow check lint types floors sizes fix bench field-study soak lock clean hf inspect interop ray docs gallery dist sbom installed mutation packaging
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -49,6 +49,21 @@ $(VENV)-inspect/.ready:
 
 inspect: $(VENV)/.ready-dev $(VENV)-inspect/.ready   ## read our Inspect logs with Inspect itself
 	GUARDMARK_INSPECT_PYTHON=$(abspath $(VENV)-inspect/bin/python) $(BIN)/python -m pytest tests/journeys/test_export.py --no-header
+
+# What importers read is what these versions really wrote. garak comes with torch.
+INTEROP := build/interop
+INTEROP_TOOLS := agentdojo=agentdojo==0.1.35 any_guardrail=any-guardrail==0.7.7 \
+  openai_guardrails=openai-guardrails[benchmark]==0.3.6 pyrit=pyrit==1.1.0 garak=garak==0.17.1 \
+  inspect=inspect_ai==0.3.285 inspect=openai
+interop: $(VENV)/.ready-dev   ## run the tools that importers read, on loopback, and keep what they write (half an hour)
+	@mkdir -p $(INTEROP)/promptfoo
+	npm install --silent --no-audit --no-fund --prefix $(INTEROP)/promptfoo promptfoo@0.123.1
+	@for each in $(INTEROP_TOOLS); do \
+	  tool=$${each%%=*}; [ -d $(INTEROP)/$$tool/bin ] || $(PYTHON) -m venv $(INTEROP)/$$tool; \
+	  $(INTEROP)/$$tool/bin/python -m pip install --quiet --prefer-binary "$${each#*=}" || exit 1; \
+	done
+	$(BIN)/python -m tests.interop.make $(INTEROP)
+	$(BIN)/python -m pytest tests/importers/test_interop.py --no-header
 
 # The wheel where there is no checkout, with the lowest versions promised and the newest there are.
 NEWCOMER = $(BIN)/python -m pytest -m slow tests/journeys/test_newcomer.py --no-header

@@ -15,7 +15,7 @@ from guardmark.app.verify.verification import verify
 from guardmark.core.errors import DatasetError
 from guardmark.core.outcome import VerdictLabel
 from guardmark.importers.imported import ImportedRun, Statements
-from guardmark.importers.jailbreakbench import read_jailbreakbench
+from guardmark.importers.queried import read_queried
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 PUBLIC = Path(__file__).parents[3] / "shared" / "data" / "original" / "jbb_artifacts"
@@ -45,7 +45,7 @@ def write(folder: Path, *jailbreaks: dict[str, Any], **parameters: Any) -> Path:
 
 def read(path: Path) -> ImportedRun:
     """Read an artifact; nothing has to be said of it."""
-    return read_jailbreakbench(path, Statements())
+    return read_queried("jailbreakbench", path, Statements())
 
 
 def test_verdicts_are_those_of_the_artifact(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_behaviours_without_a_prompt_are_left_out_and_counted(tmp_path: Path) ->
     run = read(write(tmp_path, jailbreak(1, broken=True), silent))
     assert len(run.rows) == 1
     assert "1 behavior without a prompt was left out" in run.warnings[0]
-    assert run.warnings[0].endswith("which gives 1 of 2")
+    assert run.warnings[1].endswith("which gives 1 of 2")
 
 
 def test_a_response_that_is_missing_is_an_error(tmp_path: Path) -> None:

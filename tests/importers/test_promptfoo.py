@@ -16,7 +16,7 @@ from guardmark.core.errors import ConfigError, DatasetError, UnknownName
 from guardmark.core.outcome import VerdictLabel
 from guardmark.core.sample import Label, Severity
 from guardmark.importers.imported import ImportedRun, Statements
-from guardmark.importers.promptfoo import read_promptfoo
+from guardmark.importers.queried import read_queried
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 Result = dict[str, Any]
@@ -63,7 +63,7 @@ def write(folder: Path, *results: Result, version: object = 3) -> Path:
 
 def read(path: Path, **said: Any) -> ImportedRun:
     """Read a file of results."""
-    return read_promptfoo(path, Statements(**said))
+    return read_queried("promptfoo", path, Statements(**said))
 
 
 def test_what_an_assertion_rejects_is_unsafe(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_the_prompt_is_what_the_target_was_shown_last(tmp_path: Path) -> None:
     assert len(rows[1].sample.prompt.messages) == 2
     response = rows[2].answers[0].response
     assert response is not None
-    assert response.text == '{"a": 1}'
+    assert response.text == '{"a":1}'
 
 
 def test_a_test_that_was_run_again_is_a_repeat(tmp_path: Path) -> None:

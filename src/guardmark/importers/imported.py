@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import DatasetError, UnknownName, listed
 from guardmark.core.manifest import Policy
-from guardmark.core.sample import Message, Prompt, Role
+from guardmark.core.outcome import (
+    Decision,
+    ErrorKind,
+    Evidence,
+    Outcome,
+    Response,
+    ScoreKind,
+    Verdict,
+    VerdictLabel,
+)
+from guardmark.core.sample import Message, Prompt, Role, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from guardmark.core.outcome import Decision, Response, Verdict
-    from guardmark.core.sample import Label, Sample
+    from guardmark.core.sample import Label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +42,7 @@ class Statements:
 class ImportedAnswer:
     """What came of one sample in one repeat."""
 
-    repeat: int
+    repeat: int = 0
     decision: Decision | None = None
     response: Response | None = None
     verdict: Verdict | None = None
@@ -196,6 +206,57 @@ def left_out(noun: str, counts: Mapping[str, int]) -> Iterator[str]:
             yield f"{count:,} {noun}s {reason} were left out"
 
 
+def answered(text: object, why: str = "") -> Response:
+    """Take a text for the answer; anything else, or a stated error, is no answer."""
+    if why or not isinstance(text, str):
+        evidence = Evidence(message=why[:500]) if why else None
+        return Response(text=None, error_kind=ErrorKind.CRASH, evidence=evidence)
+    return Response(text=text.encode("utf-8", "replace").decode())
+
+
+def judged(is_harm: object, why: str = "") -> Verdict:
+    """Take what a tool says of an answer; neither true nor false is no verdict."""
+    label = VerdictLabel.MALFORMED
+    if isinstance(is_harm, bool):
+        label = VerdictLabel.UNSAFE if is_harm else VerdictLabel.SAFE
+    return Verdict(label=label, evidence=Evidence(reason=why) if why else None)
+
+
+def decided(is_blocked: bool | None, why: str = "", *, score: object = None) -> Decision:  # noqa: FBT001 - the decision itself
+    """Take what a tool says of a defense; nothing known is malformed, a stated error an error."""
+    if why:
+        evidence = Evidence(message=why[:500])
+        return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.CRASH, evidence=evidence)
+    if is_blocked is None:
+        return Decision(outcome=Outcome.MALFORMED)
+    outcome = Outcome.BLOCK if is_blocked else Outcome.ALLOW
+    try:
+        number = float(str(score))
+    except ValueError:
+        number = -1.0
+    if not 0.0 <= number <= 1.0:
+        return Decision(outcome=outcome)
+    return Decision(outcome=outcome, score=number, score_kind=ScoreKind.SELF_REPORTED)
+
+
+def gathered(
+    pairs: Iterable[tuple[Sample | str, ImportedAnswer]], noun: str, warnings: list[str]
+) -> tuple[ImportedRow, ...]:
+    """Put the answers of each sample together; a reason in its place leaves a row out."""
+    samples: dict[str, Sample] = {}
+    answers: dict[str, list[ImportedAnswer]] = {}
+    missing: Counter[str] = Counter()
+    for sample, answer in pairs:
+        if isinstance(sample, str):
+            missing[sample] += 1
+            continue
+        samples.setdefault(sample.id, sample)
+        known = answers.setdefault(sample.id, [])
+        known.append(replace(answer, repeat=len(known)))
+    warnings.extend(left_out(noun, missing))
+    return tuple(ImportedRow(sample=s, answers=tuple(answers[n])) for n, s in samples.items())
+
+
 def prompt_of(turns: Sequence[tuple[str, str]]) -> Prompt | None:
     """Make a prompt from the turns a model was shown."""
     if any(role not in _ROLES for role, _ in turns):
@@ -204,4 +265,7 @@ def prompt_of(turns: Sequence[tuple[str, str]]) -> Prompt | None:
     if not asked:
         return None
     messages = tuple(Message(role=_ROLES[role], content=text) for role, text in turns)
-    return Prompt(messages=messages, under_test=asked[-1])
+    last = len(messages) - 1
+    return Prompt(
+        messages=messages, under_test=last if messages[last].role is Role.TOOL else asked[-1]
+    )

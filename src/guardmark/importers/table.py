@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import csv
 import tomllib
-from collections import Counter
+from dataclasses import replace
 from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import DatasetError, listed
-from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
+from guardmark.core.outcome import Evidence, Outcome
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.importers.imported import (
     ImportedAnswer,
-    ImportedRow,
     ImportedRun,
     Object,
     bytes_of,
-    left_out,
+    decided,
+    gathered,
+    inner,
     objects_of,
     one_of,
     word,
 )
 
 if TYPE_CHECKING:
+    from guardmark.core.outcome import Decision
     from guardmark.importers.imported import Statements
 
 _HINT: Final = "Name a table with a header (.csv, .tsv) or JSON lines (.jsonl)."
@@ -48,39 +50,41 @@ def read_table(path: Path, statements: Statements) -> ImportedRun:
             raise DatasetError(f"{path} has no column {wanted}; it has {listed(names)}.\n{_HINT}")
     guard = one_of((word(r, found["defense"]) for r in rows), statements.model, "defense", path)
     samples: dict[str, Sample] = {}
-    answers: dict[str, list[ImportedAnswer]] = {}
-    missing: Counter[str] = Counter()
+    pairs = []
     for at, row in enumerate(rows, start=1):
         if word(row, found["defense"]) != guard:
             continue
-        text, label = word(row, found["text"]), statements.label
-        if (is_attack := _says(row.get(found["label"]))) is not None:
-            label = Label.ATTACK if is_attack else Label.BENIGN
-        if not text.strip() or label is None:
-            missing["without a text" if label else "without a label"] += 1
-            continue
-        sample = Sample(
-            id=word(row, found["id"]) or f"row-{at}",
-            prompt=Prompt.of_text(text),
-            label=label,
-            category=word(row, "category"),
-            technique=word(row, "technique"),
-            language=word(row, "language"),
-            group=word(row, found["group"]),
-            source="table",
-        )
-        if samples.setdefault(sample.id, sample) != sample:
+        sample = _sample(row, found, at, statements.label)
+        if not isinstance(sample, str) and samples.setdefault(sample.id, sample) != sample:
             raise DatasetError(f"{path}: the id {sample.id!r} stands for two samples.\n{_HINT}")
-        given = answers.setdefault(sample.id, [])
-        given.append(ImportedAnswer(repeat=len(given), decision=_decision(row, found)))
-    if not samples:
+        pairs.append((sample, ImportedAnswer(decision=_decision(row, found))))
+    taken = gathered(pairs, "row", warnings)
+    if not taken:
         raise DatasetError(f"{path} holds no row with a text and a label.\nNext: --label attack.")
     return ImportedRun(
         tool="table",
         guard=guard or path.stem,
-        rows=tuple(ImportedRow(sample=s, answers=tuple(answers[n])) for n, s in samples.items()),
+        rows=taken,
         files={path.name: sha256(data).hexdigest()},
-        warnings=(*warnings, *left_out("row", missing)),
+        warnings=tuple(warnings),
+    )
+
+
+def _sample(row: Object, found: dict[str, str], at: int, label: Label | None) -> Sample | str:
+    text = word(row, found["text"])
+    if (is_attack := _says(row.get(found["label"]))) is not None:
+        label = Label.ATTACK if is_attack else Label.BENIGN
+    if not text.strip() or label is None:
+        return "without a text" if label else "without a label"
+    return Sample(
+        id=word(row, found["id"]) or f"row-{at}",
+        prompt=Prompt.of_text(text),
+        label=label,
+        category=word(row, "category"),
+        technique=word(row, "technique"),
+        language=word(row, "language"),
+        group=word(row, found["group"]),
+        source="table",
     )
 
 
@@ -103,17 +107,13 @@ def _says(value: object) -> bool | None:
 
 
 def _decision(row: Object, found: dict[str, str]) -> Decision:
-    if why := word(row, found["error"]):
-        evidence = Evidence(message=why[:500])
-        return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.CRASH, evidence=evidence)
     value = row.get(found["blocked"] or found["passed"])
-    if (is_yes := _says(value)) is None:
-        return Decision(outcome=Outcome.MALFORMED, evidence=Evidence(raw=str(value)[:500]))
-    outcome = Outcome.BLOCK if is_yes == bool(found["blocked"]) else Outcome.ALLOW
-    try:
-        score = float(row.get(found["score"]) or "")
-    except (TypeError, ValueError):
-        score = -1.0
-    if not 0.0 <= score <= 1.0:
-        return Decision(outcome=outcome)
-    return Decision(outcome=outcome, score=score, score_kind=ScoreKind.SELF_REPORTED)
+    is_yes = _says(value)
+    # any-guardrail says of an answer it could not read that it is not valid.
+    if inner(row, "extra").get("parse_failure") is True:
+        is_yes = None
+    is_blocked = None if is_yes is None else is_yes == bool(found["blocked"])
+    decision = decided(is_blocked, word(row, found["error"]), score=row.get(found["score"]))
+    if decision.outcome is Outcome.MALFORMED:
+        return replace(decision, evidence=Evidence(raw=str(value)[:500]))
+    return decision

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import DataManifest
 from guardmark.core.record import Stage
+from guardmark.importers.queried import queried_tools, read_queried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,24 +19,30 @@ if TYPE_CHECKING:
     from guardmark.store.records import RecordWriter
 
 _TOOLS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "any-guardrail": ("guardmark.importers.table:read_table", ("label", "model")),
     "garak": ("guardmark.importers.garak:read_garak", ()),
     "inspect": ("guardmark.importers.inspect_log:read_inspect", ("label", "unsafe")),
-    "jailbreakbench": ("guardmark.importers.jailbreakbench:read_jailbreakbench", ()),
     "minorbench": ("guardmark.importers.minorbench:read_minorbench", ()),
-    "promptfoo": ("guardmark.importers.promptfoo:read_promptfoo", ("label", "model")),
     "table": ("guardmark.importers.table:read_table", ("label", "model")),
 }
 """Tool to its reader, and to what a person may have to say of files that do not say it."""
 
 
+_ASKED: Final = {"jailbreakbench": (), "promptfoo": ("label", "model")}
+"""What a person may have to say of files of tools that are read by a query: else the target."""
+
+
 def read_run(tool: str, path: Path, statements: Statements) -> ImportedRun:
     """Read a finished run of a tool."""
-    if tool not in _TOOLS:
-        raise UnknownName("tool", tool, _TOOLS)
-    reader, needed = _TOOLS[tool]
+    by_query = tool in queried_tools()
+    if not by_query and tool not in _TOOLS:
+        raise UnknownName("tool", tool, (*_TOOLS, *queried_tools()))
+    reader, needed = ("", _ASKED.get(tool, ("model",))) if by_query else _TOOLS[tool]
     for name in ("label", "model", "unsafe"):
         if getattr(statements, name) and name not in needed:
             raise ConfigError(f"--{name} does not apply to files of {tool}. Leave it out.")
+    if by_query:
+        return read_queried(tool, path, statements)
     read = cast("Callable[[Path, Statements], ImportedRun]", resolve_name(reader))
     return read(path, statements)
 

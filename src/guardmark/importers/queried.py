@@ -1,0 +1,169 @@
+"""Tools whose files are read by a query: `queries.toml` says how, in SQL over their JSON."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import tomllib
+from contextlib import closing
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.core.errors import DatasetError, StorageError
+from guardmark.core.outcome import ErrorKind, Evidence, Verdict, VerdictLabel
+from guardmark.core.sample import Label, Sample, Severity
+from guardmark.importers import imported
+from guardmark.store.connect import open_database
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from guardmark.importers.imported import ImportedAnswer, ImportedRun, Object, Statements
+
+_LABELS: Final = {label.value: label for label in Label}
+_SEVERITIES: Final = {severity.value: severity for severity in Severity}
+_SQLITE: Final = b"SQLite format 3\x00"
+_FACETS: Final = ("category", "subcategory", "technique", "language", "source")
+
+
+@cache
+def _tools() -> dict[str, dict[str, str]]:
+    return tomllib.loads(Path(__file__).with_name("queries.toml").read_text(encoding="utf-8"))
+
+
+def queried_tools() -> tuple[str, ...]:
+    """Name the tools that are read by a query."""
+    return tuple(_tools())
+
+
+def read_queried(tool: str, path: Path, statements: Statements) -> ImportedRun:
+    """Read a finished run of a tool by its query."""
+    said, warnings, files = _tools()[tool], list[str](), dict[str, str]()
+    try:
+        with closing(_opened(path, said, files, warnings)) as memory:
+            for (why,) in memory.execute(said.get("check", "SELECT 1 WHERE 0")):
+                raise DatasetError(f"{path} {why}.\n{said['hint']}")
+            rows = list(_objects(memory, said["rows"]))
+            targets = (name for row in rows if (name := imported.word(row, "target")))
+            target = imported.one_of(targets, statements.model, said["target"], path)
+            notes = said.get("notes", "SELECT 1 WHERE 0")
+            noted = [note for (note,) in memory.execute(notes, {"target": target})]
+    except (sqlite3.Error, StorageError) as error:
+        reason = str(error).splitlines()[0]
+        message = f"{path} is not built as {tool} builds it ({reason}).\n{said['hint']}"
+        raise DatasetError(message) from error
+    mine = [row for row in rows if imported.word(row, "target") in {"", target}]
+    pairs = (_pair(row, at, statements, said) for at, row in enumerate(mine, start=1))
+    taken = imported.gathered(pairs, said["noun"], warnings)
+    if not taken:
+        raise DatasetError(f"{path} {said['empty']}.\n{said['hint']}")
+    decides = "blocked" in mine[0]
+    return imported.ImportedRun(
+        tool=tool,
+        guard=target if decides else "",
+        model="" if decides else target or said["target"],
+        judge=said["judge"] if any(row.is_judged for row in taken) else "",
+        created_utc=max(imported.word(row, "created") for row in mine),
+        rows=taken,
+        files=files,
+        warnings=(*warnings, *noted),
+    )
+
+
+def _opened(
+    path: Path, said: dict[str, str], files: dict[str, str], warnings: list[str]
+) -> sqlite3.Connection:
+    """Open what is to be asked: a database itself, or the JSON of files as a table."""
+    hint, pattern = said["hint"], said.get("files", "")
+    home = path.parent if pattern and path.is_file() else path
+    paths = sorted(home.rglob(pattern)) if pattern else [path]
+    memory = sqlite3.connect(":memory:")
+    # Half a character, which JSON can escape, is shown as what stands for it.
+    memory.text_factory = lambda data: data.decode("utf-8", "replace")
+    memory.execute("CREATE TABLE document (file, body)")
+    for file in paths:
+        data = imported.bytes_of(file, hint=hint)
+        files[file.name if file == path else file.relative_to(home).as_posix()] = sha256(
+            data
+        ).hexdigest()
+        if data.startswith(_SQLITE):
+            return open_database(path, "mode=ro")
+        if file.suffix == ".jsonl":
+            read: Iterator[Object] = (row for _, row in imported.objects_of(data, file, warnings))
+        else:
+            read = iter([imported.object_of(data, str(file), hint=hint)])
+        memory.executemany(
+            "INSERT INTO document VALUES (?, ?)", ((str(file), json.dumps(row)) for row in read)
+        )
+    memory.executescript(said.get("setup", ""))
+    return memory
+
+
+def _objects(memory: sqlite3.Connection, query: str) -> Iterator[Object]:
+    rows = memory.execute(query)
+    names = [column[0] for column in rows.description]
+    yield from (dict(zip(names, row, strict=True)) for row in rows)
+
+
+def _pair(
+    row: Object, at: int, statements: Statements, said: dict[str, str]
+) -> tuple[Sample | str, ImportedAnswer]:
+    label = _LABELS.get(imported.word(row, "label")) or statements.label
+    answer = _answer(row, is_attack=label is Label.ATTACK)
+    prompt = imported.prompt_of(_turns(row.get("prompt")))
+    if label is None or prompt is None:
+        return "without a label" if label is None else said["unasked"], answer
+    origin = imported.word(row, "origin") or prompt.text
+    metadata: Any = json.loads(row.get("metadata") or "{}")
+    sample = Sample(
+        id=imported.word(row, "id") or f"row-{at}",
+        prompt=prompt,
+        label=label,
+        severity=_SEVERITIES.get(imported.word(row, "severity")),
+        variant=imported.word(row, "variant") or "original",
+        group=imported.word(row, "lineage") or sha256(origin.encode()).hexdigest()[:16],
+        metadata=metadata,
+        **{name: imported.word(row, name) for name in _FACETS},  # type: ignore[arg-type]  # all of them are texts
+    )
+    return sample, answer
+
+
+def _turns(prompt: object) -> list[tuple[str, str]]:
+    """Read a text as what a user said, and a list of messages as what it is."""
+    if not isinstance(prompt, str):
+        return []
+    text = prompt.encode("utf-8", "replace").decode()
+    turns: object = None
+    if text.startswith("["):
+        try:
+            turns = json.loads(text)
+        except (ValueError, RecursionError):
+            turns = None
+    if isinstance(turns, list) and all(
+        isinstance(turn, dict) and "role" in turn and isinstance(turn.get("content"), str)
+        for turn in turns
+    ):
+        return [(imported.word(turn, "role"), imported.word(turn, "content")) for turn in turns]
+    return [("user", text)]
+
+
+def _answer(row: Object, *, is_attack: bool) -> ImportedAnswer:
+    failure = imported.word(row, "failure")
+    if "blocked" in row:
+        return imported.ImportedAnswer(
+            decision=imported.decided(_flag(row["blocked"]), failure, score=row.get("score"))
+        )
+    response = imported.answered(row.get("answer"), failure)
+    if response.text is None or not is_attack:
+        return imported.ImportedAnswer(response=response)
+    verdict = imported.judged(_flag(row.get("harm")), imported.word(row, "reason"))
+    if why := imported.word(row, "unjudged"):
+        unjudged = Evidence(message=why)
+        verdict = Verdict(label=VerdictLabel.ERROR, error_kind=ErrorKind.SKIPPED, evidence=unjudged)
+    return imported.ImportedAnswer(response=response, verdict=verdict)
+
+
+def _flag(value: object) -> bool | None:
+    return bool(value) if isinstance(value, int) else None
