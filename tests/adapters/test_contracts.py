@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from guardmark.app.registry import BUILTIN_PARTS, build_part, settings_model
+from guardmark.app.registry import build_part, builtin_parts, settings_model
 from guardmark.config.settings import BuildContext
 from guardmark.core.outcome import Decision, Outcome, Response, ScoreKind, Verdict, VerdictLabel
 from guardmark.core.protocols import (
@@ -239,7 +239,7 @@ ELSEWHERE = {"classifier"}
 
 def test_every_kind_of_defense_is_under_this_contract() -> None:
     """A new kind that nobody added here fails."""
-    assert {kind for kind, _ in DEFENSES.values()} == BUILTIN_PARTS["defense"].keys() - ELSEWHERE
+    assert {kind for kind, _ in DEFENSES.values()} == builtin_parts()["defense"].keys() - ELSEWHERE
 
 
 async def test_a_batch_is_answered_as_its_prompts_are_one_by_one(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 import sys
+import time
 import webbrowser
 from base64 import b64decode
 from typing import TYPE_CHECKING, Any
@@ -59,7 +61,7 @@ def test_the_page_runs_as_it_stands_inside_a_running_loop(request: pytest.Fixtur
             await asyncio.sleep(0)
 
     asyncio.run(notebook())
-    assert len(cells) == 3
+    assert len(cells) == 4
     assert counts(names["measured"]) == (12, 12)
     assert counts(names["shouting"]) == (12, 12)
 
@@ -73,6 +75,55 @@ async def test_an_asynchronous_function_is_measured_inside_a_running_loop() -> N
 
     card = guardmark.run(slow, ROWS).analysis.defenses[0].card
     assert (card.attack_success_rate.successes, card.attack_success_rate.trials) == (0, 12)
+
+
+def test_several_functions_are_measured_in_one_run_and_compared() -> None:
+    """By the names that the dict gives them, whatever they call themselves."""
+    run = guardmark.run({"words": words, "sevens!": lambda text: "7" in text}, ROWS)
+    assert [each.name for each in run.analysis.defenses] == ["words", "sevens_"]
+    (pair,) = guardmark.compare(run).pairs
+    assert (pair.first, pair.second) == ("words", "sevens_")
+    assert pair.attacks.difference.pairs == 12
+
+
+@pytest.mark.parametrize(
+    ("subjects", "mistake"),
+    [({}, "empty"), ({"a b": words, "a_b": words}, "a_b"), ({"x": 3}, "int is not a function")],
+)
+def test_a_dict_that_names_no_defenses_is_refused(subjects: Any, mistake: str) -> None:
+    """Before anything is measured, and nothing is left out in silence."""
+    with pytest.raises((ConfigError, TypeError), match=mistake):
+        guardmark.run(subjects, ROWS)
+
+
+class Cell(io.StringIO):
+    """Where a notebook shows what is written to stderr."""
+
+
+Cell.__module__ = "ipykernel.iostream"
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_a_notebook_shows_how_far_a_run_is(
+    monkeypatch: pytest.MonkeyPatch, *, is_shown: bool
+) -> None:
+    """One line that is written over; a script whose output is kept gets none."""
+    stderr = Cell() if is_shown else io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+
+    def slow(text: str) -> bool:
+        time.sleep(0.03)
+        return words(text)
+
+    guardmark.run(slow, ROWS)
+    lines = stderr.getvalue().split("\r")
+    if not is_shown:
+        assert lines == [""]
+        return
+    assert lines[-1].startswith("Measured 24 of 24 in ")
+    assert lines[-1].endswith("\n")
+    assert any(" of 24  " in line and "slow: ASR" in line for line in lines)
+    assert not any("0 of 0" in line or "\x1b" in line for line in lines)
 
 
 class HubRows:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.journeys.command_line import guardmark
 
-from guardmark.app.registry import BUILTIN_PARTS, settings_model
+from guardmark.app.registry import builtin_parts, settings_model
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-TYPES = [(kind, name) for kind, types in BUILTIN_PARTS.items() for name in types]
+TYPES = [(kind, name) for kind, types in builtin_parts().items() for name in types]
 
 
 @pytest.mark.parametrize(("kind", "name"), TYPES)

@@ -19,7 +19,7 @@ from tests.journeys.command_line import guardmark, typed, words, write_rows
 
 from guardmark.app.adapt.adapting import AdaptOptions, adapt
 from guardmark.app.adapt.subject import TrustList
-from guardmark.app.registry import BUILTIN_PARTS, settings_model
+from guardmark.app.registry import builtin_parts, settings_model
 from guardmark.core.errors import ConfigError, IncomparableRuns, StoreError
 
 if TYPE_CHECKING:
@@ -420,7 +420,7 @@ def test_settings_of_parts_that_reach_nothing_were_all_looked_at() -> None:
     known = {part_type: kind for kind, types in INERT.items() for part_type in types}
     assert known.keys() == REVIEWED.keys()
     for part_type, kind in known.items():
-        assert BUILTIN_PARTS[kind][part_type].startswith("guardmark.")
+        assert builtin_parts()[kind][part_type].startswith("guardmark.")
         assert set(settings_model(kind, part_type).model_fields) == REVIEWED[part_type], part_type
 
 

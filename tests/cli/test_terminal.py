@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from guardmark.cli.terminal import echo, echo_json, echo_raw, echo_text, tell
+from guardmark.app.run.progress_line import tell
+from guardmark.cli.terminal import echo, echo_json, echo_raw, echo_text
 from guardmark.net.redaction import KNOWN, REDACTED
 
 KEY = "made-up-0f3b9c-for-the-terminal"

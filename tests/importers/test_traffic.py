@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from guardmark.app.data import FileOptions, open_data
-from guardmark.app.labels.audit_file import TRAFFIC, AuditFile, agreement_lines, file_rows
+from guardmark.app.labels.audit_file import TRAFFIC, AuditFile, file_rows
 from guardmark.cli.data import data_command
+from guardmark.cli.labels import agreement_lines
 from guardmark.core.errors import ConfigError, DatasetError
 from guardmark.importers.traffic import draw_traffic, read_log, redact_by_rules
 

@@ -54,10 +54,6 @@ if TYPE_CHECKING:
     from guardmark.net.client import Services
 
 CHARACTERS_A_TOKEN: Final = 4  # rule of thumb for English
-ASSUMPTIONS: Final = (
-    "Costs assume 4 characters a token, and answers of 1 token up to max_tokens. Not counted: "
-    "templates that a server puts around messages, and calls repeated after a failure."
-)
 _MODEL: Final = ("pipeline", "model")
 _NS_PER_MS: Final = 1e6
 

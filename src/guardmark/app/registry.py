@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from guardmark.core.errors import ConfigError, UnknownName
@@ -16,41 +18,6 @@ if TYPE_CHECKING:
 
     from guardmark.config.settings import BuildContext, PartSettings
 
-
-BUILTIN_PARTS: dict[str, dict[str, str]] = {
-    "defense": {
-        "allow-all": "guardmark.defenses.baseline:AllowAllSettings",
-        "block-all": "guardmark.defenses.baseline:BlockAllSettings",
-        "canonical": "guardmark.defenses.canonical:CanonicalSettings",
-        "chain": "guardmark.defenses.chain:ChainSettings",
-        "classifier": "guardmark.defenses.classifier:ClassifierSettings",
-        "coin": "guardmark.defenses.baseline:CoinSettings",
-        "command": "guardmark.defenses.command.settings:CommandSettings",
-        "decisions": "guardmark.defenses.decisions:DecisionsSettings",
-        "guard-model": "guardmark.defenses.guard_model:GuardModelSettings",
-        "http": "guardmark.defenses.http.defense:HttpSettings",
-        "ngram": "guardmark.defenses.ngram:NgramSettings",
-        "pattern": "guardmark.defenses.pattern:PatternSettings",
-        "python": "guardmark.defenses.function:PythonSettings",
-    },
-    "model": {
-        "chat": "guardmark.models.chat:ChatModelSettings",
-        "local": "guardmark.models.local:LocalModelSettings",
-        "scripted": "guardmark.models.scripted:ScriptedModelSettings",
-    },
-    "judge": {
-        "chat": "guardmark.judges.llm:LlmJudgeSettings",
-        "local": "guardmark.judges.llm:LocalJudgeSettings",
-        "panel": "guardmark.judges.panel:PanelSettings",
-        "rules": "guardmark.judges.rules:RulesJudgeSettings",
-    },
-    "embedding": {
-        "embedding": "guardmark.models.similarity:EmbeddingSettings",
-        "local-embedding": "guardmark.models.similarity:LocalEmbeddingSettings",
-    },
-    "gradient": {"hotflip": "guardmark.attacks.hotflip:HotFlipSettings"},
-}
-"""Kind, then type as written in a configuration, to `module:name` of its settings."""
 
 GROUPS = {
     "defense": "guardmark.defenses",
@@ -79,9 +46,15 @@ def settings_model(kind: str, part_type: str) -> type[BaseModel]:
 
 
 @cache
+def builtin_parts() -> dict[str, dict[str, str]]:
+    """Return the types of each kind that come with guardmark, and where they are loaded from."""
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
+@cache
 def known_types(kind: str) -> Mapping[str, str]:
     """Return every type of a kind with the place it is loaded from."""
-    table = dict(BUILTIN_PARTS[kind])
+    table = dict(builtin_parts()[kind])
     for entry in entry_points(group=GROUPS[kind]):
         owner = table.get(entry.name)
         if owner is not None and owner != entry.value:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 import warnings
 import webbrowser
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from html import escape
@@ -18,6 +20,7 @@ from guardmark.analysis.run import analyse_run
 from guardmark.app.parts.loading import LoadedConfig, load_config
 from guardmark.app.results.opened_run import find_run, open_run
 from guardmark.app.results.reporting import finish
+from guardmark.app.run.progress_line import ProgressLine, is_notebook
 from guardmark.app.run.run_folder import RUNS
 from guardmark.app.run.running import RunOptions, Session, run_parts
 from guardmark.app.run.running import run as run_config_file
@@ -41,7 +44,7 @@ from guardmark.store.reader import RecordReader
 from guardmark.store.schema import OUTCOME_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from os import PathLike
 
     from guardmark.analysis.compare.comparison import RunComparison
@@ -191,7 +194,7 @@ def load_run(path: str | PathLike[str]) -> LoadedRun:
 
 
 def run(
-    subject: str | Path | Defense | Callable[[str], object],
+    subject: str | Path | Defense | Callable[[str], object] | Mapping[str, object],
     data: str | Path | Iterable[Sample | Mapping[str, Any]] = "core",
     *,
     name: str = "",
@@ -199,15 +202,15 @@ def run(
     out: str | Path | None = None,
     **settings: Any,
 ) -> LoadedRun:
-    """Measure a defense, a plain function, or everything a configuration names.
+    """Measure a defense, a plain function, several, or everything a configuration names.
 
     Args:
-        subject: A configuration file, a `Defense`, or a function from text to bool, float
-            or `Decision`.
+        subject: A configuration file, a `Defense`, a function from text to bool, float or
+            `Decision`, or several: a dict by name, where a `Defense` keeps its own.
         data: A built-in set, a file, or rows: samples or dicts in any iterable, a pandas or
             polars data frame, a Hugging Face data set. Rows are kept in a file beside the run.
             Not used with a configuration file.
-        name: Name of the defense in reports; the function's own name if not given.
+        name: Name of the one defense in reports; the function's own name if not given.
         threshold: Score from which a float blocks.
         out: Folder of the run; a new one under `runs/` if not given.
         **settings: How data is read, as under `data:` in a configuration: `map`, `label` ...
@@ -218,17 +221,21 @@ def run(
     Raises:
         GuardmarkError: As the command line would; its message says what to do.
     """
-    options = RunOptions(out=Path(out) if out is not None else None)
+    options, session = RunOptions(out=Path(out) if out is not None else None), Session()
     if isinstance(subject, str | Path):
-        loaded = load_config(Path(subject))
-        result = run_config_file(loaded, options, Session())
+        loaded, parts = load_config(Path(subject)), None
     else:
         if not isinstance(data, str | Path):
             path = write_rows(data, (options.out.parent if options.out else RUNS) / "data")
             data, settings = path, {"name": "data", **settings}
         entry = {**_origin(data), **settings}
-        loaded, parts = _around(subject, entry, name=name, threshold=threshold)
-        result = run_parts(loaded, parts, services=None, options=options, session=Session())
+        subjects = subject if isinstance(subject, Mapping) else {name or _name_of(subject): subject}
+        loaded, parts = _around(subjects, entry, threshold=threshold)
+    with ProgressLine(session.progress, quiet=not (sys.stderr.isatty() or is_notebook())):
+        if parts is None:
+            result = run_config_file(loaded, options, session)
+        else:
+            result = run_parts(loaded, parts, services=None, options=options, session=session)
     finished = finish(result.folder, loaded.config, formats=loaded.config.report)
     for warning in (*result.warnings, *finished.complaints):
         warnings.warn(warning, stacklevel=2)
@@ -282,33 +289,39 @@ def _origin(source: str | Path) -> dict[str, str]:
     return {"builtin": str(source)} if str(source) in builtin else {"path": str(source)}
 
 
+def _name_of(subject: object) -> str:
+    stated = getattr(subject, "name", "") or getattr(subject, "__name__", "")
+    return str(stated).strip("<> ") or "defense"
+
+
 def _around(
-    subject: Defense | Callable[[str], object],
-    data: dict[str, Any],
-    *,
-    name: str,
-    threshold: float | None,
+    subjects: Mapping[str, object], data: dict[str, Any], *, threshold: float | None
 ) -> tuple[LoadedConfig, Parts]:
-    """A configuration and parts around one defense that exists as an object."""
-    stated = name or getattr(subject, "name", "") or getattr(subject, "__name__", "defense")
-    # A name as a configuration allows it; a lambda has none of its own.
-    plain = re.sub(r"[^A-Za-z0-9_.@-]+", "_", stated.strip("<> ")).lstrip(".@-")
-    given = plain[:80] or "defense"
-    defense: object = subject
-    if not isinstance(subject, Defense | InlineDefense | BatchDefense):
-        defense = defense_from(subject, name=given, threshold=threshold)
-    settings = {"version": 1, "name": "run", "data": [data], "defenses": {given: {}}}
+    """A configuration and parts around defenses that exist as objects, by their names."""
+    if not subjects:
+        raise ConfigError("The dict of defenses is empty.\nNext: name at least one defense.")
+    built: dict[str, BuiltPart] = {}
+    for stated, subject in subjects.items():
+        is_part = isinstance(subject, Defense | InlineDefense | BatchDefense)
+        # As a configuration allows it; a part that has a name keeps it.
+        own = _name_of(subject) if is_part else stated
+        name = re.sub(r"[^A-Za-z0-9_.@-]+", "_", own).lstrip(".@-")[:80] or "defense"
+        if name in built:
+            raise ConfigError(f"Two defenses would be called {name!r}.\nNext: rename {stated!r}.")
+        defense = subject if is_part else defense_from(subject, name=name, threshold=threshold)
+        manifest = PartManifest(
+            name=name,
+            kind="defense",
+            type="object",
+            fingerprint=_fingerprint(subject),
+            view=str(getattr(defense, "view", "text")),
+            threshold=threshold,
+        )
+        built[name] = BuiltPart(part=defense, manifest=manifest)
+    settings = {"version": 1, "name": "run", "data": [data], "defenses": {x: {} for x in built}}
     config = Config.model_validate(settings)
-    manifest = PartManifest(
-        name=given,
-        kind="defense",
-        type="object",
-        fingerprint=_fingerprint(subject),
-        view=str(getattr(defense, "view", "text")),
-        threshold=threshold,
-    )
     loaded = LoadedConfig(config=config, folder=Path.cwd(), source=Source(shown_as="run()"))
-    return loaded, Parts(defenses=(BuiltPart(part=defense, manifest=manifest),))
+    return loaded, Parts(defenses=tuple(built.values()))
 
 
 def _fingerprint(subject: object) -> str:

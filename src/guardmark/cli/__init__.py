@@ -10,14 +10,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from guardmark.cli.terminal import (
-    EXIT_INTERRUPTED,
-    INTERRUPTED,
-    ending_signals,
-    in_line,
-    tell,
-    visible,
-)
+from guardmark.app.run.progress_line import tell
+from guardmark.cli.interrupts import ending_signals
+from guardmark.cli.terminal import EXIT_INTERRUPTED, INTERRUPTED, in_line, visible
 from guardmark.core.errors import GuardmarkError
 from guardmark.net.redaction import KNOWN
 

@@ -89,8 +89,9 @@ def _carry_out(subject: Path | None, typed: _Typed) -> tuple[RunAnalysis | None,
     """Attack, write the reports again and read what came out."""
     from guardmark.app.adapt.adapting import adapt
     from guardmark.app.results.reporting import report
+    from guardmark.app.run.progress_line import ProgressLine
     from guardmark.app.run.running import Session
-    from guardmark.cli.progress import ProgressLine, interruptible
+    from guardmark.cli.interrupts import interruptible
 
     what, options = _request(subject, typed)
     session = Session(announce=tell_line)

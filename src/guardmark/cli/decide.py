@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from guardmark.analysis.compare.runs_compared import ScopedComparisons
-    from guardmark.app.results.planning import SizePlan
+    from guardmark.app.results.gating import Gated
+    from guardmark.cli.planning import SizePlan
 
 
 _PATH = click.Path(path_type=Path)
@@ -110,7 +111,7 @@ _SHARE = click.FloatRange(min=0, max=1, min_open=True, max_open=True)
 @click.option("--json", "as_json", is_flag=True)
 def plan_command(*, variants: int | None, icc: float, as_json: bool, **claim: Any) -> None:
     """Plan a size."""
-    from guardmark.app.results.planning import Claim, plan_size
+    from guardmark.cli.planning import Claim, plan_size
 
     planned = plan_size(Claim(**claim), variants=variants, icc=icc)
     if as_json:
@@ -166,9 +167,7 @@ def gate_command(
 
     gated = check_gate(run, policy=policy, baseline=baseline)
     if junit is not None:
-        from guardmark.app.results.gating import write_junit
-
-        write_junit(gated, junit)
+        _write_junit(gated, junit)
     document = gate_document(gated.result, run=gated.run, caveats=gated.caveats)
     if as_json:
         output = gate_json(
@@ -180,3 +179,16 @@ def gate_command(
         output = drawn(document)
     (echo_json if as_json else echo_text)(output)
     return EXITS[gated.result.standing]
+
+
+def _write_junit(gated: Gated, path: Path) -> None:
+    from guardmark.exporters.junit import gate_junit
+    from guardmark.store.run_dir import errors_of_files, whole_file
+
+    text = gate_junit(gated.result, run=gated.run, created_utc=gated.created_utc, head=gated.head)
+    if path.exists() and not path.is_file():
+        with errors_of_files(path):
+            path.write_text(text, encoding="utf-8")  # a pipe or a device
+        return
+    with whole_file(path) as file:
+        file.write(text.encode())

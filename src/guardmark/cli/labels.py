@@ -65,8 +65,9 @@ def _judged(run: Path, headline: str, named: dict[str, Any]) -> Judged | None:
     from guardmark.app.labels.judging import Judged, judge_run
     from guardmark.app.results.opened_run import find_run
     from guardmark.app.results.reporting import report
+    from guardmark.app.run.progress_line import ProgressLine
     from guardmark.app.run.running import Session
-    from guardmark.cli.progress import ProgressLine, interruptible
+    from guardmark.cli.interrupts import interruptible
     from guardmark.judges.headline import choose_headline
 
     session, judged = Session(announce=tell_line), Judged(folder=find_run(run))
@@ -269,7 +270,6 @@ def _messages(path: Path) -> AuditFile:
 
 def _state_lines(sheet: AuditFile, against: Path | None) -> Iterator[str]:
     """Say how far a sheet is, how long a row took, and how far another person agrees."""
-    from guardmark.app.labels.audit_file import agreement_lines
     from guardmark.core.errors import DatasetError
 
     yield f"labelled  {sheet.labelled:,} of {len(sheet.rows):,} in {sheet.path}"
@@ -283,6 +283,27 @@ def _state_lines(sheet: AuditFile, against: Path | None) -> Iterator[str]:
                 "Draw both from the same logs with the same --seed, --count and --redact."
             )
         yield from agreement_lines(sheet, other)
+
+
+def agreement_lines(sheet: AuditFile, other: AuditFile) -> Iterator[str]:
+    """Say how far two people agree beyond chance on what both labelled, and where they differ."""
+    from guardmark.reports.document.blocks import Unit
+    from guardmark.reports.document.cells import figure
+    from guardmark.reports.document.wording import measure_text, percent_text
+    from guardmark.stats.agreement import cohen_kappa
+
+    label = sheet.sheet.label
+    both = (
+        (a["audit_id"], a[label], b[label]) for a, b in zip(sheet.rows, other.rows, strict=True)
+    )
+    pairs = [pair for pair in both if all(pair)]
+    words = sorted({*sheet.sheet.words, *(word for pair in pairs for word in pair[1:])})
+    table = [[sum(pair[1:] == (a, b) for pair in pairs) for b in words] for a in words]
+    kappa = cohen_kappa(table)
+    shown = measure_text(figure(kappa, Unit.NUMBER)) + (f" ({kappa.reason})" * bool(kappa.reason))
+    share = percent_text(kappa.observed)
+    yield f"agreement {share} of {kappa.trials:,} labelled by both; kappa {shown}"
+    yield from (f"  differ: {name} {a} / {b}" for name, a, b in pairs if a != b)
 
 
 @click.command("calibrate")

@@ -108,8 +108,9 @@ def _carry_out(
     loaded: LoadedConfig, options: RunOptions, *, texts: bool, as_json: bool, is_opened: bool
 ) -> int:
     """Run, write the reports and print what came out."""
+    from guardmark.app.run.progress_line import ProgressLine
     from guardmark.app.run.running import Session, run
-    from guardmark.cli.progress import ProgressLine, interruptible
+    from guardmark.cli.interrupts import interruptible
     from guardmark.core.errors import BudgetReached, UntrustworthyRun
     from guardmark.engine.runner import Ending
 
@@ -269,8 +270,8 @@ def forecast_lines(
     forecasts: Sequence[Forecast], *, hint: str = " (--probe N measures)"
 ) -> Iterator[str]:
     """Say what parts will take, a line each."""
-    from guardmark.app.preflight import ASSUMPTIONS
-    from guardmark.cli.progress import duration
+    from guardmark.app.run.progress_line import duration
+    from guardmark.cli.commands import read_words
 
     for forecast in forecasts:
         if not forecast.calls.at_most:
@@ -282,7 +283,7 @@ def forecast_lines(
         cost = f", {_span(forecast.cost, ',.2f')} at your prices" if forecast.cost else ""
         yield f"  {forecast.part}: {_span(forecast.calls, ',.0f')} calls, {time}{cost}"
     if any(forecast.cost for forecast in forecasts):
-        yield f"  {ASSUMPTIONS}"
+        yield f"  {read_words('sentences')['check']['assumptions']}"
 
 
 def _span(span: Span, form: str) -> str:
@@ -328,7 +329,7 @@ def matrix_command(matrix: Path, out: Path, limit: int | None, offline: bool, as
 def _carry_out_matrix(path: Path, out: Path, *, limit: int | None, offline: bool) -> MatrixDone:
     from guardmark.app.run.matrix import run_matrix
     from guardmark.app.run.running import RunOptions, Session
-    from guardmark.cli.progress import interruptible
+    from guardmark.cli.interrupts import interruptible
     from guardmark.engine.run_monitor import StopSignal
 
     stop, options = StopSignal(), RunOptions(limit=limit, offline=offline)

@@ -5,19 +5,16 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import signal
 import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
+from guardmark.app.run.progress_line import tell
 from guardmark.canon.visible import spell_hidden
 from guardmark.net.redaction import KNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from guardmark.app.results.reporting import RunOutput
     from guardmark.reports.document.blocks import Document
 
@@ -97,13 +94,6 @@ def tell_output(output: RunOutput, *, as_json: bool) -> None:
     echo(*(f"{label:<10}{path}" for label, path in output.files))
 
 
-def tell(text: str) -> None:
-    """Write to stderr, if anybody still reads it; if not, that is no reason to end a run."""
-    with suppress(OSError):
-        sys.stderr.write(KNOWN.text(text))
-        sys.stderr.flush()
-
-
 def tell_line(*lines: str) -> None:
     """Write lines to stderr, the first in place of a progress line where there may be one."""
     line_start = "\r\x1b[2K" if sys.stderr.isatty() else ""
@@ -119,12 +109,3 @@ def tell_interrupted(state: str = "") -> int:
     """Say that the same command goes on where this one ended; return the exit code of that."""
     tell_line(f"{INTERRUPTED}{state}", f"To continue: {same_command()}")
     return EXIT_INTERRUPTED
-
-
-def ending_signals() -> Iterator[int]:
-    """Name the signals by which somebody wants a command to end."""
-    yield from (signal.SIGINT, signal.SIGTERM)
-    hang_up = getattr(signal, "SIGHUP", None)  # there is none on Windows
-    # Whoever started us with nohup wants no end when the terminal goes.
-    if hang_up is not None and signal.getsignal(hang_up) is not signal.SIG_IGN:
-        yield hang_up

@@ -11,10 +11,6 @@ from guardmark.canon.visible import csv_text, text_of_cell
 from guardmark.core.errors import DatasetError, StorageError
 from guardmark.datasets.formats import files as formats
 from guardmark.datasets.formats.fields import BadRows, DatasetSpec, Fault
-from guardmark.reports.document.blocks import Unit
-from guardmark.reports.document.cells import figure
-from guardmark.reports.document.wording import measure_text, percent_text
-from guardmark.stats.agreement import cohen_kappa
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,19 +175,3 @@ def _is_jsonl(path: Path) -> bool:
 def audit_id(sample_id: str, repeat: int) -> str:
     """Return the name of an answer in an audit file."""
     return f"{sample_id}#{repeat}"
-
-
-def agreement_lines(sheet: AuditFile, other: AuditFile) -> Iterator[str]:
-    """Say how far two people agree beyond chance on what both labelled, and where they differ."""
-    label = sheet.sheet.label
-    both = (
-        (a["audit_id"], a[label], b[label]) for a, b in zip(sheet.rows, other.rows, strict=True)
-    )
-    pairs = [pair for pair in both if all(pair)]
-    words = sorted({*sheet.sheet.words, *(word for pair in pairs for word in pair[1:])})
-    table = [[sum(pair[1:] == (a, b) for pair in pairs) for b in words] for a in words]
-    kappa = cohen_kappa(table)
-    shown = measure_text(figure(kappa, Unit.NUMBER)) + (f" ({kappa.reason})" * bool(kappa.reason))
-    share = percent_text(kappa.observed)
-    yield f"agreement {share} of {kappa.trials:,} labelled by both; kappa {shown}"
-    yield from (f"  differ: {name} {a} / {b}" for name, a, b in pairs if a != b)

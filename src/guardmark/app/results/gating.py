@@ -39,7 +39,6 @@ from guardmark.app.settings import NO_SYSTEM_TO_GATE, NOTHING_TO_GATE, GateSetti
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.reports.chapters.comparison import run_caveats
 from guardmark.store.reader import RecordReader
-from guardmark.store.run_dir import errors_of_files, whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,19 +180,6 @@ def check_run(run: OpenedRun, limits: GatePolicy, *, baseline: RunDir | None = N
         result=GateResult(checks=checks, confidence=settings.confidence),
         caveats=caveats,
     )
-
-
-def write_junit(gated: Gated, path: Path) -> None:
-    """Write the answer of a gate as JUnit XML."""
-    from guardmark.exporters.junit import gate_junit
-
-    text = gate_junit(gated.result, run=gated.run, created_utc=gated.created_utc, head=gated.head)
-    if path.exists() and not path.is_file():
-        with errors_of_files(path):
-            path.write_text(text, encoding="utf-8")  # a pipe or a device
-        return
-    with whole_file(path) as file:
-        file.write(text.encode())
 
 
 def _gated(

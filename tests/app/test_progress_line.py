@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from guardmark.cli.progress import ProgressLine, fitted
+from guardmark.app.run.progress_line import ProgressLine, fitted
 from guardmark.core.record import Stage
 from guardmark.engine.run_monitor import OUTCOMES, Progress
 
@@ -45,6 +45,13 @@ def test_the_figures_are_those_of_the_defense_that_answers() -> None:
         assert f"last: ASR undefined, FPR 100.0 % of {second - 2}" in line.line(float(second))
     first.counts[OUTCOMES] += 1
     assert "first: ASR" in line.line(8.0)
+
+
+def test_before_anything_is_planned_no_share_is_told() -> None:
+    """While data are read and services looked at there is nothing to take a share of."""
+    line = ProgressLine(Progress())
+    assert line.line(1.0) == "Preparing  0 s"
+    assert line.closing(3.0) == "Nothing was asked."
 
 
 def test_no_speed_is_told_before_there_is_one() -> None:
