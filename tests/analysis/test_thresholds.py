@@ -50,13 +50,12 @@ def test_the_area_is_that_of_the_scores(runs: Runs) -> None:
     assert found.precision_area.prevalence == 0.5
 
 
-def test_groups_are_drawn_whole_for_the_area(runs: Runs) -> None:
-    """Variants of one idea are one draw."""
+def test_variants_of_one_idea_widen_the_interval_of_the_area(runs: Runs) -> None:
+    """Ten variants of a group that score alike are one piece of evidence."""
     grouped = [attack(n, group=f"g{n // 10}") for n in range(300)]
     found = analysed(runs, samples=[*grouped, *SAMPLES[300:]]).defenses[0].thresholds
     assert found is not None
-    assert found.area.replicates > 0
-    assert found.area.groups == 330
+    assert (found.area.groups, found.area.method) == (330, "delong by group, logit")
 
 
 def test_limits_are_chosen_on_one_half_and_measured_on_the_other(runs: Runs) -> None:

@@ -15,7 +15,6 @@ from tests.oracles.alternatives import harrell_davis
 
 from guardmark.stats.agreement import cohen_kappa, krippendorff_alpha
 from guardmark.stats.attempts.survival import attack_success_at, kaplan_meier
-from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.quantiles import quantile_ranks
 from guardmark.stats.rates.clustered import EffectiveCounts, wilson_default_rows
 from guardmark.stats.rates.corrected import JudgeLabels, ppi_mean, rogan_gladen
@@ -169,7 +168,7 @@ def _cohen_kappa(inputs: Inputs) -> Figures:
 
 @_answers("agreement.krippendorff_nominal", "alpha")
 def _krippendorff(inputs: Inputs) -> Figures:
-    return {"alpha": krippendorff_alpha(inputs["ratings"], drawing=DrawPlan(replicates=2)).value}
+    return {"alpha": krippendorff_alpha(inputs["ratings"]).value}
 
 
 @_answers("sequential.beta_mixture_cs", "lower", "upper")

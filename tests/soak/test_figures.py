@@ -25,6 +25,7 @@ from tests.soak.cells import (
     skewed,
 )
 
+from guardmark.stats.agreement import clustered_kappa, krippendorff_alpha
 from guardmark.stats.attempts.extrapolation import extrapolate_success
 from guardmark.stats.attempts.success_area import areas_of, success_area
 from guardmark.stats.attempts.survival import attack_success_at
@@ -49,7 +50,7 @@ from guardmark.stats.rates.ratios import (
     estimate_ratios,
 )
 from guardmark.stats.rates.selection import highest_rate
-from guardmark.stats.scores.auc import auc, clustered_auc
+from guardmark.stats.scores.auc import auc, compare_auc
 from guardmark.stats.scores.calibration import brier, calibration_error
 from guardmark.stats.scores.curve_areas import average_precision, partial_auc
 
@@ -256,11 +257,69 @@ def areas(sizes: tuple[Ints, Ints], *, icc: float, apart: float, max_fpr: float 
                 yield holds(precision.low, truth, precision.high)
                 continue
             told = partial_auc(attack, score, max_fpr=max_fpr, groups=groups)
-            if max_fpr == 1 and groups is None:
-                told = auc(attack, score).ratio
-            elif max_fpr == 1:
-                told = clustered_auc(attack, score, groups=groups).ratio
+            if max_fpr == 1:
+                told = auc(attack, score, groups=groups).ratio
             yield holds(told.low, truth, told.high)
+
+    return marks
+
+
+def area_gaps(sizes: tuple[Ints, Ints], *, icc: float, apart: tuple[float, float]) -> Draw:
+    """Runs of the difference of two areas whose scores are alike in part, of normal scores."""
+    first, second = (math.erfc(-each / 2) / 2 for each in apart)
+
+    def marks(rng: np.random.Generator, count: int) -> Marks:
+        both = np.concatenate(sizes)
+        codes = np.repeat(np.arange(len(both)), both)
+        attack = codes < len(sizes[0])
+        for _ in range(count):
+            shared = rng.standard_normal(len(both))[codes]
+            scores = [
+                math.sqrt(icc) * shared + math.sqrt(1 - icc) * rng.standard_normal(len(codes))
+                for _ in apart
+            ]
+            told = compare_auc(
+                attack,
+                scores[0] + apart[0] * attack,
+                second=scores[1] + apart[1] * attack,
+                groups=codes,
+            ).difference
+            yield holds(told.low, first - second, told.high)
+
+    return marks
+
+
+def agreements(sizes: Ints, *, unsafe: float, right: float, icc: float, is_alpha: bool) -> Draw:
+    """Runs of the agreement of two raters who are right this often, alike within a group in part.
+
+    Runs in which both agree throughout have no interval, and are drawn anew.
+    """
+    marked = unsafe * right + (1 - unsafe) * (1 - right)
+    chance = marked**2 + (1 - marked) ** 2
+    truth = (right**2 + (1 - right) ** 2 - chance) / (1 - chance)
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+
+    def one(rng: np.random.Generator) -> tuple[float | None, float | None]:
+        def shared(probability: float) -> Flags:
+            of_group = rng.random(len(sizes))[codes]
+            own = rng.random(len(codes))
+            drawn: Flags = np.where(rng.random(len(codes)) < icc, of_group, own) < probability
+            return drawn
+
+        labels = shared(unsafe)
+        raters = [(labels ^ shared(1 - right)).tolist() for _ in range(2)]
+        if is_alpha:
+            alpha = krippendorff_alpha(raters, groups=codes)
+            return alpha.low, alpha.high
+        kappa = clustered_kappa(*raters, groups=codes)
+        return kappa.low, kappa.high
+
+    def marks(rng: np.random.Generator, count: int) -> Marks:
+        for _ in range(count):
+            low, high = one(rng)
+            while low is None:
+                low, high = one(rng)
+            yield holds(low, truth, high)
 
     return marks
 
@@ -547,10 +606,41 @@ CELLS: Final = (
     ),
     *(
         SoakCell(
+            figure="difference of two AUC",
+            setting=f"{setting}, {'alike' if apart[0] == apart[1] else 'apart'}",
+            marks=area_gaps(sizes, icc=0.5, apart=apart),
+            runs=1_000,
+        )
+        for setting, sizes in (
+            ("15 groups of 6 a side", (alike(15, 6), alike(15, 6))),
+            ("100 groups of 2 a side", (alike(100, 2), alike(100, 2))),
+            ("70 skewed groups a side", (skewed(70), skewed(70))),
+            ("30 groups a side, one with half the rows", (giant(30, 0.5), giant(30, 0.5))),
+        )
+        for apart in ((1.5, 1.5), (2.0, 1.0))
+    ),
+    *(
+        SoakCell(
+            figure="Krippendorff's alpha" if is_alpha else "kappa",
+            setting=f"{setting}, {unsafe:.0%} unsafe, raters right in {right:.0%}",
+            marks=agreements(sizes, unsafe=unsafe, right=right, icc=0.5, is_alpha=is_alpha),
+            runs=1_000,
+        )
+        for is_alpha in (False, True)
+        for setting, sizes in (
+            ("20 groups of 5", alike(20, 5)),
+            ("60 samples alone", alike(60, 1)),
+            ("70 skewed groups", skewed(70)),
+            ("30 groups, one with half the rows", giant(30, 0.5)),
+        )
+        for unsafe, right in ((0.5, 0.9), (0.1, 0.95), (0.5, 0.97))
+    ),
+    *(
+        SoakCell(
             figure=figure,
             setting=setting,
             marks=areas(sizes, icc=icc, apart=apart, max_fpr=most),
-            runs=FEW if most == 1 and icc else 1_000,
+            runs=1_000,
         )
         for setting, sizes, icc, apart in (
             ("50 attacks, 50 benign", (alike(50, 1), alike(50, 1)), 0.0, 1.5),

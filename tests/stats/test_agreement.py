@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.stats.agreement import clustered_kappa, cohen_kappa, krippendorff_alpha
-from guardmark.stats.drawing import DrawPlan
-
-FEW = DrawPlan(seed=3, replicates=200)
+from guardmark.stats.distributions import two_sided_t
 
 tables = st.integers(2, 4).flatmap(
     lambda c: st.lists(st.lists(st.integers(0, 20), min_size=c, max_size=c), min_size=c, max_size=c)
@@ -89,8 +88,8 @@ def test_grouped_kappa_has_the_same_value_and_wider_limits() -> None:
     """Ten copies of each sample add no information."""
     first = ["safe", "unsafe", "safe", "unsafe", "safe", "safe", "unsafe", "safe"] * 3
     second = ["safe", "unsafe", "unsafe", "unsafe", "safe", "safe", "safe", "safe"] * 3
-    single = clustered_kappa(first, second, groups=list(range(24)), drawing=FEW)
-    copied = clustered_kappa(first * 10, second * 10, groups=[*range(24)] * 10, drawing=FEW)
+    single = clustered_kappa(first, second, groups=list(range(24)))
+    copied = clustered_kappa(first * 10, second * 10, groups=[*range(24)] * 10)
     rowwise = cohen_kappa([[130, 30], [30, 50]])
     assert copied.value == pytest.approx(single.value)
     assert (copied.low, copied.high) == (single.low, single.high)
@@ -103,27 +102,27 @@ def test_grouped_kappa_has_the_same_value_and_wider_limits() -> None:
 def test_gaps_are_left_out_of_kappa() -> None:
     """Only what both rated counts."""
     found = clustered_kappa(
-        ["a", "b", None, "c"], ["a", "b", "a", math.nan], groups=["w", "x", "y", "z"], drawing=FEW
+        ["a", "b", None, "c"], ["a", "b", "a", math.nan], groups=["w", "x", "y", "z"]
     )
     assert (found.trials, found.groups, found.value) == (2, 2, 1.0)
     assert found.low is None
-    empty = clustered_kappa([], [], groups=[], drawing=FEW)
+    empty = clustered_kappa([], [], groups=[])
     assert (empty.value, empty.trials) == (None, 0)
 
 
 def test_one_group_has_no_interval() -> None:
     """Between-group spread needs two groups."""
-    found = clustered_kappa(list("abab"), list("abba"), groups=["x"] * 4, drawing=FEW)
+    found = clustered_kappa(list("abab"), list("abba"), groups=["x"] * 4)
     assert found.value == 0
     assert (found.low, "two groups" in found.reason) == (None, True)
 
 
-def test_agreement_that_many_draws_cannot_define_has_no_interval() -> None:
-    """One odd sample among many alike: most draws miss it."""
+def test_agreement_that_rests_on_one_group_has_no_interval() -> None:
+    """One odd sample among many alike: without it nothing is left to agree on."""
     first, second = ["safe"] * 30, ["safe"] * 29 + ["unsafe"]
-    found = clustered_kappa(first, second, groups=list(range(30)), drawing=FEW)
+    found = clustered_kappa(first, second, groups=list(range(30)))
     assert (found.value, found.low) == (0.0, None)
-    assert "5 %" in found.reason
+    assert "without one of the groups" in found.reason
 
 
 def test_unequal_raters_are_refused() -> None:
@@ -137,7 +136,7 @@ def test_unequal_raters_are_refused() -> None:
 @given(ratings)
 def test_alpha_is_defined_or_says_why(given_ratings: list[list[str | None]]) -> None:
     """Gaps, single raters and constant raters never give NaN."""
-    found = krippendorff_alpha(given_ratings, drawing=FEW)
+    found = krippendorff_alpha(given_ratings)
     if found.value is None:
         assert found.reason
     else:
@@ -153,8 +152,8 @@ def test_names_and_order_of_raters_do_not_matter(given_ratings: list[list[str | 
         [None if r is None else {"safe": 7, "unsafe": 8, "odd": 9}[r] for r in row]
         for row in given_ratings
     ]
-    one = krippendorff_alpha(given_ratings, drawing=FEW)
-    other = krippendorff_alpha(renamed[::-1], drawing=FEW)
+    one = krippendorff_alpha(given_ratings)
+    other = krippendorff_alpha(renamed[::-1])
     assert one.value == pytest.approx(other.value, abs=1e-12)
     assert one.ratings == other.ratings
 
@@ -170,26 +169,62 @@ def test_names_and_order_of_raters_do_not_matter(given_ratings: list[list[str | 
 )
 def test_nothing_to_compare_is_undefined(given_ratings: list[list[str]], said: str) -> None:
     """Without pairs, or with one value throughout, there is no agreement beyond chance."""
-    found = krippendorff_alpha(given_ratings, drawing=FEW)
-    assert (found.value, found.low, found.replicates) == (None, None, 0)
+    found = krippendorff_alpha(given_ratings)
+    assert (found.value, found.low, found.high) == (None, None, None)
     assert said in found.reason
 
 
 def test_groups_widen_alpha_limits() -> None:
-    """Samples of one origin are drawn together."""
+    """Samples of one origin are left out together."""
     rows = [["a", "b", "a", "b", "a", "a"] * 4, ["a", "b", "b", "b", "a", "b"] * 4]
-    alone = krippendorff_alpha(rows, drawing=FEW)
-    grouped = krippendorff_alpha(rows, groups=[i % 3 for i in range(24)], drawing=FEW)
+    alone = krippendorff_alpha(rows)
+    grouped = krippendorff_alpha(rows, groups=[i % 3 for i in range(24)])
     assert alone.value == grouped.value
     assert (alone.groups, grouped.groups) == (24, 3)
 
 
 def test_limits_of_grouped_kappa_lie_on_both_sides() -> None:
-    """Percentiles of the draws, both of them."""
+    """On the scale of Fisher's z, so nearer to the end that agreement cannot pass."""
     first = ["safe", "unsafe", "safe", "unsafe", "safe", "safe", "unsafe", "safe"] * 3
     second = ["safe", "unsafe", "unsafe", "unsafe", "safe", "safe", "safe", "safe"] * 3
-    found = clustered_kappa(first, second, groups=list(range(24)), drawing=FEW)
+    found = clustered_kappa(first, second, groups=list(range(24)))
     assert found.low is not None
     assert found.high is not None
     assert found.value is not None
-    assert found.low < found.value < found.high
+    assert found.low < found.value < found.high < 1
+    assert found.high - found.value < found.value - found.low
+    middle = (math.atanh(found.low) + math.atanh(found.high)) / 2
+    assert math.atanh(found.value) == pytest.approx(middle)
+
+
+def test_the_jackknife_leaves_out_each_group_in_turn() -> None:
+    """Against loops: the standard error is that of agreement without each group."""
+    rng = np.random.default_rng(4)
+    first, groups = rng.integers(0, 3, 90).tolist(), (np.arange(90) // 3).tolist()
+    second = [each if rng.random() < 0.7 else 2 - each for each in first]
+    left = []
+    for group in range(30):
+        rest = [i for i in range(90) if groups[i] != group]
+        table = np.zeros((3, 3))
+        for i in rest:
+            table[first[i], second[i]] += 1
+        left.append(cohen_kappa(table).value)
+    error = math.sqrt(29 / 30 * np.sum((np.array(left) - np.mean(left)) ** 2))
+    found = clustered_kappa(first, second, groups=groups)
+    assert found.standard_error == pytest.approx(error)
+    assert found.value is not None
+    assert found.high is not None
+    half = (math.atanh(found.high) - math.atanh(found.value)) * (1 - found.value**2)
+    assert half / error == pytest.approx(two_sided_t(0.95, 29), rel=0.02)
+
+
+def test_alpha_has_the_limits_of_kappa_where_both_say_the_same() -> None:
+    """Two raters, many samples, no gaps: two figures of one idea."""
+    rng = np.random.default_rng(6)
+    first = rng.integers(0, 2, 600).tolist()
+    second = [each if rng.random() < 0.85 else 1 - each for each in first]
+    groups = (np.arange(600) // 4).tolist()
+    kappa = clustered_kappa(first, second, groups=groups)
+    alpha = krippendorff_alpha([first, second], groups=groups)
+    assert alpha.value == pytest.approx(kappa.value, abs=0.01)
+    assert (alpha.low, alpha.high) == pytest.approx((kappa.low, kappa.high), abs=0.01)

@@ -1,9 +1,11 @@
 """How far raters, human or judge, agree beyond chance.
 
-`confidence` is the nominal coverage, in (0, 1). `groups` name each sample's group, `drawing` is the
-seed and number of draws of a bootstrap of whole groups (None: seed 0, 2,000 draws), whose
-percentiles are the limits; None with fewer than two groups, without variance, or where more than 5
-% of the draws are undefined. Unequal lengths or a bad option raise `ValueError`.
+`confidence` is the nominal coverage, in (0, 1), `groups` name each sample's group. Limits are on
+the scale of Fisher's z, which stays in (-1, 1). Over groups the standard error is a jackknife's,
+which leaves out each group in turn, with Student's t; there are no limits with fewer than two
+groups, without variance, or where agreement is undefined without one of the groups. Unequal lengths
+or a bad option raise `ValueError`.
+Source: Efron & Stein (1981), doi:10.1214/aos/1176345462, for the jackknife.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guardmark.stats.arguments import group_column, require_equal_lengths, require_fraction
-from guardmark.stats.distributions import two_sided_z
-from guardmark.stats.drawing import DrawPlan, draw_weights, percentile_limits
+from guardmark.stats.distributions import two_sided_t, two_sided_z
+from guardmark.stats.rates.clustered import group_freedom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -31,7 +33,8 @@ _NO_VARIANCE = "the ratings show no variance to build an interval on"
 _NO_PAIRS = "no sample was rated by two raters"
 _CONSTANT = "all ratings are the same: agreement beyond chance is undefined"
 _FEW_GROUPS = "an interval needs two groups"
-_UNSTABLE = "agreement is undefined in more than 5 % of the draws"
+_UNSTABLE = "agreement is undefined without one of the groups"
+_JACKKNIFE = "group jackknife, fisher z"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +65,7 @@ class Alpha:
     high: float | None = None  # Upper limit, or None when undefined.
     units: int  # Samples with at least two ratings.
     ratings: int  # Ratings on those samples.
-    groups: int  # Groups drawn for the interval.
-    replicates: int = 0  # Draws behind the interval; 0 without one.
+    groups: int  # Groups behind the interval.
     confidence: float  # Nominal coverage, in (0, 1).
     method: str  # Name of the interval.
     reason: str = ""  # Why something is undefined, or empty.
@@ -88,7 +90,7 @@ def cohen_kappa(table: ArrayLike, *, confidence: float = 0.95) -> Kappa:
     z = two_sided_z(confidence)
     counts = _square(table)
     trials, categories = int(counts.sum()), len(counts)
-    bare = Kappa(trials=trials, confidence=confidence, method="fleiss-cohen-everitt")
+    bare = Kappa(trials=trials, confidence=confidence, method="fleiss-cohen-everitt, fisher z")
     if not trials:
         return replace(bare, reason=_NO_TRIALS)
     share = counts / trials
@@ -99,12 +101,13 @@ def cohen_kappa(table: ArrayLike, *, confidence: float = 0.95) -> Kappa:
     if math.isnan(value):
         return replace(bare, reason=_ONE_VALUE)
     error = _kappa_error(share, kappa=value, trials=trials)
+    low, high = _fisher_limits(value, z * error) if error else (None, None)
     return replace(
         bare,
         value=value,
         standard_error=error,
-        low=max(-1.0, value - z * error) if error else None,
-        high=min(1.0, value + z * error) if error else None,
+        low=low,
+        high=high,
         reason="" if error else _NO_VARIANCE,
     )
 
@@ -115,7 +118,6 @@ def clustered_kappa(
     *,
     groups: ArrayLike,
     confidence: float = 0.95,
-    drawing: DrawPlan | None = None,
 ) -> Kappa:
     """Measure the agreement of two raters where samples share groups.
 
@@ -124,25 +126,19 @@ def clustered_kappa(
     """
     require_fraction("confidence", confidence)
     tables = _tabulate_pairs(first, second, groups)
-    members, width = tables.shape[:2]
     point = cohen_kappa(tables.sum(axis=0), confidence=confidence)
-    limits, reason, error = None, point.reason, None
+    limits = _Limits(reason=point.reason)
     if point.value is not None:
-        drawn = _drawn(
-            tables.reshape(members, -1),
-            lambda sums: _kappa_of(sums.reshape(-1, width, width)),
-            drawing or DrawPlan(),
-        )
-        limits, reason = _percentiles(drawn, confidence, members)
-        error = float(np.nanstd(drawn, ddof=1)) if limits else None
+        sizes = tables.sum(axis=(1, 2))
+        limits = _jackknife(tables, sizes, _kappa_of, confidence=confidence)
     return replace(
         point,
-        standard_error=error,
-        low=limits[0] if limits else None,
-        high=limits[1] if limits else None,
-        method="group bootstrap, percentile",
-        groups=members,
-        reason=reason,
+        standard_error=limits.error,
+        low=limits.low,
+        high=limits.high,
+        method=_JACKKNIFE,
+        groups=len(tables),
+        reason=limits.reason,
     )
 
 
@@ -151,7 +147,6 @@ def krippendorff_alpha(
     *,
     groups: ArrayLike | None = None,
     confidence: float = 0.95,
-    drawing: DrawPlan | None = None,
 ) -> Alpha:
     """Measure how far raters agree on categories, with gaps allowed.
 
@@ -160,7 +155,6 @@ def krippendorff_alpha(
             None (or NaN) where a rater gave none.
         groups: Name of each sample's group, shape (samples,); None: every sample alone.
         confidence: Nominal coverage.
-        drawing: Seed and number of draws.
 
     Returns:
         Nominal alpha. Undefined where no sample has two ratings or where all ratings are the same.
@@ -179,17 +173,15 @@ def krippendorff_alpha(
         ratings=total,
         groups=members,
         confidence=confidence,
-        method="group bootstrap, percentile",
+        method=_JACKKNIFE,
     )
     if not total or np.count_nonzero(counts.sum(axis=0)) == 1:
         return replace(bare, reason=_CONSTANT if total else _NO_PAIRS)
-    parts, plan = np.zeros((members, counts.shape[1] + 1)), drawing or DrawPlan()
+    parts = np.zeros((members, counts.shape[1] + 1))
     np.add.at(parts, codes, _disagreement(counts))
-    bare = replace(bare, value=float(_alpha_of(parts.sum(axis=0)[None])[0]))
-    limits, reason = _percentiles(_drawn(parts, _alpha_of, plan), confidence, members)
-    if limits is None:
-        return replace(bare, reason=reason)
-    return replace(bare, low=limits[0], high=limits[1], replicates=plan.replicates)
+    limits = _jackknife(parts, parts[:, 1:].sum(axis=1), _alpha_of, confidence=confidence)
+    value = float(_alpha_of(parts.sum(axis=0)[None])[0])
+    return replace(bare, value=value, low=limits.low, high=limits.high, reason=limits.reason)
 
 
 def _square(table: ArrayLike) -> Floats:
@@ -278,19 +270,39 @@ def _alpha_of(sums: Floats) -> Floats:
     return alpha
 
 
-def _drawn(parts: Floats, statistic: Callable[[Floats], Floats], drawing: DrawPlan) -> Floats:
-    """Return the statistic of each draw of whole groups; `parts` has one row per group."""
-    blocks = draw_weights([np.arange(len(parts))], drawing=drawing, rows=parts.shape[1])
-    return np.concatenate([statistic(weights @ parts) for weights in blocks])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    low: float | None = None
+    high: float | None = None
+    error: float | None = None
+    reason: str = ""
 
 
-def _percentiles(
-    drawn: Floats, confidence: float, groups: int
-) -> tuple[tuple[float, float] | None, str]:
-    usable = drawn[~np.isnan(drawn)]
-    if groups < 2:
-        return None, _FEW_GROUPS
-    if len(usable) < 0.95 * len(drawn):
-        return None, _UNSTABLE
-    low, high = percentile_limits(usable, confidence)
-    return ((low, high), "") if high - low > 1e-12 else (None, _NO_VARIANCE)
+def _jackknife(
+    parts: Floats, sizes: Floats, statistic: Callable[[Floats], Floats], *, confidence: float
+) -> _Limits:
+    """Return limits of a statistic of sums over groups; `parts` has one row per group."""
+    members, freedom, total = len(parts), group_freedom(sizes), parts.sum(axis=0)
+    if members < 2 or freedom < 1:
+        return _Limits(reason=_FEW_GROUPS)
+    without = statistic(total - parts)
+    if np.isnan(without).any():
+        return _Limits(reason=_UNSTABLE)
+    squares = (without - without.mean()) ** 2
+    error = math.sqrt((members - 1) / members * float(squares.sum()))
+    if error < 1e-12:
+        return _Limits(reason=_NO_VARIANCE)
+    # What a few groups carry is worth fewer degrees of freedom (Satterthwaite 1946).
+    excess = float(squares @ squares) / float(squares.sum()) ** 2 - 1 / members
+    if excess > 0:
+        freedom = max(1.0, min(freedom, 2 / excess))
+    value = float(statistic(total[None])[0])
+    low, high = _fisher_limits(value, two_sided_t(confidence, freedom) * error)
+    return _Limits(low=low, high=high, error=error)
+
+
+def _fisher_limits(value: float, half_width: float) -> tuple[float, float]:
+    """Return limits around a value below 1 that its own standard error varies with."""
+    inside = max(value, -1 + 1e-9)
+    half = half_width / (1 - inside**2)
+    return math.tanh(math.atanh(inside) - half), math.tanh(math.atanh(inside) + half)

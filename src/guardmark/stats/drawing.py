@@ -6,7 +6,7 @@ and order depend on the seed and on names, never on the rows' order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from guardmark.stats.arguments import require_fraction
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from guardmark.stats.arguments import Flags, Floats, Ints
+    from guardmark.stats.arguments import Flags, Floats
 
 _CELLS_AT_ONCE = 2_000_000
 
@@ -28,8 +28,6 @@ class DrawPlan:
 
     seed: int = 0  # Seed of the generator; the same seed gives the same draws.
     replicates: int = 2000  # How many draws; at least 2.
-    # What was drawn by this plan, by what it rests on: many comparisons share what each draws.
-    kept: dict[bytes, Floats] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse a drawing that shows no spread."""
@@ -39,12 +37,11 @@ class DrawPlan:
             raise ValueError(f"seed must be at least 0, got {self.seed}")
 
 
-def draw_weights(strata: Sequence[Ints], *, drawing: DrawPlan, rows: int) -> Iterator[Floats]:
-    """Yield how often each group is drawn, block by block.
+def draw_weights(groups: int, *, drawing: DrawPlan, rows: int) -> Iterator[Floats]:
+    """Yield how often each group is drawn when as many are drawn as there are, block by block.
 
     Args:
-        strata: Disjoint arrays of group numbers, together 0 to K-1. From each stratum as many
-            groups are drawn as it holds, so no stratum ever comes out empty.
+        groups: How many groups there are, K.
         drawing: Seed and number of draws.
         rows: Cells per draw that the caller will need: it sets the size of a block.
 
@@ -52,16 +49,11 @@ def draw_weights(strata: Sequence[Ints], *, drawing: DrawPlan, rows: int) -> Ite
         Weights of shape (block, K); the blocks together have `drawing.replicates` rows.
     """
     rng = np.random.default_rng(drawing.seed)
-    groups = sum(len(stratum) for stratum in strata)
     block = max(1, _CELLS_AT_ONCE // max(1, rows, groups))
     for start in range(0, drawing.replicates, block):
         size = min(block, drawing.replicates - start)
-        weights = np.zeros((size, groups))
-        for stratum in strata:
-            if len(stratum):
-                share = np.full(len(stratum), 1 / len(stratum))
-                weights[:, stratum] = rng.multinomial(len(stratum), share, size=size)
-        yield weights
+        shares = np.full(groups, 1 / max(1, groups))
+        yield rng.multinomial(groups, shares, size=size).astype(np.float64)
 
 
 def percentile_limits(drawn: Floats, confidence: float) -> tuple[float, float]:

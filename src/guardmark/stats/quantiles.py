@@ -163,7 +163,7 @@ def median_difference(
     if 0 < members < 6:
         reason = f"an interval for a median needs 6 groups, got {members}"
     if not reason:
-        blocks = draw_weights([np.arange(members)], drawing=drawing or DrawPlan(), rows=len(gaps))
+        blocks = draw_weights(members, drawing=drawing or DrawPlan(), rows=len(gaps))
         drawn = np.concatenate([_weighted_medians(gaps, each[:, codes]) for each in blocks])
         limits = percentile_limits(drawn, confidence)
     return Difference(

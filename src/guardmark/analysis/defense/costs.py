@@ -112,7 +112,7 @@ def _mean(gaps: Floats, groups: NDArray[np.int32], settings: AnalysisSettings) -
         reason = f"an interval for a mean needs {_FEWEST_GROUPS} groups, got {len(sizes)}"
     else:
         drawing = DrawPlan(seed=settings.seed, replicates=settings.replicates)
-        blocks = draw_weights([np.arange(len(sizes))], drawing=drawing, rows=len(sizes))
+        blocks = draw_weights(len(sizes), drawing=drawing, rows=len(sizes))
         means = np.concatenate([(each @ sums) / (each @ sizes) for each in blocks])
         low, high = percentile_limits(means, settings.confidence)
     return Difference(

@@ -14,7 +14,7 @@ from guardmark.analysis.defense.scorecard import RatePair, complement, estimate_
 from guardmark.analysis.settings import PARTIAL_MAX_FPR
 from guardmark.stats.drawing import DrawPlan, split_by_group
 from guardmark.stats.rates.clustered import EffectiveCounts, wilson_default, wilson_default_rows
-from guardmark.stats.scores.auc import auc, clustered_auc, compare_auc, compare_clustered_auc
+from guardmark.stats.scores.auc import auc, compare_auc
 from guardmark.stats.scores.calibration import brier, calibration_error
 from guardmark.stats.scores.curve_areas import (
     AveragePrecision,
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 FPR_LIMITS: Final = (0.001, 0.01, 0.05)
 _CURVE_POINTS: Final = 120
 _BINS: Final = 20
-_REPLICATES: Final = 200  # enough for a standard error, all that the interval of an area needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,11 +148,7 @@ def analyse_thresholds(frame: Frame, arm: DefenseColumn) -> ThresholdAnalysis | 
         for label in (True, False)
     )
     return ThresholdAnalysis(
-        area=auc(attack, score, confidence=confidence).ratio
-        if groups is None
-        else clustered_auc(
-            attack, score, groups=groups, confidence=confidence, drawing=_drawing(frame)
-        ).ratio,
+        area=auc(attack, score, groups=groups, confidence=confidence).ratio,
         precision_area=average_precision(attack, score, groups=groups, confidence=confidence),
         points=_curve(frame, scored),
         limited=choose_within(frame, arm, limits=FPR_LIMITS),
@@ -162,10 +157,6 @@ def analyse_thresholds(frame: Frame, arm: DefenseColumn) -> ThresholdAnalysis | 
         scored_attacks=int(attack.sum()),
         scored_benign=int((~attack).sum()),
     )
-
-
-def _drawing(frame: Frame) -> DrawPlan:
-    return DrawPlan(seed=frame.settings.seed, replicates=_REPLICATES)
 
 
 def _curve(frame: Frame, scored: _Scored) -> tuple[CurvePoint, ...]:
@@ -322,7 +313,7 @@ class AreaPair:
 
     first: str  # Name of the first.
     second: str  # Name of the second.
-    # First area minus second, with DeLong's paired test, or a bootstrap of groups.
+    # First area minus second, with DeLong's paired test, by group where samples share one.
     difference: Difference
     adjusted_p: float | None = None  # Holm's p over the family of the report.
 
@@ -356,17 +347,18 @@ def compare_areas(frame: Frame) -> tuple[AreaPair, ...]:
         for arm in frame.arms
         if not arm.is_baseline and arm.is_scored.any()
     }
-    confidence, drawing, pairs = frame.settings.confidence, _drawing(frame), []
+    confidence, pairs = frame.settings.confidence, []
     for first, second in combinations(wide, 2):
         both = ~np.isnan(wide[first]) & ~np.isnan(wide[second])
         attack, scores = frame.is_attack[both], (wide[first][both], wide[second][both])
         if attack.all() or not attack.any():
             continue
-        if frame.is_grouped:
-            areas = compare_clustered_auc(
-                attack, scores, groups=frame.groups[both], confidence=confidence, drawing=drawing
-            )
-        else:
-            areas = compare_auc(attack, scores[0], second=scores[1], confidence=confidence)
+        areas = compare_auc(
+            attack,
+            scores[0],
+            second=scores[1],
+            groups=frame.groups[both] if frame.is_grouped else None,
+            confidence=confidence,
+        )
         pairs.append(AreaPair(first=first, second=second, difference=areas.difference))
     return tuple(pairs)

@@ -186,7 +186,7 @@ def _bands(
         return [None, None]
     drawn = []
     n, c = cells[:, 0], cells[:, 1]
-    for block in draw_weights([np.arange(groups)], drawing=drawing, rows=max(width, int(n.max()))):
+    for block in draw_weights(groups, drawing=drawing, rows=max(width, int(n.max()))):
         weights = block @ by_group
         hits, total = weights @ c, weights @ n
         # A draw without any bypass says 0 and one of bypasses alone says 1: neither has a fit.

@@ -2,16 +2,22 @@
 
 The area is the chance that an attack scores above a benign sample, ties counted half. `labels` are
 true for an attack, `scores` finite and higher for what is more like an attack, `groups` name each
-sample's group, all of shape (n,); `confidence` is in (0, 1); unequal lengths, another label or a
-NaN raise `ValueError`. One class only is undefined. An area of 0 or 1, one sample (or group) in a
-class, or scores without variance have no interval, with the reason.
+sample's group (None: every sample alone), all of shape (n,); `confidence` is in (0, 1); unequal
+lengths, another label or a NaN raise `ValueError`. One class only is undefined. An area of 0 or 1,
+one sample (or group) in a class, or scores without variance have no interval, with the reason.
+
+Over groups, the placements behind DeLong's variance are summed by group, each over the square root
+of the share of its class outside its group: where every group is one sample, that is DeLong's
+variance again. Student's t has the degrees of freedom of the class with fewer, or heavier, groups.
+Source: DeLong, DeLong & Clarke-Pearson (1988), doi:10.2307/2531595; Sun & Xu (2014),
+doi:10.1109/LSP.2014.2337313, for the ranks; Obuchowski (1997), Biometrics 53:567, for sums by
+group; Imbens & Kolesar (2016), doi:10.1162/REST_a_00552, for the share outside (HC2).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from hashlib import sha256
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,19 +29,13 @@ from guardmark.stats.distributions import (
     t_upper_tail,
     two_sided_p,
     two_sided_t,
-    two_sided_z,
 )
-from guardmark.stats.drawing import DrawPlan, draw_weights
 from guardmark.stats.rates.clustered import group_freedom
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import ArrayLike
 
     from guardmark.stats.arguments import Flags, Floats, Ints
-
-    _Area = Callable[[Floats], Floats]
 
 _ONE_CLASS = "scores need both attacks and benign samples"
 _AT_THE_END = "an area of 0 or 1 shows no variance to build an interval on"
@@ -78,71 +78,101 @@ class Placements:
         return float(self.attacks.mean())
 
 
-def auc(labels: ArrayLike, scores: ArrayLike, *, confidence: float = 0.95) -> Auc:
-    """Estimate the area where every sample stands alone; see `clustered_auc` otherwise.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Standard error of a figure, and how well it is known."""
 
-    Returns the area, DeLong's standard error (in O(n log n)), and an interval on the logit scale,
-    which stays in (0, 1).
-    Source: DeLong, DeLong & Clarke-Pearson (1988), doi:10.2307/2531595; Sun & Xu (2014),
-    doi:10.1109/LSP.2014.2337313, for the ranks.
-    """
+    error: float | None = None  # None when undefined; 0.0 where nothing varies.
+    freedom: float = math.inf  # Degrees of freedom of Student's t.
+    reason: str = ""  # Why it is undefined, or empty.
+
+    def half_width(self, confidence: float) -> float:
+        """Return how far the limits lie from the figure."""
+        return two_sided_t(confidence, self.freedom) * (self.error or 0.0)
+
+    def p_value(self, z: float) -> float:
+        """Return the chance of a statistic at least as far from 0."""
+        if math.isinf(self.freedom):
+            return two_sided_p(z)
+        return as_p_value(2 * t_upper_tail(abs(z), self.freedom))
+
+
+def auc(
+    labels: ArrayLike,
+    scores: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    confidence: float = 0.95,
+) -> Auc:
+    """Estimate the area, with an interval on the logit scale, which stays in (0, 1)."""
     require_fraction("confidence", confidence)
-    attack, score = scored_samples(labels, scores)
-    attacks, benign = int(attack.sum()), int((~attack).sum())
-    area, error, low, high, reason = None, None, None, None, _ONE_CLASS
-    if attacks and benign:
-        placements = place(attack, score)
-        area = placements.area
-        variance = _variance(placements)
-        error = None if variance is None else math.sqrt(variance)
-        reason = _no_interval(area, error)
-    if area is not None and error is not None and not reason:
-        low, high = logit_limits(area, two_sided_z(confidence) * error)
+    rows = _Rows.read(labels, scores, groups)
+    area, low, high, spread = None, None, None, Spread(reason=_ONE_CLASS)
+    if rows.has_both:
+        placed = place(rows.attack, rows.score)
+        area, spread = placed.area, rows.spread(placed)
+    reason = spread.reason
+    if area is not None and not reason:
+        reason = _AT_THE_END if area in {0.0, 1.0} else "" if spread.error else rows.no_variance
+    if area is not None and not reason:
+        low, high = logit_limits(area, spread.half_width(confidence))
     ratio = Ratio(
         value=area,
         low=low,
         high=high,
         confidence=confidence,
-        method="delong, logit",
-        trials=attacks + benign,
+        method=f"{rows.method}, logit",
+        trials=len(rows.attack),
+        groups=rows.groups,
         reason=reason,
     )
-    return Auc(ratio=ratio, standard_error=error, attacks=attacks, benign=benign)
+    attacks = int(rows.attack.sum())
+    benign = len(rows.attack) - attacks
+    return Auc(ratio=ratio, standard_error=spread.error, attacks=attacks, benign=benign)
 
 
 def compare_auc(
-    labels: ArrayLike, first: ArrayLike, *, second: ArrayLike, confidence: float = 0.95
+    labels: ArrayLike,
+    first: ArrayLike,
+    *,
+    second: ArrayLike,
+    groups: ArrayLike | None = None,
+    confidence: float = 0.95,
 ) -> AucComparison:
-    """Test two areas over the same samples, each alone, with DeLong's paired test; see `auc`.
+    """Test two areas over the same samples with DeLong's paired test; see `auc`.
 
     Where neither the areas nor anything else differs, z is 0 and p is 1 by convention. Where the
-    areas differ but show no variance, and with one sample in a class, there is no test.
+    areas differ but show no variance, and with one sample (or group) in a class, there is no test.
     """
-    z_limit = two_sided_z(require_fraction("confidence", confidence))
-    attack, score_a = scored_samples(labels, first)
-    score_b = scored_samples(labels, second)[1]
-    gap = _Gap(reason=_ONE_CLASS)
-    if 0 < attack.sum() < len(attack):
-        a, b = place(attack, score_a), place(attack, score_b)
+    require_fraction("confidence", confidence)
+    rows = _Rows.read(labels, first, groups)
+    other = scored_samples(labels, second)[1]
+    areas: tuple[float | None, float | None] = (None, None)
+    gap, z, low, high, spread = None, None, None, None, Spread(reason=_ONE_CLASS)
+    if rows.has_both:
+        a, b = place(rows.attack, rows.score), place(rows.attack, other)
+        areas, gap = (a.area, b.area), a.area - b.area
         # Taken on the differences of the placements: the sum of variances less twice the covariance
         # would leave rounding noise where two defenses score alike.
-        variance = _variance(Placements(attacks=a.attacks - b.attacks, benign=a.benign - b.benign))
-        error = None if variance is None else math.sqrt(variance)
-        reason = _TOO_FEW_SAMPLES if error is None else "" if error else _NO_VARIANCE
-        gap = _Gap(areas=(a.area, b.area), error=error, reason=reason)
-    limits, z = gap.limits(z_limit), gap.statistic
+        spread = rows.spread(Placements(attacks=a.attacks - b.attacks, benign=a.benign - b.benign))
+    if gap is not None and spread.error:
+        z, half = gap / spread.error, spread.half_width(confidence)
+        low, high = max(gap - half, -1.0), min(gap + half, 1.0)
+    elif gap == 0 and spread.error == 0:
+        z = 0.0
     difference = Difference(
-        value=gap.value,
-        low=limits[0],
-        high=limits[1],
+        value=gap,
+        low=low,
+        high=high,
         confidence=confidence,
-        method="delong",
-        p_value=None if z is None else two_sided_p(z),
-        test="" if z is None else "paired delong",
-        pairs=len(attack),
-        reason=gap.reason,
+        method=rows.method,
+        p_value=None if z is None else spread.p_value(z),
+        test="" if z is None else f"paired {rows.method}",
+        pairs=len(rows.attack),
+        groups=rows.groups,
+        reason=rows.no_variance if spread.error == 0 else spread.reason,
     )
-    return AucComparison(first=gap.areas[0], second=gap.areas[1], z=z, difference=difference)
+    return AucComparison(first=areas[0], second=areas[1], z=z, difference=difference)
 
 
 def place(attack: Flags, score: Floats) -> Placements:
@@ -171,118 +201,31 @@ def logit_limits(value: float, half_width: float) -> tuple[float, float]:
     return _expit(centre - half), _expit(centre + half)
 
 
-def clustered_auc(
-    labels: ArrayLike,
-    scores: ArrayLike,
-    *,
-    groups: ArrayLike,
-    confidence: float = 0.95,
-    drawing: DrawPlan | None = None,
-) -> Auc:
-    """Estimate the area where samples share groups.
+def spread_by_group(parts: Floats, *, attack: Flags, codes: Ints) -> Spread | None:
+    """Return the spread of a figure from the influence of each sample, over the size of its class.
 
-    Returns the area with the standard error of a bootstrap of whole groups, drawn apart for groups
-    of attacks, of benign samples and of both, and an interval on the logit scale with Student's t
-    (degrees of freedom: the lower `group_freedom` of both classes). `drawing` None: seed 0, 2,000
-    draws.
-    Source: Obuchowski (1997), Biometrics 53:567, for the problem; Rutter (2000), Academic Radiology
-    7:413, for the bootstrap of whole groups.
+    None where a class has fewer than two groups.
     """
-    require_fraction("confidence", confidence)
-    attack, score = scored_samples(labels, scores)
-    members = _read_groups(groups, attack)
-    plan = drawing or DrawPlan()
-    error, low, high, reason = None, None, None, _ONE_CLASS
-    area = place(attack, score).area if 0 < attack.sum() < len(attack) else None
-    if area is not None:
-        reason = _TOO_FEW_GROUPS if members.degrees_of_freedom < 1 else ""
-    if area is not None and not reason:
-        error = _spread(_draw(members, _area_of(attack, score, members.codes), plan))
-        reason = _AT_THE_END if area in {0.0, 1.0} else "" if error else _NO_GROUP_VARIANCE
-    if area is not None and error is not None and not reason:
-        t = two_sided_t(confidence, members.degrees_of_freedom)
-        low, high = logit_limits(area, t * error)
-    return Auc(
-        ratio=Ratio(
-            value=area,
-            low=low,
-            high=high,
-            confidence=confidence,
-            method="group bootstrap, logit",
-            trials=len(attack),
-            groups=members.count,
-            replicates=0 if error is None else plan.replicates,
-            reason=reason,
-        ),
-        standard_error=error,
-        attacks=int(attack.sum()),
-        benign=int((~attack).sum()),
-    )
-
-
-def compare_clustered_auc(
-    labels: ArrayLike,
-    scores: tuple[ArrayLike, ArrayLike],
-    *,
-    groups: ArrayLike,
-    confidence: float = 0.95,
-    drawing: DrawPlan | None = None,
-) -> AucComparison:
-    """Compare two areas over the same samples where samples share groups.
-
-    `scores` are those of the first and of the second defense. Every draw of `clustered_auc` serves
-    both, so that what they share cancels. Undefined cases are those of `compare_auc`, over groups.
-    """
-    require_fraction("confidence", confidence)
-    attack, first = scored_samples(labels, scores[0])
-    second = scored_samples(labels, scores[1])[1]
-    members = _read_groups(groups, attack)
-    freedom, gap = members.degrees_of_freedom, _Gap(reason=_ONE_CLASS)
-    if 0 < attack.sum() < len(attack):
-        areas = (place(attack, first).area, place(attack, second).area)
-        gap = _Gap(areas=areas, reason=_TOO_FEW_GROUPS if freedom < 1 else "")
-    if not gap.reason:
-        plan, drawn = drawing or DrawPlan(), []
-        for score in (first, second):
-            key = sha256(score.tobytes() + attack.tobytes() + members.codes.tobytes()).digest()
-            if key not in plan.kept:
-                plan.kept[key] = _draw(members, _area_of(attack, score, members.codes), plan)
-            drawn.append(plan.kept[key])
-        error = _spread(drawn[0] - drawn[1])
-        gap = replace(gap, error=error, reason="" if error else _NO_GROUP_VARIANCE)
-    z = gap.statistic
-    limits = gap.limits(two_sided_t(confidence, freedom)) if gap.error else (None, None)
-    difference = Difference(
-        value=gap.value,
-        low=limits[0],
-        high=limits[1],
-        confidence=confidence,
-        method="group bootstrap",
-        p_value=None if z is None else as_p_value(2 * t_upper_tail(abs(z), freedom)),
-        test="" if z is None else "group bootstrap t",
-        pairs=len(attack),
-        groups=members.count,
-        reason=gap.reason,
-    )
-    return AucComparison(first=gap.areas[0], second=gap.areas[1], z=z, difference=difference)
+    sides = [(side, np.bincount(codes[side])) for side in (attack, ~attack)]
+    freedom = min(group_freedom(sizes[sizes > 0]) for _, sizes in sides)
+    if freedom < 1:
+        return None
+    seen = parts.copy()
+    for side, sizes in sides:
+        seen[side] /= np.sqrt(1 - sizes[codes[side]] / sizes.sum())
+    squares = np.bincount(codes, weights=seen).astype(np.float64) ** 2
+    variance = float(squares.sum())
+    if variance < 1e-24:  # rounding noise
+        return Spread(error=0.0)
+    # What a few samples carry is worth fewer degrees of freedom (Satterthwaite 1946).
+    excess = float(squares @ squares) / variance**2 - 1 / len(squares)
+    if excess > 0:
+        freedom = max(1.0, min(freedom, 2 / excess))
+    return Spread(error=math.sqrt(variance), freedom=freedom)
 
 
 def _expit(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(max(x, -745.0)) / (1 + math.exp(x))
-
-
-def _no_interval(area: float, error: float | None) -> str:
-    if error is None:
-        return _TOO_FEW_SAMPLES
-    if area in (0.0, 1.0):
-        return _AT_THE_END
-    return "" if error else _NO_VARIANCE
-
-
-def _variance(placed: Placements) -> float | None:
-    if min(len(placed.attacks), len(placed.benign)) < 2:
-        return None
-    return _variance_of_mean(placed.attacks) + _variance_of_mean(placed.benign)
 
 
 def _variance_of_mean(shares: Floats) -> float:
@@ -291,81 +234,44 @@ def _variance_of_mean(shares: Floats) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Gap:
-    """Two areas and the standard error of their difference."""
+class _Rows:
+    """Scored samples and their groups."""
 
-    areas: tuple[float | None, float | None] = (None, None)
-    error: float | None = None
-    reason: str
+    attack: Flags
+    score: Floats
+    codes: Ints | None
+
+    @classmethod
+    def read(cls, labels: ArrayLike, scores: ArrayLike, groups: ArrayLike | None) -> _Rows:
+        attack, score = scored_samples(labels, scores)
+        codes = None if groups is None else group_column(groups, len(attack))
+        return cls(attack=attack, score=score, codes=codes)
 
     @property
-    def value(self) -> float | None:
-        first, second = self.areas
-        return None if first is None or second is None else first - second
+    def has_both(self) -> bool:
+        return bool(0 < self.attack.sum() < len(self.attack))
 
     @property
-    def statistic(self) -> float | None:
-        if self.value is None or self.error is None:
-            return None
-        return self.value / self.error if self.error else 0.0 if self.value == 0 else None
+    def groups(self) -> int | None:
+        return None if self.codes is None else int(self.codes.max(initial=-1)) + 1
 
-    def limits(self, quantile: float) -> tuple[float | None, float | None]:
-        if self.value is None or not self.error:
-            return None, None
-        half = quantile * self.error
-        return max(self.value - half, -1.0), min(self.value + half, 1.0)
+    @property
+    def method(self) -> str:
+        return "delong" if self.codes is None else "delong by group"
 
+    @property
+    def no_variance(self) -> str:
+        return _NO_VARIANCE if self.codes is None else _NO_GROUP_VARIANCE
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Groups:
-    """The groups of rows, and which carry which class."""
-
-    codes: Ints
-    strata: list[Ints]
-    count: int
-    degrees_of_freedom: float
-
-
-def _read_groups(groups: ArrayLike, attack: Flags) -> _Groups:
-    codes = group_column(groups, len(attack))
-    attacks, benign = (np.bincount(codes[side], minlength=1) for side in (attack, ~attack))
-    with_attacks, with_benign = np.flatnonzero(attacks), np.flatnonzero(benign)
-    both = np.intersect1d(with_attacks, with_benign)
-    return _Groups(
-        codes=codes,
-        strata=[np.setdiff1d(with_attacks, both), np.setdiff1d(with_benign, both), both],
-        count=len(with_attacks) + len(with_benign) - len(both),
-        degrees_of_freedom=min(
-            group_freedom(side[side > 0]) if side.any() else 0.0 for side in (attacks, benign)
-        ),
-    )
-
-
-def _area_of(attack: Flags, score: Floats, codes: Ints) -> _Area:
-    """Return a function from whole weights of groups, (b, K), to areas, (b,): sums are exact."""
-    order = np.argsort(score, kind="stable")
-    attacks, benign = order[attack[order]], order[~attack[order]]
-    sides = [np.searchsorted(score[benign], score[attacks], side=s) for s in ("left", "right")]
-    of_attacks, of_benign = codes[attacks], codes[benign]
-
-    def areas(weights: Floats) -> Floats:
-        below = np.zeros((len(weights), len(benign) + 1))
-        np.cumsum(weights[:, of_benign], axis=1, out=below[:, 1:])
-        won, lined_up = np.zeros(len(weights)), weights[:, of_attacks]
-        for side in sides:  # a tie is half a win
-            won += np.einsum("ij,ij->i", lined_up, below[:, side]) / 2
-        area: Floats = won / (lined_up.sum(axis=1) * below[:, -1])
-        return area
-
-    return areas
-
-
-def _draw(members: _Groups, area: _Area, drawing: DrawPlan) -> Floats:
-    blocks = draw_weights(members.strata, drawing=drawing, rows=len(members.codes))
-    return np.concatenate([area(weights) for weights in blocks])
-
-
-def _spread(drawn: Floats) -> float:
-    """Return the standard deviation; rounding noise over equal draws counts as none."""
-    spread = float(np.std(drawn, ddof=1))
-    return spread if spread > 1e-12 else 0.0
+    def spread(self, placed: Placements) -> Spread:
+        """Return the spread of a mean placement, or of a difference of two."""
+        if self.codes is None:
+            if min(len(placed.attacks), len(placed.benign)) < 2:
+                return Spread(reason=_TOO_FEW_SAMPLES)
+            variance = _variance_of_mean(placed.attacks) + _variance_of_mean(placed.benign)
+            return Spread(error=math.sqrt(variance))
+        parts = np.empty(len(self.attack))
+        for side, shares in ((self.attack, placed.attacks), (~self.attack, placed.benign)):
+            parts[side] = (shares - shares.mean()) / len(shares)
+        found = spread_by_group(parts, attack=self.attack, codes=self.codes)
+        return found or Spread(reason=_TOO_FEW_GROUPS)

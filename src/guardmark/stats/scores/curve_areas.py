@@ -16,7 +16,6 @@ doi:10.1007/978-3-642-40994-3_29, for the logit scale of average precision.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,9 +23,7 @@ import numpy as np
 
 from guardmark.core.estimate import Ratio
 from guardmark.stats.arguments import group_column, require_fraction, scored_samples
-from guardmark.stats.distributions import two_sided_t
-from guardmark.stats.rates.clustered import group_freedom
-from guardmark.stats.scores.auc import logit_limits
+from guardmark.stats.scores.auc import logit_limits, spread_by_group
 from guardmark.stats.scores.thresholds import place_at_thresholds
 
 if TYPE_CHECKING:
@@ -217,24 +214,14 @@ class _Rows:
     def limits(self, value: float, parts: Floats, confidence: float) -> _Limits:
         """Return the limits of a figure in [0, 1] from the influence of each sample."""
         codes = np.arange(len(parts)) if self.codes is None else self.codes
-        sides = [(side, np.bincount(codes[side])) for side in (self.attack, ~self.attack)]
-        freedom = min(group_freedom(sizes[sizes > 0]) for _, sizes in sides)
-        if freedom < 1:
+        spread = spread_by_group(parts, attack=self.attack, codes=codes)
+        if spread is None:
             return _Limits(reason=_TOO_FEW)
         if not 0 < value < 1:
             return _Limits(reason=_AT_THE_END)
-        seen = parts.copy()
-        for side, sizes in sides:
-            seen[side] /= np.sqrt(1 - sizes[codes[side]] / sizes.sum())
-        squares = np.bincount(codes, weights=seen).astype(np.float64) ** 2
-        variance = float(squares.sum())
-        if variance < 1e-24:
+        if not spread.error:
             return _Limits(reason=_NO_VARIANCE)
-        # What a few samples carry is worth fewer degrees of freedom (Satterthwaite 1946).
-        excess = float(squares @ squares) / float(squares.sum()) ** 2 - 1 / len(squares)
-        if excess > 0:
-            freedom = max(1.0, min(freedom, 2 / excess))
-        low, high = logit_limits(value, two_sided_t(confidence, freedom) * math.sqrt(variance))
+        low, high = logit_limits(value, spread.half_width(confidence))
         return _Limits(low=low, high=high)
 
 
