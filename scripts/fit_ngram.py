@@ -33,7 +33,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 
-from guardmark.defenses.ngram import NgramModel, hashed_ngrams, read_model, write_model
+from guardmark.defenses.ngram import NgramModel, hashed_ngrams, read_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -218,6 +218,21 @@ def unchanged(model: NgramModel) -> bool:
     )
     same = replace(fresh, weights=shipped.weights, bias=shipped.bias) == shipped
     return bool(close and same)
+
+
+def write_model(model: NgramModel, path: Path) -> None:
+    """Write fitted weights; equal models give equal bytes."""
+    np.savez_compressed(
+        path,
+        weights=model.weights.astype(np.float16),
+        bits=np.int64(model.bits),
+        shortest=np.int64(model.shortest),
+        longest=np.int64(model.longest),
+        bias=np.float64(model.bias),
+        threshold=np.float64(model.threshold),
+        version=np.str_(model.version),
+        fitted_on=np.str_(model.fitted_on),
+    )
 
 
 def main() -> int:

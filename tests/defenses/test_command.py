@@ -473,3 +473,21 @@ async def test_a_worker_in_another_language(tmp_path: Path) -> None:
     assert json.loads(json.dumps(settings.model_dump(mode="json")))["command"][0] == "node"
     await defense.close()
     assert decisions[0].outcome is Outcome.BLOCK
+
+
+async def test_a_program_that_prints_on_and_on_is_not_waited_for(build: Build) -> None:
+    """Its first line is shown: 200 lines are no banner any more."""
+    program = "import time\nfor n in range(900):\n    print('line', n, flush=True)\ntime.sleep(60)"
+    defense = build(program=program, start_timeout_s=30)
+    began = monotonic()
+    with pytest.raises(ConfigError, match=r"lines and no answer, the first: 'line 0'"):
+        await defense.start()
+    assert monotonic() - began < 20
+
+
+async def test_what_was_printed_first_is_shown_when_no_answer_comes(build: Build) -> None:
+    """It names what started, which the last line may not."""
+    program = "import sys\nprint('my guard 1.0', flush=True)\nfor line in sys.stdin: print('OK', flush=True)"
+    defense = build(program=program, start_timeout_s=1)
+    with pytest.raises(ConfigError, match=r"it printed 'my guard 1.0'"):
+        await defense.start()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scripts.fit_ngram import write_model
 
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Outcome, ScoreKind
@@ -19,7 +20,6 @@ from guardmark.defenses.ngram import (
     NgramModel,
     hashed_ngrams,
     read_model,
-    write_model,
 )
 
 MODEL = read_model(BUILTIN_WEIGHTS)

@@ -113,6 +113,7 @@ def test_every_service_has_a_profile() -> None:
         "litellm-guardrail",
         "mistral-moderation",
         "nemo-guardrails",
+        "nemo-guardrails-microservice",
         "openai-moderation",
     )
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from guardmark.config.settings import BuildContext, PartSettings
+    from guardmark.config.settings import BuildContext
 
 
 GROUPS = {
@@ -80,5 +80,5 @@ def helper_kind(name: str, settings: Mapping[str, object]) -> str:
 
 
 def build_part(settings: Any, name: str, context: BuildContext) -> object:
-    """Build a part from its checked settings."""
-    return cast("PartSettings", settings).build(name, context)
+    """Build a part from its checked settings; heavy imports happen there."""
+    return settings.build(name, context)

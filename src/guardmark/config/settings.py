@@ -127,14 +127,6 @@ class BuildContext:
     alarm: Alarm = nullcontext  # ends a search of `re` that takes too long
 
 
-class PartSettings(Protocol):
-    """Checked settings that know how to build their part."""
-
-    def build(self, name: str, context: BuildContext) -> object:
-        """Build the part; heavy imports happen here."""
-        ...
-
-
 def describe_keys(schema: dict[str, Any], words: Mapping[str, Mapping[str, str]]) -> None:
     """Put the meaning of each key into a JSON Schema, from words by kind of settings and by key."""
     for name, entry in {schema["title"]: schema, **schema["$defs"]}.items():

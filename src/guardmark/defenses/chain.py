@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
-from guardmark.config.settings import Rate, Settings
+from guardmark.config.settings import Rate
 from guardmark.core.errors import UnknownName
 from guardmark.core.outcome import CategoryFinding, Decision, Evidence, Outcome, ScoreKind
 from guardmark.core.protocols import BatchDefense, Defense, InlineDefense, SampleBound
 from guardmark.core.sample import View
-from guardmark.defenses.deadline import holds_interpreter, total_timeout
+from guardmark.defenses.deadline import GrownSettings, holds_interpreter, total_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -242,9 +242,10 @@ def _finding(name: str, decision: Decision) -> CategoryFinding:
     return CategoryFinding(name=name, flagged=flagged, score=decision.score)
 
 
-class ChainSettings(Settings):
+class ChainSettings(GrownSettings):
     """Combines other defenses of the configuration."""
 
+    later: ClassVar[tuple[str, ...]] = ("between",)
     of: list[str] = Field(min_length=1)
     rule: Literal["any", "all", "majority", "first", "cascade"] = "any"
     short_circuit: bool = True
@@ -257,12 +258,6 @@ class ChainSettings(Settings):
         if self.between is not None and self.between[0] >= self.between[1]:
             raise ValueError("between needs two limits, the lower one first")
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_later_settings(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what runs made before it could be set did not know: they stay the same."""
-        values: dict[str, Any] = handler(self)
-        return {k: v for k, v in values.items() if k != "between" or v is not None}
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""

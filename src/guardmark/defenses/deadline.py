@@ -6,7 +6,7 @@ import signal
 from dataclasses import dataclass
 from threading import current_thread, main_thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -112,15 +112,21 @@ def holds_interpreter(defense: object) -> bool:
     return bool(getattr(defense, "holds_interpreter", False))
 
 
-class TimedSettings(Settings):
-    """Settings of a part that runs in this process."""
+class GrownSettings(Settings):
+    """Settings that grew: what is left unset is not written, so that older runs stay the same."""
 
-    timeout_s: float = Field(CODE_TIMEOUT_S, gt=0, le=86_400)
+    later: ClassVar[tuple[str, ...]] = ()
 
     @model_serializer(mode="wrap")
-    def _without_the_usual_time(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave the usual time out: runs made before it could be set keep their fingerprint."""
-        values: dict[str, Any] = handler(self)
-        if self.timeout_s == type(self).model_fields["timeout_s"].default:
-            del values["timeout_s"]
-        return values
+    def _without_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = type(self).model_fields
+        usual = {name: fields[name].get_default(call_default_factory=True) for name in self.later}
+        written = write(self).items()
+        return {k: v for k, v in written if k not in usual or getattr(self, k) != usual[k]}
+
+
+class TimedSettings(GrownSettings):
+    """Settings of a part that runs in this process."""
+
+    later: ClassVar[tuple[str, ...]] = ("timeout_s",)
+    timeout_s: float = Field(CODE_TIMEOUT_S, gt=0, le=86_400)

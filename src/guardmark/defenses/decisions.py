@@ -5,15 +5,16 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
-from guardmark.config.settings import Rate, Settings
+from guardmark.config.settings import Rate
 from guardmark.core.errors import ConfigError, DatasetError, UnknownName, listed
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
+from guardmark.defenses.deadline import GrownSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -210,9 +211,10 @@ def _number(value: object, field: str) -> float | None:
     raise ValueError(f"{field}: expected a number, found {value!r:.60}")
 
 
-class DecisionsSettings(Settings):
+class DecisionsSettings(GrownSettings):
     """Reads decisions that another tool, or a finished run, already made."""
 
+    later: ClassVar[tuple[str, ...]] = ("run", "defense")
     path: str | None = None
     run: str | None = None
     defense: str | None = None
@@ -229,12 +231,6 @@ class DecisionsSettings(Settings):
         if self.run is not None and (self.map or self.values or self.threshold is not None):
             raise ValueError("map, values and threshold say how a file is read, not a run")
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_later_settings(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what runs made before it could be set did not know: they stay the same."""
-        values: dict[str, Any] = handler(self)
-        return {k: v for k, v in values.items() if k not in ("run", "defense") or v is not None}
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""

@@ -10,9 +10,9 @@ from hashlib import sha256
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from guardmark.config.settings import Rate
 from guardmark.core.errors import BadSettings, ConfigError, did_you_mean
@@ -234,6 +234,10 @@ def _broken(name: str, error: Exception) -> ConfigError:
 class PythonSettings(TimedSettings, ProcessSettings):
     """Calls a Python function: `module:name` or `file.py:name`."""
 
+    later: ClassVar[tuple[str, ...]] = (
+        *("timeout_s", "score_range", "env", "interpreter"),
+        *ProcessSettings.model_fields,
+    )
     target: str = Field(min_length=3)
     threshold: Rate | None = None
     score_range: ScoreRange = (0.0, 1.0)
@@ -258,15 +262,6 @@ class PythonSettings(TimedSettings, ProcessSettings):
         """How many processes are asked at once; None for a function in this process."""
         is_inside = self.env is None and self.interpreter is None
         return None if is_inside else self.workers
-
-    @model_serializer(mode="wrap")
-    def _without_later_settings(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what runs made before it could be set did not know: they stay the same."""
-        values: dict[str, Any] = handler(self)
-        fields = PythonSettings.model_fields
-        later = ("timeout_s", "score_range", "env", "interpreter", *ProcessSettings.model_fields)
-        usual = {name: fields[name].get_default(call_default_factory=True) for name in later}
-        return {k: v for k, v in values.items() if k not in usual or getattr(self, k) != usual[k]}
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""

@@ -131,21 +131,6 @@ def read_model(path: Path) -> NgramModel:
     return model
 
 
-def write_model(model: NgramModel, path: Path) -> None:
-    """Write fitted weights; equal models give equal bytes."""
-    np.savez_compressed(
-        path,
-        weights=model.weights.astype(np.float16),
-        bits=np.int64(model.bits),
-        shortest=np.int64(model.shortest),
-        longest=np.int64(model.longest),
-        bias=np.float64(model.bias),
-        threshold=np.float64(model.threshold),
-        version=np.str_(model.version),
-        fitted_on=np.str_(model.fitted_on),
-    )
-
-
 class NgramSettings(Settings):
     """Scores texts with a small classifier over character n-grams."""
 

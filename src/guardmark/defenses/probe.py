@@ -121,10 +121,9 @@ async def _ask_more(
         verb = "blocks" if outcomes == {Outcome.BLOCK} else "allows"
         count = len(texts) // 2
         hint = f"; if you expected otherwise, check {reads}" if reads else ""
-        these = (
-            f"all {count} known attacks and all {count}" if count > 1 else "a known attack and a"
-        )
-        warnings.append(f"{verb} {these} known benign {_inputs(count)}{hint}")
+        these = f"all {count} known attacks and all {count} known benign inputs"
+        one = "a known attack and a known benign input"
+        warnings.append(f"{verb} {these if count > 1 else one}{hint}")
     failed = [each for each in first if each.outcome not in _ANSWERED]
     if failed and not warnings:
         warnings.append(
@@ -147,10 +146,6 @@ async def _ask_more(
     if len(scores) == 1 and None not in scores:
         warnings.append(f"gives every known attack and known benign input {scores.pop():g}")
     return warnings
-
-
-def _inputs(count: int) -> str:
-    return "inputs" if count > 1 else "input"
 
 
 def _brief(decision: Decision) -> str:

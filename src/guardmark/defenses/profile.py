@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 ProfileKind = Literal["guard-model", "service", "classifier"]
 
 _FOLDER: Final = Path(__file__).with_name("profiles")
-_FOLDERS: Final[dict[ProfileKind, str]] = {
-    "service": "services",
-    "guard-model": "guard-models",
-    "classifier": "classifiers",
-}
 TYPES: Final[dict[ProfileKind, str]] = {
     "service": "http",
     "guard-model": "guard-model",
@@ -84,31 +79,28 @@ class ProfileEntry:
 @cache
 def profile_names(kind: ProfileKind) -> tuple[str, ...]:
     """Return the names of the profiles that ship with guardmark."""
-    folder = _FOLDER / _FOLDERS[kind]
+    folder = _FOLDER / f"{kind}s"
     return tuple(sorted(each.name.removesuffix(".toml") for each in folder.iterdir()))
 
 
 def kind_of_profile(name: str) -> ProfileKind:
     """Return what a name of a profile names."""
-    for kind in _FOLDERS:
+    for kind in TYPES:
         if name in profile_names(kind):
             return kind
-    raise UnknownName("profile", name, [each for kind in _FOLDERS for each in profile_names(kind)])
+    raise UnknownName("profile", name, [each for kind in TYPES for each in profile_names(kind)])
 
 
 def list_profiles() -> list[ProfileEntry]:
     """Return every profile, by type of defense and name."""
-    return [describe_profile(name) for kind in _FOLDERS for name in profile_names(kind)]
+    return [describe_profile(name) for kind in TYPES for name in profile_names(kind)]
 
 
 def describe_profile(name: str) -> ProfileEntry:
     """Return what a list of profiles says of one."""
     kind = kind_of_profile(name)
-    file = _FOLDER / _FOLDERS[kind] / f"{name}.toml"
-    return _entry(kind, tomllib.loads(file.read_text(encoding="utf-8")))
-
-
-def _entry(kind: ProfileKind, document: dict[str, Any]) -> ProfileEntry:
+    file = _FOLDER / f"{kind}s" / f"{name}.toml"
+    document = tomllib.loads(file.read_text(encoding="utf-8"))
     return ProfileEntry(
         name=document["name"],
         type=TYPES[kind],
@@ -135,7 +127,7 @@ def load_profile(kind: ProfileKind, name: str, model: type[_Profile]) -> _Profil
     """Return a profile by name."""
     if name not in profile_names(kind):
         raise UnknownName(f"{kind.replace('-', ' ')} profile", name, profile_names(kind))
-    file = _FOLDER / _FOLDERS[kind] / f"{name}.toml"
+    file = _FOLDER / f"{kind}s" / f"{name}.toml"
     return parse_profile(file.read_text(encoding="utf-8"), name, model)
 
 

@@ -35,6 +35,7 @@ _QUOTED: Final = 400  # characters of it in a message
 _ENDING_S: Final = 0.3  # for a process that closed its output, until it has ended
 _PR_SET_PDEATHSIG: Final = 1
 _WARM_UP_ID: Final = 0
+_MOST_BANNER: Final = 200  # lines before the first answer
 
 
 class ProcessFault(Exception):
@@ -111,13 +112,15 @@ class WorkerProcess:
         """
         if recipe.warm_up is not None:
             self._send(_line(_WARM_UP_ID, recipe.warm_up))
-        printed = b""
+        printed, count = b"", 0
         try:
             async with asyncio.timeout(recipe.start_timeout_s):
                 while not self._is_ready(
                     lines := await self._more(), is_warmed=recipe.warm_up is not None
                 ):
-                    printed = lines[-1]
+                    printed, count = printed or lines[0], count + len(lines)
+                    if count > _MOST_BANNER:
+                        _refuse(f"{count} lines and no answer, the first", printed)
                 if recipe.resets:
                     await self.reset(recipe.start_timeout_s)
         except TimeoutError as error:
