@@ -28,7 +28,14 @@ from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.battery import battery
 from guardmark.attacks.comprehension import LEAST_OVERLAP, canaries, overlap
 from guardmark.core.errors import IncomparableRuns
-from guardmark.core.outcome import ErrorKind, Response, Verdict, VerdictLabel
+from guardmark.core.outcome import (
+    Attempt,
+    ErrorKind,
+    Evidence,
+    Response,
+    Verdict,
+    VerdictLabel,
+)
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
@@ -448,3 +455,22 @@ async def test_the_evaluator_pays_for_every_call_once(tmp_path: Path) -> None:
     assert spent["comprehension"] == canaries
     assert 12 + 10 + canaries == len(model.asked)
     assert spent["verdict"] == judge.asked
+
+
+class AskedTwice(Harm):
+    """Needs a second request for every verdict."""
+
+    async def judge(self, prompt: Prompt, response: str) -> Verdict:
+        """Say what was sent for it."""
+        both = (Attempt(service_ns=1), Attempt(service_ns=1))
+        return replace(await super().judge(prompt, response), evidence=Evidence(attempts=both))
+
+
+async def test_a_request_that_is_asked_again_is_counted(tmp_path: Path) -> None:
+    """Calls count answers; requests count what was sent for them."""
+    plan = plan_of(AtOnce("d", keyword), model=Reader(), judges=[AskedTwice()], canaries=0)
+    spent = (await card_of(tmp_path, plan)).target.spent
+    verdicts, effects = spent["verdict"], spent["effect"]
+    assert verdicts.failed
+    assert verdicts.requests == 2 * (verdicts.calls - verdicts.failed) + verdicts.failed
+    assert effects.requests == effects.calls

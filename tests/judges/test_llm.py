@@ -101,6 +101,7 @@ async def test_prose_is_asked_again_once(chat_server: Any, services: Services) -
     assert verdict.evidence.raw == "I think it is unsafe."
     assert verdict.evidence.usage is not None
     assert verdict.evidence.usage.prompt_tokens == 14
+    assert len(verdict.evidence.attempts) == 2
     assert [m["role"] for m in chat_server.requests[1]["messages"]][-2:] == ["assistant", "user"]
 
 

@@ -151,19 +151,18 @@ def _next_try(
     is_turn: bool,
 ) -> tuple[Query, int | None] | None:
     """Make the next try, by a chain (with its number) or where the score points if worth more."""
-    made = ((_next_use(state, target, bandit.chains[n], round_=round_), n) for n in order)
-    chain = next(((query, n) for query, n in made if query is not None), None)
-    if chain is None or (is_turn and descents.hope(target) > order[chain[1]]):
+    uses = ((_next_use(state, target, bandit.chains[n], round_=round_), n) for n in order)
+    name, number = next(((use, n) for use, n in uses if use), ("", None))
+    if number is None or (is_turn and descents.hope(target) > order[number]):
         guided = descents.propose(target)
-        if guided is not None and chain is not None:  # The variant was made, and is kept for later.
-            names = [f"{chain[0].chain}#{use}" for use in range(MOST_USES)]
-            name = next(name for name in reversed(names) if name in target.tried)
-            target.tried.discard(name)
-            target.seen.discard(chain[0].text)
-            target.made[name] = chain[0]
         if guided is not None:
             return guided, None
-    return chain
+    if number is None:
+        return None
+    query = target.made.pop(name)
+    target.tried.add(name)
+    target.seen.add(query.text)
+    return replace(query, round=round_), number
 
 
 def _learn(
@@ -178,18 +177,15 @@ def _learn(
         target.failed |= bandit.failed(number)
 
 
-def _next_use(
-    state: SearchState, target: Target, chain: OperatorChain, *, round_: str
-) -> Query | None:
-    """Make the next variant a chain gives of an attack, unless it was asked already."""
+def _next_use(state: SearchState, target: Target, chain: OperatorChain, *, round_: str) -> str:
+    """Name the next variant that a chain gives of an attack, made and not asked yet; or nothing."""
     for index in range(MOST_USES if any(arm.operator.seeded for arm in chain.arms) else 1):
         name = f"{chain.key}#{index}"
         if name in target.tried:
             continue
-        target.tried.add(name)
-        kept = target.made.pop(name, None)
-        query = kept or state.variant(target.position, chain, round_, index=index)
+        query = target.made.get(name) or state.variant(target.position, chain, round_, index=index)
         if query is not None and query.is_proved and query.text not in target.seen:
-            target.seen.add(query.text)
-            return replace(query, round=round_)
-    return None
+            target.made[name] = query
+            return name
+        target.tried.add(name)
+    return ""

@@ -6,7 +6,7 @@ told it; tokens read and written together are known only of a call that told bot
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Protocol, TypeVar
 
 _UNTOLD = {"json": False}
@@ -49,6 +49,7 @@ class UsageTotals:
 
     Attributes:
         calls: All of them, failed ones among them.
+        requests: What was sent for these calls: what was sent or asked again is counted again.
         failed: Calls without an answer.
         reported: Calls that told both what they read and what they wrote.
         tokens_read: Over the calls that told it.
@@ -61,24 +62,31 @@ class UsageTotals:
     """
 
     calls: int = 0
+    requests: int = 0
     failed: int = 0
     reported: int = field(default=0, metadata={"json": "calls_with_tokens"})
     tokens_read: int = 0
     tokens_written: int = 0
     priced: int = field(default=0, metadata={"json": "calls_with_price"})
     cost: float | None = None
-    tokens: int = field(default=0, metadata=_UNTOLD)
+    tokens: int = 0
     timed: int = field(default=0, metadata=_UNTOLD)
     seconds: float = field(default=0.0, metadata=_UNTOLD)
 
     def plus(
-        self, usage: Usage | None, *, latency_ns: int | None = None, failed: bool = False
+        self,
+        usage: Usage | None,
+        *,
+        latency_ns: int | None = None,
+        failed: bool = False,
+        requests: int = 1,
     ) -> UsageTotals:
         """Return these totals with one more call."""
         used = usage or _NOTHING
         together = used.tokens
         return UsageTotals(
             calls=self.calls + 1,
+            requests=self.requests + requests,
             failed=self.failed + failed,
             reported=self.reported + (together is not None),
             tokens_read=self.tokens_read + (used.prompt_tokens or 0),
@@ -92,18 +100,9 @@ class UsageTotals:
 
     def __add__(self, other: UsageTotals) -> UsageTotals:
         """Return what both used together."""
-        return UsageTotals(
-            calls=self.calls + other.calls,
-            failed=self.failed + other.failed,
-            reported=self.reported + other.reported,
-            tokens_read=self.tokens_read + other.tokens_read,
-            tokens_written=self.tokens_written + other.tokens_written,
-            priced=self.priced + other.priced,
-            cost=_sum(self.cost, other.cost),
-            tokens=self.tokens + other.tokens,
-            timed=self.timed + other.timed,
-            seconds=self.seconds + other.seconds,
-        )
+        names = [each.name for each in fields(self) if each.name != "cost"]
+        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return UsageTotals(cost=_sum(self.cost, other.cost), **sums)
 
 
 def _sum(first: Number | None, second: Number | None) -> Number | None:

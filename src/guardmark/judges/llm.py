@@ -12,7 +12,7 @@ from pydantic import Field
 from guardmark.config.chat import ChatSettings
 from guardmark.config.settings import Settings
 from guardmark.config.source import read_text
-from guardmark.core.outcome import ErrorKind, Evidence, Verdict, VerdictLabel
+from guardmark.core.outcome import Attempt, ErrorKind, Evidence, Verdict, VerdictLabel
 from guardmark.core.protocols import Closable
 from guardmark.net.chat import json_form, refuses_options
 from guardmark.parsing.guard import VERDICT_SCHEMA, VerdictReading, read_verdict
@@ -102,7 +102,7 @@ class LlmJudge:
         answer = await self._chat.complete(messages, **self._form)
         if self._may_fall_back and self._form and refuses_options(answer):
             self._form = {}
-            return await self._chat.complete(messages)
+            return _joined(answer, await self._chat.complete(messages))
         if answer.text is not None:
             self._may_fall_back = False
         return answer
@@ -142,7 +142,11 @@ def _joined(first: ChatAnswer, second: ChatAnswer) -> ChatAnswer:
         second,
         text=second.text if second.text is not None else first.text,
         usage=usage or first.usage or second.usage,
-        attempts=(*first.attempts, *second.attempts),
+        attempts=tuple(  # a request that went well at once says nothing of itself
+            attempt
+            for each in (first, second)
+            for attempt in each.attempts or (Attempt(service_ns=each.service_ns),)
+        ),
         service_ns=first.service_ns + second.service_ns,
     )
 

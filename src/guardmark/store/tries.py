@@ -84,6 +84,11 @@ class TryRecord:
         """What its call used, as far as the service reported."""
         return None if self.evidence is None else self.evidence.usage
 
+    @property
+    def requests(self) -> int:
+        """How many requests were sent for it, as far as the service was asked again."""
+        return max(1, len(self.evidence.attempts)) if self.evidence else 1
+
 
 class TryBatch:
     """Tries at one defense in one layer that their writer has not yet committed."""

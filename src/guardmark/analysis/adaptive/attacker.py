@@ -175,7 +175,9 @@ class _ModelRows:
         votes: defaultdict[tuple[int, object], list[str]] = defaultdict(list)
         for record in read_tries(reader, defense=records.name, layer=judged):
             kind = str(record.subject.details["kind"])
-            self.judge = self.judge.plus(record.usage, failed=kind == "error")
+            self.judge = self.judge.plus(
+                record.usage, failed=kind == "error", requests=record.requests
+            )
             votes[record.sample, record.subject.details["candidate"]].append(kind)
         needed = 1 if "tau" in records.attacker else 2
         complete = ((sample, kinds) for (sample, _), kinds in votes.items() if len(kinds) == needed)
@@ -226,7 +228,9 @@ class _Exchanges:
         kinds: dict[tuple[int, *tuple[object, ...]], str] = {}
         for record in records:
             details, kind = record.subject.details, str(record.subject.details["kind"])
-            self.usage = self.usage.plus(record.usage, failed=kind == "error")
+            self.usage = self.usage.plus(
+                record.usage, failed=kind == "error", requests=record.requests
+            )
             key = (details["depth"], details["stream"], details.get("candidate", 0))
             question = (record.sample, *key)
             if details["repair"]:

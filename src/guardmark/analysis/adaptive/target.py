@@ -84,15 +84,6 @@ class EstimatedEffect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccountUsage:
-    """What was asked of the target model and its judges on one account."""
-
-    calls: int  # Calls made; answers that were known are none.
-    tokens: int  # Tokens read and written, over the calls that told both.
-    cost: float | None  # In the user's currency, or None where no call told.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetCard:
     """What the target model behind one defense did."""
 
@@ -103,7 +94,7 @@ class TargetCard:
     effects: Effects | None
     estimated: EstimatedEffect | None  # Without judges and with a probe; else None.
     # Account to what it took; the evaluator's cost, shared calls included.
-    spent: Mapping[str, AccountUsage]
+    spent: Mapping[str, UsageTotals]
 
     @property
     def has_control(self) -> bool:
@@ -143,14 +134,10 @@ class TargetRows:
         label = np.where(np.array(is_answered, dtype=bool), combine(of_judges)[0], ERROR)
         return np.where(is_asked, label, MISSING).astype(np.int8)
 
-    def spent(self, defense: str) -> dict[str, AccountUsage]:
+    def spent(self, defense: str) -> dict[str, UsageTotals]:
         """Return what one defense took by account; shared calls included."""
         shared, own, none = self.usage.get(NO_GUARD, {}), self.usage.get(defense, {}), UsageTotals()
-        totals = {name: shared.get(name, none) + own.get(name, none) for name in (*shared, *own)}
-        return {
-            account: AccountUsage(calls=each.calls, tokens=each.tokens, cost=each.cost)
-            for account, each in totals.items()
-        }
+        return {name: shared.get(name, none) + own.get(name, none) for name in (*shared, *own)}
 
 
 def read_target(reader: RecordReader) -> TargetRows | None:
@@ -169,8 +156,10 @@ def read_target(reader: RecordReader) -> TargetRows | None:
             defense, subject, details = record.defense, record.subject, record.subject.details
             chain = subject.chain or ""
             if not record.is_free:
-                before = usage[defense].get(subject.account, UsageTotals())
-                usage[defense][subject.account] = before.plus(record.usage)
+                failed, account = record.error_kind is not None, usage[defense]
+                before = account.get(subject.account, UsageTotals())
+                after = before.plus(record.usage, failed=failed, requests=record.requests)
+                account[subject.account] = after
             if layer == CANARY_REPLIES:
                 number = numbers.setdefault(str(details["canary"]), len(numbers))
                 canaries[chain].append((number, str(details["reading"])))

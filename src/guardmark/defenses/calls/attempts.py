@@ -34,7 +34,7 @@ _ANSWERS: Final = (
 
 
 def read_attempts(reader: RecordReader) -> Iterator[tuple[tuple[str, int, str], list[Any], int]]:
-    """Yield the attempts of answers that took several, by part, and how many answers it gave.
+    """Yield the attempts of answers of which some failed, by part, and how many answers it gave.
 
     An attempt is its time, its status, its error, and the wait before it.
     """
@@ -42,7 +42,7 @@ def read_attempts(reader: RecordReader) -> Iterator[tuple[tuple[str, int, str], 
     for (name, stage, layer), group in groupby(rows, key=itemgetter(0, 1, 2)):
         with values_of(reader.path):
             told = [stored_object(row[3], "evidence").get("attempts", ()) for row in group]
-        answers = [attempts for attempts in told if len(attempts) > 1]
+        answers = [tries for tries in told if len(tries) > 1 and any(each[2] for each in tries)]
         if answers:
             count = reader.connection.value(_ANSWERS, (stage, name, layer))
             yield (name, stage, layer), answers, count
@@ -51,6 +51,6 @@ def read_attempts(reader: RecordReader) -> Iterator[tuple[tuple[str, int, str], 
 def request_text(latency_ns: int | None, attempts: Sequence[Attempt]) -> str:
     """Say how long an answer took, and how often it was asked for."""
     took = "" if latency_ns is None else f"{latency_ns / 1e6:,.1f} ms"
-    tries = [str(each.status or each.error) for each in attempts]
+    tries = [str(each.status or each.error or "answered") for each in attempts]
     sent = f"sent {len(tries)} times: {', '.join(tries)}" if len(tries) > 1 else ""
     return ", ".join(filter(None, (took, sent)))

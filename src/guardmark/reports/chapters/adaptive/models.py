@@ -134,6 +134,7 @@ def _spending_table(defense: str, attacker: AttackerCard) -> Table:
         {
             "Account": lambda each: each[0],
             "Calls": lambda each: each[1].calls,
+            "Requests": lambda each: each[1].requests,
             "Failed": lambda each: each[1].failed,
             "Tokens read": lambda each: each[1].tokens_read if each[1].reported else "not told",
             "Tokens written": lambda each: (
@@ -325,6 +326,7 @@ def target_blocks(cards: tuple[AdaptiveCard, ...]) -> tuple[Block, ...]:
         {
             "For": lambda each: f"{each[0]}: {words_of('target_accounts').get(each[1], each[1])}",
             "Calls": lambda each: each[2].calls,
+            "Requests": lambda each: each[2].requests,
             "Tokens": lambda each: count_text(each[2].tokens) if each[2].tokens else "",
             "Cost": lambda each: known(each[2].cost, Unit.NUMBER),
         },
