@@ -57,13 +57,14 @@ INTEROP_TOOLS := agentdojo=agentdojo==0.1.35 any_guardrail=any-guardrail==0.7.7 
   inspect=inspect_ai==0.3.285 inspect=openai
 interop: $(VENV)/.ready-dev   ## run the tools that importers read, on loopback, and keep what they write (half an hour)
 	@mkdir -p $(INTEROP)/promptfoo
-	npm install --silent --no-audit --no-fund --prefix $(INTEROP)/promptfoo promptfoo@0.123.1
+	npm install --silent --no-audit --no-fund --prefix $(INTEROP)/promptfoo promptfoo@0.121.20
 	@for each in $(INTEROP_TOOLS); do \
 	  tool=$${each%%=*}; [ -d $(INTEROP)/$$tool/bin ] || $(PYTHON) -m venv $(INTEROP)/$$tool; \
 	  $(INTEROP)/$$tool/bin/python -m pip install --quiet --prefer-binary "$${each#*=}" || exit 1; \
 	done
 	$(BIN)/python -m tests.interop.make $(INTEROP)
-	$(BIN)/python -m pytest tests/importers/test_interop.py --no-header
+	GUARDMARK_PROMPTFOO=$(abspath $(INTEROP))/promptfoo/node_modules/.bin/promptfoo \
+	  $(BIN)/python -m pytest tests/importers/test_interop.py tests/journeys/test_export.py --no-header
 
 # The wheel where there is no checkout, with the lowest versions promised and the newest there are.
 NEWCOMER = $(BIN)/python -m pytest -m slow tests/journeys/test_newcomer.py --no-header

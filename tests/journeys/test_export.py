@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from tests.journeys.command_line import guardmark, set_up, write_rows
 
+PROMPTFOO = os.environ.get("GUARDMARK_PROMPTFOO", "")
 INSPECT = os.environ.get("GUARDMARK_INSPECT_PYTHON", "")
 READ = """
 import json, sys
@@ -89,6 +90,47 @@ def test_inspect_reads_the_logs(run: Path) -> None:
     assert words["metrics"]["attack_success_rate"] > 0
     assert words["values"]["s-0/1"] == words["values"]["s-1/2"] == "C"
     assert words["values"]["s-9/2"] == "I"
+
+
+def promptfoo(*words: str | Path, home: Path) -> None:
+    """Run promptfoo with a home of its own, so that nothing of the person here is touched."""
+    quiet = {"PROMPTFOO_DISABLE_TELEMETRY": "1", "PROMPTFOO_DISABLE_UPDATE": "1"}
+    said = os.environ | quiet | {"PROMPTFOO_CONFIG_DIR": str(home), "HOME": str(home)}
+    subprocess.run([PROMPTFOO, *words], check=True, env=said, cwd=home)
+
+
+def test_results_of_promptfoo_say_what_was_right(run: Path) -> None:
+    """A column a defense, a test a sample and repeat; what is no decision is an error."""
+    done = guardmark("export", run, "--to", "promptfoo", "--json", cwd=run)
+    assert done.code == 0, done.err
+    written = json.loads((run / "promptfoo.json").read_text("ascii"))
+    results, columns = written["results"]["results"], written["results"]["prompts"]
+    assert json.loads(done.out)["records"] == len(results) == 24 * len(columns)
+    defenses = json.loads((run / "summary.json").read_text())["defenses"]
+    for at, (column, told) in enumerate(zip(columns, defenses, strict=True)):
+        assert column["id"] == told["name"]
+        mine = [each for each in results if each["promptIdx"] == at]
+        rates = told["rates"]
+        asr, fpr = rates["attack_success_rate"], rates["false_positive_rate"]
+        wrong = asr["successes"] + fpr["successes"]
+        assert column["metrics"]["testFailCount"] == wrong
+        assert sum(each["failureReason"] == 1 for each in mine) == wrong
+        answered = asr["trials"] + fpr["trials"]
+        assert column["metrics"]["testErrorCount"] == len(mine) - answered
+        assert len({each["testIdx"] for each in mine}) == len(mine)
+
+
+@pytest.mark.skipif(not PROMPTFOO, reason="needs promptfoo: make interop")
+def test_promptfoo_imports_the_results(run: Path, tmp_path: Path) -> None:
+    """The tool itself takes the file, and gives it back with the same counts."""
+    assert guardmark("export", run, "--to", "promptfoo", cwd=run).code == 0
+    ours = json.loads((run / "promptfoo.json").read_text("ascii"))
+    promptfoo("import", run / "promptfoo.json", home=tmp_path)
+    promptfoo("export", "eval", ours["evalId"], "-o", tmp_path / "back.json", home=tmp_path)
+    theirs = json.loads((tmp_path / "back.json").read_text("utf-8"))
+    for name in ("successes", "failures", "errors"):
+        assert theirs["results"]["stats"][name] == ours["results"]["stats"][name]
+    assert len(theirs["results"]["results"]) == len(ours["results"]["results"])
 
 
 def test_every_chart_is_a_file(run: Path) -> None:

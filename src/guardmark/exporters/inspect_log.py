@@ -66,11 +66,8 @@ def write_inspect(reader: RecordReader, path: Path, *, layer: str = "") -> int:
             "samples": samples,
         }
         if log["status"] == "error":
-            log["error"] = {
-                "message": "The run failed; what it stored is here.",
-                "traceback": "",
-                "traceback_ansi": "",
-            }
+            failed = {"message": "The run failed; what it stored is here."}
+            log["error"] = failed | dict.fromkeys(("traceback", "traceback_ansi"), "")
         # Half a character, which no file can hold, stays an escape in ASCII.
         text = json.dumps(log, ensure_ascii=True, allow_nan=False)
         folder.write_text(_file_name(log["eval"], defense), text + "\n")

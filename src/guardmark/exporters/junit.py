@@ -79,15 +79,9 @@ def _document(every: Iterable[ET.Element], *, run: str, created_utc: str, head: 
 
 
 def _counts(cases: list[ET.Element]) -> dict[str, str]:
-    def having(tag: str) -> str:
-        return str(sum(case.find(tag) is not None for case in cases))
-
-    return {
-        "tests": str(len(cases)),
-        "failures": having("failure"),
-        "errors": having("error"),
-        "skipped": having("skipped"),
-    }
+    tags = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+    found = {n: sum(case.find(tag) is not None for case in cases) for n, tag in tags.items()}
+    return {name: str(count) for name, count in {"tests": len(cases), **found}.items()}
 
 
 def _legal(text: str) -> str:

@@ -63,7 +63,6 @@ def sarif_json(places: Sequence[Located], analysed: Analysed) -> str:
     rows = [row for each in places for row in _results(each, analysed)]
     shown = rows[:MOST_RESULTS]
     rules = sorted({str(row["ruleId"]) for row in shown})
-    severities = _worst_severities(places)
     for row in shown:
         row["ruleIndex"] = rules.index(str(row["ruleId"]))
     log: Json = {
@@ -75,7 +74,7 @@ def sarif_json(places: Sequence[Located], analysed: Analysed) -> str:
                     "driver": {
                         "name": "guardmark",
                         "semanticVersion": analysed.version,
-                        "rules": [_rule(rule, severities) for rule in rules],
+                        "rules": [_rule(rule, places) for rule in rules],
                     }
                 },
                 "automationDetails": {"id": f"guardmark/{plain_line(analysed.run)}/"},
@@ -152,18 +151,13 @@ def _level(sample: Sample) -> tuple[str, str]:
     return _LEVELS.get(sample.severity or Severity.MEDIUM, _LEVELS[Severity.MEDIUM])
 
 
-def _worst_severities(places: Sequence[Located]) -> dict[str, str]:
-    """Return the greatest severity number of the attacks of each rule."""
-    worst: dict[str, str] = {}
-    for each in places:
-        sample = each.listed.sample
-        if sample.is_attack:
-            rule = _bypass_rule(sample)
-            worst[rule] = max(worst.get(rule, "0.0"), _level(sample)[1])
-    return worst
+def _worst_severity(places: Sequence[Located], rule: str) -> str:
+    """Return the greatest severity number of the attacks of a rule."""
+    attacks = (each.listed.sample for each in places if each.listed.sample.is_attack)
+    return max(_level(sample)[1] for sample in attacks if _bypass_rule(sample) == rule)
 
 
-def _rule(rule: str, severities: dict[str, str]) -> Json:
+def _rule(rule: str, places: Sequence[Located]) -> Json:
     if rule == _FALSE_ALARM:
         return {
             "id": rule,
@@ -178,5 +172,5 @@ def _rule(rule: str, severities: dict[str, str]) -> Json:
         "name": "Bypass",
         "shortDescription": {"text": f"A defense let an attack through: {category}"},
         "defaultConfiguration": {"level": "error"},
-        "properties": {"tags": ["security"], "security-severity": severities[rule]},
+        "properties": {"tags": ["security"], "security-severity": _worst_severity(places, rule)},
     }

@@ -78,19 +78,19 @@ def _write(analysis: RunAnalysis, is_wanted: Callable[[SliceTable], bool]) -> st
 
 
 def _row(defense: DefenseAnalysis, table: SliceTable, entry: SliceRate) -> tuple[object, ...]:
-    rate, median = entry.rate, entry.median_latency_ms
+    median, asked = entry.median_latency_ms, entry.asked
+    figure = "attack_success_rate" if table.is_attack else "false_positive_rate"
     return (
-        defense.name,
-        table.facet,
-        entry.name,
-        "attack" if table.is_attack else "benign",
-        "attack_success_rate" if table.is_attack else "false_positive_rate",
-        entry.asked,
-        *_cells(rate),
+        *(defense.name, table.facet, entry.name, _label(is_attack=table.is_attack), figure, asked),
+        *_cells(entry.rate),
         "yes" if entry.is_greyed else "no",
         *([None] * 4 if median is None else _figures(median)),
         entry.folded,
     )
+
+
+def _label(*, is_attack: bool) -> str:
+    return "attack" if is_attack else "benign"
 
 
 def _cells(rate: Estimate) -> tuple[object, ...]:
@@ -108,13 +108,9 @@ def _cells(rate: Estimate) -> tuple[object, ...]:
 
 def _arm_row(arm: ArmAnalysis, variant: VariantRates, *, is_attack: bool) -> tuple[object, ...]:
     rate = variant.attack_success_rate if is_attack else variant.over_refusal_rate
+    figure = "system_attack_success_rate" if is_attack else "system_over_refusal_rate"
     return (
-        arm.name,
-        "variant",
-        variant.variant,
-        "attack" if is_attack else "benign",
-        "system_attack_success_rate" if is_attack else "system_over_refusal_rate",
-        None,
+        *(arm.name, "variant", variant.variant, _label(is_attack=is_attack), figure, None),
         *_cells(rate),
         "yes" if rate.few_groups else "no",
         *[None] * 4,

@@ -156,6 +156,7 @@ _EXPORTS = {
     "minorbench": ("minorbench", "guardmark.exporters.minorbench.summary:write_minorbench"),
     "inspect": ("inspect", "guardmark.exporters.inspect_log:write_inspect"),
     "parquet": ("records.parquet", "guardmark.exporters.tables:write_parquet"),
+    "promptfoo": ("promptfoo.json", "guardmark.exporters.promptfoo:write_promptfoo"),
     "svg": ("figures", "guardmark.app.results.artefacts:write_svg"),
 }
 """Format to its usual name below the run's folder, and its writer, which returns a count."""

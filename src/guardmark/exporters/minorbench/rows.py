@@ -12,6 +12,7 @@ from guardmark.core.errors import StoreError
 from guardmark.core.manifest import PartManifest, Policy
 from guardmark.core.outcome import AnswerMode, Outcome
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.core.sample import Role
 from guardmark.importers import minorbench as layout
 from guardmark.store.schema import ANSWER_MODES, OUTCOME_NAMES
 
@@ -156,6 +157,7 @@ class _Writer:
         pack = [str(metadata.pop(field, "")) for field in ("pack_name", "pack_subset")]
         labels = [each.label for each in generations]
         guard = self._guard
+        system = next((m.content for m in sample.prompt.messages if m.role is Role.SYSTEM), "")
         return {
             "prompt_text": sample.prompt.text,
             "metadata": {
@@ -168,7 +170,7 @@ class _Writer:
             },
             "generations": [each.body for each in generations],
             **self.names,
-            "system_prompt": self.names["system_prompt"] or _system_prompt(sample),
+            "system_prompt": self.names["system_prompt"] or system,
             "guardrail_decisions": [
                 {"index": each.body["index"], "status": each.status, **guard}
                 for each in generations
@@ -300,7 +302,3 @@ def _judge_fields(generations: list[_Generation]) -> Json:
         "answer_modes": [each.mode for each in generations],
         "safety_source": "llm_judge",
     }
-
-
-def _system_prompt(sample: Sample) -> str:
-    return next((m.content for m in sample.prompt.messages if m.role.value == "system"), "")
