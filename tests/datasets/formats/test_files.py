@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import sys
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,7 +15,8 @@ import pytest
 
 from guardmark.core.errors import ConfigError, DatasetError
 from guardmark.core.sample import Role
-from guardmark.datasets.formats.fields import BadRows
+from guardmark.datasets.formats.fields import BadRows, DatasetSpec
+from guardmark.datasets.formats.files import open_text
 from guardmark.datasets.settings import describe_data
 
 if TYPE_CHECKING:
@@ -328,6 +330,7 @@ def test_a_file_in_another_encoding_is_named_and_read_once_it_is_stated(
     [
         ("data.csv", "cp125x", "encoding: cp125x (unknown encoding: cp125x)"),
         ("data.csv", "ascii", "encoding: ascii ('ascii' codec can't decode byte"),
+        ("data.csv", "hex", "encoding: hex ('hex' is not a text encoding"),
     ],
 )
 def test_an_encoding_that_does_not_fit_is_refused(
@@ -336,6 +339,22 @@ def test_an_encoding_that_does_not_fit_is_refused(
     """A text must not arrive garbled."""
     with pytest.raises(BadRows, match=re.escape(said)):
         read(name, f"text,label\n{ODD},attack\n", encoding=encoding)
+
+
+@pytest.mark.slow
+def test_a_long_file_in_another_encoding_takes_little_memory(tmp_path: Path) -> None:
+    """It is written anew a piece at a time, whatever signs the pieces cut in two."""
+    line, count = f"{ODD} \U0001f600\n", 4_000_000
+    path = tmp_path / "data.jsonl"
+    with path.open("w", encoding="utf-16") as file:
+        file.writelines([line] * count)
+    spec = DatasetSpec(name="data", path=path, encoding="utf-16")
+    tracemalloc.start()
+    with open_text(spec) as stream:
+        assert sum(each == line.encode() for each in stream) == count
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < path.stat().st_size / 2
 
 
 @pytest.mark.parametrize(

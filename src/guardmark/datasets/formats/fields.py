@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from guardmark.core.errors import DatasetError
@@ -11,7 +13,6 @@ from guardmark.core.sample import Label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,33 +48,14 @@ class DatasetSpec:
         return bool(self.filter or self.include_variants or self.exclude_variants)
 
 
-USUAL_NAMES: dict[str, tuple[str, ...]] = {
-    "id": ("id", "sample_id", "uid"),
-    "text": ("text", "prompt_text", "prompt", "input", "input_text", "question"),
-    "messages": ("messages", "conversation"),
-    "label": ("is_attack", "is_harmful", "label"),
-    "category": ("category", "original_category"),
-    "subcategory": ("subcategory", "original_subcategory", "topic"),
-    "severity": ("severity",),
-    "expected": ("expected", "expected_behavior", "expected_behaviour"),
-    "technique": ("technique", "attack_type"),
-    "language": ("language", "lang"),
-    "variant": ("variant",),
-    "group": ("group", "base_prompt_id", "group_id"),
-    "source": ("source", "dataset"),
-    "must_keep": ("must_keep",),
-}
+_WORDS = tomllib.loads(Path(__file__).with_name("fields.toml").read_text(encoding="utf-8"))
+USUAL_NAMES: dict[str, tuple[str, ...]] = {f: tuple(n) for f, n in _WORDS["names"].items()}
 """Field of a sample to the names it usually has, best first; looked up in the row, then in
 its `metadata`."""
 
 SAMPLE_FIELDS = tuple(USUAL_NAMES)
 
-_ATTACK_WORDS = "attack true 1 1.0 yes malicious harmful unsafe injection jailbreak adversarial"
-_BENIGN_WORDS = "benign false 0 0.0 no harmless safe legitimate legit normal clean"
-LABEL_WORDS: dict[str, Label] = {
-    **dict.fromkeys(_ATTACK_WORDS.split(), Label.ATTACK),
-    **dict.fromkeys(_BENIGN_WORDS.split(), Label.BENIGN),
-}
+LABEL_WORDS = {word: Label(label) for label, of in _WORDS["labels"].items() for word in of}
 """Lower-cased words read as a label."""
 
 

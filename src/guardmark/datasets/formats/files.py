@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -10,6 +11,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import accumulate
 from json.scanner import make_scanner
+from tempfile import SpooledTemporaryFile
 from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, cast
 
 from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed
@@ -34,6 +36,7 @@ _BY_SUFFIX = {
 }
 FORMATS = ("jsonl", "json", "csv", "tsv", "parquet", "prompt_pack")
 _LONGEST_LINE = 256 << 20
+_KEPT = 32 << 20  # bytes of a text in another encoding that stay in memory
 _MOST, _LOOSE, _DENSE, _ROW = 4 << 30, 256 << 20, 250, 64
 """Bytes a file may unpack to, those that any may, how many for each of its own, those of a row."""
 _BOM = b"\xef\xbb\xbf"
@@ -124,7 +127,7 @@ def open_text(spec: DatasetSpec) -> BinaryIO:
             raise _broken(spec.shown_as, f"is a workbook, or another zip archive. {_SAVE_AS_CSV}")
         if spec.encoding:
             try:
-                return io.BytesIO(stream.read().decode(spec.encoding).encode())
+                return _recoded(stream, spec.encoding)
             except (UnicodeError, LookupError) as error:
                 message = f"cannot be read with encoding: {spec.encoding} ({error})"
                 raise _broken(spec.shown_as, message) from error
@@ -132,6 +135,18 @@ def open_text(spec: DatasetSpec) -> BinaryIO:
             raise _broken(spec.shown_as, f"is UTF-16, as spreadsheets write it: {_ENCODE}utf-16")
         stack.pop_all()
     return stream
+
+
+def _recoded(stream: BinaryIO, encoding: str) -> BinaryIO:
+    """Write a text as UTF-8, a piece at a time: what is long goes to a file that nobody sees."""
+    " ".encode(encoding)  # refuses what is no encoding of texts, such as hex
+    with ExitStack() as stack:
+        text = stack.enter_context(SpooledTemporaryFile(max_size=_KEPT))
+        for piece in codecs.iterdecode(iter(partial(stream.read, 1 << 20), b""), encoding):
+            text.write(piece.encode())
+        text.seek(0)
+        stack.pop_all()
+    return cast("BinaryIO", text)
 
 
 def _require_modest(spec: DatasetSpec, sizes: Iterable[int]) -> None:
