@@ -344,7 +344,7 @@ def test_an_encoding_that_does_not_fit_is_refused(
 @pytest.mark.slow
 def test_a_long_file_in_another_encoding_takes_little_memory(tmp_path: Path) -> None:
     """It is written anew a piece at a time, whatever signs the pieces cut in two."""
-    line, count = f"{ODD} \U0001f600\n", 4_000_000
+    line, count = f"{ODD} \U0001f600\n", 2_000_000
     path = tmp_path / "data.jsonl"
     with path.open("w", encoding="utf-16") as file:
         file.writelines([line] * count)
