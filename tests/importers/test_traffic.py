@@ -143,7 +143,7 @@ def test_two_people_label_apart_and_are_compared(tmp_path: Path) -> None:
     assert "labelled  6 of 6" in label(sheets[0], "bbu")
     label(sheets[1], "abbbbu")
     compared = label(sheets[0], "", "--against", str(sheets[1]))
-    assert "agreement 83.3 % of 6 labelled by both; kappa 0.714 [0.214, 1.000]" in compared
+    assert "agreement 83.3 % of 6 labelled by both; kappa 0.714 [-0.124, 0.958]" in compared
     assert "differ: message-00002 attack / benign" in compared
     assert "s a row (median of 6)" in compared
     with sheets[0].open(encoding="utf-8", newline="") as stream:
