@@ -30,7 +30,7 @@ from guardmark.stats.distributions import (
     two_sided_p,
     two_sided_t,
 )
-from guardmark.stats.rates.clustered import group_freedom
+from guardmark.stats.rates.clustered import group_freedom, heavy_freedom
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -217,11 +217,7 @@ def spread_by_group(parts: Floats, *, attack: Flags, codes: Ints) -> Spread | No
     variance = float(squares.sum())
     if variance < 1e-24:  # rounding noise
         return Spread(error=0.0)
-    # What a few samples carry is worth fewer degrees of freedom (Satterthwaite 1946).
-    excess = float(squares @ squares) / variance**2 - 1 / len(squares)
-    if excess > 0:
-        freedom = max(1.0, min(freedom, 2 / excess))
-    return Spread(error=math.sqrt(variance), freedom=freedom)
+    return Spread(error=math.sqrt(variance), freedom=heavy_freedom(squares, freedom))
 
 
 def _expit(x: float) -> float:

@@ -1,0 +1,148 @@
+"""What `verify` names of a folder that was changed, in its own words; journeys have the rest."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.journeys.command_line import CONFIG, guardmark, set_up
+
+from guardmark.app.results.artefacts import export
+from guardmark.app.verify.verification import Verification, verify
+
+COUNT = 12
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a finished run and its data."""
+    folder = tmp_path_factory.mktemp("finished")
+    set_up(folder, CONFIG + "report: [json]\n", count=COUNT)
+    done = guardmark("run", "bench.yaml", "-o", "out", cwd=folder)
+    assert done.code == 0, done.err
+    return folder
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the finished run, read from the folder of its data."""
+    shutil.copytree(finished, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    return tmp_path / "copy" / "out"
+
+
+def said(found: Verification) -> list[tuple[str, str, str]]:
+    """The mismatches, as place, what is stated and what was counted."""
+    return [(each.where, each.stated, each.counted) for each in found.mismatches]
+
+
+def test_a_run_as_it_was_left_holds_and_says_what_that_shows(run: Path) -> None:
+    """Each row, each line and each noted head is one thing compared."""
+    alone = verify(run)
+    assert (alone.holds, alone.mismatches, alone.notes) == (True, (), ())
+    lines = sum(
+        (run / name).read_bytes().count(b"\n") for name in ("results.jsonl", "summary.json")
+    )
+    assert alone.compared > lines + 2 * COUNT
+    document = alone.as_document()
+    assert (document["as_expected"], document["as_signed"], document["outdated"]) == (None,) * 3
+    noted = verify(run, expect=alone.head[:12])
+    assert noted.compared == alone.compared + 1
+    assert len(noted.shown) == len(alone.shown) + 1
+    assert noted.as_document()["as_expected"] is True
+    assert set(alone.shown) < set(noted.shown)
+
+
+def test_another_head_than_the_noted_one_is_named(run: Path) -> None:
+    """With the head there is, and the one that was wanted."""
+    head = verify(run).head
+    found = verify(run, expect="00" * 32)
+    assert not found.holds
+    assert said(found) == [("records.sqlite: head", head, "00" * 32)]
+
+
+def test_a_line_that_was_changed_is_quoted_from_a_little_before(run: Path) -> None:
+    """From the sealed file, and from the line written again."""
+    path = run / "results.jsonl"
+    lines = path.read_text(encoding="utf-8").split("\n")
+    at = lines[3].index('"allow"') if '"allow"' in lines[3] else lines[3].index('"block"')
+    other = lines[3][:at] + '"maybe"' + lines[3][at + 7 :]
+    path.write_text("\n".join([*lines[:3], other, *lines[4:]]), encoding="utf-8")
+    (seal, quoted) = said(verify(run))
+    assert seal[0] == "results.jsonl"
+    assert seal[2] == "it was edited after it was sealed"
+    assert quoted[0] == "results.jsonl: line 4"
+    start = at + 1 - 20
+    assert quoted[1] == repr(f"...{other[start : start + 60]}...")
+    assert quoted[2] == repr(f"...{lines[3][start : start + 60]}...")
+
+
+def test_a_line_too_many_ends_the_comparison(run: Path) -> None:
+    """The first line that differs, and how many there are."""
+    path = run / "results.jsonl"
+    with path.open("a", encoding="utf-8") as file:
+        file.write("one more\ntwo more\n")
+    count = path.read_bytes().count(b"\n")
+    _, line, lines = said(verify(run))
+    assert line == (f"results.jsonl: line {count - 1}", "'one more'", "nothing")
+    assert lines == ("results.jsonl: lines", str(count), str(count - 2))
+
+
+def test_a_figure_that_was_changed_is_named_by_its_place(run: Path) -> None:
+    """In the summary, by path; the records count another one."""
+    path = run / "summary.json"
+    summary = json.loads(path.read_text(encoding="utf-8"))
+    summary["samples"]["attacks"] += 1
+    path.write_text(json.dumps(summary), encoding="utf-8")
+    found = verify(run)
+    attacks = summary["samples"]["attacks"]
+    assert ("summary.json: samples.attacks", str(attacks), str(attacks - 1)) in said(found)
+
+
+def test_an_exported_table_is_written_again(run: Path) -> None:
+    """The table of records, line by line."""
+    export(run, "csv", out=run / "records.csv")
+    assert verify(run).holds
+    path = run / "records.csv"
+    path.write_text(path.read_text(encoding="utf-8").replace("block", "BLOCK", 1), encoding="utf-8")
+    found = verify(run)
+    assert {where.partition(":")[0] for where, _, _ in said(found)} == {"records.csv"}
+    assert any(where.startswith("records.csv: line ") for where, _, _ in said(found))
+
+
+def test_what_is_missing_is_a_note_and_a_seal_without_its_file(run: Path) -> None:
+    """With the command that writes it."""
+    (run / "results.jsonl").unlink()
+    found = verify(run)
+    assert said(found) == [("results.jsonl", "it was sealed", "it is not there any more")]
+    (note,) = found.notes
+    assert note.startswith("results.jsonl is not there; to write it: guardmark report ")
+
+
+def test_a_folder_without_its_seals_is_named(run: Path) -> None:
+    """Files that guardmark seals lie there and none is sealed."""
+    (run / "seals.jsonl").unlink()
+    found = verify(run)
+    assert said(found) == [
+        ("seals.jsonl", "it is not there", "guardmark seals every file that it writes")
+    ]
+    (note,) = found.notes
+    assert "summary.json: unsealed, by another program or older than the first seal" in note
+    names = note.partition(":")[0].split(", ")
+    assert names == sorted(names)
+    assert "results.jsonl" in names
+
+
+def test_swollen_files_are_not_opened(run: Path) -> None:
+    """They may fill the memory: nothing else is looked at, and each is named."""
+    names = ("config.resolved.yaml", "environment.json")
+    for name in names:
+        with (run / name).open("r+b") as file:
+            file.truncate(10 << 30)  # a hole: it takes no room on disk
+    found = verify(run)
+    large = f"{10 << 30:,} bytes"
+    assert said(found) == [(name, large, "it is too large to be this file") for name in names]
+    assert found.notes[0] == "config.resolved.yaml, environment.json: not opened."
+    assert (found.outdated, found.shown) == ("", ())
