@@ -273,3 +273,27 @@ async def test_a_number_beyond_all_floats_is_no_log_probability(
     weighed = {"token": "a", "top_logprobs": [{"token": "a", "logprob": int("9" * 400)}]}
     chat_server.reply = lambda _: chat_server.document("fine", logprobs={"content": [weighed]})
     assert (await _model(chat_server, services).answer(HI)).text == "fine"
+
+
+async def test_a_tool_that_is_called_is_part_of_the_answer(
+    chat_server: Any, services: Services
+) -> None:
+    """What a model does is no missing answer; words beside it stay, and odd calls are a failure."""
+    call = {"type": "function", "function": {"name": "send", "arguments": '{"to": "kettle"}'}}
+    document = chat_server.document("On it.")
+    message = document["choices"][0]["message"]
+    chat_server.reply = lambda _: document
+    model, acted = (
+        _model(chat_server, services),
+        '{"name":"send","arguments":"{\\"to\\": \\"kettle\\"}"}',
+    )
+    for words, calls, text in (
+        ("On it.", [call], f"On it.\n{acted}"),
+        (None, [call], acted),
+        ("On it.", [], "On it."),
+        ("On it.", ["send"], None),
+    ):
+        message |= {"content": words, "tool_calls": calls}
+        response = await model.answer(HI)
+        assert response.text == text
+        assert (response.error_kind is ErrorKind.CONTRACT) is (text is None)

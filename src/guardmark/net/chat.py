@@ -82,7 +82,9 @@ def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
         document = json.loads(exchange.body, object_pairs_hook=_once)
         choice = document["choices"][0]
         message = choice["message"]
-        text, refusal = message.get("content"), message.get("refusal")
+        text, refusal, calls = map(message.get, ("content", "refusal", "tool_calls"))
+        if acts := [_ENCODE(each.get("function", each)) for each in calls or ()]:
+            text = "\n".join([text, *acts] if text else acts)  # what a model does is an answer
     except _NOT_OF_THE_PROTOCOL as error:
         what = f"the answer is not of the chat protocol ({type(error).__name__})"
         return _failure(exchange, ErrorKind.CONTRACT, f"{what}{_server_message(exchange.body)}")

@@ -36,11 +36,6 @@ if TYPE_CHECKING:
     from guardmark.reports.document.cells import Value
     from guardmark.stats.rates.means import SeedMean
 
-ACCESS: Final = {False: "A1 (sees allow or block)", True: "A2 (sees the score too)"}
-KNOWLEDGE: Final = {
-    True: "K1 (a kind of defense, diagnosed by probes)",
-    False: "K0 (nothing; each attack sees its own answers)",
-}
 _AUDIT_NOTE: Final = say("audited")
 _SHOWN: Final = 10  # seeds whose own figures fit a table; `summary.json` has all
 
@@ -122,6 +117,11 @@ def arm_words(card: AdaptiveCard) -> dict[str, str]:
     return words if card.shares_memory else {**words, "adaptive": words["alone"]}
 
 
+def access_text(card: AdaptiveCard) -> str:
+    """Say what the attacker sees of an answer."""
+    return words_of("access")["score" if card.findings.get("has_scores") else "decision"]
+
+
 def transfers_table(cards: tuple[AdaptiveCard, ...]) -> Table:
     """Return what won against one defense and was replayed on another."""
     replays = [(card.name, each) for card in cards for each in card.transfers]
@@ -177,8 +177,8 @@ def holding_sentence(card: AdaptiveCard) -> str:
     trials, share, mean = card.rounds[-1].full.trials, headline_cell(card), headline(card)
     under = (
         f"under {card.settings.get('battery', '')}, budget {count_text(card.budget)}, access "
-        f"{ACCESS[bool(card.findings.get('has_scores'))]}, knowledge "
-        f"{KNOWLEDGE[card.shares_memory]}"
+        f"{access_text(card)}, knowledge "
+        f"{words_of('knowledge')['shared' if card.shares_memory else 'alone']}"
     )
     if not trials:
         return f"{card.name}: undefined {under}: no attack was answered."

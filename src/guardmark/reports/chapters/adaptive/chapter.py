@@ -19,17 +19,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block
 
-_MEMORY: Final = {
-    True: "shared between attacks: their outcomes depend on each other beyond their groups",
-    False: "none: each attack learns from itself",
-}
-_CONFIRMED: Final = "a bypass counts only if two of three further sends pass as well"
-
 _MOST: Final = 0.5  # of the examined attacks, beyond chance: a finding that is named
-_ELSEWHERE: Final = {
-    "response": "looks at responses of the target model",
-    "document": "looks at documents",
-}
 
 
 def write(analysis: RunAnalysis) -> Section:
@@ -114,7 +104,7 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
     """Return who attacks, with what: what every figure of the section is conditional on."""
     settings, findings = card.settings, card.findings
     lock, seeds = str(settings.get("lock", ""))[:16], settings.get("seeds", 1)
-    access = success.ACCESS[bool(findings.get("has_scores"))]
+    access, memory = success.access_text(card), "shared" if card.shares_memory else "alone"
     if card.gradient is not None:
         access += f"; arm gradient: A3 (sees the gradient of the loss, {card.gradient.attack})"
     diagnosis = "not made: it would be learned from other attacks"
@@ -126,8 +116,8 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
     more_seeds = f"; the search with {seeds} seeds derived from it" if seeds != 1 else ""
     facts = [
         ("Access", access),
-        ("Knowledge", success.KNOWLEDGE[card.shares_memory]),
-        ("Memory", _MEMORY[card.shares_memory]),
+        ("Knowledge", words_of("knowledge")[memory]),
+        ("Memory", words_of("memories")[memory]),
         ("Fixed list", f"{settings.get('battery', '')}{f' (lock {lock})' if lock else ''}"),
         ("Search calls", f"{count_text(card.budget)} for each attack"),
         ("Seed", f"{settings.get('seed', '')}{more_seeds}"),
@@ -150,4 +140,4 @@ def _known(card: AdaptiveCard, part: str) -> list[str]:
 
 def sight_text(view: str) -> str:
     """Say what a defense looks at that is shown no plain input."""
-    return _ELSEWHERE.get(view, f"looks at something else ({view})")
+    return words_of("sights").get(view, f"looks at something else ({view})")
