@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b32encode, b64encode, urlsafe_b64encode
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
@@ -39,6 +39,13 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "HTML twice": lambda s: html.escape("".join(f"&#{ord(c)};" for c in s)),
     "hex": lambda s: s.encode().hex(),
     "HEX": lambda s: s.encode().hex().upper(),
+    "HEX, blanks between": lambda s: s.encode().hex(" ").upper(),
+    "hex, colons between": lambda s: s.encode().hex(":"),
+    "backwards": lambda s: s[::-1],
+    "upper case": str.upper,
+    "lower case": str.lower,
+    "cases swapped": str.swapcase,
+    "Base32": lambda s: b32encode(s.encode()).decode(),
     "escaped bytes": lambda s: "".join(f"\\x{ord(c):02x}" for c in s),
     "Base64": lambda s: b64encode(s.encode()).decode(),
     "Base64 for URLs": lambda s: urlsafe_b64encode(s.encode()).decode().rstrip("="),

@@ -1,15 +1,15 @@
 """Secrets in text and bytes, found in every form in which a service may send them back.
 
-A secret is looked for as it is, in hexadecimal digits and in Base64 (at any place in longer data),
-and all of these behind escapes of JSON, of URLs and of HTML, several deep and mixed. Text without
-an escape that could stand for a part of a secret is only searched for fixed strings.
+A secret is looked for as it is, backwards, in other letter cases, in hexadecimal digits, in Base32
+and Base64 (at any place in longer data), and all of these behind escapes of JSON, of URLs and of
+HTML, several deep and mixed. Text without such an escape is only searched for fixed strings.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from base64 import b64decode, b64encode
+from base64 import b32encode, b64decode, b64encode
 from dataclasses import dataclass
 from html.entities import html5
 from string import ascii_letters, digits
@@ -249,15 +249,17 @@ def _short_forms(secret: str) -> tuple[str, ...]:
 
 
 def _forms(secret: str, name: str) -> Iterator[_Form]:
-    """Return what data is searched for: plain, in hexadecimal digits, in Base64."""
+    """Return what data is searched for: plain, backwards, in other cases and common encodings."""
     plain = secret.encode("utf-8", "surrogateescape")
     quoted, view = quote(plain, safe="").encode(), plain
-    seen = {plain, quoted, quote(plain).encode(), plain.replace(b" ", b"+")}
+    seen = {plain, quoted, quote(plain).encode(), plain.replace(b" ", b"+"), plain[::-1]}
+    seen |= {plain.upper(), plain.lower(), plain.swapcase(), b32encode(plain).rstrip(b"=")}
     for _ in range(_LEVELS):  # a key that itself looks like an escape
         view = _ESCAPE.sub(_meaning, view)
         seen.add(view)
     written = {plain, quoted, plain.replace(b"/", b"\\/")}
-    seen.update(form for each in written for form in (_hex(each), _hex(each).upper()))
+    hexes = {each.hex(" ").replace(" ", between) for each in written for between in ("", *" :-")}
+    seen.update(form.encode() for each in hexes for form in (each, each.upper()))
     for text in sorted(seen, key=lambda each: (-len(each), each)):
         if len(text) >= _SHORTEST_IN_DATA:
             yield _Form(name=name, text=text)
