@@ -71,7 +71,9 @@ def typed(folder: Path, *words: str) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
-def lay_out(folder: Path, values: Sequence[str], *, defenses: Sequence[str]) -> None:
+def lay_out(
+    folder: Path, values: Sequence[str], *, defenses: Sequence[str], answer: str = HOSTILE
+) -> None:
     """Write rows whose every field holds one of these values, and a configuration."""
     rows = [
         {
@@ -85,7 +87,9 @@ def lay_out(folder: Path, values: Sequence[str], *, defenses: Sequence[str]) -> 
     write_rows(folder / "data.jsonl", rows)
     (folder / "broken.py").write_text(BROKEN, encoding="utf-8")
     parts = {name: part for name, part in CONFIG["defenses"].items() if name in defenses}
-    config = {**CONFIG, "defenses": parts}
+    model = {**CONFIG["pipeline"]["model"], "rules": [{"when": "1", "answer": answer}]}
+    pipeline = {**CONFIG["pipeline"], "model": model, "guards": ["none", *({"words"} & set(parts))]}
+    config = {**CONFIG, "defenses": parts, "pipeline": pipeline if parts else CONFIG["pipeline"]}
     (folder / "bench.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
 
 
@@ -104,12 +108,12 @@ def check_junit(root: ET.Element) -> None:
             assert len(case) <= 1
 
 
-def check_run(folder: Path, values: Sequence[str]) -> None:
+def check_run(folder: Path, run_name: str = "out") -> None:
     """Check that a finished run holds, and that every file of it parses to what it should."""
-    assert typed(folder, "export", "out", "--to", "csv,jsonl")[0] == 0
-    code, out, _ = typed(folder, "verify", "out", "--data", ".")
+    assert typed(folder, "export", run_name, "--to", "csv,jsonl")[0] == 0
+    code, out, _ = typed(folder, "verify", run_name, "--data", ".")
     assert code == 0, out
-    run = folder / "out"
+    run = folder / run_name
     lines = (run / "results.jsonl").read_text("utf-8").split("\n")
     exact = [json.loads(line) for line in lines if line]
     with (run / "records.csv").open(encoding="utf-8", newline="") as file:
@@ -135,7 +139,33 @@ def check_values(values: Sequence[str]) -> None:
         lay_out(folder, values, defenses=("words", "none"))
         code, _, err = typed(folder, "run", "bench.yaml", "-o", "out")
         assert code == 0, err
-        check_run(folder, values)
+        check_run(folder)
+
+
+def check_more_verbs(values: Sequence[str]) -> None:
+    """Attack, judge, compare and join runs of samples with these values; all of them hold."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        judge = {"type": "rules", "name": "again", "unsafe": ["ZQ|1"]}
+        (folder / "judges.yaml").write_text(yaml.safe_dump({"judges": [judge]}), encoding="utf-8")
+        lay_out(folder, values, defenses=("words", "none"), answer=values[0])
+        for command in (
+            "run bench.yaml -o out",
+            "run bench.yaml -o one --shard 1/2",
+            "run bench.yaml -o two --shard 2/2",
+            "adapt out --budget 4 --canaries 0",
+            "judge out --config judges.yaml --layer second",
+            "judge out --as-headline second",
+            "report out",
+            "audit out --count 4 -o sheet.csv",
+            "merge one two -o joined",
+            "compare out joined --html compared.html",
+        ):
+            code, *printed = typed(folder, *command.split())
+            assert code == 0, (command, printed[1])
+            assert not [text for text in printed if COMMAND.search(text) or CONTROL.search(text)]
+        for run in ("out", "joined"):
+            check_run(folder, run)
 
 
 VALUES = st.lists(
@@ -158,6 +188,22 @@ VALUES = st.lists(
 def test_a_run_holds_whatever_its_fields_say(values: list[str]) -> None:
     """`verify` finds nothing in an untouched run, and all files parse again."""
     check_values(values)
+
+
+@example([HOSTILE, "q\r=1+cmd|x", "\ud7ff\ufffe\U0001f600\u0301"])
+@settings(max_examples=2, suppress_health_check=list(HealthCheck), deadline=None)
+@given(VALUES)
+def test_all_verbs_hold_whatever_the_fields_say(values: list[str]) -> None:
+    """What `adapt`, `judge`, `merge` and `compare` make of such a run is as whole as the run."""
+    check_more_verbs(values)
+
+
+@pytest.mark.soak
+@settings(max_examples=50, suppress_health_check=list(HealthCheck), deadline=None)
+@given(VALUES)
+def test_all_verbs_hold_over_many_more_values(values: list[str]) -> None:
+    """As above, over many more values."""
+    check_more_verbs(values)
 
 
 @pytest.mark.soak
