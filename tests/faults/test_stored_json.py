@@ -7,23 +7,26 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from tests.faults.strangers import MODULE, PRIVATE, VARIABLE
 from tests.faults.watched import Watcher
 from tests.golden.runs import FROZEN
 
 from guardmark.core.errors import StoreError
 from guardmark.store.codec import stored_object
 from guardmark.store.reader import RecordReader
+from guardmark.store.sealing import integrity
 from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 LIMIT_S: Final = 60.0  # a hang, on a machine that others use
@@ -129,6 +132,27 @@ EDITS: Final = {
         where="evidence IS NOT NULL",
         whole='{"reason":\n"x"}',
     ),
+    "half of a pair": Edit(
+        table="details",
+        column="evidence",
+        where="json_extract(evidence, '$.finish_reason') IS NOT NULL",
+        path=("finish_reason",),
+        value="\ud800",
+    ),
+    "data that are words": Edit(
+        table="meta",
+        column="value",
+        where="key = 'manifest'",
+        path=("settings", "data", 0),
+        value="x",
+    ),
+    "a price for nothing known": Edit(
+        table="meta",
+        column="value",
+        where="key = 'manifest'",
+        path=("settings", "prices"),
+        value={"keyword": {"for_nothing": 1}},
+    ),
     "a judging without settings": Edit(
         run="pipeline", where="name = 'board'", path=("settings",), value=7
     ),
@@ -139,6 +163,77 @@ COMMANDS: Final = (
     ("export", "out", "--to", "csv,jsonl,minorbench,inspect"),
     ("report", "out", "-f", "json"),
 )
+
+
+PLACES: Final = (
+    ("meta", "value", "key = 'manifest'"),
+    ("layers", "settings", "settings <> '{}'"),
+    ("tries", "details", "details IS NOT NULL"),
+    ("tries", "evidence", "evidence IS NOT NULL"),
+    ("details", "evidence", "evidence IS NOT NULL"),
+)
+"""Table, column and rows of JSON that a stranger may have changed anywhere."""
+TRAPS: Final[tuple[Any, ...]] = (
+    *(None, [], {}, 0, -1, 1 << 31, 1 << 70, 1e308, float("nan"), "", "x\n::error::y", "\x1b[31m"),
+    *(True, [[]], {"a": 1}, "os:system", f"{MODULE}:decide", {"env": VARIABLE}, f"../{PRIVATE}"),
+    *("http://127.0.0.1:9/x", "python", "http", "command", "chat", "9" * 5_000, "\ud800"),
+    {"type": "python", "target": f"{MODULE}:decide"},
+    {"type": "http", "url": "http://127.0.0.1:9", "body": {}, "blocked": "$.b"},
+    [{"path": f"../{PRIVATE}"}],
+)
+ALL_COMMANDS: Final = (
+    ("verify", "out"),
+    ("show", "out", "--bypasses", "--full"),
+    ("report", "out", "-f", "html,md,json,csv,junit,sarif"),
+    ("compare", "out"),
+    ("gate", "out"),
+    ("judge", "out", "--quality"),
+    ("export", "out", "--to", "jsonl,csv,minorbench,inspect"),
+    ("adapt", "out", "--budget", "4", "--canaries", "0"),
+    ("adapt", "out", "--budget", "4", "--canaries", "0", "--trust"),
+)
+
+
+def change_anything(run: Path, draw: random.Random) -> str:
+    """Change one JSON value somewhere in the records, and say where."""
+    with closing(sqlite3.connect(run / "records.sqlite", isolation_level=None)) as records:
+        table, column, where = draw.choice(PLACES)
+        find = f"SELECT DISTINCT {column} FROM {table} WHERE {where} ORDER BY 1"  # noqa: S608 - words of this file
+        (before,) = draw.choice(records.execute(find).fetchall())
+        document = json.loads(before)
+        path = draw.choice(list(_paths(document)))
+        value = draw.choice(("DROPPED", *TRAPS))
+        after = _changed(before, path, value)
+        change = f"UPDATE {table} SET {column} = ? WHERE {column} = ?"  # noqa: S608 - words of this file
+        records.execute(change, [after, before])
+    return f"{table}.{column} {path} {value!r:.60}"
+
+
+def _paths(value: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yield where each value below a JSON value is."""
+    keys = range(len(value)) if isinstance(value, list) else value
+    for key in keys if isinstance(value, dict | list) else ():
+        below = value[key]
+        yield (*above, key)
+        yield from _paths(below, (*above, key))
+
+
+def forge(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the hash chain anew, as somebody can who changed what it is about."""
+    heads, link = list[bytes](), integrity.link
+
+    def from_its_own(before: bytes, content: Sequence[object]) -> bytes:
+        heads.append(link(heads[-1] if heads else before, content))
+        return heads[-1]
+
+    with monkeypatch.context() as patched, suppress(StoreError):
+        patched.setattr(integrity, "link", from_its_own)
+        integrity.check(run / "records.sqlite")
+    with closing(sqlite3.connect(run / "records.sqlite", isolation_level=None)) as records:
+        links = [(head, number) for number, head in enumerate(heads, 1)]
+        records.executemany("UPDATE batches SET hash = ? WHERE id = ?", links)
+        end = f"{len(heads)}:{heads[-1].hex()}" if heads else ""
+        records.execute("UPDATE meta SET value = ? WHERE key = 'head'", [end])
 
 
 def receive(run: str, folder: Path) -> Path:
@@ -159,7 +254,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def watcher() -> Iterator[Watcher]:
     """A process that carries out commands."""
-    with Watcher(env={}, forbidden=[], limit_s=LIMIT_S) as watching:
+    forbidden = [MODULE, VARIABLE, PRIVATE]
+    with Watcher(env={VARIABLE: "secret"}, forbidden=forbidden, limit_s=LIMIT_S) as watching:
         yield watching
 
 
@@ -175,6 +271,60 @@ def test_edited_json_is_no_fault_of_guardmark(
         done = watcher.carry_out(words, cwd=tmp_path)
         assert done.code in {0, 1, 2, 3, 5}, (words, done.code, done.err)
         assert not any(line.startswith("::") for line in (done.out + done.err).splitlines())
+
+
+def check_changes(
+    number: int, runs: dict[str, Path], watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Change a value, make the chain anew, and give every command on what came of it."""
+    home = runs["adaptive"].parent / f"changed-{number}"
+    shutil.copytree(runs["adaptive"], home / "out")
+    (home / PRIVATE).write_text("a private line", encoding="utf-8")
+    change = change_anything(home / "out", random.Random(number))
+    forge(home / "out", monkeypatch)
+    for words in ALL_COMMANDS:
+        done = watcher.carry_out(words, cwd=home)
+        printed = done.out + done.err
+        assert done.code in {0, 1, 2, 3, 5, 6}, (change, words, done.code, done.err)
+        assert done.events == [], (change, words)
+        assert not any(line.startswith("::") for line in printed.splitlines()), (change, words)
+        assert not {"\x1b", "\0"} & set(printed), (change, words)
+        assert "private line" not in printed
+        assert "Traceback" not in done.err
+    shutil.rmtree(home)
+
+
+def test_a_forged_chain_holds(
+    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the tests below change is refused for what it is, and not for a hash that differs."""
+    run = shutil.copytree(runs["adaptive"], tmp_path / "out")
+    target = {"type": "python", "target": f"{MODULE}:decide"}
+    changed = ("settings", "defenses", "keyword")
+    Edit(
+        table="meta", column="value", where="key = 'manifest'", path=changed, value=target
+    ).carry_out(run)
+    assert integrity.check(run / "records.sqlite") != []
+    forge(run, monkeypatch)
+    assert integrity.check(run / "records.sqlite") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(12))
+def test_any_value_changed_under_a_forged_chain_does_nothing(
+    number: int, runs: dict[str, Path], watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A figure or a refusal: no fault, no import, no connection, no variable, no private file."""
+    check_changes(number, runs, watcher, monkeypatch)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", range(12, 300))
+def test_many_values_changed_under_a_forged_chain_do_nothing(
+    number: int, runs: dict[str, Path], watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As above, many more of them."""
+    check_changes(number, runs, watcher, monkeypatch)
 
 
 def test_the_form_of_each_stored_object_is_told(runs: dict[str, Path]) -> None:

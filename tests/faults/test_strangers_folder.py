@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from tests.faults.strangers import FOLDERS, JUDGE, MODULE, PRIVATE, SOURCE, VARIABLE, Folder
+from tests.faults.strangers import FOLDERS, JUDGE, MODEL, MODULE, PRIVATE, SOURCE, VARIABLE, Folder
 from tests.faults.watched import Watcher
 from tests.journeys.command_line import few_rows, write_rows
 from tests.journeys.test_signature import KEY
@@ -51,9 +51,31 @@ COMMANDS: Final = (
     ("merge", "out", "mine", "-o", "joined"),
     ("report", "out", "--guarantee", "fpr<=0.5"),
     ("report", "out", "mine"),
+    ("adapt", "out", "--budget", "4", "--canaries", "0", "--trust"),
+    ("adapt", "out", "--budget", "4", "--canaries", "0", "--replay", "out/trace.jsonl"),
+    ("adapt", "bench.yaml", "-o", "out", "--budget", "4"),
+    ("judge", "out", "--human-labels", "labels.csv", "--layer", "people"),
+    ("judge", "out", "--as-headline", "run"),
+    ("watch", "out/results.jsonl", "--limit", "fpr<=0.5"),
+    ("watch", "stream.jsonl", "--against", "out"),
+    ("import", "minorbench", "out", "-o", "imported"),
+    ("data", "stats", "out/results.jsonl", "--open-categories"),
+    ("matrix", "matrix.yaml", "-o", "."),
     ("run", "bench.yaml", "-o", "out"),
+    ("run", "bench.yaml", "-o", "out", "--fresh"),
 )
 """All that take a run folder, alone, beside a run of the victim's, with settings of the victim's."""
+
+JUDGES: Final = f"{JUDGE.lstrip()}run: {{seed: 1}}\n"
+WITH_THEM: Final = {
+    "judges.yaml": JUDGES,
+    "limits.yaml": "{asr_upper: 1, regression_margin: 0.5}\n",
+    "labels.csv": "layer,id,label\nrun,s1,safe\n",
+    "stream.jsonl": '{"id": "a", "defense": "words", "outcome": "block", "label": "attack"}\n',
+    "matrix.yaml": "global: {version: 1, data: [{path: data.jsonl}]}\n"
+    "rows: [{id: out, defenses: {words: {type: pattern, patterns: [ignore]}}}]\n",
+}
+"""Files of the victim's that commands take beside the folder."""
 
 REFUSALS: Final = {1, 2, 3, 5}
 """Exit codes of a person's mistake, an unreadable file, or a run that cannot say."""
@@ -123,9 +145,9 @@ class Places:
         receive(theirs, work)
         for name in ("data.jsonl", "bench.yaml"):
             shutil.copy(self.plain.parent / name, work)
-        (work / "judges.yaml").write_text(f"{JUDGE.lstrip()}run: {{seed: 1}}\n", encoding="utf-8")
         (work / "key.pub").write_text(KEY, encoding="utf-8")
-        (work / "limits.yaml").write_text("asr_upper: 1\n", encoding="utf-8")
+        for name, text in WITH_THEM.items():
+            (work / name).write_text(text, encoding="utf-8")
         shutil.copytree(self.plain, work / "mine")
         return work
 
@@ -158,10 +180,22 @@ def watcher(modules: Path) -> Iterator[Watcher]:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory, modules: Path) -> Path:
-    """An honest run, to be spoilt."""
+    """An honest run of a pipeline that was attacked and judged again, to be spoilt."""
     work = tmp_path_factory.mktemp("plain")
-    measure(Folder(), work, server="", modules=modules)
+    pipeline = f"pipeline:\n  guards: [none, words]\n{MODEL}{JUDGE}"
+    measure(Folder(pipeline=pipeline), work, server="", modules=modules)
+    (work / "judges.yaml").write_text(JUDGES, encoding="utf-8")
+    for words in (("adapt", "out", "--budget", "4"), ("judge", "out", "--config", "judges.yaml")):
+        type_words(*words, cwd=work)
     return work / "out"
+
+
+def type_words(*words: str, cwd: Path, **env: str) -> None:
+    """Give one command on the stranger's machine."""
+    typed = [sys.executable, "-m", "guardmark", *words]
+    subprocess.run(
+        typed, cwd=cwd, capture_output=True, timeout=60, check=False, env=os.environ | env
+    )
 
 
 def measure(folder: Folder, work: Path, *, server: str, modules: Path) -> None:
@@ -169,15 +203,9 @@ def measure(folder: Folder, work: Path, *, server: str, modules: Path) -> None:
     write_rows(work / "data.jsonl", few_rows(12))
     shutil.copy(modules / f"{MODULE}.py", work)
     (work / "bench.yaml").write_text(folder.configuration(server), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "guardmark", "run", "bench.yaml", "-o", "out"],
-        cwd=work,
-        capture_output=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, **folder.env, "PYTHONPATH": _with(modules)},
-    )
-    assert (work / "out" / "records.sqlite").exists(), done.stderr.decode()
+    env = {**folder.env, "PYTHONPATH": _with(modules)}
+    type_words("run", "bench.yaml", "-o", "out", cwd=work, **env)
+    assert (work / "out" / "records.sqlite").exists()
 
 
 def _with(modules: Path) -> str:

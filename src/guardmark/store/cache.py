@@ -75,8 +75,7 @@ def _kept(answer: Answer) -> dict[str, Any] | None:
     """Return what is kept of an answer."""
     evidence = None if answer.evidence is None else evidence_to_json(answer.evidence)
     if isinstance(answer, outcome.Decision):
-        names = ("outcome", "score", "score_kind")
-        kept: dict[str, Any] = {name: getattr(answer, name) for name in names}
+        kept: dict[str, Any] = {n: getattr(answer, n) for n in ("outcome", "score", "score_kind")}
         is_answer = answer.outcome in {outcome.Outcome.ALLOW, outcome.Outcome.BLOCK}
     elif isinstance(answer, outcome.Response):
         kept = {"text": answer.text}

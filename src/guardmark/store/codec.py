@@ -23,22 +23,22 @@ from guardmark.store import schema
 Check = Callable[[Any], bool]
 
 _adapter = cache(TypeAdapter)  # when it is needed: what it does takes as long as an import
-_APART: Final = {"categories", "usage", "attempts"}
-_PLAIN: Final = {
-    field.name: (field.default, float | int if field.name == "label_mass" else type(field.default))
-    for field in fields(Evidence)
-    if field.name not in _APART
-}
-"""Fields of evidence that are stored as they are: what each is when nothing is said, its type."""
 _LISTED: Final = {
     "categories": (CategoryFinding, ("name", "flagged", "score")),
     "attempts": (Attempt, ("service_ns", "status", "error", "wait_ns")),
 }
+_PLAIN: Final = {
+    field.name: (field.default, float | int if field.name == "label_mass" else type(field.default))
+    for field in fields(Evidence)
+    if field.name not in {"usage", *_LISTED}
+}
+"""Fields of evidence that are stored as they are: what each is when nothing is said, its type."""
 _TYPES: Final[Mapping[str, set[type]]] = {
     "text": {str},
     "bool": {bool},
     "object": {dict},
     "bit": {int, bool},
+    "nothing": set(),
     "number": {int, float},
     **{word: {int} for word in ("whole", "count", "few")},
 }
@@ -48,6 +48,8 @@ _MOST: Final = {"count": (1 << 31) - 1, "few": 100}
 def stored_object(text: str | None, column: str, layer: str | None = None) -> dict[str, Any]:
     """Read a JSON object back, of the form that `forms.toml` tells of its column and layer."""
     value = json.loads(text or "{}")
+    if text and ("\\ud" in text or "\\uD" in text):  # half of a pair has no place in any file
+        value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
     if not _check_of(column, layer)(value):
         raise TypeError(f"not what guardmark writes: {text!r:.80}")
     return cast("dict[str, Any]", value)
@@ -147,8 +149,10 @@ def manifest_from_json(text: str) -> RunManifest:
     """Read a manifest back; every field of it has the type that it states."""
     manifest: RunManifest = _adapter(RunManifest).validate_json(text, strict=True)
     counts = (manifest.concurrency, manifest.warmup, manifest.min_per_category, manifest.repeats)
-    if not 0 < manifest.confidence < 1 or not all(0 <= each < 1 << 31 for each in counts):
-        raise ValueError("a manifest of other numbers than a configuration can hold")
+    is_usual = _check_of("configuration", None)(manifest.settings)
+    is_usual &= 0 < manifest.confidence < 1 and all(0 <= each < 1 << 31 for each in counts)
+    if not is_usual:
+        raise ValueError("a manifest of other settings than a configuration can hold")
     return manifest
 
 
@@ -173,10 +177,8 @@ def encode(answer: Answer, latency_ns: int | None, flags: int) -> Observed:
     mode = score = None
     if isinstance(answer, Decision):
         score = None if answer.score is None else _risk(answer.score)
-        outcome, score_kind = (
-            schema.OUTCOME_CODE[answer.outcome],
-            schema.SCORE_KIND_CODE[answer.score_kind],
-        )
+        outcome = schema.OUTCOME_CODE[answer.outcome]
+        score_kind = schema.SCORE_KIND_CODE[answer.score_kind]
         if answer.amortised:
             flags |= schema.FLAG_AMORTISED
     elif isinstance(answer, Verdict):

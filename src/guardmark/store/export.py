@@ -43,13 +43,11 @@ _SOURCES: Final = {
 }
 COLUMNS: Final = tuple(_SOURCES)  # fields of a row, in order; JSON lines have `evidence` too
 
-_ORDER: Final = " ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
 _SELECT: Final = (
     f"SELECT {', '.join(_SOURCES.values())}"  # noqa: S608 - constants of ours
     " FROM records r JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
     " JOIN samples s ON s.position = r.sample JOIN kinds k ON k.id = s.kind"
-    f"{schema.DETAILS_OF_RECORDS}"
-    f"{_ORDER}"
+    f"{schema.DETAILS_OF_RECORDS} ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
 )
 
 

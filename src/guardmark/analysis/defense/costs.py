@@ -132,7 +132,7 @@ def _price(part: PartManifest, manifest: RunManifest) -> PartPrice | None:
     prices = manifest.settings.get("prices")
     if not isinstance(prices, Mapping):
         return None
-    price = prices.get(part.name) or prices.get(part.settings.get("model"))
+    price = prices.get(part.name) or prices.get(str(part.settings.get("model")))
     return PartPrice(**price) if isinstance(price, Mapping) else None
 
 
