@@ -334,7 +334,9 @@ FOLDERS: Final[Mapping[str, Folder]] = {
     "a record of no sample": Folder(
         spoil=_sql("UPDATE records SET sample = 99 WHERE sample = 1"), verifies=False
     ),
-    "a name of bytes": Folder(spoil=_sql("UPDATE defenses SET name = x'eda080'"), verifies=False),
+    "a name of bytes": Folder(
+        spoil=_sql("UPDATE defenses SET name = x'eda080' WHERE id = 0"), verifies=False
+    ),
     "a repeat beyond all memory": Folder(
         spoil=_sql("UPDATE records SET repeat = 1 << 60 WHERE sample = 1"), verifies=False
     ),

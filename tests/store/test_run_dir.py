@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -34,10 +35,17 @@ def test_a_failed_write_keeps_the_earlier_file(tmp_path: Path) -> None:
     """A report is either the old one or the new one."""
     run = RunDir(path=tmp_path)
     run.write_text("summary.json", "old")
-    with pytest.raises(UnicodeEncodeError):
-        run.write_text("summary.json", "\ud800")
+    with pytest.raises(TypeError), whole_file(run.summary_json) as file:
+        file.write("new")  # type: ignore[arg-type]
     assert run.summary_json.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["summary.json"]
+
+
+def test_half_of_a_pair_is_written_as_json_spells_it(tmp_path: Path) -> None:
+    """A service may send one, and what it sent is told as it came."""
+    run = RunDir(path=tmp_path)
+    run.write_text("summary.json", json.dumps("\ud800", ensure_ascii=False))
+    assert json.loads(run.summary_json.read_text()) == "\ud800"
 
 
 def test_what_a_killed_writer_left_is_swept_away(tmp_path: Path) -> None:

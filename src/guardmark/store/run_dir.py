@@ -114,7 +114,7 @@ class RunDir:
         """Write a file whole or not at all."""
         path = self.file(name)
         with whole_file(path) as file:
-            file.write(text.encode())
+            file.write(text.encode(errors="backslashreplace"))  # as JSON spells half of a pair
         return path
 
     @contextmanager
