@@ -80,7 +80,7 @@ def test_equal_texts_with_opposite_labels_are_named(read: Read) -> None:
         read("data.jsonl", content)
     (fault,) = caught.value.faults
     assert (fault.row, fault.field) == (2, "label")
-    assert "says benign, but the same text is labelled attack at data.jsonl row 1" in fault.message
+    assert "says benign, but the same text is labelled attack at data.jsonl row 1" in str(fault)
 
 
 def test_contradictions_are_named_beside_broken_rows_and_files(put: Put, spec: Spec) -> None:
@@ -330,3 +330,15 @@ def test_what_shares_leave_over_goes_to_the_largest_remainders(put: Put, spec: S
     ]
     data = load([spec(put("data.jsonl", content))], DEFAULT_TAXONOMY, limit=8)
     assert sorted(Counter(s.category for s in data.samples()).values()) == [2, 3, 3]
+
+
+def test_thousands_of_contradictions_are_told_in_a_few_lines(read: Read) -> None:
+    """The first places and how many more: what is wrong everywhere has one cause."""
+    twice = [{**row, "id": f"b{n}", "label": 0} for n, row in enumerate(rows(2_000))]
+    with pytest.raises(BadRows) as caught:
+        read("data.jsonl", [*rows(2_000), *twice])
+    lines = str(caught.value).splitlines()
+    assert len(lines) <= 5
+    assert "2,000 bad rows" in lines[0]
+    assert "data.jsonl row 1," in lines[1]
+    assert "and 1,992 more" in lines[1]

@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import file_digest, sha256
 from itertools import accumulate
 from sys import byteorder
@@ -196,21 +196,22 @@ def _name_repeats(
     for reader in readers:
         file = reader.spec.shown_as
         for number, sample in _readable(reader):
-            here = f"{file} row {number}"
+            here, fault = f"{file} row {number}", partial(Fault, file=file, row=number)
             if hash(sample.id) in ids:
                 before = first_id.setdefault(sample.id, here)
                 if before != here:
-                    message = f"repeats the id {sample.id[:60]!r} of {before}"
-                    yield Fault(file=file, row=number, field="id", message=message)
+                    value = f"{sample.id[:60]!r} of {before}"
+                    message = "repeats the id {value}"
+                    yield fault(field="id", message=message, value=value)
             key = int.from_bytes(sample.prompt.digest()[:_KEY], byteorder)
             if key in contradicted:
                 label, first = first_text.setdefault(key, (sample.label, here))
                 if label is not sample.label:
-                    message = (
-                        f"says {sample.label.value}, but the same text is labelled "
-                        f"{label.value} at {first}"
+                    words = (
+                        f"says {sample.label.value}, but the same text is labelled {label.value}"
                     )
-                    yield Fault(file=file, row=number, field="label", message=message)
+                    message = f"{words} at {{value}}"
+                    yield Fault(file=file, row=number, field="label", message=message, value=first)
 
 
 def _readable(reader: RowReader) -> Iterator[tuple[int, Sample]]:
