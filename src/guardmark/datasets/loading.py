@@ -201,17 +201,13 @@ def _name_repeats(
                 before = first_id.setdefault(sample.id, here)
                 if before != here:
                     value = f"{sample.id[:60]!r} of {before}"
-                    message = "repeats the id {value}"
-                    yield fault(field="id", message=message, value=value)
+                    yield fault(field="id", message="repeats the id {value}", value=value)
             key = int.from_bytes(sample.prompt.digest()[:_KEY], byteorder)
             if key in contradicted:
                 label, first = first_text.setdefault(key, (sample.label, here))
                 if label is not sample.label:
-                    words = (
-                        f"says {sample.label.value}, but the same text is labelled {label.value}"
-                    )
-                    message = f"{words} at {{value}}"
-                    yield Fault(file=file, row=number, field="label", message=message, value=first)
+                    words = f"says {sample.label}, but the same text is labelled {label} at"
+                    yield fault(field="label", message=f"{words} {{value}}", value=first)
 
 
 def _readable(reader: RowReader) -> Iterator[tuple[int, Sample]]:
