@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from guardmark.app.parts.building import build_parts
 from guardmark.app.parts.loading import load_config
 from guardmark.app.run.running import RunOptions, Session, run, run_parts
 from guardmark.app.settings import RunSettings
-from guardmark.core.errors import ConfigError, StoreError
+from guardmark.core.errors import BudgetReached, ConfigError, StoreError
 from guardmark.core.record import Stage
 from guardmark.defenses.calls.cluster import Cluster
 from guardmark.store.reader import RecordReader
@@ -206,3 +207,18 @@ def stored(out: Path) -> int:
             return sum(each.key.stage is Stage.DEFENSE for each in reader.records())
     except StoreError:  # not there, or just being made
         return 0
+
+
+def test_a_run_begun_on_a_cluster_goes_on_elsewhere_without_one(folder: Path) -> None:
+    """Another folder, no Ray: what is stored stays, the rest is asked in this process."""
+    here, _ = measured(configured(folder, "{}"), folder / "here", only=("code",))
+    config = configured(
+        folder, RAY.replace("batch: 16", "batch: 16, max_calls: 30"), name="ray.yaml"
+    )
+    with pytest.raises(BudgetReached):
+        measured(config, folder / "there", only=("code",))
+    assert 0 < stored(folder / "there") < 60
+    elsewhere = folder.with_name(f"{folder.name}-elsewhere")
+    shutil.copytree(folder, elsewhere)
+    there, _ = measured(elsewhere / "bench.yaml", elsewhere / "there", only=("code",))
+    assert there == here
