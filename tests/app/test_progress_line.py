@@ -70,7 +70,7 @@ def test_a_service_that_makes_us_wait_is_told_with_its_status() -> None:
     line = ProgressLine(progress)
     assert "waiting" not in line.line(0.0)
     failed["429"] = 43
-    assert "waiting: 429, 43 times" in line.line(1.0)
+    assert line.line(1.0, 40) == "  0 %  0 of 10  waiting: 429, 43 times"
     assert "waiting: 429, 43 times" in line.line(50.0)
     assert "waiting" not in line.line(120.0), "it has answered for more than a minute"
     assert line.closing(120.0).endswith("; 429 43 times")

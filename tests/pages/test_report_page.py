@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from tests.reports.loud_document import LOUD, PLAIN, document
 from tests.reports.small_reports import full_analysis
 
 from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.document.blocks import Bullets, section
 from guardmark.reports.render.html.page import render_html
 
 if TYPE_CHECKING:
@@ -197,6 +199,23 @@ def test_all_tables_unfold_at_once(opener: Opener) -> None:
     assert page.locator("details.fold:not([open])").count() == 0
     page.get_by_role("button", name="Fold all tables").click()
     assert page.locator("details.fold[open]").count() == 0
+
+
+def test_the_summary_can_be_copied(opener: Opener) -> None:
+    """The title, each answer and what to do next, in plain text without the words of links."""
+    plain = document(PLAIN)
+    bullets = Bullets(lines=("Do this first.",), evidence=("recommendations",))
+    advice = section("recommendations", "What to do next", bullets)
+    html = render_html(replace(plain, sections=(advice, *plain.sections)))
+    page = opener.open(html).page
+    page.evaluate("navigator.clipboard.writeText = async text => { document.copied = text; }")
+    page.get_by_role("button", name="Copy summary").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    lines = page.evaluate("document.copied").splitlines()
+    assert lines[0] == page.locator("h1").inner_text()
+    assert "Blocks 91.2 % [88.4, 93.4] of 500 attacks," in lines
+    assert [line for line in lines if line.startswith("- ")] == ["- Do this first."]
+    assert len(lines) < 20, "no table and no text of a sample"
 
 
 def test_nothing_is_lost_without_scripts(opener: Opener) -> None:

@@ -167,7 +167,7 @@ def test_weak_categories_and_chance_are_named_in_words(runs: Runs) -> None:
     assert "strengthen it against jailbreak. ASR there 100.0 %" in words
     chance = bare_analysis(runs, lambda p, _s: block() if p % 2 else allow(), samples=samples)
     words = told(chance, "recommendations")
-    assert "do not rely on it for this data" in words
+    assert "Do not rely on it unless more data show that it does" in words
     assert "the whole interval lies above 5 %" in words
 
 
@@ -194,7 +194,7 @@ def test_failures_are_mended_first(runs: Runs) -> None:
     )
     words = told(analysis, "recommendations")
     assert "fix the failures first (mostly timeout)" in words
-    assert "12 malformed answers and 20 errors" in words
+    assert "Malformed answers: 12, errors: 20, so the answered share is 68.0 %" in words
 
 
 def test_gaps_and_undeclared_names_are_listed(runs: Runs) -> None:

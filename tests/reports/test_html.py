@@ -6,7 +6,7 @@ import base64
 import hashlib
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 
 import pytest
@@ -18,6 +18,7 @@ from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.sample import Prompt
 from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.document.blocks import Headline, Tone
 from guardmark.reports.render.html.page import render_html
 
 MEGABYTES_2 = 2_000_000
@@ -163,6 +164,23 @@ def test_verdict_comes_first_and_every_section_follows(runs: Runs) -> None:
         text = page.text.replace("\xa0", " ")
         assert verdict.baseline or verdict.sentence in text
         assert verdict.defense in text, "the rates of baselines stand in the table of all"
+
+
+def test_answers_of_many_defenses_are_in_a_stated_order() -> None:
+    """By verdict, then by balanced error; one that has none stands last."""
+    answers = {"a": (Tone.BAD, 0.1), "b": (Tone.WARNING, None), "c": (Tone.WARNING, 0.4)}
+    answers |= {"d": (Tone.MUTED, 0.3), "e": (Tone.WARNING, 0.0), "f": (Tone.GOOD, 0.45)}
+    answers |= {"g": (Tone.BAD, 0.05)}
+    told = tuple(
+        Headline(defense=name, sentence="", answer="Yes", tone=tone, error=error)
+        for name, (tone, error) in answers.items()
+    )
+    html = render_html(replace(document(PLAIN), verdicts=told))
+    assert re.findall(r"<code>(.)</code> <b class=.answer", html) == list("fecbdga")
+    assert "Ordered by verdict, then by balanced error" in html
+    few = render_html(replace(document(PLAIN), verdicts=told[:6]))
+    assert re.findall(r"<code>(.)</code> <b class=.answer", few) == list("abcdef")
+    assert "Ordered by" not in few
 
 
 def test_undefined_is_said_and_never_zero() -> None:

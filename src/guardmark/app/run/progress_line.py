@@ -98,14 +98,14 @@ class ProgressLine:
         then_s, before, earlier = self._looks[0]
         most, left = ("at most ", "at most ") if self._is_attack else ("", "")
         parts = [f"{100 * done / planned:3.0f} %  {done:,} of {most}{planned:,}"]
+        for kind, count in sorted(failed.items()):
+            if count > earlier.get(kind, 0):
+                parts.append(f"waiting: {kind}, {count:,} times")
         if now_s > then_s:
             rate = (done - before) / (now_s - then_s)
             parts.append(f"{rate:,.0f}/s")
             if rate and planned > done:
                 parts.append(f"{left}{duration((planned - done) / rate)} left")
-        for kind, count in sorted(failed.items()):
-            if count > earlier.get(kind, 0):
-                parts.append(f"waiting: {kind}, {count:,} times")
         for pulse in pulses:
             if pulse.stage is Stage.DEFENSE and pulse.done > self._told.get(pulse.name, 0):
                 self._answering, self._told[pulse.name] = pulse.name, pulse.done
@@ -130,7 +130,7 @@ class ProgressLine:
 def _failures(parts: Sequence[ProgressCounts]) -> str:
     errors = sum(part.failed(Outcome.ERROR) for part in parts)
     malformed = sum(part.failed(Outcome.MALFORMED) for part in parts)
-    return f"{errors:,} errors, {malformed:,} malformed"
+    return f"{errors:,} error{'' if errors == 1 else 's'}, {malformed:,} malformed"
 
 
 def fitted(parts: Iterable[str], width: int) -> str:

@@ -28,7 +28,7 @@ def write(analysis: RunAnalysis) -> Section:
     return section(
         *("summary", "Summary", _overview(analysis.defenses)),
         None if samples.attacks and samples.benign else warning(one_sided),
-        *map(_card, analysis.defenses),
+        *map(_card, sorted(analysis.defenses, key=lambda each: each.is_baseline)),
         _prevalence(analysis.defenses),
         _stability(analysis) if any(each.stability for each in analysis.defenses) else None,
     )

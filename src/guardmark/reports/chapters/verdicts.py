@@ -85,6 +85,7 @@ def _system_verdict(system: DefenseAnalysis, bare: Scorecard | None) -> Headline
         plain="" if system.is_baseline else f"{_outcome_words(succeeds, refused)}{without}.",
         baseline=system.is_baseline,
         notes=tuple(_notes(system)),
+        error=card.ratios.balanced_error.value,
     )
 
 
@@ -122,6 +123,7 @@ def _verdict(
         plain="" if defense.is_baseline else _plain(card),
         baseline=defense.is_baseline,
         notes=(*_notes(defense), *(() if attacked is None else (_adapted(attacked),))),
+        error=card.ratios.balanced_error.value,
     )
 
 

@@ -113,6 +113,7 @@ class Headline:
     baseline: bool = False
     notes: tuple[str, ...] = ()
     quote: str = ""  # Words of the data, for pages that show texts.
+    error: float | None = None  # Balanced error, by which many of one answer are put in order.
 
     @property
     def figures(self) -> str:

@@ -168,8 +168,8 @@ def p_value(value: float | None) -> FigureCell:
 
 
 def mute(table: Table, muted: Iterable[bool]) -> Table:
-    """Take back the lines of a table that only mark the floor and the ceiling."""
-    rows = zip(table.rows, muted, strict=True)
+    """Set the lines of a table that only mark the floor and the ceiling back, and last."""
+    rows = sorted(zip(table.rows, muted, strict=True), key=lambda pair: pair[1])
     return replace(
         table, rows=tuple(replace(line, tone=Tone.MUTED) if off else line for line, off in rows)
     )

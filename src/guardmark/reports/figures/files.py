@@ -70,11 +70,8 @@ def _style() -> str:
 
 
 def _series(figure: Figure) -> dict[str, int]:
-    names: list[str] = []
-    if isinstance(figure, IntervalChart):
-        names = [mark.series for mark in figure.marks if mark.series]
-    elif isinstance(figure, LineChart):
-        names = [line.label for line in figure.lines]
+    names = [line.label for line in getattr(figure, "lines", ())]
+    names += [mark.series for mark in getattr(figure, "marks", ()) if mark.series]
     return {name: index for index, name in enumerate(dict.fromkeys(names))}
 
 

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.blocks import FigureCell, Histogram, LineChart, Table
+from guardmark.reports.document.wording import interval_text
 from guardmark.reports.figures.svg import BASELINE, NEUTRAL, dot, element, series_class
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from guardmark.reports.document.blocks import Block, Cell, Document
 
 _STACKED: Final = 3
-_ONE: Final = "one"
+_MOST_COLUMNS: Final = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,27 +70,16 @@ def groups_of(blocks: Sequence[Block]) -> Iterator[tuple[str, Iterator[Block]]]:
 def _group_kind(block: Block) -> str:
     if isinstance(block, LineChart | Histogram):
         return "drawings"
-    return "folds" if isinstance(block, Table) and block.collapsed else _ONE
+    return "folds" if isinstance(block, Table) and block.collapsed else "one"
 
 
-def has_folds(document: Document) -> bool:
-    """Tell whether a table of a document is folded."""
-    blocks = (block for section in document.sections for block in section.blocks)
-    return any(_group_kind(block) == "folds" for block in blocks)
-
-
-def kind_of(block: Block) -> str:
-    """Return the name of a block's type."""
-    return type(block).__name__
-
-
-def is_measure(cell: Cell) -> bool:
-    """Tell a figure from words."""
-    return isinstance(cell, FigureCell)
+def kind_of(part: Block | Cell) -> str:
+    """Return the name of the type of a block or a cell."""
+    return type(part).__name__
 
 
 def is_wide(table: Table) -> bool:
-    """Tell whether a table has so many intervals that they go under their figures."""
-    first = table.rows[0].cells if table.rows else ()
-    limits = (cell.low for cell in first if isinstance(cell, FigureCell))
-    return sum(low is not None for low in limits) >= _STACKED
+    """Tell whether a table has so many intervals or columns that they go under their figures."""
+    rows = [[cell for cell in row.cells if isinstance(cell, FigureCell)] for row in table.rows]
+    most = max((sum(bool(interval_text(cell)) for cell in row) for row in rows), default=0)
+    return most >= _STACKED or len(table.columns) > _MOST_COLUMNS

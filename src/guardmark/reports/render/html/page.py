@@ -71,7 +71,7 @@ def page_environment() -> Environment:
     )
     functions = (
         *(bars.draw_histogram, interval.plot_intervals, lines.draw_lines),
-        *(layout.groups_of, layout.has_folds, layout.is_measure, layout.is_wide, layout.kind_of),
+        *(layout.groups_of, layout.is_wide, layout.kind_of),
         layout.mark_of,
         *(samples.filters_of, samples.flowing, samples.show_samples),
         *(samples.verdict_line, wording.count_text, wording.interval_text, wording.value_text),

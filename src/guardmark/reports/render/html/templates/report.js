@@ -76,6 +76,30 @@
     });
   }
 
+  // What one would tell a colleague: the answers and what to do next, without links.
+  function summary() {
+    var advice = ".s-recommendations > .text, .s-advice > .text, .s-system-advice > .text";
+    return all(document, "h1, .sub, .card, .s-gate > h2, " + advice).map(function (part) {
+      if (part.tagName !== "UL") return part.innerText.trim().replace(/\s*\n\s*/g, "\n");
+      return all(part, "li").map(function (line) {
+        return "- " + line.firstChild.textContent.trim();
+      }).join("\n");
+    }).join("\n\n");
+  }
+
+  function copy() {
+    var button = document.getElementById("copy");
+    if (!button || !navigator.clipboard) return;
+    button.hidden = false;
+    button.addEventListener("click", function () {
+      navigator.clipboard.writeText(summary()).then(function () {
+        button.textContent = "Copied";
+      }, function () {
+        button.textContent = "The browser does not allow copying";
+      });
+    });
+  }
+
   function browse(box) {
     var form = box.querySelector("form");
     if (!form) return;
@@ -159,6 +183,7 @@
   reach();
   follow();
   folds();
+  copy();
   all(document, ".browser").forEach(browse);
   document.addEventListener("toggle", reach, true);
   window.addEventListener("resize", reach);
