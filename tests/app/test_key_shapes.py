@@ -34,6 +34,9 @@ FORMATS: Final = (
     "sntrys_{W64} shpat_{H32} dop_v1_{H64} dckr_pat_{W27} hvs.{U90} rubygems_{H48} phc_{W43} NRAK-{A27}",
     "pypi-AgEIcHlwaS5vcmc{W80} PMAK-{H24}-{H34} dapi{H32} glsa_{W32}_{H8} sq0atp-{W22} dp.pt.{W43}",
     "AGE-SECRET-KEY-1{A58} {D10}:AA{U33} eyJ{U20}.eyJ{U60}.{U43} Bearer~{U40} Basic~{B30} Token~{H40}",
+    "AQ.{U50} ABSK{W110} figd_{U40} pul-{H40} tskey-auth-{W12}-{W32} jina_{H32}{W28} esecret_{W28} sbp_{H40}",
+    "ATATT3xFfGF0{U180} sb_secret_{U31} pcsk_{W6}_{W63} LTAI5t{W18} tgp_v1_{U43} dp.st.prd.{W42} e2b_{H40}",
+    "pat{W14}.{H64} sk_{H48} csk-{W48} pa-{W43} bce-v3/ALTAK-{W21}/{H40} {W52}JQQJ99{W14}AAA{W9}",
     "https://hooks.slack.com/services/T{A10}/B{A10}/{W24} https://discord.com/api/webhooks/{D18}/{U68}",
 )
 """How keys look: a letter for the characters, then how many. To add a provider, add its format."""

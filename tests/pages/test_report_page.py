@@ -211,7 +211,7 @@ def test_the_summary_can_be_copied(opener: Opener) -> None:
     page.evaluate("navigator.clipboard.writeText = async text => { document.copied = text; }")
     page.get_by_role("button", name="Copy summary").click()
     page.get_by_role("button", name="Copied").wait_for()
-    lines = page.evaluate("document.copied").splitlines()
+    lines = page.evaluate("document.copied").replace("\xa0", " ").splitlines()
     assert lines[0] == page.locator("h1").inner_text()
     assert "Blocks 91.2 % [88.4, 93.4] of 500 attacks," in lines
     assert [line for line in lines if line.startswith("- ")] == ["- Do this first."]

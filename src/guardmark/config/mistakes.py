@@ -32,13 +32,16 @@ _CHOICES: Final = frozenset({"literal_error", "enum"})
 _LONGEST: Final = 60
 _SHAPES: Final = re.compile(
     r"(?<![A-Za-z0-9])(?:sk-[\w-]{16,}|[rsp]k_(?:live|test)_\w{16,}|GOCSPX-[\w-]{20,}"
-    r"|(?:A3T[0-9A-Z]|AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}|AIza[\w-]{30,}|ya29\.[\w-]{20,}"
+    r"|(?:A3T[0-9A-Z]|AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}|AIza[\w-]{30,}|(?:ya29|AQ)\.[\w-]{20,}"
+    r"|ABSK[\w+/=]{40,}|ATATT3[\w=-]{30,}|(?:LTAI|ALTAK-)[A-Za-z0-9]{16,}|[A-Za-z0-9]{52}JQQJ9\w{16,}"
+    r"|pat(?:\w{14}\.[0-9a-f]{40,}|-[a-z]{2}\d-[0-9a-f-]{36})|tskey-[\w-]{20,}|pa-[\w-]{40,}"
+    r"|(?:figd|jina|esecret|sbp|sb_secret|e2b|tgp_v1|pcsk)_[\w-]{20,}"
     r"|gh[opsur]_\w{20,}|github_pat_\w{20,}|gl(?:pat|dt|rt|soat|ptt)-[\w-]{16,}"
     r"|xox[abeoprs]-[\w-]{10,}|xapp-[\w-]{16,}|SG\.[\w-]{16,}\.[\w-]{16,}|hv[bs]\.[\w-]{20,}"
     r"|(?:hf|gsk|npm|r8|fw|glsa|glc|nvapi|pplx|xai|tvly|pcsk|lin_api|ntn|secret|key|whsec|sntrys"
-    r"|shp(?:at|ss|ca|pa)|do[opr]_v1|dckr_pat|rubygems|ph[cx]|pypi|sq0[a-z]{3}|NRAK|PMAK"
-    r"|lsv2_[a-z]{2})[-_][A-Za-z0-9]{20,}|(?:SK|AC|dapi)[0-9a-f]{32}|AGE-SECRET-KEY-1[0-9A-Z]{50,}"
-    r"|\d{8,10}:AA[\w-]{30,}|dp\.[a-z]{2}\.\w{30,}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"
+    r"|shp(?:at|ss|ca|pa)|do[opr]_v1|dckr_pat|rubygems|ph[cx]|pypi|sq0[a-z]{3}|NRAK|PMAK|c?sk"
+    r"|lsv2_[a-z]{2}|pul)[-_][A-Za-z0-9]{20,}|(?:SK|AC|dapi)[0-9a-f]{32}|AGE-SECRET-KEY-1[0-9A-Z]{50,}"
+    r"|\d{8,10}:AA[\w-]{30,}|dp\.[a-z]{2}\.[\w.]{30,}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"
     r"|(?i:bearer)\s+[\w.~+/=-]{16,}|(?i:basic|token)\s+(?=\S*[\d=])[\w.~+/=-]{16,})"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|hooks\.slack\.com/services/\w|/webhooks/\d+/[\w-]{20,}",
     re.ASCII,
