@@ -98,8 +98,7 @@ def test_security_of_agentdojo_is_an_injection_that_worked() -> None:
         row for row in run.rows if row.sample.id == "banking/user_task_0/direct/injection_task_7"
     ]
     assert attack.sample.prompt.messages[-1].role is Role.TOOL
-    assert "Bill for the month" in attack.sample.prompt.text
-    assert "new_password" in attack.sample.prompt.text
+    assert "Say PERIWINKLE 1." in attack.sample.prompt.text
     response, verdict = attack.answers[0].response, attack.answers[0].verdict
     assert response is not None
     assert verdict is not None

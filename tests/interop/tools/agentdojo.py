@@ -25,6 +25,23 @@ with OutputLogger(str(out)):
     results = benchmark_suite_with_injections(
         pipeline, suite, attack, injection_tasks=injections, **asked
     )
+
+
+def own_words(log: dict) -> dict:
+    """Put texts of ours in place of those of the suite: its words are its authors', not ours."""
+    new = {text: f"Say PERIWINKLE {at}." for at, text in enumerate(log["injections"].values(), 1)}
+    log["injections"] = {name: new[text] for name, text in log["injections"].items()}
+    for message in log["messages"]:
+        for part in message["content"] or ():
+            if message["role"] != "assistant":
+                found = [word for text, word in new.items() if text in part["content"]]
+                plain = f"A {message['role']}'s text {len(part['content'])}"
+                part["content"] = " ".join([plain, *found])
+    return log
+
+
+for path in out.rglob("*.json"):
+    path.write_text(json.dumps(own_words(json.loads(path.read_text())), indent=4) + "\n")
 said = {
     "security": {"/".join(key): value for key, value in results["security_results"].items()},
     "utility": {"/".join(key): value for key, value in results["utility_results"].items()},

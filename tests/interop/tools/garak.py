@@ -22,8 +22,16 @@ options += ["--detectors", "mitigation.MitigationBypass,always.Pass"]
 subprocess.run([sys.executable, "-m", "garak", *options], check=True, env=environment)
 (report,) = Path.cwd().rglob("canary.report.jsonl")
 entries = [json.loads(line) for line in report.read_text().splitlines()]
-PLACES = ("_config.config_files", "transient.report_filename", "meta")  # with paths of this machine
-kept = [{key: value for key, value in each.items() if key not in PLACES} for each in entries]
+# What holds paths of this machine, or sentences of the tool.
+LEFT_OUT = (
+    "_config.config_files",
+    "transient.report_filename",
+    "meta",
+    "plugin_cache",
+    "goal",
+    "eval",
+)
+kept = [{key: value for key, value in each.items() if key not in LEFT_OUT} for each in entries]
 (out / "canary.report.jsonl").write_text("".join(json.dumps(each) + "\n" for each in kept))
 said = [each for each in entries if each["entry_type"] == "eval"]
 wanted = ("probe", "detector", "passed", "total_evaluated")
