@@ -97,8 +97,7 @@ class Redactor:
     def text(self, text: str) -> str:
         """Return the text without secrets."""
         data = text.encode("utf-8", "surrogatepass")
-        clean = self.data(data)
-        if clean is not data:
+        if (clean := self.data(data)) is not data:
             text = clean.decode("utf-8", "replace")
         for form in self._short:
             text = text.replace(form, REDACTED)
@@ -134,9 +133,8 @@ class Redactor:
 
     def _may_hold_one(self, data: bytes) -> bool:
         """Look for fixed strings, and for an escape: what most data can be left with."""
-        return any(map(data.__contains__, self._starts)) or any(
-            escape.search(data) for escape in self._escapes
-        )
+        begins = any(map(data.__contains__, self._starts))
+        return begins or any(escape.search(data) for escape in self._escapes)
 
     def _spans(self, data: bytes) -> Iterator[tuple[int, int, str]]:
         yield from self._plain(data)
