@@ -430,6 +430,17 @@ def test_text_of_a_parquet_file_that_is_no_text_is_named(read: Read, tmp_path: P
         read("data.parquet", (tmp_path / "made.parquet").read_bytes())
 
 
+@pytest.mark.parametrize("cells", [[{"a": 1}], [["a", "b"]], [[{"a": 1}]]])
+def test_a_nested_column_of_a_parquet_file_is_no_fault(
+    read: Read, tmp_path: Path, cells: list[object]
+) -> None:
+    """As a label it is refused in plain words, whatever it is made of."""
+    table = pa.table({"text": ["a text"], "id": ["1"], "label": cells})
+    pq.write_table(table, tmp_path / "made.parquet")
+    with pytest.raises(BadRows, match="label"):
+        read("data.parquet", (tmp_path / "made.parquet").read_bytes())
+
+
 def test_parquet_without_its_extra_says_how_to_get_it(
     read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:

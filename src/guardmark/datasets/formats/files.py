@@ -313,7 +313,7 @@ def _parquet_rows(spec: DatasetSpec) -> Iterator[RawRow]:
         groups = map(told.row_group, range(told.num_row_groups))
         _require_modest(spec, (each.total_byte_size + _ROW * each.num_rows for each in groups))
         # As a dictionary, a text that many rows share takes its size only once.
-        with ParquetFile(spec.path, read_dictionary=told.schema.names) as table:
+        with ParquetFile(spec.path, read_dictionary=[each.path for each in told.schema]) as table:
             cells = (each for batch in table.iter_batches() for each in batch)
             shared = (each for each in cells if hasattr(each, "dictionary"))
             sizes = (binary_length(each.dictionary).take(each.indices).sum() for each in shared)
