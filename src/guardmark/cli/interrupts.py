@@ -7,8 +7,6 @@ import sys
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
-from guardmark.defenses.calls.crash import crash_listener
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -58,7 +56,7 @@ def interruptible(stop: StopSignal) -> Iterator[None]:
         handlers[_ALARM] = on_alarm
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
-        with redirect_stdout(sys.stderr), crash_listener():
+        with redirect_stdout(sys.stderr):
             yield
         if stop.reason and not stop.is_seen:
             raise KeyboardInterrupt

@@ -112,11 +112,13 @@ def _carry_out(
     from guardmark.app.run.running import Session, run
     from guardmark.cli.interrupts import interruptible
     from guardmark.core.errors import BudgetReached, UntrustworthyRun
+    from guardmark.defenses.calls.crash import crash_listener
     from guardmark.engine.runner import Ending
 
     session = Session(announce=tell_line)
     try:
-        with interruptible(session.stop), ProgressLine(session.progress):
+        # Here alone: what a command reads in somebody's folder never starts a process.
+        with interruptible(session.stop), crash_listener(), ProgressLine(session.progress):
             result = run(loaded, options, session)
     except (BudgetReached, UntrustworthyRun) as error:
         tell_line(*str(error).split("\n"), f"To continue: {same_command()}")
