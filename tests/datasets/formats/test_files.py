@@ -354,7 +354,7 @@ def test_a_long_file_in_another_encoding_takes_little_memory(tmp_path: Path) -> 
         assert sum(each == line.encode() for each in stream) == count
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert most < path.stat().st_size / 2
+    assert most < 0.8 * path.stat().st_size  # read at once it takes three times the file
 
 
 @pytest.mark.parametrize(
