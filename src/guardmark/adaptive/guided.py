@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from guardmark.attacks.word_edits import EditOption, WordEdit
 
 _EDGE: Final = 1e-6  # nearest to 0 and 1 that a score is taken for
-_LEAST: Final = 0.01  # of the logit: a smaller fall is none
-_HOPE: Final = 0.15  # fall expected of an edit before any was tried
+_LEAST: Final = 0.01  # of the logit: a smaller drop is none
+_EXPECTED: Final = 0.15  # drop expected of an edit before any was tried
 _SIZE: Final = "size"  # by how much an edit moves a score as a rule
-_PATIENCE: Final = 16  # tries in a row without any fall
-_PACE: Final = 0.2  # fall of a try to expect before any was made
-_DOUBT: Final = 20  # tries that what is expected beforehand is worth
-_TRUST: Final = 2  # wins that distance and pace are believed for
-_OWN: Final = 4  # tries that the pace of the others is worth
+_PATIENCE: Final = 16  # tries in a row without a drop
+_PACE: Final = 0.2  # drop of a try to expect before any was made
+_PRIOR_TRIES: Final = 20  # tries that what is expected beforehand is worth
+_PRIOR_WINS: Final = 2  # wins that distance and pace are believed for
+_SHARED_TRIES: Final = 4  # tries that the pace of the others is worth
 _NEAR: Final = 0.5  # a score is never taken for nearer than this to what is let through
 
 
@@ -51,40 +51,40 @@ class _Mean:
 class ScoreMemory:
     """By how much edits, words and kinds of edits brought scores down, over all attacks."""
 
-    falls: defaultdict[object, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
+    drops: defaultdict[object, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
     barred: defaultdict[EditKind, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
 
     def kinds(self) -> list[tuple[float, float]]:
-        """Return the fall to expect of each kind of edit, and how likely it is not held back."""
-        usual, barred = self.falls[_SIZE].from_(_HOPE), self.barred
-        return [(self.falls[each].from_(usual), 1 - barred[each].from_(0.0)) for each in EditKind]
+        """Return the drop to expect of each kind of edit, and how likely it is not held back."""
+        usual, barred = self.drops[_SIZE].from_(_EXPECTED), self.barred
+        return [(self.drops[each].from_(usual), 1 - barred[each].from_(0.0)) for each in EditKind]
 
-    def hopes(self, word: str, kinds: list[tuple[float, float]]) -> Callable[[EditOption], float]:
-        """Return what tells the fall to expect of an edit of a word; it is asked very often."""
-        every, own = self.falls.get(word), self.falls.get
-        falls = [fall if every is None else every.from_(fall) for fall, _ in kinds]
+    def drop_of(self, word: str, kinds: list[tuple[float, float]]) -> Callable[[EditOption], float]:
+        """Return a function from an edit of a word to the drop to expect of it; called often."""
+        every, own = self.drops.get(word), self.drops.get
+        drops = [drop if every is None else every.from_(drop) for drop, _ in kinds]
 
-        def hope(option: EditOption) -> float:
+        def expected(option: EditOption) -> float:
             mean = own((word, option.form))
-            fall = falls[option.kind] if mean is None else mean.from_(falls[option.kind])
-            return fall * kinds[option.kind][1]
+            drop = drops[option.kind] if mean is None else mean.from_(drops[option.kind])
+            return drop * kinds[option.kind][1]
 
-        return hope
+        return expected
 
-    def _fall(self, word: str, edit: WordEdit) -> float:
-        fall = self.falls[_SIZE].from_(_HOPE)
+    def _drop(self, word: str, edit: WordEdit) -> float:
+        drop = self.drops[_SIZE].from_(_EXPECTED)
         for known in (edit.kind, word, (word, edit.text.lower())):
-            fall = self.falls[known].from_(fall)
-        return fall
+            drop = self.drops[known].from_(drop)
+        return drop
 
-    def learn(self, edits: Sequence[tuple[str, WordEdit]], fall: float) -> None:
-        """Share out a fall: each edit what was expected of it, and its part of the surprise."""
-        expected = [self._fall(word, edit) for word, edit in edits]
-        surprise, weight = (fall - sum(expected)) / len(edits), 1 / sqrt(len(edits))
-        for (word, edit), hope in zip(edits, expected, strict=True):
+    def learn(self, edits: Sequence[tuple[str, WordEdit]], drop: float) -> None:
+        """Share out a drop: each edit gets what was expected of it and its part of the surprise."""
+        expected = [self._drop(word, edit) for word, edit in edits]
+        surprise, weight = (drop - sum(expected)) / len(edits), 1 / sqrt(len(edits))
+        for (word, edit), estimate in zip(edits, expected, strict=True):
             for known in (edit.kind, word, (word, edit.text.lower())):
-                self.falls[known].add(hope + surprise, weight)
-            self.falls[_SIZE].add(abs(hope + surprise), weight)
+                self.drops[known].add(estimate + surprise, weight)
+            self.drops[_SIZE].add(abs(estimate + surprise), weight)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class _Descent:
     step: int = 0  # Words changed at once.
     idle: int = 0
     tries: int = 0
-    fallen: float = 0.0
+    dropped: float = 0.0
 
     def __post_init__(self) -> None:
         """Look at every word once."""
@@ -131,20 +131,21 @@ class _Descent:
 
     def _gains(self) -> Iterator[tuple[float, WordEdit]]:
         """Yield the best edit of each word, and by how much more than now it may bring."""
-        luck, kinds = self.memory.falls[_SIZE].from_(_HOPE), self.memory.kinds()
+        usual, kinds = self.memory.drops[_SIZE].from_(_EXPECTED), self.memory.kinds()
         kept = {edit.start: edit for edit in self.kept}
         typos = sum(edit.kind is EditKind.TYPO for edit in self.kept)
         is_full = typos + 1 > MOST_WORDS_EDITED * len(self.target.sample.prompt.text.split())
         closed = list(EditKind).index(EditKind.TYPO) if is_full else -1
         refused, chance = self.refused, self.draw.random
         for options in self.options:
-            now, hope = kept.get(options[0].edit.start), self.memory.hopes(options[0].word, kinds)
+            now = kept.get(options[0].edit.start)
+            expected = self.memory.drop_of(options[0].word, kinds)
             best, chosen, worth = 0.0, None, 0.0
             for option in options:
                 if option.edit is now:
-                    worth = max(0.0, hope(option)) + luck / 2
+                    worth = max(0.0, expected(option)) + usual / 2
                 elif id(option.edit) not in refused and option.kind != closed:
-                    drawn = hope(option) + luck * chance()
+                    drawn = expected(option) + usual * chance()
                     if chosen is None or drawn >= best:
                         best, chosen = drawn, option.edit
             if chosen is not None and (now is None or best > worth):
@@ -199,21 +200,21 @@ class Descents:
     state: SearchState
     memory: ScoreMemory = field(default_factory=ScoreMemory)
     under_way: dict[int, _Descent] = field(default_factory=dict)
-    fallen: float = 0.0
+    dropped: float = 0.0
     tries: int = 0
     wins: int = 0
-    promised: float = 0.0  # wins, by distance and pace
+    expected_wins: float = 0.0  # wins, by distance and pace
 
-    def hope(self, target: Target) -> float:
+    def chance(self, target: Target) -> float:
         """Return how likely the next try of an attack gets through, from distance and pace."""
         each = self._descent(target)
         if each is None or each.idle >= _PATIENCE:
             return 0.0
-        return (self.wins + _TRUST) / (self.promised + _TRUST) * self._promise(each)
+        return (self.wins + _PRIOR_WINS) / (self.expected_wins + _PRIOR_WINS) * self._chance(each)
 
-    def _promise(self, each: _Descent) -> float:
-        usual = (self.fallen + _DOUBT * _PACE) / (self.tries + _DOUBT)
-        pace = (each.fallen + _OWN * usual) / (each.tries + _OWN)
+    def _chance(self, each: _Descent) -> float:
+        usual = (self.dropped + _PRIOR_TRIES * _PACE) / (self.tries + _PRIOR_TRIES)
+        pace = (each.dropped + _SHARED_TRIES * usual) / (each.tries + _SHARED_TRIES)
         distance = each.score - _logit(self.state.allowed_score)
         return min(1.0, pace / max(_NEAR, distance))
 
@@ -245,11 +246,11 @@ class Descents:
     def learn(self, target: Target, answer: TryAnswer) -> None:
         """Take note of what a try came to."""
         each = self.under_way[target.position]
-        self.promised += self._promise(each)
+        self.expected_wins += self._chance(each)
         self.wins += target.win is not None
         self.tries += 1
         before = each.score
         each.learn(answer)
-        self.fallen += before - each.score
-        each.fallen += before - each.score
+        self.dropped += before - each.score
+        each.dropped += before - each.score
         each.tries += 1

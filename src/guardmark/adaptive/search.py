@@ -153,7 +153,7 @@ def _next_try(
     """Make the next try, by a chain (with its number) or where the score points if worth more."""
     uses = ((_next_use(state, target, bandit.chains[n], round_=round_), n) for n in order)
     name, number = next(((use, n) for use, n in uses if use), ("", None))
-    if number is None or (is_turn and descents.hope(target) > order[number]):
+    if number is None or (is_turn and descents.chance(target) > order[number]):
         guided = descents.propose(target)
         if guided is not None:
             return guided, None
