@@ -273,16 +273,24 @@ def test_a_file_nobody_sealed_is_listed(work: Path) -> None:
     [
         ('UPDATE layers SET settings = \'{"model": "another"}\'', "layers"),
         ("INSERT INTO layers (name, settings) VALUES ('judge/new', '{}')", ""),
-        ("INSERT INTO meta VALUES ('note', 'x')", "meta"),
     ],
 )
 def test_what_the_chain_of_records_leaves_out_is_looked_at(
     work: Path, statement: str, place: str
 ) -> None:
-    """Settings of a judge, entries of the description; a layer without records is no change."""
+    """Settings of a judge; a layer without records is no change."""
     with closing(sqlite3.connect(work / "out" / "records.sqlite")) as connection, connection:
         connection.execute(statement)
     assert [each.place for each in look(work).mismatches] == [place] * bool(place)
+
+
+def test_an_entry_that_guardmark_does_not_write_is_damage(work: Path) -> None:
+    """Whatever the command: nobody else writes into the records."""
+    with closing(sqlite3.connect(work / "out" / "records.sqlite")) as connection, connection:
+        connection.execute("INSERT INTO meta VALUES ('note', 'x')")
+    for words in (["verify", "out"], ["report", "out"], ["run", "bench.yaml", "-o", "out"]):
+        done = guardmark(*words, cwd=work)
+        assert (done.code, "meta" in done.err) == (3, True), done.err
 
 
 def test_reports_written_again_do_not_heal_changed_settings(work: Path) -> None:
