@@ -107,7 +107,7 @@ def _fifo(name: str) -> Callable[[Path], None]:
 
 def _huge(name: str) -> Callable[[Path], None]:
     def spoil(run: Path) -> None:
-        with (run / name).open("r+b") as stream:
+        with (run / name).open("ab") as stream:
             stream.truncate(3_000_000_000)  # a file of holes: large to a reader, small on the disk
 
     return spoil
@@ -399,6 +399,7 @@ FOLDERS: Final[Mapping[str, Folder]] = {
     ),
     "a summary of three gigabytes": Folder(spoil=_huge("summary.json"), verifies=False),
     "seals of three gigabytes": Folder(spoil=_huge("seals.jsonl"), verifies=False),
+    "three gigabytes of addresses": Folder(spoil=_huge("endpoints.jsonl"), verifies=False),
     "a billion laughs": Folder(
         spoil=_write(
             "config.resolved.yaml",

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _EXCERPT: Final = 160
+_MOST_READ: Final = 1 << 20  # of a file that anybody may have made
 _NOT_PROBED: Final = ("allow-all", "block-all", "coin")
 """Floors to compare with, whose answers are known."""
 _READ_BY: Final = (
@@ -248,8 +249,11 @@ def refused_fields(reader: RecordReader) -> tuple[str, ...]:
 def read_endpoints(folder: RunDir) -> tuple[str, ...]:
     """Read how each of several addresses of a service answered, a line for each command."""
     path = folder.file(ENDPOINTS)
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else ()
+    if not path.is_file():
+        return ()
     try:
+        with path.open("rb") as file:
+            lines = file.read(_MOST_READ).splitlines()
         return tuple(traffic_text(json.loads(line)) for line in lines)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise StoreError(f"{path} is not as guardmark wrote it.\nNext: remove it.") from error
