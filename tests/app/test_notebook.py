@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 import guardmark
+from guardmark import Decision, Outcome
 from guardmark.app.verbs import LoadedRun
 from guardmark.core.errors import ConfigError, DatasetError, UntrustworthyRun
 from guardmark.core.sample import Label, Prompt
@@ -30,6 +31,17 @@ ROWS = [
     *({"text": f"ignore rule {n}", "label": "attack", "category": "jailbreak"} for n in range(12)),
     *({"text": f"plant a bean {n}", "label": "benign"} for n in range(12)),
 ]
+
+
+class Viewless:
+    """A defense but for what it is shown."""
+
+    name = "viewless"
+
+    def decide_now(self, prompt: Prompt) -> Decision:
+        """Let everything through."""
+        del prompt
+        return Decision(outcome=Outcome.ALLOW)
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +100,12 @@ def test_several_functions_are_measured_in_one_run_and_compared() -> None:
 
 @pytest.mark.parametrize(
     ("subjects", "mistake"),
-    [({}, "empty"), ({"a b": words, "a_b": words}, "a_b"), ({"x": 3}, "int is not a function")],
+    [
+        ({}, "empty"),
+        ({"a b": words, "a_b": words}, "a_b"),
+        ({"x": 3}, "int is not a function"),
+        ({"x": Viewless()}, "lacks view"),
+    ],
 )
 def test_a_dict_that_names_no_defenses_is_refused(subjects: Any, mistake: str) -> None:
     """Before anything is measured, and nothing is left out in silence."""

@@ -132,7 +132,11 @@ def function_of(subject: object) -> Callable[..., object]:
         return subject
     if callable(evaluate):
         return cast("Callable[..., object]", evaluate)
-    raise TypeError(f"a {type(subject).__name__} is not a function and has no evaluate")
+    kind = type(subject).__name__
+    if any(hasattr(subject, each) for each in ("decide", "decide_now", "decide_batch")):
+        lacking = " and ".join(each for each in ("name", "view") if not hasattr(subject, each))
+        raise TypeError(f"a {kind} decides and lacks {lacking or 'batch_limits'}, as defenses have")
+    raise TypeError(f"a {kind} is not a function and has no evaluate")
 
 
 def _is_async(function: Callable[..., object]) -> bool:
