@@ -137,7 +137,7 @@ ATTACKER = "adaptive:\n  attacker: {type: chat, base_url: http://127.0.0.1:9, mo
         (("--config", "own.yaml"), "adaptive: {critic: {type: scripted}}\n", 2, "name one, adapt"),
         (("--config", "own.yaml"), "data: []\n", 2, "'adaptive' is missing"),
         (("--replay", "own.yaml"), "", 3, "its first line is not that of a trace"),
-        (("--replay", "own.yaml"), "data: []\n", 3, "line 1 is no JSON"),
+        (("--replay", "own.yaml"), "data: []\n", 3, "line 1 is not JSON"),
         (("--replay", "none.jsonl"), "", 3, "The trace none.jsonl cannot be read: No such file"),
         (("--budget", "3"), "", 2, "at least 4"),
         (("-o", "other"), "", 2, "Next: leave out -o"),

@@ -98,7 +98,7 @@ def _rows(path: Path, data: bytes, warnings: list[str]) -> list[Object]:
         read = csv.DictReader(lines, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
         return [{(k or "").strip().lower(): v or "" for k, v in row.items()} for row in read]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise DatasetError(f"{path} is no table in UTF-8: {error}.\n{_HINT}") from error
+        raise DatasetError(f"{path} is not a table in UTF-8: {error}.\n{_HINT}") from error
 
 
 def _says(value: object) -> bool | None:

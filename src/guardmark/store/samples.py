@@ -60,7 +60,7 @@ def prompt_from_json(text: str) -> Prompt:
     """Read a conversation back."""
     messages, under_test = json.loads(text)
     if not all(isinstance(content, str) for _, content in messages):
-        raise TypeError("a message that is no text")
+        raise TypeError("a message that is not text")
     "".join(content for _, content in messages).encode()  # half of a pair cannot be sent
     return Prompt(
         messages=tuple(Message(role=Role(role), content=content) for role, content in messages),

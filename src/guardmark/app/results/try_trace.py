@@ -215,7 +215,7 @@ def _parsed_lines(path: Path) -> list[Any]:
             f"The trace {path} cannot be read: {error.strerror}.\n{_WHERE_TRACES_ARE}"
         ) from error
     except (ValueError, RecursionError) as error:
-        raise _no_trace(path, f"line {len(lines) + 1} is no JSON") from error
+        raise _no_trace(path, f"line {len(lines) + 1} is not JSON") from error
     return lines
 
 

@@ -52,7 +52,7 @@ def _read(folder: Path, name: str) -> bytes:
         return (folder / name).read_bytes()
     except OSError as error:
         raise ConfigError(
-            f"{folder} is no WordNet database: {name} cannot be read ({error.strerror}).\n"
+            f"{folder} is not a WordNet database: {name} cannot be read ({error.strerror}).\n"
             "Name the folder that holds index.noun, data.noun and the other six files."
         ) from error
 

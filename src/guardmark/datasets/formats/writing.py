@@ -108,7 +108,7 @@ def _plain(value: Any) -> object:
     for method in ("tolist", "isoformat"):
         if hasattr(value, method):
             return getattr(value, method)()
-    raise TypeError(f"a value of type {type(value).__name__} is no JSON value")
+    raise TypeError(f"a value of type {type(value).__name__} is not a JSON value")
 
 
 def sample_row(sample: Sample) -> dict[str, Any]:

@@ -162,4 +162,4 @@ def _scalar(value: object, where: str) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{where}: {value!r} is no JSON value.") from error
+        raise ConfigError(f"{where}: {value!r} is not a JSON value.") from error

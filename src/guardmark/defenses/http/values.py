@@ -182,11 +182,11 @@ def compile_path(text: str, *, where: str) -> JsonPath:
 
     try:
         if not text.startswith("$"):
-            raise ConfigError(f"{where}: {text!r} is no JSONPath: it must begin with $.")
+            raise ConfigError(f"{where}: {text!r} is not a JSONPath: it must begin with $.")
         path = compile_any(text)
     except JSONPathError as error:
         reason = (str(error).splitlines() or [""])[0]
-        raise ConfigError(f"{where}: {text!r} is no JSONPath: {reason}.") from error
+        raise ConfigError(f"{where}: {text!r} is not a JSONPath: {reason}.") from error
 
     def find(value: object) -> list[object]:
         try:

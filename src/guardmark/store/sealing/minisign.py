@@ -86,7 +86,7 @@ def _decoded(path: Path, lines: list[bytes], at: int, *, length: int) -> bytes:
         value = b""
     if len(value) != length:
         raise StoreError(
-            f"{path} is no file of minisign: line {at + 1} does not hold {length} bytes in "
+            f"{path} is not a file of minisign: line {at + 1} does not hold {length} bytes in "
             "base64.\nNext: name the public key (.pub) and the signature (.minisig) that it wrote."
         )
     return value
