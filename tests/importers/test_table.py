@@ -139,7 +139,7 @@ def test_one_defense_of_several_is_named(tmp_path: Path) -> None:
         ("text,label\na,attack\n", "has no column decision, outcome, blocked"),
         ("text,label,blocked\n", "has no column text"),
         ("", "has no column text"),
-        ('text,label,blocked\n"a,attack,1\n', "is no table in UTF-8"),
+        ('text,label,blocked\n"a,attack,1\n', "is not a table in UTF-8"),
         ("text,label,blocked\na,,1\n", "Next: --label attack"),
         ("id,text,label,blocked\nx,a,attack,1\nx,b,attack,1\n", "stands for two samples"),
     ],
