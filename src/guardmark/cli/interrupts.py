@@ -21,10 +21,9 @@ _RINGS = 4
 def ending_signals() -> Iterator[int]:
     """Name the signals by which somebody wants a command to end."""
     yield from (signal.SIGINT, signal.SIGTERM)
-    hang_up = getattr(signal, "SIGHUP", None)  # there is none on Windows
     # Whoever started us with nohup wants no end when the terminal goes.
-    if hang_up is not None and signal.getsignal(hang_up) is not signal.SIG_IGN:
-        yield hang_up
+    if _HANGUP is not None and signal.getsignal(_HANGUP) is not signal.SIG_IGN:
+        yield _HANGUP
 
 
 @contextmanager

@@ -206,7 +206,7 @@ def left_out(noun: str, counts: Mapping[str, int]) -> Iterator[str]:
             yield f"{count:,} {noun}s {reason} were left out"
 
 
-def answered(text: object, why: str = "") -> Response:
+def response_of(text: object, why: str = "") -> Response:
     """Take a text for the answer; anything else, or a stated error, is no answer."""
     if why or not isinstance(text, str):
         evidence = Evidence(message=why[:500]) if why else None
@@ -214,7 +214,7 @@ def answered(text: object, why: str = "") -> Response:
     return Response(text=text.encode("utf-8", "replace").decode())
 
 
-def judged(is_harm: object, why: str = "") -> Verdict:
+def verdict_of(is_harm: object, why: str = "") -> Verdict:
     """Take what a tool says of an answer; neither true nor false is no verdict."""
     label = VerdictLabel.MALFORMED
     if isinstance(is_harm, bool):
@@ -222,7 +222,7 @@ def judged(is_harm: object, why: str = "") -> Verdict:
     return Verdict(label=label, evidence=Evidence(reason=why) if why else None)
 
 
-def decided(is_blocked: bool | None, why: str = "", *, score: object = None) -> Decision:  # noqa: FBT001 - the decision itself
+def decision_of(is_blocked: bool | None, why: str = "", *, score: object = None) -> Decision:  # noqa: FBT001 - the decision itself
     """Take what a tool says of a defense; nothing known is malformed, a stated error an error."""
     if why:
         evidence = Evidence(message=why[:500])
@@ -239,7 +239,7 @@ def decided(is_blocked: bool | None, why: str = "", *, score: object = None) -> 
     return Decision(outcome=outcome, score=number, score_kind=ScoreKind.SELF_REPORTED)
 
 
-def gathered(
+def rows_of(
     pairs: Iterable[tuple[Sample | str, ImportedAnswer]], noun: str, warnings: list[str]
 ) -> tuple[ImportedRow, ...]:
     """Put the answers of each sample together; a reason in its place leaves a row out."""

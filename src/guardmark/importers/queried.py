@@ -40,31 +40,31 @@ def queried_tools() -> tuple[str, ...]:
 
 def read_queried(tool: str, path: Path, statements: Statements) -> ImportedRun:
     """Read a finished run of a tool by its query."""
-    said, warnings, files = _tools()[tool], list[str](), dict[str, str]()
+    rules, warnings, files = _tools()[tool], list[str](), dict[str, str]()
     try:
-        with closing(_opened(path, said, files, warnings)) as memory:
-            for (why,) in memory.execute(said.get("check", "SELECT 1 WHERE 0")):
-                raise DatasetError(f"{path} {why}.\n{said['hint']}")
-            rows = list(_objects(memory, said["rows"]))
+        with closing(_opened(path, rules, files, warnings)) as memory:
+            for (why,) in memory.execute(rules.get("check", "SELECT 1 WHERE 0")):
+                raise DatasetError(f"{path} {why}.\n{rules['hint']}")
+            rows = list(_objects(memory, rules["rows"]))
             targets = (name for row in rows if (name := imported.word(row, "target")))
-            target = imported.one_of(targets, statements.model, said["target"], path)
-            notes = said.get("notes", "SELECT 1 WHERE 0")
+            target = imported.one_of(targets, statements.model, rules["target"], path)
+            notes = rules.get("notes", "SELECT 1 WHERE 0")
             noted = [note for (note,) in memory.execute(notes, {"target": target})]
     except (sqlite3.Error, StorageError) as error:
         reason = str(error).splitlines()[0]
-        message = f"{path} is not built as {tool} builds it ({reason}).\n{said['hint']}"
+        message = f"{path} is not built as {tool} builds it ({reason}).\n{rules['hint']}"
         raise DatasetError(message) from error
     mine = [row for row in rows if imported.word(row, "target") in {"", target}]
-    pairs = (_pair(row, at, statements, said) for at, row in enumerate(mine, start=1))
-    taken = imported.gathered(pairs, said["noun"], warnings)
+    pairs = (_pair(row, at, statements, rules) for at, row in enumerate(mine, start=1))
+    taken = imported.rows_of(pairs, rules["noun"], warnings)
     if not taken:
-        raise DatasetError(f"{path} {said['empty']}.\n{said['hint']}")
+        raise DatasetError(f"{path} {rules['empty']}.\n{rules['hint']}")
     decides = "blocked" in mine[0]
     return imported.ImportedRun(
         tool=tool,
         guard=target if decides else "",
-        model="" if decides else target or said["target"],
-        judge=said["judge"] if any(row.is_judged for row in taken) else "",
+        model="" if decides else target or rules["target"],
+        judge=rules["judge"] if any(row.is_judged for row in taken) else "",
         created_utc=max(imported.word(row, "created") for row in mine),
         rows=taken,
         files=files,
@@ -73,10 +73,10 @@ def read_queried(tool: str, path: Path, statements: Statements) -> ImportedRun:
 
 
 def _opened(
-    path: Path, said: dict[str, str], files: dict[str, str], warnings: list[str]
+    path: Path, rules: dict[str, str], files: dict[str, str], warnings: list[str]
 ) -> sqlite3.Connection:
     """Open what is to be asked: a database itself, or the JSON of files as a table."""
-    hint, pattern = said["hint"], said.get("files", "")
+    hint, pattern = rules["hint"], rules.get("files", "")
     home = path.parent if pattern and path.is_file() else path
     paths = sorted(home.rglob(pattern)) if pattern else [path]
     memory = sqlite3.connect(":memory:")
@@ -97,7 +97,7 @@ def _opened(
         memory.executemany(
             "INSERT INTO document VALUES (?, ?)", ((str(file), json.dumps(row)) for row in read)
         )
-    memory.executescript(said.get("setup", ""))
+    memory.executescript(rules.get("setup", ""))
     return memory
 
 
@@ -108,13 +108,13 @@ def _objects(memory: sqlite3.Connection, query: str) -> Iterator[Object]:
 
 
 def _pair(
-    row: Object, at: int, statements: Statements, said: dict[str, str]
+    row: Object, at: int, statements: Statements, rules: dict[str, str]
 ) -> tuple[Sample | str, ImportedAnswer]:
     label = _LABELS.get(imported.word(row, "label")) or statements.label
     answer = _answer(row, is_attack=label is Label.ATTACK)
     prompt = imported.prompt_of(_turns(row.get("prompt")))
     if label is None or prompt is None:
-        return "without a label" if label is None else said["unasked"], answer
+        return "without a label" if label is None else rules["unasked"], answer
     origin = imported.word(row, "origin") or prompt.text
     metadata: Any = json.loads(row.get("metadata") or "{}")
     sample = Sample(
@@ -153,12 +153,12 @@ def _answer(row: Object, *, is_attack: bool) -> ImportedAnswer:
     failure = imported.word(row, "failure")
     if "blocked" in row:
         return imported.ImportedAnswer(
-            decision=imported.decided(_flag(row["blocked"]), failure, score=row.get("score"))
+            decision=imported.decision_of(_flag(row["blocked"]), failure, score=row.get("score"))
         )
-    response = imported.answered(row.get("answer"), failure)
+    response = imported.response_of(row.get("answer"), failure)
     if response.text is None or not is_attack:
         return imported.ImportedAnswer(response=response)
-    verdict = imported.judged(_flag(row.get("harm")), imported.word(row, "reason"))
+    verdict = imported.verdict_of(_flag(row.get("harm")), imported.word(row, "reason"))
     if why := imported.word(row, "unjudged"):
         unjudged = Evidence(message=why)
         verdict = Verdict(label=VerdictLabel.ERROR, error_kind=ErrorKind.SKIPPED, evidence=unjudged)

@@ -18,11 +18,11 @@ from guardmark.importers.imported import (
     ImportedRun,
     Object,
     bytes_of,
-    decided,
-    gathered,
+    decision_of,
     inner,
     objects_of,
     one_of,
+    rows_of,
     word,
 )
 
@@ -43,22 +43,24 @@ def read_table(path: Path, statements: Statements) -> ImportedRun:
     data, warnings = bytes_of(path, hint=_HINT), list[str]()
     rows = _rows(path, data, warnings)
     names = dict.fromkeys(name for row in rows for name in row)
-    found = {key: next(filter(names.__contains__, of), "") for key, of in _TABLE["columns"].items()}
+    columns = {
+        key: next(filter(names.__contains__, of), "") for key, of in _TABLE["columns"].items()
+    }
     for key in ("text", "blocked"):
-        if not (found[key] or (key == "blocked" and found["passed"])):
+        if not (columns[key] or (key == "blocked" and columns["passed"])):
             wanted = ", ".join(_TABLE["columns"][key])
             raise DatasetError(f"{path} has no column {wanted}; it has {listed(names)}.\n{_HINT}")
-    guard = one_of((word(r, found["defense"]) for r in rows), statements.model, "defense", path)
+    guard = one_of((word(r, columns["defense"]) for r in rows), statements.model, "defense", path)
     samples: dict[str, Sample] = {}
     pairs = []
     for at, row in enumerate(rows, start=1):
-        if word(row, found["defense"]) != guard:
+        if word(row, columns["defense"]) != guard:
             continue
-        sample = _sample(row, found, at, statements.label)
+        sample = _sample(row, columns, at, statements.label)
         if not isinstance(sample, str) and samples.setdefault(sample.id, sample) != sample:
             raise DatasetError(f"{path}: the id {sample.id!r} stands for two samples.\n{_HINT}")
-        pairs.append((sample, ImportedAnswer(decision=_decision(row, found))))
-    taken = gathered(pairs, "row", warnings)
+        pairs.append((sample, ImportedAnswer(decision=_decision(row, columns))))
+    taken = rows_of(pairs, "row", warnings)
     if not taken:
         raise DatasetError(f"{path} holds no row with a text and a label.\nNext: --label attack.")
     return ImportedRun(
@@ -70,20 +72,20 @@ def read_table(path: Path, statements: Statements) -> ImportedRun:
     )
 
 
-def _sample(row: Object, found: dict[str, str], at: int, label: Label | None) -> Sample | str:
-    text = word(row, found["text"])
-    if (is_attack := _says(row.get(found["label"]))) is not None:
+def _sample(row: Object, columns: dict[str, str], at: int, label: Label | None) -> Sample | str:
+    text = word(row, columns["text"])
+    if (is_attack := _yes_or_no(row.get(columns["label"]))) is not None:
         label = Label.ATTACK if is_attack else Label.BENIGN
     if not text.strip() or label is None:
         return "without a text" if label else "without a label"
     return Sample(
-        id=word(row, found["id"]) or f"row-{at}",
+        id=word(row, columns["id"]) or f"row-{at}",
         prompt=Prompt.of_text(text),
         label=label,
         category=word(row, "category"),
         technique=word(row, "technique"),
         language=word(row, "language"),
-        group=word(row, found["group"]),
+        group=word(row, columns["group"]),
         source="table",
     )
 
@@ -101,19 +103,19 @@ def _rows(path: Path, data: bytes, warnings: list[str]) -> list[Object]:
         raise DatasetError(f"{path} is not a table in UTF-8: {error}.\n{_HINT}") from error
 
 
-def _says(value: object) -> bool | None:
-    told, words = str(value).strip().lower(), _TABLE["words"]
-    return True if told in words["yes"] else False if told in words["no"] else None
+def _yes_or_no(value: object) -> bool | None:
+    written, words = str(value).strip().lower(), _TABLE["words"]
+    return True if written in words["yes"] else False if written in words["no"] else None
 
 
-def _decision(row: Object, found: dict[str, str]) -> Decision:
-    value = row.get(found["blocked"] or found["passed"])
-    is_yes = _says(value)
+def _decision(row: Object, columns: dict[str, str]) -> Decision:
+    value = row.get(columns["blocked"] or columns["passed"])
+    is_yes = _yes_or_no(value)
     # any-guardrail says of an answer it could not read that it is not valid.
     if inner(row, "extra").get("parse_failure") is True:
         is_yes = None
-    is_blocked = None if is_yes is None else is_yes == bool(found["blocked"])
-    decision = decided(is_blocked, word(row, found["error"]), score=row.get(found["score"]))
+    is_blocked = None if is_yes is None else is_yes == bool(columns["blocked"])
+    decision = decision_of(is_blocked, word(row, columns["error"]), score=row.get(columns["score"]))
     if decision.outcome is Outcome.MALFORMED:
         return replace(decision, evidence=Evidence(raw=str(value)[:500]))
     return decision
