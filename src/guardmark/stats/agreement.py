@@ -18,7 +18,7 @@ import numpy as np
 
 from guardmark.stats.arguments import group_column, require_equal_lengths, require_fraction
 from guardmark.stats.distributions import two_sided_t, two_sided_z
-from guardmark.stats.rates.clustered import group_freedom, heavy_freedom
+from guardmark.stats.rates.clustered import group_freedom, satterthwaite_freedom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -292,7 +292,7 @@ def _jackknife(
     error = math.sqrt((members - 1) / members * float(squares.sum()))
     if error < 1e-12:
         return _Limits(reason=_NO_VARIANCE)
-    value, freedom = float(statistic(total[None])[0]), heavy_freedom(squares, freedom)
+    value, freedom = float(statistic(total[None])[0]), satterthwaite_freedom(squares, freedom)
     low, high = _fisher_limits(value, two_sided_t(confidence, freedom) * error)
     return _Limits(low=low, high=high, error=error)
 

@@ -113,7 +113,7 @@ def group_freedom(sizes: ArrayLike) -> float:
     return _freedom(len(rows), float(rows.max()) / total, total**2 / float(rows @ rows))
 
 
-def heavy_freedom(squares: Floats, freedom: float) -> float:
+def satterthwaite_freedom(squares: Floats, freedom: float) -> float:
     """Return fewer degrees of freedom where a few squares carry the sum (Satterthwaite 1946)."""
     excess = float(squares @ squares) / float(squares.sum()) ** 2 - 1 / len(squares)
     return max(1.0, min(freedom, 2 / excess)) if excess > 0 else freedom

@@ -30,7 +30,7 @@ from guardmark.stats.distributions import (
     two_sided_p,
     two_sided_t,
 )
-from guardmark.stats.rates.clustered import group_freedom, heavy_freedom
+from guardmark.stats.rates.clustered import group_freedom, satterthwaite_freedom
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -217,7 +217,7 @@ def spread_by_group(parts: Floats, *, attack: Flags, codes: Ints) -> Spread | No
     variance = float(squares.sum())
     if variance < 1e-24:  # rounding noise
         return Spread(error=0.0)
-    return Spread(error=math.sqrt(variance), freedom=heavy_freedom(squares, freedom))
+    return Spread(error=math.sqrt(variance), freedom=satterthwaite_freedom(squares, freedom))
 
 
 def _expit(x: float) -> float:
@@ -269,5 +269,5 @@ class _Rows:
         parts = np.empty(len(self.attack))
         for side, shares in ((self.attack, placed.attacks), (~self.attack, placed.benign)):
             parts[side] = (shares - shares.mean()) / len(shares)
-        found = spread_by_group(parts, attack=self.attack, codes=self.codes)
-        return found or Spread(reason=_TOO_FEW_GROUPS)
+        spread = spread_by_group(parts, attack=self.attack, codes=self.codes)
+        return spread or Spread(reason=_TOO_FEW_GROUPS)
