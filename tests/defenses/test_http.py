@@ -42,7 +42,7 @@ def build(settings: str, services: Services | None, **known: str) -> Any:
 async def services() -> AsyncIterator[Services]:
     """A client whose retries do not wait long."""
     client = Services(
-        default=ServiceLimits(backoff_s=0.001, connect_timeout_s=1, read_timeout_s=1, retries=1)
+        default=ServiceLimits(backoff_s=0.001, connect_timeout_s=10, read_timeout_s=10, retries=1)
     )
     yield client
     await client.close()

@@ -39,7 +39,7 @@ async def probed(defense: Any, **said: Any) -> ProbeReport:
 async def probe(serve: Any, tmp_path: Path) -> AsyncIterator[Probe]:
     """Probe an http defense in front of a service that answers by one function."""
     client = Services(
-        default=ServiceLimits(backoff_s=0.001, connect_timeout_s=1, read_timeout_s=1, retries=1)
+        default=ServiceLimits(backoff_s=0.001, connect_timeout_s=10, read_timeout_s=10, retries=1)
     )
 
     async def go(
@@ -48,6 +48,7 @@ async def probe(serve: Any, tmp_path: Path) -> AsyncIterator[Probe]:
         status: int = 200,
         content_type: str = "application/json",
         delay_s: float = 0.0,
+        patience_s: float = 10.0,
         **settings: Any,
     ) -> ProbeReport:
         async def reply(request: web.Request) -> web.Response:
@@ -63,7 +64,7 @@ async def probe(serve: Any, tmp_path: Path) -> AsyncIterator[Probe]:
         defense: Any = checked.build("vendor", context)
         if status == 0:
             await server.stop()
-        return await probed(defense, timeout_s=0.5)
+        return await probed(defense, timeout_s=patience_s)
 
     yield go
     await client.close()
@@ -110,7 +111,7 @@ async def test_a_service_that_turns_both_down_is_exit_four(probe: Probe, status:
 async def test_a_silent_service_is_exit_four_in_time(probe: Probe) -> None:
     """The probe does not wait as long as a run would."""
     with pytest.raises(ServiceTimeout, match=r"within 0\.5 s"):
-        await probe({}, delay_s=30)
+        await probe({}, delay_s=30, patience_s=0.5)
 
 
 @pytest.mark.parametrize(

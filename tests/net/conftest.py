@@ -10,7 +10,7 @@ from guardmark.net.client import Services
 from guardmark.net.service import ServiceLimits
 from guardmark.store.run_dir import try_lock
 
-QUICK = {"backoff_s": 0.001, "connect_timeout_s": 2.0, "read_timeout_s": 2.0}
+QUICK = {"backoff_s": 0.001, "connect_timeout_s": 10.0, "read_timeout_s": 10.0}
 
 
 @pytest.fixture

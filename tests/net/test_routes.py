@@ -29,7 +29,7 @@ ANSWERED = ServiceAnswer(status=200, body=b"{}", started_ns=0, service_ns=1)
 
 def several(*bases: str, **limits: Any) -> dict[str, ServiceLimits]:
     """Limits of a service with several addresses."""
-    given = {"backoff_s": 0.001, "connect_timeout_s": 2.0, "read_timeout_s": 2.0, **limits}
+    given = {"backoff_s": 0.001, "connect_timeout_s": 10.0, "read_timeout_s": 10.0, **limits}
     return {bases[0]: ServiceLimits(**given, base_urls=bases[1:])}
 
 
