@@ -76,7 +76,7 @@ def wait_in_a_library(prompt: Prompt) -> Decision:
 class Timed(Inline):
     """Has a time for each call."""
 
-    timeout_s: float = 0.3
+    timeout_s: float = 1.0
 
 
 def outcomes(writer: RecordWriter, name: str = "inline") -> dict[int, tuple[str, str]]:
@@ -114,8 +114,10 @@ async def test_the_latency_of_the_others_is_their_own(open_writer: OpenWriter) -
     with RecordReader(writer.path) as reader:
         rows = list(reader.records(defense="inline", stage=Stage.DEFENSE))
     took = {row.key.sample: row.latency_ns or 0 for row in rows}
-    assert all(0.3e9 <= took[n] < 0.6e9 for n in LATE)
-    assert all(took[n] < 0.05e9 for n in took if n not in LATE)
+    assert all(1.0e9 <= took[n] < 2.0e9 for n in LATE)
+    others = sorted(took[n] for n in took if n not in LATE)
+    assert others[len(others) // 2] < 0.05e9
+    assert others[-1] < 1.0e9  # a busy machine may hold one up
 
 
 RULES = """\
@@ -168,7 +170,7 @@ async def test_a_process_that_does_not_come_back_is_ended_and_another_started(
 
 async def test_a_thread_that_does_not_come_back_is_left_behind(open_writer: OpenWriter) -> None:
     """Nothing that was answered is lost, and what comes late is not listened to."""
-    until = time.monotonic() + 2
+    until = time.monotonic() + 4
 
     def rule(prompt: Prompt) -> Decision:
         if number_of(prompt) in LATE:
@@ -191,7 +193,9 @@ async def test_too_many_threads_left_behind_end_the_run(open_writer: OpenWriter)
         return thirds(prompt)
 
     writer = open_writer()
-    plan = Plan(defenses=(Timed(rule=rule),), workers=Workers.THREADS, worker_count=1)
+    plan = Plan(
+        defenses=(Timed(rule=rule, timeout_s=0.3),), workers=Workers.THREADS, worker_count=1
+    )
     with pytest.raises(
         UntrustworthyRun, match=r"4 calls of inline have not come back(?s:.*)processes"
     ):
