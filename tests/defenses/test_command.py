@@ -89,10 +89,10 @@ def message(decision: Decision) -> str:
 @pytest.mark.parametrize("batch", [1, 3])
 async def test_a_process_answers(build: Build, batch: int) -> None:
     """One at a time or in batches, and its start is no part of the latency."""
-    program = "import time; time.sleep(0.4)\n" + ANSWER.replace("{body}", "pass")
+    program = "import time; time.sleep(1.2)\n" + ANSWER.replace("{body}", "pass")
     decisions = await ask(build(program=program, batch=batch), "attack", "hello", "an attack")
     assert outcomes(decisions) == ["block", "allow", "block"]
-    assert all(d.latency_ns is not None and d.latency_ns < 2e8 for d in decisions)
+    assert all(d.latency_ns is not None and d.latency_ns < 1e9 for d in decisions)
     assert {d.amortised for d in decisions} == {batch > 1}
 
 
