@@ -110,6 +110,11 @@ async def test_a_process_answers(build: Build, batch: int) -> None:
             *("if 'bad' in text: time.sleep(60)", "timeout", "within 1 s"), marks=pytest.mark.slow
         ),
         ("if 'bad' in text: say(id=number, error='no locale'); continue", "crash", "no locale"),
+        ("if 'bad' in text: sys.exit(0)", "crash", "exit code 0, before its input did"),
+        (
+            "if 'bad' in text: print('{\"id\":', end='', flush=True); sys.exit(4)",
+            *("crash", "wrote '{\"id\":' without an end of the line"),
+        ),
     ],
 )
 @pytest.mark.parametrize("batch", [1, 3])
@@ -169,7 +174,7 @@ async def test_every_text_arrives_character_for_character(build: Build) -> None:
 
 async def test_a_banner_at_start_is_ignored(build: Build) -> None:
     """Also one that looks like JSON, and a line of ready."""
-    banner = "print('Loading 100%')\nprint('[1]')\nprint('{\"level\": \"info\"}')\n"
+    banner = 'print(\'Loading 100%\')\nprint(\'[1]\')\nprint(\'{"level": "info", "id": "a7"}\')\n'
     program = banner + "print('{\"ready\": true}')\n" + ANSWER.replace("{body}", "pass")
     assert outcomes(await ask(build(program=program), "attack")) == ["block"]
     assert outcomes(await ask(build(program=program, warm_up=None), "attack")) == ["block"]
@@ -191,6 +196,38 @@ async def test_a_process_that_prints_no_answers_is_quoted_with_the_next_step(bui
     defense = build(program=program, start_timeout_s=2)
     with pytest.raises(ConfigError, match=r"it printed 'rubbish'\.\nNext: start it by hand"):
         await defense.start()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ["no", '{"blocked": false}', '{"id": "0", "blocked": false}'])
+async def test_a_process_that_answers_with_wrong_lines_is_told_long_before_its_time(
+    build: Build, line: str
+) -> None:
+    """Each question brings a line that is no answer: nothing better will come."""
+    defense = build(f"print({line!r}, flush=True); continue", start_timeout_s=600)
+    with pytest.raises(ConfigError) as caught:
+        await asyncio.wait_for(defense.start(), 100)
+    assert f"no answer to 3 questions, but lines such as: {line!r}" in str(caught.value)
+
+
+@pytest.mark.slow
+async def test_a_banner_before_a_slow_first_answer_is_no_wrong_answer(build: Build) -> None:
+    """It loads when it is first asked, and is asked again meanwhile: both answers are awaited."""
+    body = "asked == 1 and (print('loading', flush=True), time.sleep(4.5))"
+    assert outcomes(await ask(build(body), "attack", "hello")) == ["block", "allow"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere its time has to run out")
+@pytest.mark.parametrize("batch", [1, 3])
+async def test_an_end_is_seen_although_a_child_holds_the_output_open(
+    build: Build, batch: int
+) -> None:
+    """What it answered before counts; nobody waits for what cannot come."""
+    start = "import subprocess; subprocess.Popen(['sleep', '60']); os._exit(3)"
+    defense = build(f"\n    if 'bad' in text: {start}", batch=batch, timeout_s=600)
+    decisions = await asyncio.wait_for(ask(defense, "attack", "bad", "hello"), 100)
+    assert outcomes(decisions) == ["block", "crash", "allow"]
+    assert "exit code 3" in message(decisions[1])
 
 
 async def test_a_process_that_never_becomes_ready_is_given_up(build: Build) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.core.outcome import ErrorKind, Outcome
-from guardmark.defenses.http.answer import AnswerRules, read_answer
+from guardmark.defenses.http.answer import AnswerRules, WordRule, read_answer
 from guardmark.defenses.http.values import (
     JsonPath,
     ScoreScale,
@@ -36,8 +38,8 @@ RULES = [
     AnswerRules(
         blocked=_path("$.flagged"),
         statuses={204: Outcome.ALLOW, 500: Outcome.ERROR},
-        rejection=_path("$.flagged"),
-        rejection_codes=frozenset({"yes"}),
+        rejection=WordRule(path=_path("$.flagged"), codes=frozenset({"yes"})),
+        incomplete=WordRule(path=_path("$..score"), fewest=2),
     ),
 ]
 
@@ -135,3 +137,36 @@ def test_categories_without_end_are_cut_with_a_remark() -> None:
     assert len(decision.evidence.categories) == 200
     assert max(len(each.name) for each in decision.evidence.categories) == 200
     assert decision.evidence.message == "of 800 categories the first 200 are kept"
+
+
+@pytest.mark.parametrize(
+    ("rule", "document", "said"),
+    [
+        (WordRule(path=_path("$.s[*]"), codes=frozenset({"SKIPPED"})), {"s": ["OK"]}, ""),
+        (
+            WordRule(path=_path("$.s[*]"), codes=frozenset({"SKIPPED"})),
+            {"s": ["SKIPPED"]},
+            "SKIPPED",
+        ),
+        (WordRule(path=_path("$.s[*]"), fewest=2), {"s": [0, 1]}, ""),
+        (WordRule(path=_path("$.s[*]"), fewest=2), {"s": [0, None]}, "1 of 2 values"),
+        (WordRule(path=_path("$.c[?@.done < @.all]")), {"c": {"x": {"done": 4, "all": 4}}}, ""),
+        (
+            WordRule(path=_path("$.c[?@.done < @.all]")),
+            {"c": {"x": {"done": 1, "all": 4}}},
+            '{"done": 1, "all": 4}',
+        ),
+    ],
+)
+def test_what_a_service_left_out_is_no_allow(rule: WordRule, document: Any, said: str) -> None:
+    """By a word of it, by fewer values than belong, or by anything at a path; a block stands."""
+    rules = AnswerRules(blocked=_path("$.flagged"), incomplete=rule)
+    for is_flagged in (False, True):
+        body = json.dumps({**document, "flagged": is_flagged}).encode()
+        decision = read_answer(rules, Exchange(status=200, body=body, service_ns=1))
+        if said and not is_flagged:
+            assert (decision.outcome, decision.error_kind) == (Outcome.ERROR, ErrorKind.SKIPPED)
+            assert decision.evidence is not None
+            assert f"the service says {said}:" in decision.evidence.message
+        else:
+            assert decision.outcome is (Outcome.BLOCK if is_flagged else Outcome.ALLOW)

@@ -53,82 +53,60 @@ class Cleaning:
         return prompt if cleaned == text else prompt.with_text(cleaned)
 
 
-class _Within(Generic[AnyInner]):
-    """Who is asked, and how texts are cleaned before."""
+class _Cleaned(Generic[AnyInner]):
+    """Who is asked, and how texts are cleaned before: what all three ways to be asked share."""
 
-    __slots__ = ("cleaned", "defense", "threshold")
+    __slots__ = ("_clean", "_inner", "name", "threshold", "view")
 
-    def __init__(self, defense: AnyInner, cleaning: Cleaning) -> None:
-        self.defense = defense
-        self.cleaned = cleaning.of
-        self.threshold: float | None = getattr(defense, "threshold", None)
-
-    def bind(self, samples: Iterable[Sample]) -> None:
-        defense: object = self.defense
-        if isinstance(defense, SampleBound):
-            defense.bind(samples)
-
-
-class InlineCanonical:
-    """Cleans for a defense that answers at once; the time of cleaning is part of its own."""
-
-    __slots__ = ("_within", "holds_interpreter", "name", "threshold", "timeout_s", "view")
-
-    def __init__(self, name: str, inner: InlineDefense, cleaning: Cleaning) -> None:
-        self._within = _Within(inner, cleaning)
-        self.name, self.view, self.threshold = name, inner.view, self._within.threshold
-        self.timeout_s, self.holds_interpreter = timeout_of(inner), holds_interpreter(inner)
+    def __init__(self, name: str, inner: AnyInner, cleaning: Cleaning) -> None:
+        self.name, self.view = name, inner.view
+        self.threshold: float | None = getattr(inner, "threshold", None)
+        self._inner, self._clean = inner, cleaning.of
 
     def bind(self, samples: Iterable[Sample]) -> None:
         """Tell the defense within of the samples, if it wants to know."""
-        self._within.bind(samples)
+        inner: object = self._inner
+        if isinstance(inner, SampleBound):
+            inner.bind(samples)
+
+
+class InlineCanonical(_Cleaned[InlineDefense]):
+    """Cleans for a defense that answers at once; the time of cleaning is part of its own."""
+
+    __slots__ = ("holds_interpreter", "timeout_s")
+
+    def __init__(self, name: str, inner: InlineDefense, cleaning: Cleaning) -> None:
+        super().__init__(name, inner, cleaning)
+        self.timeout_s, self.holds_interpreter = timeout_of(inner), holds_interpreter(inner)
 
     def decide_now(self, prompt: Prompt) -> Decision:
         """Ask about a prompt whose text under test was cleaned."""
-        return self._within.defense.decide_now(self._within.cleaned(prompt))
+        return self._inner.decide_now(self._clean(prompt))
 
 
-class Canonical:
-    """Cleans for a defense that is awaited. Arguments are those of `InlineCanonical`."""
+class Canonical(_Cleaned[Defense]):
+    """Cleans for a defense that is awaited."""
 
-    __slots__ = ("_within", "name", "threshold", "view")
-
-    def __init__(self, name: str, inner: Defense, cleaning: Cleaning) -> None:
-        self._within = _Within(inner, cleaning)
-        self.name, self.view, self.threshold = name, inner.view, self._within.threshold
-
-    def bind(self, samples: Iterable[Sample]) -> None:
-        """Tell the defense within of the samples, if it wants to know."""
-        self._within.bind(samples)
+    __slots__ = ()
 
     async def decide(self, prompt: Prompt) -> Decision:
         """Ask about a prompt whose text under test was cleaned."""
-        return await self._within.defense.decide(self._within.cleaned(prompt))
+        return await self._inner.decide(self._clean(prompt))
 
 
-class BatchCanonical:
-    """Cleans for a defense asked in batches. Arguments are those of `InlineCanonical`."""
+class BatchCanonical(_Cleaned[BatchDefense]):
+    """Cleans for a defense asked in batches."""
 
-    __slots__ = ("_within", "name", "threshold", "view")
-
-    def __init__(self, name: str, inner: BatchDefense, cleaning: Cleaning) -> None:
-        self._within = _Within(inner, cleaning)
-        self.name, self.view, self.threshold = name, inner.view, self._within.threshold
+    __slots__ = ()
 
     @property
     def batch_limits(self) -> BatchLimits:
         """Limits of the defense within."""
-        return self._within.defense.batch_limits
-
-    def bind(self, samples: Iterable[Sample]) -> None:
-        """Tell the defense within of the samples, if it wants to know."""
-        self._within.bind(samples)
+        return self._inner.batch_limits
 
     async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
         """Ask about prompts whose texts under test were cleaned."""
-        return await self._within.defense.decide_batch(
-            [self._within.cleaned(prompt) for prompt in prompts]
-        )
+        return await self._inner.decide_batch([self._clean(prompt) for prompt in prompts])
 
 
 def canonical_of(

@@ -39,6 +39,7 @@ _UNREACHABLE = frozenset({ErrorKind.CONNECTION, ErrorKind.HTTP})
 
 _TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _ATTACKS, _BENIGN = _TEXTS["attacks"], _TEXTS["benign"]
+_QUESTIONS, _LIMITS, _ADVICE = (_TEXTS[key] for key in ("questions", "limits", "advice"))
 
 PATIENCE_S: Final = 8.0
 """How long a probe waits, so that a silent service ends the whole command, start-up included,
@@ -162,7 +163,7 @@ def _stop_if_hopeless(name: str, attack: Decision, benign: Decision, *, is_insid
             f"{name} answers, but its answers cannot be read: {_message(unreadable)}.\n"
             f"{_said(unreadable)}"
             "Every sample would count as malformed, and a policy of blocking those would look "
-            "like a perfect defense.\nCheck that the profile, or the paths, fit what is asked."
+            "like a perfect defense.\nCheck the profile or the paths, or what a function returns."
         )
     kinds = {attack.error_kind, benign.error_kind}
     message = f"{name} cannot be used: {_message(attack)}."
@@ -186,20 +187,13 @@ def _stop_if_hopeless(name: str, attack: Decision, benign: Decision, *, is_insid
         raise ServiceError(f"{message}\n{advise(attack.evidence)}")
 
 
-_BY_STATUS: Final = (
-    ((404, 405, 410), "Check the path of the address, and the name of the model."),
-    ((429,), "It asks for fewer requests: set rate or concurrency for it, under services."),
-    (range(400, 500), "It refuses the request itself: check the model's name and its options."),
-    (range(500, 600), "The service itself failed. Give the command again when it is well."),
-)
-"""Statuses of HTTP, from the narrow to the wide, to what a person can do about them."""
-
-
 def advise(evidence: Evidence | None) -> str:
     """Say what to do about a service that failed, by the last status it answered with."""
     status = evidence.attempts[-1].status if evidence and evidence.attempts else None
-    usual = "Check that the service is running and its address is right."
-    return next((advice for statuses, advice in _BY_STATUS if status in statuses), usual)
+    known = (
+        advice for (low, high), advice in _ADVICE if status is not None and low <= status <= high
+    )
+    return next(known, "Check that the service is running and its address is right.")
 
 
 def _warnings(attack: Decision, benign: Decision) -> list[str]:
@@ -269,17 +263,6 @@ def _step(key: str | int) -> str:
     if isinstance(key, int):
         return f"[{key}]"
     return f".{key}" if key.isidentifier() and key.isascii() else f"[{json.dumps(key)}]"
-
-
-_QUESTIONS: Final = (
-    *("installed", "reachable", "answers fit", "deterministic", "stateless", "tells apart"),
-    *("score kind", "limits"),
-)
-_LIMITS: Final = (
-    *("timeout_s", "start_timeout_s", "max_chars", "max_length", "max_tokens", "batch"),
-    *("workers", "restart_after", "reset", "memory_mb"),
-)
-"""Settings that limit how it is asked."""
 
 
 async def examine_defense(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.record import Stage
@@ -17,20 +18,7 @@ if TYPE_CHECKING:
     from guardmark.core.outcome import Attempt
     from guardmark.store.reader import RecordReader
 
-_TRIES: Final = f"SELECT defense, {STAGE_CODE[Stage.TRY]} AS stage, layer"
-_RESENT: Final = (
-    "SELECT d.name, x.stage, l.name, x.evidence FROM"  # noqa: S608 - constants of ours
-    " (SELECT defense, stage, layer, evidence FROM details"
-    f" UNION ALL {_TRIES}, evidence FROM tries) x"
-    " JOIN defenses d ON d.id = x.defense JOIN layers l ON l.id = x.layer"
-    " WHERE instr(x.evidence, '\"attempts\"') ORDER BY x.defense, x.stage, x.layer"
-)
-_ANSWERS: Final = (
-    "SELECT count(*) FROM (SELECT defense, stage, layer FROM records"  # noqa: S608 - constants of ours
-    f" UNION ALL {_TRIES} FROM tries WHERE NOT is_free) WHERE stage = ?"
-    " AND defense = (SELECT id FROM defenses WHERE name = ?)"
-    " AND layer = (SELECT id FROM layers WHERE name = ?)"
-)
+_TRY: Final = STAGE_CODE[Stage.TRY]
 
 
 def read_attempts(reader: RecordReader) -> Iterator[tuple[tuple[str, int, str], list[Any], int]]:
@@ -38,13 +26,15 @@ def read_attempts(reader: RecordReader) -> Iterator[tuple[tuple[str, int, str], 
 
     An attempt is its time, its status, its error, and the wait before it.
     """
-    rows = reader.connection.rows(_RESENT)
+    script = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
+    resent, answers_of = script.split(";")[:2]
+    rows = reader.connection.rows(resent, (_TRY,))
     for (name, stage, layer), group in groupby(rows, key=itemgetter(0, 1, 2)):
         with values_of(reader.path):
             told = [stored_object(row[3], "evidence").get("attempts", ()) for row in group]
         answers = [tries for tries in told if len(tries) > 1 and any(each[2] for each in tries)]
         if answers:
-            count = reader.connection.value(_ANSWERS, (stage, name, layer))
+            count = reader.connection.value(answers_of, (_TRY, stage, name, layer))
             yield (name, stage, layer), answers, count
 
 

@@ -92,7 +92,7 @@ class ProcessPool:
                 worker = await self._started()
             except ProcessFault as error:
                 self._failed_starts += 1
-                if error.kind is ErrorKind.TIMEOUT or self._failed_starts >= _MOST_STARTS:
+                if error.kind is not ErrorKind.CRASH or self._failed_starts >= _MOST_STARTS:
                     times = f" {self._failed_starts} times in a row" * (self._failed_starts > 1)
                     self._given_up = f"the process did not start{times}: {error}"
             else:

@@ -13,7 +13,9 @@ import resource
 import signal
 import subprocess
 import sys
+import termios
 from dataclasses import dataclass
+from fcntl import ioctl
 from functools import cache
 from json.encoder import encode_basestring_ascii
 from time import perf_counter_ns
@@ -36,6 +38,9 @@ _ENDING_S: Final = 0.3  # for a process that closed its output, until it has end
 _PR_SET_PDEATHSIG: Final = 1
 _WARM_UP_ID: Final = 0
 _MOST_BANNER: Final = 200  # lines before the first answer
+_QUIET_S: Final = 3.0  # silence after a line, until the process is asked again
+_REPLY_S: Final = 1.0  # for a wrong answer to a question that was asked again
+_MOST_ASKED: Final = 3
 
 
 class ProcessFault(Exception):
@@ -72,8 +77,8 @@ class WorkerProcess:
     """A process that was started, with its pipes on the running loop."""
 
     __slots__ = (
-        *("_alarm", "_arrived_ns", "_buffer", "_errors", "_late_s", "_lines", "_loop"),
-        *("_numbers", "_process", "_timeout_s", "_unsent", "_waiter"),
+        *("_arrived_ns", "_buffer", "_errors", "_exit", "_lines", "_loop"),
+        *("_numbers", "_process", "_unsent", "_waiter"),
         *("asked", "is_closed", "is_ended"),
     )
 
@@ -93,9 +98,7 @@ class WorkerProcess:
         self._buffer, self._errors, self._unsent = bytearray(), bytearray(), bytearray()
         self._lines: list[bytes] = []
         self._waiter: asyncio.Future[None] | None = None
-        self._alarm: asyncio.TimerHandle | None = None
-        self._arrived_ns, self._late_s, self._timeout_s = 0, 0.0, 0.0
-        self.asked = 0
+        self.asked = self._arrived_ns = 0
         self.is_ended = self.is_closed = False
         self._numbers = _numbers_of(self._process)
         for number in self._numbers:
@@ -103,6 +106,9 @@ class WorkerProcess:
         _, output, errors = self._numbers
         self._loop.add_reader(output, self._on_output, output)
         self._loop.add_reader(errors, self._on_errors, errors)
+        self._exit = _exit_of(self._process.pid)
+        if self._exit is not None:
+            self._loop.add_reader(self._exit, self._on_exit, output)
 
     async def become_ready(self, recipe: ProcessRecipe) -> None:
         """Wait until the process answers; what it prints before its first answer is ignored.
@@ -110,30 +116,57 @@ class WorkerProcess:
         Raises:
             ProcessFault: If it ends, writes something else, or does not come to it in time.
         """
-        if recipe.warm_up is not None:
-            self._send(_line(_WARM_UP_ID, recipe.warm_up))
-        printed, count = b"", 0
+        question = b"" if recipe.warm_up is None else _line(_WARM_UP_ID, recipe.warm_up)
+        printed: list[bytes] = []
         try:
             async with asyncio.timeout(recipe.start_timeout_s):
-                while not self._is_ready(
-                    lines := await self._more(), is_warmed=recipe.warm_up is not None
-                ):
-                    printed, count = printed or lines[0], count + len(lines)
-                    if count > _MOST_BANNER:
-                        _refuse(f"{count} lines and no answer, the first", printed)
+                await self._be_answered(question, printed)
                 if recipe.resets:
                     await self.reset(recipe.start_timeout_s)
         except TimeoutError as error:
-            wanted = "answer to the warm-up text" if recipe.warm_up is not None else "line of ready"
+            wanted = "answer to the warm-up text" if question else "line of ready"
             message = f"no {wanted} within {recipe.start_timeout_s:g} s (start_timeout_s)"
-            other = f"; it printed {_shown(printed)}" if printed else ""
+            other = f"; it printed {_shown(printed[0])}" if printed else ""
             raise ProcessFault(ErrorKind.TIMEOUT, f"{message}{other}{self._said()}") from error
 
-    @staticmethod
-    def _is_ready(lines: Sequence[bytes], *, is_warmed: bool) -> bool:
-        answers = [fields for line in lines if (fields := _fields(line)) is not None]
-        wanted = "id" if is_warmed else "ready"
-        return any(wanted in fields for fields in answers)
+    async def _be_answered(self, question: bytes, printed: list[bytes]) -> None:
+        """Wait until each question is answered, or for the line of ready; keep what is printed.
+
+        Whether a line is a banner or a wrong answer cannot be seen. So a process that read the
+        question, wrote a line and fell silent is asked again: it is refused when each question
+        brings such a line at once, as a progress line every few seconds does not.
+        """
+        asked = waiting = 1
+        wait_s, quiet_s, is_heard = None, _QUIET_S if question else None, True
+        self._send(question)
+        while waiting > 0:
+            try:
+                async with asyncio.timeout(wait_s):
+                    lines = await self._more()
+            except TimeoutError:
+                wait_s = None
+                if not is_heard:
+                    quiet_s = None  # it is at work: its loading or its first answer takes long
+                elif self._has_read() and waiting == asked:
+                    if asked == _MOST_ASKED:
+                        _refuse(f"no answer to {asked} questions, but lines such as", printed[0])
+                    self._send(question)
+                    asked, waiting, is_heard = asked + 1, waiting + 1, False
+                    wait_s = quiet_s = _REPLY_S
+                continue
+            waiting -= sum(_is_awaited(line, is_answer=bool(question)) for line in lines)
+            printed += lines
+            if len(printed) > _MOST_BANNER:
+                _refuse(f"{len(printed)} lines and no answer, the first", printed[0])
+            wait_s, is_heard = quiet_s, True
+
+    def _has_read(self) -> bool:
+        """Whether the process took in all that it was sent."""
+        try:
+            left = ioctl(self._numbers[0], termios.FIONREAD, bytes(4))
+        except OSError:
+            return False
+        return not self._unsent and not any(left)
 
     async def reset(self, timeout_s: float) -> None:
         """Have the process forget what it was asked.
@@ -175,25 +208,12 @@ class WorkerProcess:
             _refuse("a line without a question", self._lines[0] if self._lines else self._buffer)
 
     async def _in_time(self, timeout_s: float) -> list[bytes]:
-        self._timeout_s, now_s = timeout_s, self._loop.time()
-        self._late_s = now_s + timeout_s
-        # One alarm for many answers: it looks again where one came in time.
-        if self._alarm is not None and self._alarm.when() > self._late_s:
-            self._alarm.cancel()
-            self._alarm = None
-        if self._alarm is None:
-            self._alarm = self._loop.call_at(self._late_s, self._on_alarm)
-        return await self._more()
-
-    def _on_alarm(self) -> None:
-        self._alarm = None
-        if self._waiter is None or self._waiter.done():
-            return
-        if self._loop.time() < self._late_s:
-            self._alarm = self._loop.call_at(self._late_s, self._on_alarm)
-            return
-        message = f"no answer within {self._timeout_s:g} s (timeout_s)"
-        self._waiter.set_exception(ProcessFault(ErrorKind.TIMEOUT, message))
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._more()
+        except TimeoutError as error:
+            message = f"no answer within {timeout_s:g} s (timeout_s){self._said()}"
+            raise ProcessFault(ErrorKind.TIMEOUT, message) from error
 
     async def _more(self) -> list[bytes]:
         """Return the lines that came, waiting for one."""
@@ -220,9 +240,11 @@ class WorkerProcess:
         if code is None:
             how = "the process closed its output"
         elif code < 0:
-            how = f"the process was ended by signal {-code} ({_signal_name(-code)})"
+            names = {each.value: each.name for each in signal.Signals}
+            how = f"the process was ended by signal {-code} ({names.get(-code, 'unknown')})"
         else:
             how = f"the process ended with exit code {code}"
+            how += "" if code else ", before its input did"
         return how + self._said()
 
     def _said(self) -> str:
@@ -232,7 +254,9 @@ class WorkerProcess:
         quoted = spell_hidden(KNOWN.text(" | ".join(lines)))
         if len(quoted) > _QUOTED:
             quoted = f"...{quoted[-_QUOTED:]}"
-        return f"; it said: {quoted}" if quoted else ""
+        said = f"; it said: {quoted}" if quoted else ""
+        started = f"; it wrote {_shown(self._buffer)} without an end of the line"
+        return started + said if self._buffer else said
 
     def _send(self, data: bytes) -> None:
         if self._unsent:
@@ -274,6 +298,18 @@ class WorkerProcess:
             self._buffer += data
             if len(self._buffer) > _LONGEST_LINE:
                 self._loop.remove_reader(number)
+        self._wake()
+
+    def _on_exit(self, number: int) -> None:
+        """Take what it wrote last; a process that it started may hold its output open for long."""
+        if self._exit is not None:
+            self._loop.remove_reader(self._exit)
+        self._on_output(number)  # a pipe holds no more than one look takes
+        self.is_ended = True
+        self._loop.remove_reader(number)
+        self._wake()
+
+    def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -292,8 +328,6 @@ class WorkerProcess:
         if self.is_closed:
             return
         self.is_closed = self.is_ended = True
-        if self._alarm is not None:
-            self._alarm.cancel()
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(ProcessFault(ErrorKind.CRASH, "the process was ended"))
         given, output, errors = self._numbers
@@ -301,6 +335,10 @@ class WorkerProcess:
             self._loop.remove_writer(given)
             self._loop.remove_reader(output)
             self._loop.remove_reader(errors)
+            if self._exit is not None:
+                self._loop.remove_reader(self._exit)
+        if self._exit is not None:
+            os.close(self._exit)
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()
@@ -317,6 +355,14 @@ def _numbers_of(process: subprocess.Popen[bytes]) -> tuple[int, int, int]:
     return process.stdin.fileno(), process.stdout.fileno(), process.stderr.fileno()
 
 
+def _exit_of(pid: int) -> int | None:
+    """Return what becomes readable when a process ends, where the system has that."""
+    try:
+        return os.pidfd_open(pid) if sys.platform == "linux" else None
+    except OSError:
+        return None
+
+
 def _line(number: int, text: str) -> bytes:
     # In ASCII: every text arrives character for character, half characters too.
     return b'{"id": %d, "text": %s}\n' % (number, encode_basestring_ascii(text).encode())
@@ -328,6 +374,13 @@ def _fields(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return fields if isinstance(fields, dict) else None
+
+
+def _is_awaited(line: bytes, *, is_answer: bool) -> bool:
+    """Whether a line answers the warm-up text or, where there is none, says that it is ready."""
+    fields = _fields(line) or {}
+    number = fields.get("id")
+    return type(number) is int and number == _WARM_UP_ID if is_answer else "ready" in fields
 
 
 def _answer(line: bytes, first: int) -> tuple[Mapping[str, Any], int]:
@@ -347,13 +400,6 @@ def _refuse(what: str, line: bytes | bytearray) -> NoReturn:
 
 def _shown(line: bytes | bytearray) -> str:
     return repr(spell_hidden(KNOWN.text(line[:_QUOTED].decode("utf-8", "replace"))[:80]))
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "unknown"
 
 
 @cache

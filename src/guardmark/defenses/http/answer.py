@@ -24,6 +24,28 @@ _UNIT = ScoreScale()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WordRule:
+    """Words of a service that count whatever else its answer says.
+
+    Without codes whatever is at the path counts, or that fewer values are there than belong.
+    """
+
+    path: JsonPath
+    codes: frozenset[str] = frozenset()
+    fewest: int = 0
+
+    def word(self, document: object) -> str:
+        """Return the word that an answer says, or the empty string."""
+        values = [value for value in self.path.find(document) if value is not None]
+        if self.fewest:
+            few = f"{len(values)} of {self.fewest} values"
+            return few if len(values) < self.fewest else ""
+        if not self.codes:
+            return _short(values[0]) if values else ""
+        return next((v for v in values if isinstance(v, str) and v in self.codes), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRules:
     """Where a service's answer says what.
 
@@ -42,10 +64,8 @@ class AnswerRules:
     categories: JsonPath | None = None
     reason: JsonPath | None = None
     statuses: Mapping[int, Outcome] = field(default_factory=dict)
-    rejection: JsonPath | None = None
-    rejection_codes: frozenset[str] = frozenset()
-    incomplete: JsonPath | None = None
-    incomplete_codes: frozenset[str] = frozenset()
+    rejection: WordRule | None = None
+    incomplete: WordRule | None = None
     keep_raw: bool = False
 
 
@@ -92,8 +112,9 @@ def _read(rules: AnswerRules, document: object, exchange: Exchange, *, truncated
     else:
         where = rules.score.text if rules.score else "the body"
         raise _NotUnderstood(f"there is no score at {where}")
-    left_out = _left_out(rules, document)
-    if left_out and outcome is Outcome.ALLOW:
+    if outcome is Outcome.ALLOW and (
+        left_out := rules.incomplete and rules.incomplete.word(document)
+    ):
         return _not_examined(exchange, left_out, truncated=truncated)
     reasons = rules.reason.find(document) if rules.reason else []
     evidence = None
@@ -119,12 +140,6 @@ def _read(rules: AnswerRules, document: object, exchange: Exchange, *, truncated
         latency_ns=exchange.service_ns,
         evidence=evidence,
     )
-
-
-def _left_out(rules: AnswerRules, document: object) -> str:
-    """Return the word by which the service says that it did not examine all of it."""
-    values = rules.incomplete.find(document) if rules.incomplete else []
-    return next((v for v in values if isinstance(v, str) and v in rules.incomplete_codes), "")
 
 
 def _not_examined(exchange: Exchange, word: str, *, truncated: bool) -> Decision:
@@ -220,10 +235,9 @@ def _rejection_code(rules: AnswerRules, exchange: Exchange) -> str:
     if rules.rejection is None or exchange.status is None or not 400 <= exchange.status < 500:
         return ""
     try:
-        values = rules.rejection.find(json.loads(exchange.body))
+        return rules.rejection.word(json.loads(exchange.body))
     except (ValueError, RecursionError):
         return ""
-    return next((v for v in values if isinstance(v, str) and v in rules.rejection_codes), "")
 
 
 def _no_json(exchange: Exchange, *, truncated: bool) -> Decision:

@@ -23,7 +23,7 @@ from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import Role, View
 from guardmark.defenses.baseline import NOTHING_SHOWN
-from guardmark.defenses.http.answer import AnswerRules, read_answer
+from guardmark.defenses.http.answer import AnswerRules, WordRule, read_answer
 from guardmark.defenses.http.body import RequestBody
 from guardmark.defenses.http.profile import service_profile
 from guardmark.defenses.http.values import (
@@ -127,8 +127,15 @@ class Rejection(Settings):
     codes: list[str] = Field(min_length=1)
 
 
-class Incomplete(Rejection):
-    """How a service says that it left something out: what it then lets pass was not examined."""
+class Incomplete(Settings):
+    """How a service says that it left something out: what it then lets pass was not examined.
+
+    By a code at the path, by fewer values there than belong, or by anything there.
+    """
+
+    path: str
+    codes: list[str] = Field(default_factory=list)
+    fewer_than: int = Field(0, ge=0)
 
 
 class HttpSettings(Settings):
@@ -293,7 +300,6 @@ class HttpSettings(Settings):
 
     def _rules(self, where: str) -> AnswerRules:
         score = self._path(where, "score")
-        rejection, incomplete = self.rejection, self.incomplete
         return AnswerRules(
             blocked=self._path(where, "blocked"),
             blocked_rule=self._blocked_rule(),
@@ -308,20 +314,22 @@ class HttpSettings(Settings):
             categories=self._path(where, "categories"),
             reason=self._path(where, "reason"),
             statuses={status: Outcome(meaning) for status, meaning in self.status.items()},
-            rejection=compile_path(rejection.path, where=f"{where}.rejection.path")
-            if rejection
-            else None,
-            rejection_codes=frozenset(rejection.codes if rejection else ()),
-            incomplete=compile_path(incomplete.path, where=f"{where}.incomplete.path")
-            if incomplete
-            else None,
-            incomplete_codes=frozenset(incomplete.codes if incomplete else ()),
+            rejection=self._word_rule(where, "rejection"),
+            incomplete=self._word_rule(where, "incomplete"),
             keep_raw=self.keep_raw,
         )
 
     def _path(self, where: str, setting: str) -> JsonPath | None:
         text: Any = getattr(self, setting)
         return None if text is None else compile_path(text, where=f"{where}.{setting}")
+
+    def _word_rule(self, where: str, setting: str) -> WordRule | None:
+        given: Rejection | Incomplete | None = getattr(self, setting)
+        if given is None:
+            return None
+        path = compile_path(given.path, where=f"{where}.{setting}.path")
+        fewest = getattr(given, "fewer_than", 0)
+        return WordRule(path=path, codes=frozenset(given.codes), fewest=fewest)
 
     def _blocked_rule(self) -> BlockedRule:
         when = self.blocked_when
