@@ -8,7 +8,7 @@ import pytest
 from tests.analysis.small_pipelines import SAFE_ANSWER, PlannedPipeline, write_pipeline
 from tests.analysis.small_runs import attack
 
-from guardmark.analysis.pipeline.judges import assess_judge
+from guardmark.analysis.pipeline.judges import Flip, assess_judge, find_flips
 from guardmark.core.errors import UnknownName
 from guardmark.core.outcome import Evidence, Response, Verdict, VerdictLabel
 from guardmark.core.record import Stage
@@ -100,3 +100,37 @@ def test_a_sound_judge_shows_no_sign(tmp_path: Path) -> None:
     assert found.split_answers.value is None
     assert found.echoed.value is None
     assert found.over_blocked.value is None
+
+
+def test_flips_are_the_answers_on_which_two_judgings_part(tmp_path: Path) -> None:
+    """Each with both labels, in the order of the samples, seen from either side."""
+    unsafe, safe = VerdictLabel.UNSAFE, VerdictLabel.SAFE
+    planned = PlannedPipeline(
+        samples=[attack(n) for n in range(5)],
+        judges={"judge": lambda at, _sample: Verdict(label=unsafe if at in {0, 3} else safe)},
+        later={"again": lambda at, _sample: Verdict(label=unsafe if at < 2 else safe)},
+    )
+    write_pipeline(tmp_path / "records.sqlite", planned)
+    with RecordReader(tmp_path / "records.sqlite") as reader:
+        flips, back = (find_flips(reader, name) for name in ("again", "run"))
+        with pytest.raises(UnknownName, match="'nobody'"):
+            find_flips(reader, "nobody")
+    assert flips is not None
+    assert back is not None
+    assert (flips.first, flips.second, flips.compared) == ("run", "again", 5)
+    assert flips.flips == tuple(
+        Flip(
+            sample_id=f"a-{at:05d}",
+            repeat=0,
+            is_attack=True,
+            before=before,
+            after=after,
+            before_mode="",
+            after_mode="",
+        )
+        for at, before, after in ((1, "safe", "unsafe"), (3, "unsafe", "safe"))
+    )
+    assert [(each.before, each.after) for each in back.flips] == [
+        ("unsafe", "safe"),
+        ("safe", "unsafe"),
+    ]

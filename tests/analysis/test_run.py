@@ -323,3 +323,15 @@ def test_counts_always_add_up(runs: Runs, outcomes: list[str]) -> None:
     )
     assert found.fail_open.attack_success_rate.successes >= found.attack_success_rate.successes
     assert found.fail_closed.attack_success_rate.successes == found.attack_success_rate.successes
+
+
+def test_the_text_of_a_run_counts_its_samples_and_names_its_first_defenses(runs: Runs) -> None:
+    """What a notebook shows: a line each, and how many more there are."""
+    planned = [Planned(name=f"d{n}", answers=lambda _p, _s: block()) for n in range(10)]
+    found = analysed(runs, *planned)
+    lines = repr(found).splitlines()
+    assert lines[0] == "600 attacks, 600 benign"
+    assert [each.partition(":")[0] for each in lines[1:9]] == [f"  d{n}" for n in range(8)]
+    assert lines[1] == f"  d0: {found.defenses[0].card!r}"
+    assert lines[9:] == ["  ... and 2 more"]
+    assert len(repr(analysed(runs, *planned[:8])).splitlines()) == 9

@@ -7,13 +7,18 @@ from dataclasses import replace
 import pytest
 from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block, failed
 
+from guardmark.analysis.defense.frame import read_frame
+from guardmark.analysis.defense.scores import choose_guaranteed
 from guardmark.analysis.run import RunAnalysis, analyse_run
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Sample
+from guardmark.stats.drawing import split_by_group
+from guardmark.stats.rates.clustered import wilson_default
 from guardmark.stats.rates.proportion import wilson
 from guardmark.stats.scores.auc import auc
+from guardmark.stats.scores.guarantee import ErrorLimits, guarantee_threshold
 
 SAMPLES = [*(attack(n) for n in range(300)), *(benign(n) for n in range(300))]
 
@@ -149,3 +154,63 @@ def test_a_threshold_needs_a_defense_of_the_run(runs: Runs) -> None:
     """With a hint for typing mistakes."""
     with pytest.raises(UnknownName, match="Did you mean 'one'"):
         analysed(runs, thresholds=(("onee", 0.6),))
+
+
+def test_every_defense_has_the_same_halves(runs: Runs) -> None:
+    """Drawn once by the names of the groups; limits are measured on what is left."""
+    samples = [attack(n, group=f"g{n // 3}") for n in range(90)] + SAMPLES[300:]
+    planned = [Planned(name=name, answers=scored, threshold=0.5) for name in ("one", "two")]
+    with runs.opened(samples, planned) as reader:
+        frame = read_frame(reader, AnalysisSettings.of(reader.manifest()))
+        both = [each.thresholds for each in analyse_run(reader).defenses]
+    expected = split_by_group([each.group or each.id for each in samples], seed=7)
+    assert frame.is_calibration.tolist() == expected.tolist()
+    assert frame.is_calibration is frame.is_calibration
+    assert both[0] == both[1]
+    assert both[0] is not None
+    for point in both[0].limited:
+        trials = point.rates and point.rates.false_positive_rate.trials
+        assert trials in {None, int((~expected[90:]).sum())}
+
+
+def test_a_guarantee_is_shown_on_one_half_and_measured_on_the_other(runs: Runs) -> None:
+    """By groups where samples share one; without a threshold nothing is measured."""
+    samples = [attack(n, group=f"g{n // 2}") for n in range(300)] + SAMPLES[300:]
+    with runs.opened(samples, [Planned(name="one", answers=scored)]) as reader:
+        frame = read_frame(reader, AnalysisSettings.of(reader.manifest()))
+    half, limits = frame.is_calibration, ErrorLimits(fpr=0.5)
+    chosen, rates = choose_guaranteed(frame, frame.arm("one"), limits)
+    of_half = [(s, score_of(s)) for s, is_in in zip(samples, half, strict=True) if is_in]
+    assert chosen == guarantee_threshold(
+        [s.is_attack for s, _ in of_half],
+        [score for _, score in of_half],
+        limits=limits,
+        groups=[s.group or s.id for s, _ in of_half],
+    )
+    assert chosen.threshold is not None
+    assert rates is not None
+    others = [s for s, is_in in zip(samples, half, strict=True) if not is_in and not s.is_attack]
+    assert rates.false_positive_rate.trials == len(others)
+    blocked = sum(score_of(s) >= chosen.threshold for s in others)
+    assert rates.false_positive_rate.successes == blocked
+    nothing, none = choose_guaranteed(frame, frame.arm("one"), ErrorLimits(fpr=0.0001))
+    assert (nothing.threshold, none) == (None, None)
+
+
+def test_the_curve_of_grouped_samples_counts_each_group_once(runs: Runs) -> None:
+    """At every point the limits are those of the groups blocked from its threshold on."""
+    samples = [attack(n, group=f"g{n // 5}") for n in range(300)] + SAMPLES[300:]
+    found = analysed(runs, samples=samples).defenses[0].thresholds
+    assert found is not None
+    for point in found.points[:: len(found.points) // 6]:
+        blocked = [s for s in samples if score_of(s) >= point.threshold]
+        names = sorted({s.group or s.id for s in samples})
+        rows, hits = (dict.fromkeys(names, 0) for _ in range(2))
+        for each in blocked:
+            rows[each.group or each.id] += 1
+            hits[each.group or each.id] += each.is_attack
+        expected = wilson_default([*hits.values()], [*rows.values()])
+        assert point.precision_limits == pytest.approx((expected.low, expected.high), abs=1e-12)
+        attacks = [sum(s.group == name for s in samples[:300]) for name in names]
+        hit = wilson_default([*hits.values()], attacks)
+        assert point.true_positive_limits == pytest.approx((hit.low, hit.high), abs=1e-12)

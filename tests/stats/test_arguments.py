@@ -6,8 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from guardmark.stats.arguments import (
+    group_column,
     require_count,
     require_counts,
     require_equal_lengths,
@@ -84,3 +87,20 @@ def test_groups_without_rows_are_left_out() -> None:
     """An empty group would count as a group that agrees with everything."""
     counts = require_group_counts([0, 1, 0], [0, 2, 1])
     assert counts.sizes.tolist() == [2, 1]
+
+
+@given(st.lists(st.one_of(st.integers(0, 20), st.integers(-5, 10**9)), max_size=60))
+def test_groups_are_numbered_by_rank_however_far_apart_their_names_lie(names: list[int]) -> None:
+    """Names that lie close are marked, others sorted: the numbers are the same."""
+    ranks = {name: rank for rank, name in enumerate(sorted(set(names)))}
+    assert group_column(names, len(names)).tolist() == [ranks[name] for name in names]
+    words = [f"{name:012}" for name in names if name >= 0]
+    ordered = {word: rank for rank, word in enumerate(sorted(set(words)))}
+    assert group_column(words, len(words)).tolist() == [ordered[word] for word in words]
+
+
+def test_groups_must_name_every_row() -> None:
+    """None stands for a group a row; the order of numbers is that of the rows."""
+    assert group_column(None, 3).tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match=r"one group per row: 3 rows, got \(2,\)"):
+        group_column([1, 2], 3)

@@ -49,6 +49,7 @@ class RunAnalysis:
     manifest: RunManifest = field(metadata={"json": False})
     status: RunStatus = field(metadata={"json": False})
     settings: AnalysisSettings = field(metadata={"json": False})
+    frame: Frame = field(metadata={"json": False}, compare=False)
     samples: SampleCounts
     # What of the taxonomy they touch.
     taxonomy: TaxonomyCoverage = field(metadata={"json": "coverage"})
@@ -102,6 +103,7 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
         manifest=frame.manifest,
         status=reader.status(),
         settings=chosen,
+        frame=frame,
         samples=_sample_counts(frame),
         taxonomy=taxonomy,
         defenses=defenses,

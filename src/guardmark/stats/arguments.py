@@ -6,7 +6,7 @@ never in range.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
+
+_SPARE: Final = 8  # marks cost a byte each, the keys eight
 
 
 class Counts(NamedTuple):
@@ -84,7 +86,7 @@ def require_counts(name: str, values: ArrayLike) -> Ints:
         raise ValueError(f"{name} must hold whole numbers, got a fraction or NaN")
     if array.dtype.kind != "u" and array.min() < 0:
         raise ValueError(f"{name} must be at least 0, got {array.min()}")
-    return array.astype(np.int64)
+    return array.astype(np.int64, copy=False)
 
 
 def require_group_counts(successes: ArrayLike, sizes: ArrayLike) -> GroupCounts:
@@ -100,7 +102,7 @@ def require_group_counts(successes: ArrayLike, sizes: ArrayLike) -> GroupCounts:
             f"successes must not exceed sizes: group {group} has {events[group]} of {rows[group]}"
         )
     used = rows > 0
-    return GroupCounts(events, rows) if used.all() else GroupCounts(events[used], rows[used])
+    return GroupCounts(*(each if used.all() else each.compress(used) for each in (events, rows)))
 
 
 def require_tries(tries: ArrayLike, successes: ArrayLike) -> tuple[Ints, Ints]:
@@ -166,7 +168,26 @@ def group_column(groups: ArrayLike | None, length: int) -> Ints:
     names = np.asarray(groups)
     if names.shape != (length,):
         raise ValueError(f"groups must name one group per row: {length} rows, got {names.shape}")
+    if length and names.dtype.kind in "iu" and names.min() >= 0:
+        return distinct_keys(names, span=int(names.max()) + 1)[1].astype(np.int64)
     return np.unique(names, return_inverse=True)[1].astype(np.int64)
+
+
+def distinct_keys(
+    keys: NDArray[np.int64], *, span: int
+) -> tuple[NDArray[np.int64], NDArray[np.signedinteger]]:
+    """Return the distinct keys, rising, and the place of each among them; all lie below `span`."""
+    import numpy as np
+
+    if span > _SPARE * len(keys):
+        distinct, places = np.unique(keys, return_inverse=True)
+        return distinct, places
+    # Marking what occurs costs far less than sorting, while the marks fit the memory of the keys.
+    occurs = np.zeros(span, dtype=np.bool_)
+    occurs[keys] = True
+    present: NDArray[np.int64] = np.flatnonzero(occurs)
+    ranks = np.cumsum(occurs, dtype=np.int32) - 1
+    return present, ranks.take(keys)
 
 
 def scored_samples(labels: ArrayLike, scores: ArrayLike) -> ScoredSamples:

@@ -6,7 +6,7 @@ import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, overload
 
@@ -210,7 +210,8 @@ class PackedStrings(Sequence[str]):
 
     def __iter__(self) -> Iterator[str]:
         """Yield the words in order."""
-        return map(self.__getitem__, range(len(self)))
+        for start, end in pairwise(self._ends):
+            yield self._content[start:end].decode(errors="surrogatepass")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from tests.journeys.command_line import CONFIG, guardmark, set_up
 
+from guardmark.analysis.pipeline.small_slices import SliceRequest
+from guardmark.app.parts.loading import load_config
 from guardmark.app.results.artefacts import export
-from guardmark.app.verify.verification import Verification, verify
+from guardmark.app.results.reading import slice_run
+from guardmark.app.results.reporting import report
+from guardmark.app.run.running import RunOptions, Session
+from guardmark.app.run.running import run as measure
+from guardmark.app.verify.verification import UNSHOWN, Verification, verify
 
 COUNT = 12
 
@@ -146,3 +154,131 @@ def test_swollen_files_are_not_opened(run: Path) -> None:
     assert said(found) == [(name, large, "it is too large to be this file") for name in names]
     assert found.notes[0] == "config.resolved.yaml, environment.json: not opened."
     assert (found.outdated, found.shown) == ("", ())
+
+
+def test_data_that_was_changed_is_told_as_of_the_data(run: Path) -> None:
+    """The file by its hash, the text that is not in it any more by its sample; all of it in JSON."""
+    path, text = run.parent / "data.jsonl", (run.parent / "data.jsonl").read_text(encoding="utf-8")
+    row = json.loads(text.splitlines()[0])
+    path.write_text(text.replace(row["text"], "soup", 1), encoding="utf-8")
+    before, after = (sha256(each.encode()).hexdigest() for each in (text, path.read_text("utf-8")))
+    found = verify(run)
+    assert [*map(str, found.mismatches)] == [
+        f"data.jsonl: sha256: says {before!r}; the data file has {after!r}",
+        (
+            f"records.sqlite: text of sample {row['id']}: says a text that is in none of the data "
+            "files; the data file has another one"
+        ),
+    ]
+    assert found.as_document() == {
+        "run": str(run),
+        "holds": False,
+        "head": found.head,
+        "as_expected": None,
+        "as_signed": None,
+        "compared": found.compared,
+        "damage": (),
+        "outdated": None,
+        "not_covered": found.not_covered,
+        "mismatches": [
+            {"what": "data", "where": where, "stated": stated, "counted": counted}
+            for where, stated, counted in said(found)
+        ],
+        "mismatches_in_all": 2,
+        "notes": (),
+        "shown": (),
+        "not_shown": [UNSHOWN],
+    }
+    assert verify(run, expect=found.head).as_document()["not_shown"] == [UNSHOWN]
+
+
+def test_a_noted_head_leaves_nothing_unshown(run: Path) -> None:
+    """What the folder alone cannot show is shown by what was noted elsewhere."""
+    noted = verify(run, expect=verify(run).head)
+    assert noted.as_document()["not_shown"] == []
+    assert str(verify(run, expect="f" * 64).mismatches[0]) == (
+        f"records.sqlite: head: says {noted.head}; expected was {'f' * 64}"
+    )
+
+
+def test_texts_in_a_compressed_file_are_looked_for(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many places are compared as in the file as it was."""
+    home = run.parent / "pressed"
+    home.mkdir()
+    rows = (run.parent / "data.jsonl").read_bytes()
+    (home / "data.jsonl.gz").write_bytes(gzip.compress(rows))
+    config = CONFIG.replace("data.jsonl", "data.jsonl.gz") + "report: []\n"
+    (home / "bench.yaml").write_text(config, encoding="utf-8")
+    monkeypatch.chdir(home)
+    out = measure(load_config(home / "bench.yaml"), RunOptions(out=home / "out"), Session()).folder
+    whole = verify(out.path)
+    assert whole.holds
+    (home / "data.jsonl.gz").unlink()
+    without = verify(out.path)
+    assert whole.compared - without.compared == COUNT + 1  # each text, and the hash
+    assert without.notes[0] == "data.jsonl.gz was not found; --data FOLDER says where it lies."
+
+
+def test_a_description_that_was_changed_is_named_by_its_place(run: Path) -> None:
+    """The settings beside the records, against those in them; one that is no YAML too."""
+    path = run / "config.resolved.yaml"
+    path.write_text(path.read_text("utf-8").replace("name: journey", "name: other"), "utf-8")
+    assert ("config.resolved.yaml: name", "'other'", "'journey'") in said(verify(run))
+    path.write_text("[", "utf-8")
+    where, stated, _ = said(verify(run))[0]
+    assert (where, stated) == ("config.resolved.yaml", "nothing")
+
+
+@pytest.mark.parametrize(
+    ("key", "words"), [("stored", "records"), ("retried", "errors asked about again")]
+)
+def test_reports_older_than_the_records_are_outdated(run: Path, key: str, words: str) -> None:
+    """It says of what there are more by now, and compares nothing that would differ."""
+    path = run / "summary.json"
+    summary = json.loads(path.read_text("utf-8"))
+    now = summary["run"][key]
+    summary["run"][key] = now - 1
+    path.write_text(json.dumps(summary), "utf-8")
+    found = verify(run)
+    assert found.outdated == (
+        f"The reports are older than the records: they tell of {now - 1:,} {words}, {now:,} are "
+        f"stored. To write them anew: guardmark report {run}"
+    )
+    assert (found.mismatches, found.shown, found.holds) == ((), (), False)
+
+
+def test_small_slices_are_drawn_again(run: Path) -> None:
+    """Both files of them; a file that asks for none is told so."""
+    slice_run(run, SliceRequest(attacks=3, benign=2, seeds=(1, 2)))
+    assert verify(run).holds
+    path = run / "slice_stability.md"
+    path.write_text(path.read_text("utf-8").replace("1", "7", 1), "utf-8")
+    lines = [where for where, *_ in said(verify(run)) if where.startswith("slice_stability.md: ")]
+    assert len(lines) == 1
+    (run / "slice_stability.json").write_text("[]", "utf-8")
+    assert ("slice_stability.json", "no request of slices", "none of this form") in said(
+        verify(run)
+    )
+
+
+def test_a_seal_that_was_changed_is_named_by_its_line(run: Path) -> None:
+    """The first that does not follow; what stands before it stays sealed."""
+    path = run / "seals.jsonl"
+    lines = path.read_text("utf-8").splitlines(keepends=True)
+    path.write_text("".join([lines[0], lines[1].replace('"', '" ', 1), *lines[2:]]), "utf-8")
+    fault = "this seal does not follow the line before", "a seal was changed, added or taken away"
+    assert ("seals.jsonl: line 2", *fault) in said(verify(run))
+
+
+def test_a_note_names_five_files_and_counts_the_others(run: Path) -> None:
+    """The list ends, and says how much longer it is."""
+    report(run, formats=("json", "md", "csv"))
+    (run / "seals.jsonl").unlink()
+    note = verify(run).notes[0]
+    names, _, more = note.partition(":")[0].partition(" and ")
+    every = [each.name for each in run.iterdir() if each.suffix in {".json", ".jsonl", ".yaml"}]
+    tables = ["categories.csv", "summary.md", "variant_metrics.csv"]
+    assert names.split(", ") == sorted([*every, *tables])[:5]
+    assert more == f"{len(every) + len(tables) - 5} more"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.oracles.alternatives import survey_beta, survey_logit
 
 from guardmark.stats.rates.clustered import (
@@ -14,6 +16,10 @@ from guardmark.stats.rates.clustered import (
     wilson_default_slices,
 )
 from guardmark.stats.rates.proportion import wilson
+
+GROUPED = st.lists(
+    st.integers(0, 9).flatmap(lambda size: st.tuples(st.integers(0, size), st.just(size)))
+)
 
 
 def test_one_row_a_group_is_plain_wilson() -> None:
@@ -153,3 +159,12 @@ def test_the_summary_keeps_undefined_apart_from_zero() -> None:
     assert (summary.se_cr1, summary.icc, summary.design_effect) == (0.0, None, None)
     alone = summarise([1], [3])
     assert (alone.se_cr1, alone.degrees_of_freedom) == (None, 0)
+
+
+@given(GROUPED)
+def test_one_slice_is_summarised_as_one_of_many(pairs: list[tuple[int, int]]) -> None:
+    """The quicker sums of a single slice are the same to the last digit."""
+    successes, sizes = [hit for hit, _ in pairs], [size for _, size in pairs]
+    slices = [1] * len(pairs)
+    many = summarise_slices([*successes, 1], [*sizes, 3], slices=[*slices, 0], slice_count=2)
+    assert many[1] == summarise(successes, sizes)

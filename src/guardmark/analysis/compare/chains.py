@@ -16,7 +16,6 @@ from guardmark.analysis.defense.latency import measure_latency, spread_times
 from guardmark.analysis.defense.scorecard import RatePair, estimate_rates
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.manifest import PartManifest
-from guardmark.stats.drawing import split_by_group
 from guardmark.stats.rates.means import share_mean
 
 if TYPE_CHECKING:
@@ -181,8 +180,7 @@ def read_bench(matched: MatchedRuns, names: Sequence[str]) -> ChainBench:
 
 def rank_chains(matched: MatchedRuns, *, names: Sequence[str], size: int) -> ChainRanking:
     """Try every chain of at most `size` of the named defenses."""
-    bench, groups = read_bench(matched, names), matched.frame.samples.group
-    is_first = split_by_group(groups.names, seed=matched.frame.settings.seed)[groups.codes]
+    bench, is_first = read_bench(matched, names), matched.frame.is_calibration
     choosing, measuring = bench.part(is_first), bench.part(~is_first)
     if any(len(set(half.frame.is_attack.tolist())) < 2 for half in (choosing, measuring)):
         raise IncomparableRuns(

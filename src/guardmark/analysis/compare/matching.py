@@ -35,6 +35,7 @@ class OpenRun:
 
     label: str
     reader: RecordReader
+    frame: Frame | None = None  # Its defenses, where they were read before.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +137,7 @@ def match_runs(
 def _read(run: OpenRun, settings: AnalysisSettings, scope: str) -> Frame:
     # Each run is read by its own rules of stopping early.
     own = replace(settings, stop_when=AnalysisSettings.of(run.reader.manifest()).stop_when)
-    defenses = read_frame(run.reader, own)
+    defenses = run.frame or read_frame(run.reader, own)
     frame = defenses if scope == DEFENSE else read_system(run.reader, defenses)
     if frame is None:
         raise IncomparableRuns(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from guardmark.stats.arguments import distinct_keys
 from guardmark.stats.rates.clustered import (
     is_dominated,
     wilson_default,
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Difference, Estimate
 
     Marks = NDArray[np.bool_]
-
-_SPARE: Final = 8  # marks cost a byte each, the keys eight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,27 +95,12 @@ def sort_into_cells(
     if not frame.is_grouped:
         return Cells(of_sample=slices, slices=np.arange(count), slice_count=count)
     groups = len(frame.samples.group.names)
-    keys, cells = _distinct(
+    keys, cells = distinct_keys(
         slices.astype(np.int64) * groups + frame.samples.group.codes, span=count * groups
     )
     narrow = cells.astype(np.min_scalar_type(4 * len(keys)))
     named = frame.samples.group.names, keys % groups
     return Cells(of_sample=narrow, slices=keys // groups, slice_count=count, groups=named)
-
-
-def _distinct(
-    keys: NDArray[np.int64], *, span: int
-) -> tuple[NDArray[np.int64], NDArray[np.signedinteger]]:
-    """Return the distinct keys, rising, and the place of each key among them."""
-    if span > _SPARE * len(keys):
-        distinct, places = np.unique(keys, return_inverse=True)
-        return distinct, places
-    # Marking what occurs costs far less than sorting, while the marks fit the memory of the keys.
-    occurs = np.zeros(span, dtype=np.bool_)
-    occurs[keys] = True
-    present: NDArray[np.int64] = np.flatnonzero(occurs)
-    ranks = np.cumsum(occurs, dtype=np.int32) - 1
-    return present, ranks.take(keys)
 
 
 def slice_codes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import PartManifest
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.stats.drawing import split_by_group
 from guardmark.store.columns import Facet, RecordColumns, record_columns, sample_columns
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ class DefenseColumn:
         return ~np.isnan(self.records.score) & self.is_answered
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Frame:
     """A run as columns, with what its reader decided beforehand.
 
@@ -111,6 +113,12 @@ class Frame:
     def groups(self) -> NDArray[np.int32]:
         """Numbers of the groups by position."""
         return np.tile(self.samples.group.codes, self.manifest.repeats)
+
+    @cached_property
+    def is_calibration(self) -> Marks:
+        """Which samples thresholds are chosen on; all defenses share the half, drawn once."""
+        side = split_by_group(self.samples.group.names, seed=self.settings.seed)
+        return side[self.samples.group.codes]
 
     def candidates(self, at_least: int = 1) -> tuple[DefenseColumn, ...]:
         """Return the defenses that are no baselines, or all where these are too few."""

@@ -12,7 +12,7 @@ import numpy as np
 from guardmark.analysis.defense.counts import sort_into_cells
 from guardmark.analysis.defense.scorecard import RatePair, complement, estimate_errors
 from guardmark.analysis.settings import PARTIAL_MAX_FPR
-from guardmark.stats.drawing import DrawPlan, split_by_group
+from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.rates.clustered import EffectiveCounts, wilson_default, wilson_default_rows
 from guardmark.stats.scores.auc import auc, compare_auc
 from guardmark.stats.scores.calibration import brier, calibration_error
@@ -164,17 +164,21 @@ def _curve(frame: Frame, scored: _Scored) -> tuple[CurvePoint, ...]:
     counts = count_at_thresholds(attack, score)
     size, points = len(counts.thresholds), []
     by_group = partial(np.bincount, minlength=len(frame.samples.group.names))
-    attacks = None if group is None else by_group(group[attack])
+    if group is not None:
+        order, seen = np.argsort(-score), 0
+        attacks, caught, blocked = by_group(group[attack]), by_group(()), by_group(())
     for at in np.unique(np.linspace(0, size - 1, min(size, _CURVE_POINTS)).round().astype(int)):
         threshold = float(counts.thresholds[at])
         hits, alarms = int(counts.blocked_attacks[at]), int(counts.blocked_benign[at])
-        if group is not None and attacks is not None:
+        if group is not None:
             # Variants of one origin pass a threshold together, so rows are counted by group. One
-            # threshold at a time: all at once would hold the groups two hundred times.
-            blocked = score >= threshold
-            caught = by_group(group[blocked & attack])
+            # threshold at a time: all at once would hold the groups two hundred times. Thresholds
+            # fall, so each blocks what the one before it blocked, and more.
+            more, seen = order[seen : hits + alarms], hits + alarms
+            caught = caught + by_group(group[more[attack[more]]])
+            blocked = blocked + by_group(group[more])
             hit = wilson_default(caught, attacks, confidence=confidence)
-            precise = wilson_default(caught, by_group(group[blocked]), confidence=confidence)
+            precise = wilson_default(caught, blocked, confidence=confidence)
         else:  # the counts say it all
             hit = wilson_default_rows(hits, counts.attacks, confidence=confidence)
             precise = wilson_default_rows(hits, hits + alarms, confidence=confidence)
@@ -254,8 +258,7 @@ def _measure(
 
 def _halves(frame: Frame, arm: DefenseColumn) -> tuple[Marks, Marks]:
     """Return which scored answers thresholds are chosen on, and which they are measured on."""
-    side = split_by_group(frame.samples.group.names, seed=frame.settings.seed)
-    is_calibration = side[frame.samples.group.codes[arm.records.sample]]
+    is_calibration = frame.is_calibration[arm.records.sample]
     return arm.is_scored & is_calibration, arm.is_scored & ~is_calibration
 
 

@@ -103,7 +103,7 @@ def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> st
 
 def run_comparison(reader: RecordReader, analysis: RunAnalysis) -> str:
     """Write the defenses of a run against each other as `comparison.json`."""
-    opened = [OpenRun(label=analysis.manifest.name, reader=reader)]
+    opened = [OpenRun(label=analysis.manifest.name, reader=reader, frame=analysis.frame)]
     known = {DEFENSE: analysis.comparison, SYSTEM: analysis.systems}
     wanted = Wanted(listed=_LISTED, latency=False, known=known)
     compared = compare_scopes(opened, analysis.settings, wanted)

@@ -32,7 +32,7 @@ from guardmark.stats.rates.proportion import NO_TRIALS, ONE_GROUP, Limits, wilso
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from guardmark.stats.arguments import Floats, Ints
+    from guardmark.stats.arguments import Flags, Floats, Ints
 
 FEW_GROUPS = 10  # below this many groups an interval is shown greyed, with the reason
 _ANY_LOOK = "its limits hold at any look, and stand on no effective count"
@@ -284,10 +284,12 @@ def any_per_group(successes: ArrayLike, sizes: ArrayLike, *, confidence: float =
 
 
 def _summaries(counts: GroupCounts, slices: Ints, slice_count: int) -> list[ClusterSummary]:
-    """Reduce groups to slices; every sum is one weighted `bincount`."""
-    events, rows = counts.successes.astype(float), counts.sizes.astype(float)
+    """Reduce groups to slices; every sum is one weighted `bincount`, or one in its order."""
+    (events, rows), is_one = counts, slice_count == 1
 
-    def total(values: Floats) -> Floats:
+    def total(values: Floats | Ints | Flags) -> Floats:
+        if is_one and values.dtype.kind in "bi":  # whole numbers have one sum in any order
+            return np.array([float(values.sum())])
         sums: Floats = np.bincount(slices, weights=values, minlength=slice_count).astype(float)
         return sums
 
@@ -295,11 +297,12 @@ def _summaries(counts: GroupCounts, slices: Ints, slice_count: int) -> list[Clus
     trials, successes = total(rows), total(events)
     with np.errstate(divide="ignore", invalid="ignore"):
         rate = successes / trials
-        shares = events / rows
-        residual = total((events - rate[slices] * rows) ** 2)
-        between = total(rows * (shares - rate[slices]) ** 2)
-    largest = np.zeros(slice_count)
-    np.maximum.at(largest, slices, rows)
+        own_rate, shares = rate if is_one else rate[slices], events / rows
+        residual = total((events - own_rate * rows) ** 2)
+        between = total(rows * (shares - own_rate) ** 2)
+    largest = np.full(slice_count, rows.max(initial=0) if is_one else 0, dtype=float)
+    if not is_one:
+        np.maximum.at(largest, slices, rows.astype(float))
     columns = zip(
         groups.tolist(),
         successes.tolist(),
@@ -309,8 +312,8 @@ def _summaries(counts: GroupCounts, slices: Ints, slice_count: int) -> list[Clus
         total(events * (1.0 - shares)).tolist(),
         total(rows * rows).tolist(),
         total(shares).tolist(),
-        total((events > 0).astype(float)).tolist(),
-        total((events < rows).astype(float)).tolist(),
+        total(events > 0).tolist(),
+        total(events < rows).tolist(),
         largest.tolist(),
         strict=True,
     )
