@@ -6,20 +6,29 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engine.parts import Batched, built
 
 from guardmark.app.parts.building import build_parts
 from guardmark.app.parts.loading import load_config
+from guardmark.app.run.merging import merge_runs
 from guardmark.app.run.running import RunOptions, Session, run, run_parts
 from guardmark.app.settings import RunSettings
 from guardmark.core.errors import BudgetReached, ConfigError, StoreError
+from guardmark.core.outcome import Decision
 from guardmark.core.record import Stage
+from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.defenses.calls.cluster import Cluster
+from guardmark.engine import runner
+from guardmark.engine.plan import Plan
 from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter
 
 pytest.importorskip("ray", reason="Ray is not installed; make ray has an environment with it")
 
@@ -222,3 +231,73 @@ def test_a_run_begun_on_a_cluster_goes_on_elsewhere_without_one(folder: Path) ->
     shutil.copytree(folder, elsewhere)
     there, _ = measured(elsewhere / "bench.yaml", elsewhere / "there", only=("code",))
     assert there == here
+
+
+class Narrow(Batched):
+    """Has memory for four texts at once."""
+
+    async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
+        """Refuse more."""
+        if len(prompts) > 4:
+            raise MemoryError
+        return await super().decide_batch(prompts)
+
+
+async def asked_in_actors(folder: Path, make: type[Batched], count: int = 60) -> tuple[Any, Any]:
+    """Ask a defense of a class about samples in two actors; return what is stored, and notes."""
+    settings = RunSettings(engine="ray", address="local", workers=2, cpus_per_worker=0.5, batch=16)
+    plan = Plan(
+        defenses=(make(),),
+        cluster=settings.cluster,
+        factories={"batched": partial(built, make)},  # type: ignore[arg-type]
+    )
+    with RecordWriter(folder / "records.sqlite") as writer:
+        writer.load_samples(
+            Sample(id=f"s{n}", prompt=Prompt.of_text(f"text {n}"), label=Label.ATTACK)
+            for n in range(count)
+        )
+        summary = await runner.run(plan, writer)
+    with RecordReader(folder / "records.sqlite") as reader:
+        stored = [(each.key.sample, each.outcome) for each in reader.records()]
+    return stored, summary.notes
+
+
+async def test_an_actor_out_of_memory_has_its_batches_halved(tmp_path: Path) -> None:
+    """Until they fit, and the run says so; every sample is answered, and once."""
+    stored, notes = await asked_in_actors(tmp_path, Narrow)
+    assert stored == [(n, "allow" if n % 3 else "block") for n in range(60)]
+    halved = [note for note in notes if "ran out of memory" in note]
+    assert halved
+    assert all("its batch of 8 is asked again in halves" in note for note in halved)
+
+
+def test_a_full_object_store_changes_nothing(folder: Path) -> None:
+    """What others keep there is written to disk by Ray; prompts and answers travel on."""
+    import ray
+
+    here, _ = measured(configured(folder, "{}"), folder / "here", only=("code",))
+    rows = (folder / "samples.jsonl").read_text()
+    (folder / "samples.jsonl").write_text(rows.replace('", "label"', f'{" la" * 60_000}", "label"'))
+    kept = [ray.put(bytes(30 << 20)) for _ in range(12)]  # more than it holds
+    there, _ = measured(configured(folder, RAY, name="ray.yaml"), folder / "there", only=("code",))
+    assert there == here
+    assert all(len(each) == 30 << 20 for each in ray.get(kept[:1]))
+
+
+def test_a_shard_begun_on_a_cluster_is_continued_and_merged_elsewhere(folder: Path) -> None:
+    """Another machine has a copy of the folder and no Ray: the whole is that of one run."""
+    whole, _ = measured(configured(folder, "{}"), folder / "whole", only=("code",))
+    config = configured(folder, RAY.replace("batch: 16", "batch: 8, max_calls: 8"), name="ray.yaml")
+    first = RunOptions(out=folder / "first", only=("code",), shard="1/2")
+    with pytest.raises(BudgetReached):
+        run(load_config(config), first, Session())
+    assert 0 < stored(folder / "first") < 30
+    elsewhere = folder.with_name(f"{folder.name}-elsewhere")
+    shutil.copytree(folder, elsewhere)
+    local = load_config(elsewhere / "bench.yaml")
+    for number, name in ((1, "first"), (2, "second")):
+        given = replace(first, out=elsewhere / name, shard=f"{number}/2")
+        run(local, given, Session())
+    shards = [elsewhere / "first", elsewhere / "second"]
+    merge_runs(shards, elsewhere / "merged", now=Session().now)
+    assert records(elsewhere / "merged") == whole

@@ -47,14 +47,6 @@ def _precision(hits: Floats, alarms: Floats, attacks: float) -> Floats:
     return attacks * hits / (attacks * hits + (1.0 - attacks) * alarms)
 
 
-def _balanced_error(hits: Floats, alarms: Floats, _: float) -> Floats:
-    return (1.0 - hits + alarms) / 2.0
-
-
-def _youden(hits: Floats, alarms: Floats, _: float) -> Floats:
-    return hits - alarms
-
-
 def _correlation(hits: Floats, alarms: Floats, attacks: float) -> Floats:
     blocked = attacks * hits + (1.0 - attacks) * alarms
     spread = np.sqrt(attacks * (1.0 - attacks) / (blocked * (1.0 - blocked)))
@@ -68,10 +60,12 @@ F1 = Statistic(name="F1", figure=_f1)
 PRECISION = Statistic(name="precision", figure=_precision)
 """Share of blocked samples that are attacks; depends on the mix."""
 
-BALANCED_ERROR = Statistic(name="balanced error", figure=_balanced_error)
+BALANCED_ERROR = Statistic(
+    name="balanced error", figure=lambda hits, alarms, _: (1.0 - hits + alarms) / 2.0
+)
 """Mean of the false negative and the false positive rate; does not depend on the mix."""
 
-YOUDEN = Statistic(name="Youden's J", figure=_youden)
+YOUDEN = Statistic(name="Youden's J", figure=lambda hits, alarms, _: hits - alarms)
 """True positive rate minus false positive rate; does not depend on the mix."""
 
 CORRELATION = Statistic(name="Matthews correlation", figure=_correlation)
