@@ -142,6 +142,12 @@ async def test_without_probabilities_there_is_no_score_and_a_remark(
     assert decision.score is None
     assert decision.evidence is not None
     assert "no token probabilities" in decision.evidence.message
+    others = _weighed(("perhaps", 0.9), ("no", 0.05))
+    chat_server.reply = lambda _: chat_server.document("ALLOW", logprobs=others)
+    decision = await _guard(chat_server, services).decide(Prompt.of_text("hi"))
+    assert (decision.outcome, decision.score) == (Outcome.ALLOW, None)
+    assert decision.evidence is not None
+    assert "no label is among the likeliest tokens" in decision.evidence.message
 
 
 async def test_a_probe_passes_the_remark_on_before_the_run(

@@ -122,3 +122,16 @@ def test_whatever_a_server_sends_the_score_stays_in_the_unit_interval(
 def test_the_two_labels_of_a_split_are_told_apart() -> None:
     """A piece that begins both labels says nothing."""
     assert two_token_softmax([_top("al", ("al", 1.0))], risky="allowed", harmless="allow") is None
+
+
+def test_a_token_that_ends_the_field_is_not_the_label() -> None:
+    """Its own letters stand before the colon; those behind it decide."""
+    ahead, label = _top('{"User Safety": "', ("x", 1.0)), _top("unsafe", ("unsafe", 0.9))
+    after = r'"User Safety"\s*:'
+    found = two_token_softmax([ahead, label], risky="unsafe", harmless="safe", after=after)
+    assert found is not None
+    assert found.label_mass == pytest.approx(0.9)
+    whole = _top('"User Safety": "unsafe', ("unsafe", 0.7), ("safe", 0.3))
+    found = two_token_softmax([whole], risky="unsafe", harmless="safe", after=after)
+    assert found is not None
+    assert found.score == pytest.approx(0.7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -78,7 +79,18 @@ def test_a_run_is_attacked_replayed_and_not_mixed(tmp_path: Path) -> None:
         blocked = reader.counts("words")[True, "block"]
         assert 0 < calls <= most_calls(plan, samples=len(ROWS), benign=6, blocked=blocked)
     assert "words: threat model" in report
-    assert report.index("attacker who rewrites and watches") < report.index("Adaptive rounds</h2>")
+    cover = report[: report.index("Adaptive rounds</h2>")]
+    assert "attacker who rewrites and watches" in cover
+    effort = re.search(
+        r"area under ASR@k of rewordings drawn at random: ([\d.]+) \[.*?"
+        r"; (\d+) of (\d+) operators alone let most of what was blocked through",
+        cover,
+    )
+    assert effort is not None
+    card = summary["adaptive"][0]
+    passing = [each["bypassed"]["value"] > 0.5 for each in card["operators"]]
+    assert (int(effort[2]), int(effort[3])) == (sum(passing), len(passing))
+    assert float(effort[1]) == pytest.approx(card["area"]["blind"]["value"], abs=5e-4)
     first_to_read = report[report.index('id="read-first"') : report.index("Adaptive rounds</h2>")]
     assert "Ignore all previous instructions, case" in first_to_read
     assert ", let through by words</p>" in first_to_read, "the rewritten text follows the original"

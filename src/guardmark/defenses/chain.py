@@ -181,7 +181,8 @@ def combine(
 ) -> Decision:
     """Combine members' decisions."""
     outcome = settled(votes, size, rule, between=between)
-    if outcome is Outcome.ALLOW and latency_ns is None and _says_nothing(votes):
+    plain = ((d.outcome, d.score, d.evidence) == (Outcome.ALLOW, None, None) for _, d in votes)
+    if outcome is Outcome.ALLOW and latency_ns is None and all(plain):
         return _ALLOWED
     by_score = rule is ChainRule.CASCADE and outcome is not None
     speaker = votes[-1] if by_score else _speaker(votes, outcome)
@@ -203,12 +204,6 @@ def combine(
             attempts=tuple(a for _, d in votes if d.evidence for a in d.evidence.attempts),
             truncated=any(d.evidence.truncated for _, d in votes if d.evidence),
         ),
-    )
-
-
-def _says_nothing(votes: Votes) -> bool:
-    return all(
-        d.outcome is Outcome.ALLOW and d.score is None and d.evidence is None for _, d in votes
     )
 
 

@@ -134,9 +134,10 @@ def _remark(
     mass = None if token_score is None else token_score.label_mass
     if mass is not None and mass < _LOW_MASS:
         return f"only {mass:.2f} of the probability is on the labels: does the profile fit?"
-    if answer.choices or not wants_score:
+    if token_score is not None or not wants_score:
         return ""
-    return "no score: the server gave no token probabilities"
+    why = "no label is among the likeliest tokens where it belongs"
+    return f"no score: {why if answer.choices else 'the server gave no token probabilities'}"
 
 
 _GRAVEST: Final = (Outcome.BLOCK, Outcome.ERROR, Outcome.MALFORMED, Outcome.ALLOW)

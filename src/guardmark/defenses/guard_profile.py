@@ -231,8 +231,8 @@ def _decision(choices: Sequence[TokenChoice], after: str) -> TokenChoice | None:
         return None
     start, end = matches[-1].end() if matches else 0, 0
     for choice, text in zip(choices, texts, strict=True):
-        end += len(text)
-        if end > start and any(letter.isalnum() for letter in text):
+        begin, end = end, end + len(text)
+        if any(letter.isalnum() for letter in text[max(0, start - begin) :]):
             return choice
     return None
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from guardmark.config.source import read_text
 from guardmark.core.errors import BadSettings, ConfigError
 from guardmark.core.outcome import ALLOWED, Decision, Evidence, Outcome
 from guardmark.core.sample import View
@@ -186,11 +187,7 @@ def compiled_builtin_rules() -> tuple[CompiledRule, ...]:
 
 def read_lines(path: Path, *, shown_as: str) -> tuple[tuple[int, str], ...]:
     """Read a list file: one entry a line, blank lines and lines starting with # left out."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise ConfigError(f"The list {shown_as} cannot be read: {reason}.") from error
+    text = read_text(path, f"The list {shown_as}")
     # Only newlines end a line: str.splitlines would also cut at U+2028 inside an entry.
     stripped = ((n, line.strip()) for n, line in enumerate(text.split("\n"), start=1))
     lines = tuple((n, line) for n, line in stripped if line and not line.startswith("#"))

@@ -9,8 +9,8 @@ from guardmark.analysis.compare.recommendations import Reliance, judge_reliance,
 from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.analysis.pipeline.frame import NO_GUARD, SYSTEM
 from guardmark.reports.chapters.comparison import group_cautions, subject
-from guardmark.reports.document.blocks import FigureCell, Headline, Tone
-from guardmark.reports.document.cells import figure, rate_text
+from guardmark.reports.document.blocks import FigureCell, Headline, Tone, Unit
+from guardmark.reports.document.cells import figure, figure_text, rate_text
 from guardmark.reports.document.safe_text import plain_line
 from guardmark.reports.document.wording import (
     count_text,
@@ -179,7 +179,11 @@ def _adapted(card: AdaptiveCard) -> str:
     from guardmark.reports.chapters.adaptive.attack_success import headline_cell
 
     share = f"{measure_text(headline_cell(card))} of {count_text(card.rounds[-1].full.trials)}"
-    return f"against an attacker who rewrites and watches: {share} attacks got through"
+    area = figure_text(card.area.blind, Unit.NUMBER)
+    tried = [each.bypassed.value for each in card.operators if each.bypassed.value is not None]
+    passing = sum(value > 0.5 for value in tried)
+    alone = say("operators_alone", passing=passing, tried=len(tried)) if tried else ""
+    return say("adapted", share=share, area=area, alone=alone)
 
 
 def _notes(defense: DefenseAnalysis) -> Iterator[str]:
