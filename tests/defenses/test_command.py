@@ -180,6 +180,18 @@ async def test_a_banner_at_start_is_ignored(build: Build) -> None:
     assert outcomes(await ask(build(program=program, warm_up=None), "attack")) == ["block"]
 
 
+async def test_a_program_without_its_interpreter_is_told_from_one_that_is_missing(
+    tmp_path: Path,
+) -> None:
+    """As after an environment was moved: the file is there, what its first line names is not."""
+    program = tmp_path / "guard"
+    program.write_text("#!/no/such/interpreter\n")
+    program.chmod(0o755)
+    defense = _built(CommandSettings(command=[str(program)]), tmp_path)
+    with pytest.raises(ConfigError, match="interpreter that its first line names does not exist"):
+        await defense.start()
+
+
 async def test_a_process_that_cannot_start_is_given_up(build: Build) -> None:
     """After three tries, with its last words, in which nothing can act on a terminal."""
     program = "import sys; open('tries', 'a').write('x'); sys.exit('no model \\x1b[31m here')"

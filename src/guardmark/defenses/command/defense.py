@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -104,7 +105,10 @@ class ProcessPool:
         try:
             worker = WorkerProcess(self._recipe)
         except OSError as error:
-            message = f"{self._recipe.command[0]!r} cannot be run: {error.strerror or error}"
+            program, reason = self._recipe.command[0], error.strerror or str(error)
+            if isinstance(error, FileNotFoundError) and shutil.which(program):
+                reason = "the interpreter that its first line names does not exist"
+            message = f"{program!r} cannot be run: {reason}"
             raise ProcessFault(ErrorKind.CRASH, message) from error
         self._every.add(worker)
         is_ready = False

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from guardmark.net.service import Exchange
 
 _RAW = 2_000  # characters of a native answer that are kept
-
 _MOST_CATEGORIES = 200
-
 _UNIT = ScoreScale()
 
 
