@@ -78,9 +78,23 @@ def _fresh() -> object:
     return lambda text: ("ignore" in text.lower() or next(calls) > 100, None)
 
 
+def _late() -> object:
+    """Allow calls through three passes over the samples, then block everything."""
+    calls = iter(range(10**6))
+    return lambda text: (next(calls) >= 150 or "ignore" in text.lower(), None)
+
+
+def _retentive() -> object:
+    """Block whatever was sent before."""
+    sent = set[str]()
+    return lambda text: ("ignore" in text.lower() or text in sent or bool(sent.add(text)), None)
+
+
 @pytest.mark.parametrize(
     ("start", "flag"),
     [
+        (_late, "RATE_LIMITED"),
+        (_retentive, "STATEFUL"),
         (planted("leaker").start, "RANDOMISED"),
         (planted("tired").start, "STATEFUL"),
         (_fresh, "RATE_LIMITED"),
@@ -88,7 +102,7 @@ def _fresh() -> object:
     ],
 )
 def test_chance_is_told_from_memory_and_from_a_limit(start: object, flag: str | None) -> None:
-    """An answer that depends on earlier calls is not called randomised."""
+    """An answer that depends on earlier calls is no chance; a limit blocks new texts as well."""
     state = SearchState(samples=planted("words").data(), seed=1, budget=16)
     flags = Asked(start()).drive(measure_baseline(state))  # type: ignore[operator]
     assert flags == ([] if flag is None else [flag])

@@ -27,6 +27,7 @@ STATEFUL: Final = "STATEFUL"
 RATE_LIMITED: Final = "RATE_LIMITED"
 _SUBSAMPLE: Final = 60
 _ROW: Final = 30  # calls one after the other about one text, to see a rhythm in its answers
+_NEW: Final = 10  # texts that were never sent, made of harmless ones
 _RHYTHM: Final = 3  # passes, all as far from each other, that are one
 
 
@@ -38,11 +39,8 @@ def measure_baseline(state: SearchState) -> Steps[list[str]]:
     second = yield [state.plain(index, Account.BASELINE, "R0.2") for index in some]
     third = yield [state.plain(index, Account.BASELINE, "R0.3") for index in some]
     turned = yield [state.plain(index, Account.BASELINE, "R0.reverse") for index in some[::-1]]
-    flags, before = [], [first[index] for index in some]
-    if _differ(before, second, third):
-        flags.append((yield from _unsteady(state, some, before, second, third)))
-    elif _differ(before, turned[::-1]):
-        flags.append(STATEFUL)
+    passes = [[first[index] for index in some], second, third, turned[::-1]]
+    flags = [(yield from _unsteady(state, some, passes))] if _changes(some, passes) else []
     if any(answer.is_complaint for answer in first):
         flags.append(ERRORS_AS_BLOCK)
     is_attack = [sample.is_attack for sample in state.samples]
@@ -64,28 +62,37 @@ def _subsample(state: SearchState, first: list[TryAnswer]) -> list[int]:
     return sorted(i for side in sides for i in draw.sample(side, min(len(side), _SUBSAMPLE // 2)))
 
 
-def _differ(*passes: list[TryAnswer]) -> bool:
-    """Tell whether a sample got two different answers; a missing one is no answer."""
-    by_sample = zip(*passes, strict=True)
-    return any(len({each.is_blocked for each in same} - {None}) > 1 for same in by_sample)
+def _changes(some: list[int], passes: list[list[TryAnswer]]) -> dict[int, list[bool]]:
+    """Return whether a sample passed, time after time, where that differs; None is no answer."""
+    by_sample = zip(some, zip(*passes, strict=True), strict=True)
+    marks = {i: [a.passed for a in same if a.is_blocked is not None] for i, same in by_sample}
+    return {i: passed for i, passed in marks.items() if len(set(passed)) > 1}
 
 
-def _unsteady(state: SearchState, some: list[int], *passes: list[TryAnswer]) -> Steps[str]:
-    """Tell chance from answers that depend on earlier calls: on their number, or a rhythm."""
-    by_sample = [
-        [each.passed for each in same if each.is_blocked is not None]
-        for same in zip(*passes, strict=True)
-    ]
-    if all(marks == sorted(marks, reverse=True) for marks in by_sample):
-        return RATE_LIMITED  # whatever changed passed at first and is blocked now
-    index = next(i for i, marks in zip(some, by_sample, strict=True) if len(set(marks)) > 1)
+def _unsteady(state: SearchState, some: list[int], passes: list[list[TryAnswer]]) -> Steps[str]:
+    """Tell chance from a limit on calls, and from answers that depend on the calls before.
+
+    A limit turns texts away that were never sent; memory knows only what was sent.
+    """
+    changes = _changes(some, passes)
+    is_falling = all(marks == sorted(marks, reverse=True) for marks in changes.values())
+    if is_falling:
+        quiet = [i for i, answer in zip(some, passes[0], strict=True) if answer.passed][:_NEW]
+        texts = [state.samples[index].prompt.text for index in quiet]
+        new = [*map(" ".join, zip(texts, texts[::-1], strict=True)), *carriers("everyday")]
+        answers = yield [Query(0, text, Account.BASELINE, "R0.new", PROBE) for text in new]
+        if quiet and all(answer.is_blocked for answer in answers):
+            return RATE_LIMITED
+    elif not _changes(some, passes[:-1]):
+        return STATEFUL
+    index = min(changes)
     row: list[bool] = []
     for _ in range(_ROW):
         (answer,) = yield [state.plain(index, Account.BASELINE, "R0.row")]
         row.append(answer.passed)
     at = [i for i, passed in enumerate(row) if passed]
     has_rhythm = len(at) >= _RHYTHM and len({b - a for a, b in pairwise(at)}) == 1 < at[1] - at[0]
-    return STATEFUL if has_rhythm else RANDOMISED
+    return STATEFUL if has_rhythm or (is_falling and not at) else RANDOMISED
 
 
 _SIZES: Final = (400, 200, 100)  # words of harmless text, in which weak evidence drowns

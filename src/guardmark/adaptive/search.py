@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.state import SearchState, Steps, Target, TryAnswer
 
-SEARCH_VERSION: Final = "search-v5"  # changes whenever equal answers no longer lead to equal tries
+SEARCH_VERSION: Final = "search-v6"  # changes whenever equal answers no longer lead to equal tries
 BEAM: Final = 4
 _EXTENSIONS: Final = 12
 _CARRIERS: Final = (Slot.CARRIER, Slot.WRAPPER)
 _ALONE: Final = 16  # tries of single operators, where other attacks teach nothing
+_CHAINS_FIRST: Final = 8  # tries for which a score changes nothing: it must not cost a bypass
 _HOPE: Final = 1.0  # tries that the parts of a chain are worth
 MOST_USES: Final = 2  # of a seeded chain on one attack; others give the same text again
 
@@ -113,8 +114,8 @@ def _waves(
         tries: list[tuple[Target, Query, int | None]] = []
         for i, target in enumerate(live):
             order = ranking(i, target.tries, bandit.kind(target.fold, target.failed))
-            # Every other try goes to chains: what one attack finds there serves all of them.
-            turn = (i + wave) % 2 > 0
+            # Chains first, and every other try: what one attack finds there serves all of them.
+            turn = target.tries >= _CHAINS_FIRST and (i + wave) % 2 > 0
             chosen = _next_try(
                 state, target, bandit, order, descents=descents, round_=round_, is_turn=turn
             )
