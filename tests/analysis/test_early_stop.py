@@ -284,3 +284,30 @@ def test_a_rate_that_goes_with_the_size_of_families_is_that_of_rows(runs: Runs) 
     assert check.low < 0.625 < check.high
     assert rate.group_mean is not None
     assert rate.group_mean < 0.35
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_width_is_reached_near_one_as_near_zero(size: int) -> None:
+    """Half of what lies between the limits counts, not where they lie."""
+    plan = schedule_of(np.arange(4000) // size, np.ones(4000))
+    taken = []
+    for errs in (0.05, 0.95):
+        rule = rule_of(plan, "asr+-0.05")
+        taken.append(feed(rule, np.random.default_rng(2).random(4000) >= errs))
+    low, high = sorted(taken)
+    assert high < 4000
+    assert high < 1.5 * low
+
+
+def test_without_a_pair_a_difference_is_undefined() -> None:
+    """It says so; with one it says nothing."""
+    rule = rule_of(schedule_of(np.arange(400), np.ones(400)), "a!=b", names=("a", "b"))
+    before = rule.difference("a", "b", is_attack=True)
+    assert (before.value, before.p_value, before.test, before.pairs) == (None, None, "", 0)
+    assert before.reason == "no pairs"
+    for name, share in (("a", 0.9), ("b", 0.5)):
+        blocked = np.random.default_rng(3).random(400) < share
+        rule.load(name, np.arange(400), blocked.astype(np.int8))
+    after = rule.difference("a", "b", is_attack=True)
+    assert after.reason == ""
+    assert after.value == pytest.approx((after.first_only - after.second_only) / after.pairs)

@@ -286,6 +286,15 @@ def test_a_judge_that_people_contradict_breaks_its_limit() -> None:
     assert check_judging(spread(95, 100, 100), 0.9).standing is GateStatus.OPEN
 
 
+def test_without_labels_of_people_a_judge_is_not_judged() -> None:
+    """The limit stays undecided, with what would decide it."""
+    for agreement in (None, wilson_default([], [])):
+        check = check_judging(agreement, 0.9)
+        assert (check.standing, check.value, check.trials) == (GateStatus.OPEN, None, 0)
+        assert check.reason == "no answer is labelled by people; `guardmark audit RUN` draws some"
+        assert (check.rule, check.subject) == ("judge.min_agreement", "labelled answers")
+
+
 def test_a_policy_without_limits_is_empty() -> None:
     """Naming defenses limits nothing."""
     assert GatePolicy(defenses=("a",)).is_empty

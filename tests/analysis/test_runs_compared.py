@@ -15,6 +15,7 @@ from guardmark.analysis.compare.runs_compared import (
     choose_pairs,
     compare_matched,
 )
+from guardmark.analysis.pipeline.frame import SYSTEM
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import IncomparableRuns, UnknownName
 from guardmark.core.manifest import LatencyMode, Policy
@@ -165,3 +166,25 @@ def test_one_defense_alone_cannot_be_compared(runs: Runs) -> None:
         found = match_runs([OpenRun(label="one", reader=reader)], settings)
         with pytest.raises(IncomparableRuns, match="nothing to compare"):
             compare_matched(found, Wanted())
+
+
+def test_systems_of_a_run_without_a_model_are_refused(runs: Runs) -> None:
+    """It says what is missing, and what can be compared."""
+    with runs.opened(SAMPLES, [blocks_from(3)]) as reader:
+        settings = AnalysisSettings.of(reader.manifest())
+        with pytest.raises(IncomparableRuns) as raised:
+            match_runs([OpenRun(label="old", reader=reader)], settings, scope=SYSTEM)
+    assert str(raised.value) == (
+        "old asked no target model with a judge, so no system came out of it.\n"
+        "Next: compare its defenses, or name runs with a section `pipeline`."
+    )
+
+
+def test_latencies_are_compared_on_attacks_and_on_benign_samples(runs: Runs) -> None:
+    """Never pooled, and only where they are wanted."""
+    _, compared = matched(runs, SAMPLES, SAMPLES)
+    (detail,) = compared.details
+    assert len(detail.latency) == 2
+    assert [each.is_attack for each in detail.latency] == [True, False]
+    _, bare = matched(runs, SAMPLES, SAMPLES, wanted=Wanted(latency=False))
+    assert bare.details[0].latency == ()
