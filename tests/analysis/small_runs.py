@@ -29,14 +29,14 @@ class Planned:
 
 def attack(number: int, **changes: object) -> Sample:
     """An attack with every facet set."""
-    names = DEFAULT_TAXONOMY.names
+    names = list(DEFAULT_TAXONOMY)
     category = names[number % len(names)]
     values: dict[str, object] = {
         "id": f"a-{number:05d}",
         "prompt": Prompt.of_text(f"attack {number} <script>x</script> " + "la " * (number % 90)),
         "label": Label.ATTACK,
         "category": category,
-        "subcategory": DEFAULT_TAXONOMY.find(category).subcategories[number % 3],
+        "subcategory": DEFAULT_TAXONOMY[category][number % 3],
         "severity": list(Severity)[number % 4],
         "technique": ("fake_authority", "payload_split")[number % 2],
         "language": ("en", "en", "de")[number % 3],
@@ -125,7 +125,7 @@ def make_manifest(
                 benign=len(samples) - attacks,
             ),
         ),
-        "categories": {c.name: c.subcategories for c in DEFAULT_TAXONOMY.categories},
+        "categories": dict(DEFAULT_TAXONOMY),
     }
     values.update(changes)
     return RunManifest(**values)  # type: ignore[arg-type]

@@ -28,4 +28,4 @@ def test_attacks_and_benign_inputs_of_the_public_sets(shared_dir: Path) -> None:
     data = load(specs, DEFAULT_TAXONOMY)
     assert sum(m.attacks for m in data.manifests) == 2_781
     assert sum(m.benign for m in data.manifests) == 2_740
-    assert {s.category for s in data.samples() if s.is_attack} == set(DEFAULT_TAXONOMY.names)
+    assert {s.category for s in data.samples() if s.is_attack} == set(DEFAULT_TAXONOMY)

@@ -397,7 +397,7 @@ def _asker_of(defense: AnyDefense, context: AskContext) -> Asker[Query, Decision
 async def _call_inline(
     defense: InlineDefense, context: AskContext, batch: Sequence[Query], take: Take[Decision]
 ) -> None:
-    decide, timeout_s = skipping(defense.decide_now, defense.view), timeout_of(defense)
+    decide, timeout_s = skipping(defense), timeout_of(defense)
     for start in range(0, len(batch), _SLICE):
         context.may_go_on()
         part = [context.prompt_of(query) for query in batch[start : start + _SLICE]]

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.compare.comparison import PairedComparison, PairedSide
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
-    from guardmark.core.estimate import Difference, Estimate, Quantile
+    from guardmark.core.estimate import Difference, Estimate
+    from guardmark.stats.figures import Quantile
     from guardmark.store.reader import RunStatus
 
     _Measured = tuple["GateCheck", "Estimate | None"]

@@ -83,6 +83,7 @@ class TextVolume:
     samples: int = 0
     shown: dict[View, int] = field(default_factory=lambda: dict.fromkeys(View, 0))
     characters: dict[View, int] = field(default_factory=lambda: dict.fromkeys(View, 0))
+    images: Counter[View] = field(default_factory=Counter)  # samples that show one
     conversations: int = 0
     exchanges: int = 0
 
@@ -90,8 +91,9 @@ class TextVolume:
         """Count one sample."""
         self.samples += 1
         for view in View:
-            text = prompt.shown(view)
+            text = prompt.shown(view, beside_images=True)
             if text is not None:
+                self.images[view] += prompt.shown(view) is None
                 self.shown[view] += 1
                 self.characters[view] += len(text)
         self.conversations += sum(len(message.content) for message in prompt.messages)
@@ -363,7 +365,10 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
     medians = {probe.defense: probe.median_ms for probe in seen}
     return Checkup(
         data=data.manifests,
-        warnings=(*data.warnings, *doubtful, *training_warnings(parts.manifests, data.manifests)),
+        warnings=(
+            *(*data.warnings, *doubtful, *_advise_on_images(parts, volume)),
+            *training_warnings(parts.manifests, data.manifests),
+        ),
         margin=stats.margin,
         needed=trials_for_half_width(stats.margin, confidence=stats.confidence),
         sizes=tuple(_size(subject, groups, stats) for subject, groups in tallies.items()),
@@ -381,6 +386,17 @@ def _advise_on_ray(loaded: LoadedConfig, parts: Parts, data: LoadedData) -> Iter
         prompts = [sample.prompt for sample in _alternating(data, 8)]
         each_s = run_on_loop(time_parts(local, prompts)) if prompts else 0.0
         yield from doubts(run.cluster, each_s, calls=data.count * run.repeats, parts=len(local))
+
+
+def _advise_on_images(parts: Parts, volume: TextVolume) -> Iterator[str]:
+    """Say which defenses cannot be asked about samples with images."""
+    for built in parts.defenses:
+        count = volume.images[built.part.view]
+        if count and not getattr(built.part, "takes_images", False):
+            yield (
+                f"{count:,} of {volume.samples:,} samples show an image, and {built.manifest.name} "
+                "takes texts only: they are not sent, and count as errors (skipped)."
+            )
 
 
 async def _probe_all(

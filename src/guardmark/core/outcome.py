@@ -219,6 +219,10 @@ class ChatAnswer:
     service_ns: int = 0
 
 
+TEXTS_ONLY = ChatAnswer(
+    text=None, error_kind=ErrorKind.SKIPPED, message="it is shown an image, and takes texts only"
+)
+
 Vector = tuple[float, ...]
 
 

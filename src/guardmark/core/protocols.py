@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -67,23 +68,13 @@ class BatchDefense(Part, Protocol):
         ...
 
 
-class BatchLimits(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
     """How large a batch may grow and how long it may wait."""
 
-    @property
-    def max_count(self) -> int:
-        """Most prompts of one batch."""
-        ...
-
-    @property
-    def max_tokens(self) -> int | None:
-        """Most tokens of one padded batch (count times longest), or None."""
-        ...
-
-    @property
-    def max_wait_s(self) -> float:
-        """Longest time a prompt waits for company."""
-        ...
+    max_count: int  # prompts
+    max_tokens: int | None = None  # of one padded batch: its count times its longest prompt
+    max_wait_s: float = 0.01  # for company
 
 
 @runtime_checkable

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from base64 import b64decode, b64encode
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from guardmark.core.errors import DatasetError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +52,53 @@ class View(StrEnum):
     RESPONSE = "response"
 
 
-_MATERIAL = (Role.TOOL, Role.DOCUMENT)
+_SEEN = {
+    View.CONVERSATION: (tuple(Role), 0),
+    View.DOCUMENT: ((Role.TOOL, Role.DOCUMENT), 0),
+    View.RESPONSE: ((Role.ASSISTANT,), -1),
+}
+"""View to the roles of the messages that it shows, and the first of them."""
+_IMAGE = re.compile(r"[0-9a-f]{64} image/(gif|jpeg|png|webp)")
+MOST_IMAGE_BYTES = 20 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """A picture in a message.
+
+    Attributes:
+        sha256: Hash (hex) of its bytes.
+        media_type: Such as `image/png`.
+        place: Path of its file, or a `data:` URL; no part of what it is.
+    """
+
+    sha256: str
+    media_type: str
+    place: str = field(compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what could be taken for a path, or for more of a URL."""
+        if not _IMAGE.fullmatch(f"{self.sha256} {self.media_type}"):
+            raise ValueError("an image needs a SHA-256 and a media type")
+
+    def read(self) -> bytes:
+        """Return its bytes, if they are still there and the same."""
+        path, content = Path(self.place), b""
+        if self.place.startswith("data:"):
+            content = b64decode(self.place.partition(",")[2])
+        elif path.is_file() and path.stat().st_size <= MOST_IMAGE_BYTES:
+            content = path.read_bytes()
+        if sha256(content).hexdigest() != self.sha256:
+            raise DatasetError(f"The image {self.sha256[:12]} is gone, or was changed since.")
+        return content
+
+
+class ToolCall(NamedTuple):
+    """A call of a tool that an assistant asks for; its arguments are JSON, as text."""
+
+    id: str
+    name: str
+    arguments: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +108,47 @@ class Message:
     Attributes:
         role: Who speaks.
         content: The words, unaltered.
+        images: What is shown beside the words.
+        calls: Tools that an assistant calls.
+        answers: Id of the call whose result a tool's message is; may be empty.
     """
 
     role: Role
     content: str
+    images: tuple[Image, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    answers: str = ""
+
+    @property
+    def words(self) -> str:
+        """Everything in it that is text: what it says, and which tools it calls."""
+        return "\n".join([self.content, *(f"{each.name}({each.arguments})" for each in self.calls)])
+
+    @property
+    def form(self) -> list[Any]:
+        """What it says, as JSON values: an image by its hash, and nothing for what it has not."""
+        images = [[each.sha256, each.media_type] for each in self.images]
+        more = {"images": images, "calls": self.calls, "answers": self.answers}
+        more = {name: value for name, value in more.items() if value}
+        return [self.role.value, self.content, *([more] if more else ())]
+
+    def parts(self) -> str | list[dict[str, Any]]:
+        """Return its content as chat services take it, with the bytes of images."""
+        if not self.images:
+            return self.content
+        urls = [f"data:{i.media_type};base64,{b64encode(i.read()).decode()}" for i in self.images]
+        words = [{"type": "text", "text": self.content}] if self.content else []
+        return [*words, *({"type": "image_url", "image_url": {"url": url}} for url in urls)]
+
+    def chat(self, role: str) -> dict[str, Any]:
+        """Return it as chat services take it, under a role that they know."""
+        sent: dict[str, Any] = {"role": role, "content": self.parts()}
+        if self.calls:
+            sent["tool_calls"] = [
+                {"id": i, "type": "function", "function": {"name": name, "arguments": arguments}}
+                for i, name, arguments in self.calls
+            ]
+        return sent | {"role": "tool", "tool_call_id": self.answers} if self.answers else sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,34 +173,40 @@ class Prompt:
         """The text under test."""
         return self.messages[self.under_test].content
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is one text of a user and nothing else."""
+        first = self.messages[0]
+        return len(self.messages) == 1 and first.role is Role.USER and not first.images
+
     def with_text(self, text: str) -> Prompt:
         """Put another text in the place of the text under test."""
-        if len(self.messages) == 1 and self.messages[0].role is Role.USER:
+        if self.is_plain:
             return Prompt.of_text(text)
         index = self.under_test % len(self.messages)
-        changed = Message(role=self.messages[index].role, content=text)
+        changed = replace(self.messages[index], content=text)
         return replace(
             self, messages=(*self.messages[:index], changed, *self.messages[index + 1 :])
         )
 
-    def shown(self, view: View) -> str | None:
-        """Return what a defense with this view is shown."""
-        if view is View.TEXT:
-            return self.text
+    def shown(self, view: View, *, beside_images: bool = False) -> str | None:
+        """Return what a defense with this view is shown; None where there is more than text."""
+        if view is View.TEXT:  # by far the most frequent
+            message = self.messages[self.under_test]
+            return message.content if beside_images or not message.images else None
+        roles, start = _SEEN[view]
+        seen = [message for message in self.messages[start:] if message.role in roles]
+        if not seen or (any(message.images for message in seen) and not beside_images):
+            return None
         if view is View.CONVERSATION:
-            return "\n\n".join(f"{m.role.value}: {m.content}" for m in self.messages)
-        if view is View.DOCUMENT:
-            parts = [m.content for m in self.messages if m.role in _MATERIAL]
-            return "\n\n".join(parts) if parts else None
-        last = self.messages[-1]
-        return last.content if last.role is Role.ASSISTANT else None
+            return "\n\n".join(f"{m.role.value}: {m.words}" for m in seen)
+        return "\n\n".join(m.content for m in seen)
 
     def digest(self) -> bytes:
         """Return the content hash of the prompt."""
-        if len(self.messages) == 1 and self.messages[0].role is Role.USER:
+        if self.is_plain:
             return sha256(self.messages[0].content.encode()).digest()
-        under_test = self.under_test % len(self.messages)
-        form = [[[m.role.value, m.content] for m in self.messages], under_test]
+        form = [[m.form for m in self.messages], self.under_test % len(self.messages)]
         return sha256(json.dumps(form, ensure_ascii=False, separators=(",", ":")).encode()).digest()
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 from guardmark.core.errors import DatasetError
 from guardmark.core.manifest import DataManifest
 from guardmark.core.sample import Label, Sample
+from guardmark.core.taxonomy import extended
 from guardmark.datasets.formats.fields import BadRows, Fault
 from guardmark.datasets.formats.files import read_rows
 from guardmark.datasets.formats.filters import check_filters, files_text
@@ -49,7 +50,10 @@ class SampleBuffer:
 
     def add(self, sample: Sample) -> None:
         """Keep a sample, or give all up when it is one too many."""
-        size = sum(len(message.content) for message in sample.prompt.messages)
+        size = sum(
+            len(message.content) + sum(_SAMPLE_BYTES + len(each.place) for each in message.images)
+            for message in sample.prompt.messages
+        )
         if sample.metadata:
             size += 250 + 4 * len(repr(sample.metadata))  # generous: words and numbers are objects
         self._room -= size + _SAMPLE_BYTES
@@ -97,7 +101,7 @@ class DataReading:
             for reader in self.readers
             for name, subs in reader.own_categories.items()
         }
-        return self._taxonomy.extended(own) if own else self._taxonomy
+        return extended(self._taxonomy, own)
 
     @property
     def warnings(self) -> tuple[str, ...]:

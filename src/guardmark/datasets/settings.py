@@ -49,7 +49,7 @@ SAID_OF: Final = {"builtin": _CHOICE, "catalogue": _PUBLIC | {"revision"}, "suit
 _OF_PUBLIC: Final = frozenset(
     {"catalogue", "hub", "suite", "revision", "subset", "split", "from_", "use"}
 )
-_OPTIONAL: Final = _OF_PUBLIC | {"encoding"}
+_OPTIONAL: Final = _OF_PUBLIC | {"encoding", "images"}
 _ORIGINS: Final = ("path", "builtin", "catalogue", "hub", "suite")
 
 
@@ -79,6 +79,7 @@ class DataSettings(Settings):
     exclude_variants: list[str] = []
     defaults: dict[str, str] = {}
     sha256: str | None = None
+    images: str = ""
     open_categories: bool = False
 
     @property
@@ -193,6 +194,7 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
             labels={word: label.value for word, label in entry.labels.items()},
             map=entry.map,
             filter=wanted,
+            images=folder / entry.images if entry.images else None,
             include_variants=include,
             exclude_variants=exclude,
             defaults=entry.defaults,

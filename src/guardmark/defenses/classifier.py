@@ -14,9 +14,10 @@ from pydantic import ConfigDict, Field, model_validator
 from guardmark.config.settings import Rate, Settings
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
+from guardmark.core.protocols import BatchLimits
 from guardmark.core.sample import View
 from guardmark.defenses.baseline import NOTHING_SHOWN
-from guardmark.defenses.deadline import CODE_TIMEOUT_S, BatchSize, TimedSettings, overrun_message
+from guardmark.defenses.deadline import CODE_TIMEOUT_S, TimedSettings, overrun_message
 from guardmark.defenses.profile import Profile, load_profile, profile_names, with_profile
 from guardmark.inference.runtime import HALVED
 
@@ -52,7 +53,7 @@ class ClassifierDefense:
         self.timeout_s = timeout_s
         self.view = view
         self.threshold = threshold
-        self.batch_limits = BatchSize(max_count=256)
+        self.batch_limits = BatchLimits(max_count=256)
         self.files = files
         self._classifier = classifier
         # One thread: the model uses all cores by itself, and the loop stays free meanwhile.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
 from threading import current_thread, main_thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -19,15 +18,6 @@ _AGAIN_S: Final = 0.5  # a part may swallow what is raised in it: it is raised a
 _ALARM: Final = getattr(signal, "SIGALRM", None)  # not there on Windows
 PATTERN_TIMEOUT_S: Final = 10.0  # time of a defense that searches with regular expressions
 CODE_TIMEOUT_S: Final = 60.0  # time of a function, and of a batch of a local model
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchSize:
-    """How large a batch may grow and how long it may wait."""
-
-    max_count: int
-    max_tokens: int | None = None
-    max_wait_s: float = 0.01
 
 
 class Overrun(BaseException):

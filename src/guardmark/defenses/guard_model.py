@@ -23,9 +23,9 @@ from guardmark.core.outcome import (
     Outcome,
     ScoreKind,
 )
+from guardmark.core.protocols import BatchLimits
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.baseline import NOTHING_SHOWN
-from guardmark.defenses.deadline import BatchSize
 from guardmark.defenses.guard_profile import (
     ScoreMethod,
     guard_profile,
@@ -191,6 +191,11 @@ class GuardModelDefense:
         """The score from which an answer means blocked."""
         return self.reader.threshold
 
+    @property
+    def takes_images(self) -> bool:
+        """Whether the profile says so."""
+        return self.reader.profile.images
+
     async def decide(self, prompt: Prompt) -> Decision:
         """Ask the guard about one prompt, once for each risk."""
         messages = self.reader.profile.messages(prompt, self.view, policy=self.policy)
@@ -219,7 +224,7 @@ class LocalGuardDefense:
         self.name = name
         self.view = view
         self.threshold = reader.threshold
-        self.batch_limits = BatchSize(max_count=32)
+        self.batch_limits = BatchLimits(max_count=32)
         self.files = files
         self._generator = generator
         self._reader = reader

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
@@ -14,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 
 from guardmark.config.settings import Settings
 from guardmark.core.errors import UnknownName
-from guardmark.core.sample import Role, View
+from guardmark.core.sample import Message, Role, View
 from guardmark.defenses.profile import Profile, load_profile
 from guardmark.parsing.guard import MALFORMED, READERS
 from guardmark.parsing.guard_fields import LabelWords, read_fields, read_final, read_tag, read_word
@@ -74,6 +75,7 @@ class GuardProfile(Profile):
     view: View
     conversation: Literal["messages", "text"] = "messages"
     content: Literal["text", "parts"] = "text"
+    images: bool = False  # whether it is shown the images of a prompt, too
     instruction: str = ""
     policy: Literal["", "system", "last"] = ""  # where the user's policy stands, if it needs one
     options: dict[str, Any] = Field(default_factory=dict)
@@ -125,25 +127,27 @@ class GuardProfile(Profile):
 
     def messages(self, prompt: Prompt, view: View, *, policy: str = "") -> ChatMessages | None:
         """Write the conversation the guard is sent."""
-        shown = prompt.shown(view)
+        shown = prompt.shown(view, beside_images=self.images)
         if shown is None:
             return None
         instruction = "" if self.policy == "last" else policy or self.instruction
-        asked = [("system", instruction)] if instruction else []
+        asked = [Message(role=Role.SYSTEM, content=instruction)] if instruction else []
         if view is View.RESPONSE:
-            users = [m.content for m in prompt.messages[:-1] if m.role is Role.USER]
-            asked.extend(("user", content) for content in users[-1:])
-            asked.append(("assistant", shown))
+            asked.extend([m for m in prompt.messages[:-1] if m.role is Role.USER][-1:])
+            asked.append(Message(role=Role.ASSISTANT, content=shown))
         elif view is View.CONVERSATION and self.conversation == "messages":
             asked.extend(_turns(prompt))
         else:
-            asked.append(("user", shown))
+            images = prompt.messages[prompt.under_test].images if view is View.TEXT else ()
+            asked.append(Message(role=Role.USER, content=shown, images=images))
         if self.policy == "last":
-            asked.append(("user", policy))
-        return [{"role": role, "content": self._content(content)} for role, content in asked]
+            asked.append(Message(role=Role.USER, content=policy))
+        return [{"role": each.role.value, "content": self._content(each)} for each in asked]
 
-    def _content(self, text: str) -> object:
-        return [{"type": "text", "text": text}] if self.content == "parts" else text
+    def _content(self, message: Message) -> object:
+        content = message.parts()
+        is_bare = isinstance(content, str) and self.content == "parts"
+        return [{"type": "text", "text": content}] if is_bare else content
 
     def request_options(self, risk: str) -> dict[str, object]:
         """Return the fields of a request."""
@@ -166,15 +170,16 @@ def stage_of(prompt: Prompt, view: View) -> Stage:
     return "response" if view is View.RESPONSE else "prompt"
 
 
-def _turns(prompt: Prompt) -> list[tuple[str, str]]:
+def _turns(prompt: Prompt) -> list[Message]:
     """A conversation in turns of user and assistant, as templates of guards want them."""
-    turns: list[tuple[str, str]] = []
+    turns: list[Message] = []
     for message in prompt.messages:
-        role = "assistant" if message.role is Role.ASSISTANT else "user"
-        if turns and turns[-1][0] == role:
-            turns[-1] = role, f"{turns[-1][1]}\n\n{message.content}"
-        else:
-            turns.append((role, message.content))
+        role = Role.ASSISTANT if message.role is Role.ASSISTANT else Role.USER
+        words, images = [message.words], message.images
+        if turns and turns[-1].role is role:
+            before = turns.pop()
+            words, images = [before.content, *words], before.images + images
+        turns.append(Message(role=role, content="\n\n".join(words), images=images))
     return turns
 
 
@@ -182,6 +187,14 @@ def _turns(prompt: Prompt) -> list[tuple[str, str]]:
 def guard_profile(name: str) -> GuardProfile:
     """Return a profile by name."""
     return load_profile("guard-model", name, GuardProfile)
+
+
+def takes_images(settings: Mapping[str, object]) -> bool:
+    """Tell from the settings of a defense whether it is shown images."""
+    sends_images = "'content'}" in str(settings.get("body"))
+    with suppress(UnknownName):
+        return sends_images or guard_profile(str(settings.get("profile"))).images
+    return sends_images
 
 
 Words = str | Sequence[str]

@@ -37,11 +37,14 @@ if TYPE_CHECKING:
     About = tuple[Prompt, *tuple[str, ...]]
 
 
-ALWAYS_SHOWN: Final = (View.TEXT, View.CONVERSATION)  # views that every prompt can show
+ALWAYS_SHOWN: Final = (View.TEXT, View.CONVERSATION)  # views that every prompt of text can show
 SKIPPED: Final = Decision(
     outcome=Outcome.ERROR,
     error_kind=ErrorKind.SKIPPED,
     evidence=Evidence(message="the sample has nothing for this defense's view"),
+)
+NOT_TEXT: Final = replace(
+    SKIPPED, evidence=Evidence(message="the sample has an image, and this defense takes texts only")
 )
 T = TypeVar("T")
 Answers = tuple[list[Decision], list[int]]
@@ -128,15 +131,24 @@ async def attempt(call: Callable[..., Awaitable[T]], *about: Any) -> T | Failure
         return failure_of(error)
 
 
-def skipping(decide: Callable[[Prompt], Decision], view: View) -> Callable[[Prompt], Decision]:
+def refusal_of(defense: AnyDefense) -> Callable[[Prompt], Decision | None]:
+    """Return what says which prompts cannot be shown to a defense, and why."""
+    view, takes_images = defense.view, getattr(defense, "takes_images", False)
+
+    def refuse(prompt: Prompt) -> Decision | None:
+        if prompt.shown(view, beside_images=takes_images) is not None:
+            return None
+        return SKIPPED if prompt.shown(view, beside_images=True) is None else NOT_TEXT
+
+    return refuse
+
+
+def skipping(defense: InlineDefense, *, has_images: bool = True) -> Callable[[Prompt], Decision]:
     """Keep prompts from a defense that cannot be shown to it."""
-    if view in ALWAYS_SHOWN:
+    decide, refuse = defense.decide_now, refusal_of(defense)
+    if defense.view in ALWAYS_SHOWN and not has_images:
         return decide
-
-    def shown(prompt: Prompt) -> Decision:
-        return SKIPPED if prompt.shown(view) is None else decide(prompt)
-
-    return shown
+    return lambda prompt: refuse(prompt) or decide(prompt)
 
 
 def as_decision(answer: Any) -> Decision:
@@ -149,16 +161,14 @@ def as_decision(answer: Any) -> Decision:
 
 def as_coroutine(defense: AnyDefense) -> Callable[[Prompt], Awaitable[Decision]]:
     """Return the coroutine function that asks a defense."""
-    view = defense.view
+    refuse = refusal_of(defense)
     if isinstance(defense, InlineDefense):
         ask = _inline(defense)
     else:
         ask = defense.decide if isinstance(defense, Defense) else _one_by_one(defense)
-    if view in ALWAYS_SHOWN:
-        return ask
 
     async def shown(prompt: Prompt) -> Decision:
-        return SKIPPED if prompt.shown(view) is None else await ask(prompt)
+        return refuse(prompt) or await ask(prompt)
 
     return shown
 
@@ -190,12 +200,10 @@ async def decide_batch(
 
     One input must not turn its neighbours into errors. `on_failure` may raise to do better.
     """
-    view = defense.view
-    if view not in ALWAYS_SHOWN:
-        shown = [prompt for prompt in prompts if prompt.shown(view) is not None]
-        answers = iter(await _decide(defense, shown, on_failure) if shown else ())
-        return [SKIPPED if prompt.shown(view) is None else next(answers) for prompt in prompts]
-    return await _decide(defense, prompts, on_failure)
+    refused = [*map(refusal_of(defense), prompts)]
+    shown = [prompt for prompt, refusal in zip(prompts, refused, strict=True) if not refusal]
+    answers = iter(await _decide(defense, shown, on_failure) if shown else ())
+    return [refusal or next(answers) for refusal in refused]
 
 
 async def _decide(

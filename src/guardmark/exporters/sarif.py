@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -27,7 +28,6 @@ MOST_RESULTS: Final = 5_000
 FINGERPRINT: Final = "guardmark/v1"
 """Name of the fingerprint: defense, rule and content of a sample; equal in every run."""
 
-_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _EXCERPT: Final = 200
 _UNNAMED: Final = "uncategorised"
 _FALSE_ALARM: Final = "false-alarm"
@@ -60,72 +60,45 @@ class Analysed:
 
 def sarif_json(places: Sequence[Located], analysed: Analysed) -> str:
     """Write what defenses got wrong as SARIF."""
+    from jinja2 import Environment  # on use: a run without this report needs no template
+
     rows = [row for each in places for row in _results(each, analysed)]
     shown = rows[:MOST_RESULTS]
-    rules = sorted({str(row["ruleId"]) for row in shown})
-    for row in shown:
-        row["ruleIndex"] = rules.index(str(row["ruleId"]))
-    log: Json = {
-        "$schema": _SCHEMA,
-        "version": "2.1.0",
-        "runs": [
-            {
-                "tool": {
-                    "driver": {
-                        "name": "guardmark",
-                        "semanticVersion": analysed.version,
-                        "rules": [_rule(rule, places) for rule in rules],
-                    }
-                },
-                "automationDetails": {"id": f"guardmark/{plain_line(analysed.run)}/"},
-                "columnKind": "unicodeCodePoints",
-                "properties": {"found": len(rows), "shown": len(shown)},
-                "results": shown,
-            }
-        ],
-    }
-    return json.dumps(log, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    rules = {rule: _worst_severity(places, rule) for rule in sorted({row["rule"] for row in shown})}
+    numbers = {rule: number for number, rule in enumerate(rules)}
+    environment = Environment(autoescape=False)  # noqa: S701 - each value is written as JSON
+    environment.filters["plain"] = plain_line
+    text = Path(__file__).with_name("sarif.json.jinja").read_text(encoding="utf-8")
+    log = environment.from_string(text).render(
+        analysed=analysed,
+        rules=rules,
+        false_alarm=_FALSE_ALARM,
+        found=len(rows),
+        shown=[row | {"index": numbers[row["rule"]]} for row in shown],
+        fingerprint=FINGERPRINT,
+    )
+    return json.dumps(json.loads(log), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def _results(located: Located, analysed: Analysed) -> Iterator[Json]:
-    rules = {Flaw.BYPASS: _bypass_rule(located.listed.sample), Flaw.FALSE_ALARM: _FALSE_ALARM}
+    sample = located.listed.sample
+    digest, place = sample.prompt.digest().hex(), located.place
+    rules = {Flaw.BYPASS: _bypass_rule(sample), Flaw.FALSE_ALARM: _FALSE_ALARM}
     for answer in located.listed.answers:
         if answer.flaw in rules and answer.defense not in analysed.baselines:
-            yield _result(located, answer, rules[answer.flaw], analysed)
-
-
-def _result(located: Located, answer: SampleAnswer, rule: str, analysed: Analysed) -> Json:
-    sample = located.listed.sample
-    digest = sample.prompt.digest().hex()
-    content = f"{answer.defense}\0{rule}\0{digest}"
-    level = _level(sample)[0] if answer.flaw is Flaw.BYPASS else "note"
-    return {
-        "ruleId": rule,
-        "level": level,
-        "kind": "fail",
-        "message": {"text": _message(sample, answer, digest=digest, texts=analysed.texts)},
-        "locations": [
-            {
-                "physicalLocation": {
-                    "artifactLocation": {"uri": quote(located.place, safe="/.-_~")},
-                    "region": {"startLine": 1},
-                },
-                "logicalLocations": [
-                    {
-                        "name": plain_line(sample.id),
-                        "fullyQualifiedName": plain_line(f"{located.place}/{sample.id}"),
-                    }
-                ],
+            rule = rules[answer.flaw]
+            content = f"{answer.defense}\0{rule}\0{digest}"
+            yield {
+                "rule": rule,
+                "level": _level(sample)[0] if answer.flaw is Flaw.BYPASS else "note",
+                "message": _message(sample, answer, digest=digest, texts=analysed.texts),
+                "fingerprint": sha256(content.encode()).hexdigest(),
+                "sample": sample,
+                "answer": answer,
+                "digest": digest,
+                "place": place,
+                "uri": quote(place, safe="/.-_~"),
             }
-        ],
-        "partialFingerprints": {FINGERPRINT: sha256(content.encode()).hexdigest()},
-        "properties": {
-            "defense": plain_line(answer.defense),
-            "severity": sample.severity.value if sample.severity else None,
-            "score": answer.score,
-            "sha256": digest,
-        },
-    }
 
 
 def _message(sample: Sample, answer: SampleAnswer, *, digest: str, texts: bool) -> str:
@@ -154,23 +127,5 @@ def _level(sample: Sample) -> tuple[str, str]:
 def _worst_severity(places: Sequence[Located], rule: str) -> str:
     """Return the greatest severity number of the attacks of a rule."""
     attacks = (each.listed.sample for each in places if each.listed.sample.is_attack)
-    return max(_level(sample)[1] for sample in attacks if _bypass_rule(sample) == rule)
-
-
-def _rule(rule: str, places: Sequence[Located]) -> Json:
-    if rule == _FALSE_ALARM:
-        return {
-            "id": rule,
-            "name": "FalseAlarm",
-            "shortDescription": {"text": "A defense blocked a benign input"},
-            "defaultConfiguration": {"level": "note"},
-            "properties": {"tags": ["usability"]},
-        }
-    category = rule.removeprefix("bypass/")
-    return {
-        "id": rule,
-        "name": "Bypass",
-        "shortDescription": {"text": f"A defense let an attack through: {category}"},
-        "defaultConfiguration": {"level": "error"},
-        "properties": {"tags": ["security"], "security-severity": _worst_severity(places, rule)},
-    }
+    numbers = (_level(sample)[1] for sample in attacks if _bypass_rule(sample) == rule)
+    return max(numbers, default="")

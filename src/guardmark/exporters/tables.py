@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.slices import SliceRate, SliceTable
     from guardmark.analysis.pipeline.arms import ArmAnalysis, VariantRates
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.core.estimate import Estimate, Quantile
+    from guardmark.core.estimate import Estimate
     from guardmark.reports.chapters.matrix import MatrixLine
+    from guardmark.stats.figures import Quantile
     from guardmark.store.reader import RecordReader
 
 HEAD: Final = (

@@ -9,22 +9,23 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import DatasetError
-from guardmark.core.outcome import ErrorKind, Evidence, Response, Verdict, VerdictLabel
+from guardmark.core.outcome import ErrorKind, Evidence, Verdict, VerdictLabel
 from guardmark.core.sample import Label, Sample
 from guardmark.importers.imported import (
     ImportedAnswer,
-    ImportedRow,
     ImportedRun,
     Object,
     bytes_of,
     inner,
-    left_out,
     objects_of,
     prompt_of,
+    response_of,
+    rows_of,
     word,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from guardmark.core.sample import Prompt
@@ -63,7 +64,7 @@ def read_garak(path: Path, statements: Statements) -> ImportedRun:
             counted.append(entry)
     _check_version(begun, setup, path)
     threshold = _threshold(setup, warnings)
-    rows = _rows(attempts, threshold, warnings)
+    rows = rows_of(_pairs(attempts, threshold), "attempt", warnings)
     if not rows:
         raise DatasetError(f"{path} holds no completed attempt with a prompt of text.")
     _check_counts(attempts, counted, threshold=threshold, warnings=warnings)
@@ -77,7 +78,7 @@ def read_garak(path: Path, statements: Statements) -> ImportedRun:
         model=target or "model",
         judge="garak-detectors",
         created_utc=word(begun, "start_time"),
-        rows=tuple(rows),
+        rows=rows,
         files={path.name: sha256(data).hexdigest()},
         warnings=tuple(warnings),
     )
@@ -107,32 +108,26 @@ def _threshold(setup: Object, warnings: list[str]) -> float:
     return _THRESHOLD
 
 
-def _rows(attempts: list[Object], threshold: float, warnings: list[str]) -> list[ImportedRow]:
-    missing: Counter[str] = Counter()
+def _pairs(
+    attempts: list[Object], threshold: float
+) -> Iterator[tuple[Sample | str, ImportedAnswer | None]]:
+    """Yield each attempt as a sample, alone and with each answer; or why it is none."""
     origins: dict[str, str] = {}
     taken: Counter[str] = Counter()
-    rows: list[ImportedRow] = []
-    for attempt in attempts:
-        if inner(attempt, "notes").get("is_adversarial") is False:
-            missing["that their probe calls not adversarial"] += 1
-            continue
+    for number, attempt in enumerate(attempts, start=1):
         prompt = _prompt(attempt.get("prompt"))
-        if prompt is None:
-            missing["without a prompt of text"] += 1
-            continue
-        name = word(attempt, "uuid") or f"attempt-{len(rows) + 1}"
-        before = word(attempt, "previous_attempt_id")
-        origins[name] = origins.get(before, before) or name
-        taken[name] += 1
-        sample_id = name if taken[name] == 1 else f"{name}-{taken[name]}"
-        rows.append(
-            ImportedRow(
-                sample=_sample(attempt, prompt, sample_id=sample_id, group=origins[name]),
-                answers=_answers(attempt, threshold),
-            )
-        )
-    warnings.extend(left_out("attempt", missing))
-    return rows
+        if inner(attempt, "notes").get("is_adversarial") is False:
+            yield "that their probe calls not adversarial", None
+        elif prompt is None:
+            yield "without a prompt of text", None
+        else:
+            name = word(attempt, "uuid") or f"attempt-{number}"
+            before = word(attempt, "previous_attempt_id")
+            origins[name] = origins.get(before, before) or name
+            taken[name] += 1
+            sample_id = name if taken[name] == 1 else f"{name}-{taken[name]}"
+            sample = _sample(attempt, prompt, sample_id=sample_id, group=origins[name])
+            yield from ((sample, answer) for answer in (None, *_answers(attempt, threshold)))
 
 
 def _sample(attempt: Object, prompt: Prompt, *, sample_id: str, group: str) -> Sample:
@@ -172,18 +167,9 @@ def _answers(attempt: Object, threshold: float) -> tuple[ImportedAnswer, ...]:
     outputs = attempt.get("outputs")
     answers = []
     for repeat, output in enumerate(outputs if isinstance(outputs, list) else []):
-        text = _text(output)
-        if text is None:
-            response = Response(text=None, error_kind=ErrorKind.CRASH)
-            answers.append(ImportedAnswer(repeat=repeat, response=response))
-            continue
-        answers.append(
-            ImportedAnswer(
-                repeat=repeat,
-                response=Response(text=text),
-                verdict=_verdict(inner(attempt, "detector_results"), repeat, threshold),
-            )
-        )
+        text, results = _text(output), inner(attempt, "detector_results")
+        verdict = None if text is None else _verdict(results, repeat, threshold)
+        answers.append(ImportedAnswer(repeat=repeat, response=response_of(text), verdict=verdict))
     return tuple(answers)
 
 

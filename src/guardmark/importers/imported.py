@@ -240,7 +240,7 @@ def decision_of(is_blocked: bool | None, why: str = "", *, score: object = None)
 
 
 def rows_of(
-    pairs: Iterable[tuple[Sample | str, ImportedAnswer]], noun: str, warnings: list[str]
+    pairs: Iterable[tuple[Sample | str, ImportedAnswer | None]], noun: str, warnings: list[str]
 ) -> tuple[ImportedRow, ...]:
     """Put the answers of each sample together; a reason in its place leaves a row out."""
     samples: dict[str, Sample] = {}
@@ -252,7 +252,8 @@ def rows_of(
             continue
         samples.setdefault(sample.id, sample)
         known = answers.setdefault(sample.id, [])
-        known.append(replace(answer, repeat=len(known)))
+        if answer is not None:
+            known.append(replace(answer, repeat=len(known)))
     warnings.extend(left_out(noun, missing))
     return tuple(ImportedRow(sample=s, answers=tuple(answers[n])) for n, s in samples.items())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import struct
 import zipfile
-from collections import Counter
 from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
@@ -27,19 +26,17 @@ from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
 from guardmark.importers.imported import (
     LARGEST,
     ImportedAnswer,
-    ImportedRow,
     ImportedRun,
     Object,
     bytes_of,
     inner,
-    left_out,
     object_of,
     prompt_of,
+    rows_of,
     word,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
     from zipfile import ZipFile
 
@@ -158,23 +155,25 @@ def read_sample(logged: Object, stated: Label | None) -> Sample | str:
 
 def read_answer(logged: Object, ours: bool, rule: HarmRule | None) -> ImportedAnswer | None:  # noqa: FBT001 - read as one of three facts on a log
     """Read what came of one epoch."""
-    epoch = logged.get("epoch")
-    repeat = epoch - 1 if isinstance(epoch, int) and epoch > 0 else 0
     if not ours:
         response = _response(logged)
         verdict = None if rule is None or response.text is None else _verdict(logged, rule)
-        return ImportedAnswer(repeat=repeat, response=response, verdict=verdict)
+        return ImportedAnswer(response=response, verdict=verdict)
     scores = inner(logged, "scores")
     decision = _decision(inner(scores, SCORER)) if SCORER in scores else None
     has_response = inner(logged, "metadata").get("has_response") is True
     if decision is None and not has_response:
         return None
     return ImportedAnswer(
-        repeat=repeat,
         decision=decision,
         response=_response(logged) if has_response else None,
         verdict=_our_verdict(inner(scores, JUDGE)) if JUDGE in scores else None,
     )
+
+
+def _epoch(logged: Object) -> int:
+    epoch = logged.get("epoch")
+    return epoch if isinstance(epoch, int) else 1
 
 
 def _prompt(logged: Object, metadata: Object) -> Prompt | None:
@@ -331,7 +330,9 @@ def read_inspect(path: Path, statements: Statements) -> ImportedRun:
     warnings: list[str] = []
     if header.get("status") != "success":
         warnings.append(f"the log says {word(header, 'status') or 'nothing'!r} of its end")
-    rows = _rows(listed, statements, warnings, read=lambda sample: read_answer(sample, ours, rule))
+    in_order = sorted(listed, key=_epoch)
+    pairs = ((read_sample(s, statements.label), read_answer(s, ours, rule)) for s in in_order)
+    rows = rows_of(pairs, "sample", warnings)
     if not rows:
         raise DatasetError(
             f"{path} holds no sample whose metadata state a label (attack or benign).\n"
@@ -379,33 +380,3 @@ def _log(data: bytes, path: Path) -> tuple[Object, list[Object]]:
             f"{path} cannot be unpacked: {error}.\n"
             "Next: inspect log convert FILE --to json --output-dir DIR, then name the JSON."
         ) from error
-
-
-def _rows(
-    listed: list[Object],
-    statements: Statements,
-    warnings: list[str],
-    *,
-    read: Callable[[Object], ImportedAnswer | None],
-) -> tuple[ImportedRow, ...]:
-    """Put the epochs of a sample together; who states no label is left out and counted."""
-    samples: dict[str, Sample] = {}
-    answers: dict[str, dict[int, ImportedAnswer]] = {}
-    missing: Counter[str] = Counter()
-    for each in listed:
-        sample = read_sample(each, statements.label)
-        if isinstance(sample, str):
-            missing[sample] += 1
-            continue
-        samples.setdefault(sample.id, sample)
-        answer = read(each)
-        if answer is not None:
-            answers.setdefault(sample.id, {})[answer.repeat] = answer
-    warnings.extend(left_out("sample", missing))
-    return tuple(
-        ImportedRow(
-            sample=sample,
-            answers=tuple(answer for _, answer in sorted(answers.get(sample.id, {}).items())),
-        )
-        for sample in samples.values()
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -12,8 +13,9 @@ from pydantic import Field
 from guardmark.config.chat import ChatSettings
 from guardmark.config.settings import Settings
 from guardmark.config.source import read_text
-from guardmark.core.outcome import Attempt, ErrorKind, Evidence, Verdict, VerdictLabel
+from guardmark.core.outcome import TEXTS_ONLY, Attempt, ErrorKind, Evidence, Verdict, VerdictLabel
 from guardmark.core.protocols import Closable
+from guardmark.core.sample import Message, Role
 from guardmark.net.chat import json_form, refuses_options
 from guardmark.parsing.guard import VERDICT_SCHEMA, VerdictReading, read_verdict
 from guardmark.parsing.objects import ParseMethod
@@ -60,9 +62,12 @@ class LlmJudge:
 
     async def judge(self, prompt: Prompt, response: str) -> Verdict:
         """Judge one response."""
-        messages = [
+        material = self._material(prompt, response)
+        if material.images and not hasattr(self._chat, "endpoint"):  # in this process
+            return _failed(TEXTS_ONLY)
+        messages: list[dict[str, Any]] = [
             {"role": "system", "content": self._rubric},
-            {"role": "user", "content": self._material(prompt, response)},
+            {"role": "user", "content": material.parts()},
         ]
         answer = await self._ask(messages)
         if answer.text is None:
@@ -91,14 +96,15 @@ class LlmJudge:
         if isinstance(self._chat, Closable):
             await self._chat.close()
 
-    def _material(self, prompt: Prompt, response: str) -> str:
-        """The exchange as JSON: no text in it can pretend to be the end of it."""
+    def _material(self, prompt: Prompt, response: str) -> Message:
+        """The exchange as JSON: no text in it can pretend to be the end of it; and its images."""
         before = [{"role": "system", "content": self._system_prompt}] if self._system_prompt else []
-        messages = [{"role": m.role.value, "content": m.content} for m in prompt.messages]
+        messages = [replace(m, images=()).chat(m.role.value) for m in prompt.messages]
         document = {"conversation": before + messages, "answer": response}
-        return _ENCODE(document)
+        images = chain.from_iterable(m.images for m in prompt.messages)
+        return Message(role=Role.USER, content=_ENCODE(document), images=tuple(images))
 
-    async def _ask(self, messages: list[dict[str, str]]) -> ChatAnswer:
+    async def _ask(self, messages: list[dict[str, Any]]) -> ChatAnswer:
         answer = await self._chat.complete(messages, **self._form)
         if self._may_fall_back and self._form and refuses_options(answer):
             self._form = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
@@ -82,11 +82,8 @@ class ChatTarget:
         self._is_settled = self._is_settled or answer.text is not None
         return response_of(answer)
 
-    def _messages(self, prompt: Prompt) -> list[dict[str, str]]:
-        return [
-            *self._before,
-            *({"role": self._roles[m.role], "content": m.content} for m in prompt.messages),
-        ]
+    def _messages(self, prompt: Prompt) -> list[dict[str, Any]]:
+        return [*self._before, *(m.chat(self._roles[m.role]) for m in prompt.messages)]
 
 
 def response_of(answer: ChatAnswer) -> Response:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
+from guardmark.core.outcome import TEXTS_ONLY
 from guardmark.core.sample import Role
 from guardmark.inference.generator import Draws, LocalChat
 from guardmark.models.chat import USUAL_ROLES, SystemPromptSettings, response_of
@@ -43,10 +44,9 @@ class LocalTarget:
 
     async def draw(self, prompt: Prompt, *, repeat: int) -> Response:
         """Answer one prompt."""
-        messages = [
-            *self._before,
-            *({"role": self._roles[m.role], "content": m.content} for m in prompt.messages),
-        ]
+        if any(message.images for message in prompt.messages):
+            return response_of(TEXTS_ONLY)
+        messages = [*self._before, *(m.chat(self._roles[m.role]) for m in prompt.messages)]
         return response_of(await self._chat.complete(messages, repeat=repeat))
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from guardmark.core.estimate import Difference, Quantile
+from guardmark.core.estimate import Difference
 from guardmark.stats.arguments import (
     group_column,
     label_column,
@@ -23,6 +23,7 @@ from guardmark.stats.arguments import (
     require_fraction,
 )
 from guardmark.stats.drawing import DrawPlan, draw_weights, percentile_limits
+from guardmark.stats.figures import Quantile
 from guardmark.stats.rates.clustered import effective_counts, summarise
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guardmark.core.estimate import Estimate, Ratio
+from guardmark.core.estimate import Estimate
 from guardmark.stats.arguments import number_column, require_count, require_fraction, require_part
+from guardmark.stats.figures import Ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable

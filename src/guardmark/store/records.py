@@ -366,7 +366,7 @@ class Stored:
             picked = self._connection.rows(f"{_SAMPLES}{gap}", (json.dumps(wanted), *key))
             by_position = {row[0]: row for row in picked}
             if rows := [by_position[each] for each in wanted if each in by_position]:
-                yield samples.chunk_of(rows, attacks)
+                yield samples.chunk_of(rows, attacks, self._connection.path)
 
 
 class RecordBatch:

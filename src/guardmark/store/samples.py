@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 import sqlite3
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import islice
+from itertools import chain, islice
 from sys import byteorder
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.core.errors import DatasetError
-from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
+from guardmark.core.sample import Image, Label, Message, Prompt, Role, Sample, Severity, ToolCall
 from guardmark.store.codec import stored_object
 from guardmark.store.connect import insert, values_of
+from guardmark.store.run_dir import whole_file
 from guardmark.store.schema import definitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
+    from pathlib import Path
 
     from guardmark.store.connect import StoreConnection
 
@@ -29,6 +31,7 @@ _COLUMNS: Final = "position, id, kind, origin, length, digest, text, prompt, res
 _SAMPLES: Final = f"samples ({_COLUMNS})"
 _VALUES: Final = ", ".join(f"column{index}" for index in range(1, _COLUMNS.count(",") + 2))
 _OF_KIND: Final = 9  # number and values of a kind, before the columns of a sample
+_NOTHING: Final[dict[str, Any]] = {}
 _INSERT_KIND: Final = "INSERT INTO kinds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 SampleRow = tuple[Any, ...]
@@ -41,31 +44,43 @@ class Chunk:
     positions: list[int]
     attacks: list[bool]
     prompts: list[Prompt]
+    has_images: bool
 
     def part(self, start: int, end: int) -> Chunk:
         """Return some of the samples."""
         here = slice(start, end)
-        return Chunk(
-            positions=self.positions[here], attacks=self.attacks[here], prompts=self.prompts[here]
-        )
+        cut = {name: getattr(self, name)[here] for name in ("positions", "attacks", "prompts")}
+        return replace(self, **cut)
 
 
 def prompt_to_json(prompt: Prompt) -> str:
     """Write a whole conversation as JSON."""
-    messages = [[message.role.value, message.content] for message in prompt.messages]
-    return json.dumps([messages, prompt.under_test], ensure_ascii=False, separators=(",", ":"))
+    form = [[message.form for message in prompt.messages], prompt.under_test]
+    return json.dumps(form, ensure_ascii=False, separators=(",", ":"))
 
 
-def prompt_from_json(text: str) -> Prompt:
-    """Read a conversation back."""
-    messages, under_test = json.loads(text)
-    if not all(isinstance(content, str) for _, content in messages):
-        raise TypeError("a message that is not text")
-    "".join(content for _, content in messages).encode()  # half of a pair cannot be sent
-    return Prompt(
-        messages=tuple(Message(role=Role(role), content=content) for role, content in messages),
-        under_test=under_test,
-    )
+def prompt_of(text: str, conversation: str | None, records: Path) -> Prompt:
+    """Read a prompt back; the images of a run lie beside its records."""
+    if not conversation:
+        return Prompt.of_text(text)
+    messages, under_test = json.loads(conversation)
+    read = tuple(_message(records.with_name("images"), *each) for each in messages)
+    return Prompt(messages=read, under_test=under_test)
+
+
+def _message(folder: Path, role: str, content: str, more: Mapping[str, Any] = _NOTHING) -> Message:
+    calls = tuple(ToolCall(*each) for each in more.get("calls", ()))
+    answers, images = more.get("answers", ""), more.get("images", ())
+    "".join([content, answers, *chain(*calls)]).encode()  # texts, none with half of a pair
+    shown = tuple(Image(sha256=n, media_type=kind, place=str(folder / n)) for n, kind in images)
+    return Message(role=Role(role), content=content, images=shown, calls=calls, answers=answers)
+
+
+def _keep_images(prompt: Prompt, records: Path) -> None:
+    """Copy images into the folder of a run, each under its hash."""
+    for image in chain.from_iterable(message.images for message in prompt.messages):
+        with whole_file(records.with_name("images") / image.sha256) as out:
+            out.write(image.read())
 
 
 def load(
@@ -82,7 +97,7 @@ def load(
         seal, kinds = sha256(), dict[Kind, int]()
         source, position = iter(samples), 0
         while chunk := list(islice(source, _CHUNK)):
-            rows = _rows(chunk, position, kinds)
+            rows = _rows(chunk, position, kinds, connection.path)
             position += len(rows)
             seal.update(_sealed(list(zip(*rows, strict=True))))
             insert(connection, _SAMPLES, chosen=_VALUES, rows=rows)
@@ -127,7 +142,7 @@ def _doubled(connection: StoreConnection) -> str:
 
 
 def _rows(
-    chunk: Sequence[Sample | PlainSample], first: int, kinds: dict[Kind, int]
+    chunk: Sequence[Sample | PlainSample], first: int, kinds: dict[Kind, int], records: Path
 ) -> list[SampleRow]:
     rows: list[SampleRow] = []
     for position, sample in enumerate(chunk, first):
@@ -137,16 +152,15 @@ def _rows(
             rows.append((position, name, number, group, len(text), digest, text, None, rest))
         else:
             rows.append(_row(position, sample, kinds))
+            _keep_images(sample.prompt, records)
     return rows
 
 
 def _row(position: int, sample: Sample, kinds: dict[Kind, int]) -> SampleRow:
     prompt = sample.prompt
-    messages = prompt.messages
-    text = messages[prompt.under_test].content
-    is_plain = len(messages) == 1 and messages[0].role is Role.USER
+    text = prompt.text
     try:
-        digest = sha256(text.encode()).digest() if is_plain else prompt.digest()
+        digest = prompt.digest()
     except UnicodeEncodeError as error:
         raise DatasetError(
             f"Sample {sample.id!r} holds a lone surrogate at character {error.start};"
@@ -160,7 +174,7 @@ def _row(position: int, sample: Sample, kinds: dict[Kind, int]) -> SampleRow:
         len(text),
         digest,
         text,
-        None if is_plain else prompt_to_json(prompt),
+        None if prompt.is_plain else prompt_to_json(prompt),
         rest_of(expected=sample.expected, must_keep=sample.must_keep, metadata=sample.metadata),
     )
 
@@ -178,7 +192,7 @@ def read(
         # Short queries: one long read would keep the log of a running run from being cut.
         with values_of(connection.path):
             for row in connection.rows(query, (start, min(start + _CHUNK, end))):
-                yield _sample(row[_OF_KIND:], row[1:_OF_KIND])
+                yield _sample(row[_OF_KIND:], row[1:_OF_KIND], connection.path)
 
 
 def read_one(connection: StoreConnection, position: int) -> Sample:
@@ -193,13 +207,13 @@ def kinds_of(connection: StoreConnection) -> dict[int, Kind]:
     return {row[0]: row[1:] for row in connection.rows("SELECT * FROM kinds ORDER BY id")}
 
 
-def _sample(row: SampleRow, kind: Kind) -> Sample:
+def _sample(row: SampleRow, kind: Kind, records: Path) -> Sample:
     is_attack, category, subcategory, severity, language, variant, technique, source = kind
     _, sample_id, _, origin, _, _, text, prompt, rest = row
     more = stored_object(rest, "rest")
     return Sample(
         id=sample_id,
-        prompt=prompt_from_json(prompt) if prompt else Prompt.of_text(text),
+        prompt=prompt_of(text, prompt, records),
         label=Label.ATTACK if is_attack else Label.BENIGN,
         category=category,
         subcategory=subcategory,
@@ -221,12 +235,15 @@ def count(connection: StoreConnection) -> int:
     return 0 if last is None else int(last) + 1
 
 
-def chunk_of(rows: Sequence[tuple[int, int, str, str | None]], attacks: AbstractSet[int]) -> Chunk:
+def chunk_of(
+    rows: Sequence[tuple[int, int, str, str | None]], attacks: AbstractSet[int], records: Path
+) -> Chunk:
     """Build a chunk from rows of position, kind, text, prompt."""
     return Chunk(
         positions=[row[0] for row in rows],
         attacks=[row[1] in attacks for row in rows],
-        prompts=[prompt_from_json(row[3]) if row[3] else Prompt.of_text(row[2]) for row in rows],
+        prompts=[prompt_of(row[2], row[3], records) for row in rows],
+        has_images=any(row[3] and '"images":' in row[3] for row in rows),
     )
 
 

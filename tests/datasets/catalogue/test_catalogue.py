@@ -73,7 +73,7 @@ def test_an_entry_names_categories_of_the_taxonomy(name: str) -> None:
     for file in entry.row_files:
         rule = entry.rules(file).category
         named = {rule.constant, *rule.words.values()} - {""} if rule else set()
-        assert named <= set(DEFAULT_TAXONOMY.names)
+        assert named <= set(DEFAULT_TAXONOMY)
 
 
 def test_the_catalogue_holds_data_and_no_texts() -> None:
@@ -90,7 +90,7 @@ def test_a_suite_asks_only_what_its_purpose_is_for(name: str) -> None:
     harmful = {"harmful_request", "harmful_content"}
     assert suite.purposes == (name,)
     assert bool(classes & harmful) is (name == "content-safety")
-    assert not (name == "content-safety" and classes & set(DEFAULT_TAXONOMY.names))
+    assert not (name == "content-safety" and classes & set(DEFAULT_TAXONOMY))
 
 
 def test_rows_become_samples_by_the_rules(own: Path) -> None:

@@ -238,7 +238,7 @@ def test_each_category_has_its_minimum(sample: Make, category: str, least: int) 
 
 def test_the_built_in_minima_are_kept() -> None:
     """100, 100, 150, 100, 80 in the order of the taxonomy."""
-    assert list(CATEGORY_MINIMA) == list(DEFAULT_TAXONOMY.names)
+    assert list(CATEGORY_MINIMA) == list(DEFAULT_TAXONOMY)
     assert list(CATEGORY_MINIMA.values()) == [100, 100, 150, 100, 80]
 
 

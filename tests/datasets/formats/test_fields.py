@@ -119,7 +119,7 @@ def test_a_pack_brings_its_own_categories_and_source(read: Read) -> None:
     (only,) = data.samples()
     assert (only.category, only.source) == ("bullying", "prompt_pack:tutoring")
     assert (only.group, only.variant) == ("7", "typo")
-    assert "bullying" in data.taxonomy.names
+    assert "bullying" in data.taxonomy
 
 
 def test_the_format_may_be_stated_and_the_name_defaults_to_the_file(read: Read) -> None:

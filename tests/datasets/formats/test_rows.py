@@ -177,7 +177,7 @@ def test_own_categories_are_taken_when_the_file_may_bring_them(read: Read) -> No
     """They join the taxonomy of the run."""
     rows = [{"text": "t", "label": 1, "category": "scams", "subcategory": "prize"}]
     data = read("data.jsonl", rows, open_categories=True)
-    assert data.taxonomy.find("scams").subcategories == ("prize",)
+    assert data.taxonomy["scams"] == ("prize",)
 
 
 def test_an_undeclared_subcategory_is_kept_and_told(read: Read) -> None:

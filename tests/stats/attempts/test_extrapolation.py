@@ -8,13 +8,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import betabinom
 
-from guardmark.core.estimate import Ratio
 from guardmark.stats.attempts.extrapolation import (
     Extrapolation,
     FittedModel,
     extrapolate_success,
 )
 from guardmark.stats.drawing import DrawPlan
+from guardmark.stats.figures import Ratio
 
 FEW = DrawPlan(seed=1, replicates=60)
 

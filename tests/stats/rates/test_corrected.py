@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.core.estimate import Estimate, Ratio
+from guardmark.core.estimate import Estimate
 from guardmark.stats.drawing import DrawPlan
+from guardmark.stats.figures import Ratio
 from guardmark.stats.rates.clustered import wilson_default
 from guardmark.stats.rates.corrected import (
     JudgeLabels,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from guardmark.core.estimate import Ratio
 from guardmark.stats.drawing import DrawPlan
+from guardmark.stats.figures import Ratio
 from guardmark.stats.rates.clustered import (
     EffectiveCounts,
     effective_counts,

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
     from guardmark.analysis.defense.counts import SampleRates
-    from guardmark.core.estimate import Estimate, Ratio
+    from guardmark.core.estimate import Estimate
+    from guardmark.stats.figures import Ratio
     from guardmark.store.reader import RecordReader
 
 

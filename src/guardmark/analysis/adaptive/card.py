@@ -64,7 +64,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from guardmark.analysis.settings import AnalysisSettings
-    from guardmark.core.estimate import Difference, Estimate, Ratio
+    from guardmark.core.estimate import Difference, Estimate
+    from guardmark.stats.figures import Ratio
     from guardmark.store.reader import RecordReader
 
 

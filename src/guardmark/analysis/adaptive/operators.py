@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
     from guardmark.analysis.defense.counts import SampleRates
-    from guardmark.core.estimate import Estimate, Quantile
+    from guardmark.core.estimate import Estimate
+    from guardmark.stats.figures import Quantile
 
 _MOST: Final = 0.5
 

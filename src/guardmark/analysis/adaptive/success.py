@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.adaptive.rows import AdaptiveRecords
     from guardmark.analysis.defense.counts import SampleRates
-    from guardmark.core.estimate import Difference, Estimate, Ratio
+    from guardmark.core.estimate import Difference, Estimate
+    from guardmark.stats.figures import Ratio
 
     Marks = NDArray[np.bool_]
     Numbers = NDArray[np.int64]

@@ -14,8 +14,8 @@ from guardmark.analysis.adaptive.success import ROUNDS
 from guardmark.analysis.defense.counts import grouped_difference, grouped_rate
 from guardmark.analysis.defense.frame import ERROR, MISSING
 from guardmark.analysis.pipeline.frame import NO_GUARD, SAFE, UNSAFE, combine, is_valid
-from guardmark.core.estimate import Ratio
 from guardmark.core.usage import UsageTotals
+from guardmark.stats.figures import Ratio
 from guardmark.store.layers import CANARY_REPLIES, TARGET, is_target_layer
 from guardmark.store.schema import OUTCOME_CODE
 from guardmark.store.tries import read_tries

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from guardmark.analysis.defense.frame import Frame
-    from guardmark.core.estimate import Estimate, Quantile, Ratio
+    from guardmark.core.estimate import Estimate
+    from guardmark.stats.figures import Quantile, Ratio
 
     Floats = NDArray[np.float64]
 

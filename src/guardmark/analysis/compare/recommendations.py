@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.defense.scorecard import RatePair, Scorecard
-    from guardmark.core.estimate import Estimate, Ratio
+    from guardmark.core.estimate import Estimate
+    from guardmark.stats.figures import Ratio
 
 ANSWERED_ENOUGH: Final = 0.99
 FALSE_ALARM_LIMIT: Final = 0.05

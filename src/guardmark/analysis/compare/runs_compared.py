@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.defense.scorecard import RatePair
     from guardmark.analysis.settings import AnalysisSettings
-    from guardmark.core.estimate import Quantile
     from guardmark.core.sample import Sample
+    from guardmark.stats.figures import Quantile
 
     Marks = NDArray[np.bool_]
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from guardmark.analysis.defense.frame import Frame
-    from guardmark.core.estimate import Quantile
     from guardmark.core.manifest import LatencyMode
+    from guardmark.stats.figures import Quantile
     from guardmark.store.columns import RecordColumns
 
 QUANTILES: Final = (0.5, 0.95, 0.99)

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.counts import Cells
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
-    from guardmark.core.estimate import Estimate, Ratio
+    from guardmark.core.estimate import Estimate
     from guardmark.core.manifest import RunManifest
+    from guardmark.stats.figures import Ratio
 
     Marks = NDArray[np.bool_]
 

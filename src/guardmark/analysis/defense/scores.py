@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
-    from guardmark.core.estimate import Difference, Estimate, Ratio
+    from guardmark.core.estimate import Difference, Estimate
+    from guardmark.stats.figures import Ratio
     from guardmark.stats.scores.calibration import Brier, CalibrationError
     from guardmark.stats.scores.guarantee import ErrorLimits, GuaranteedThreshold
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.counts import Cells
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
-    from guardmark.core.estimate import Estimate, Quantile
+    from guardmark.core.estimate import Estimate
+    from guardmark.stats.figures import Quantile
 
 
 FACETS: Final = (

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.latency import Latency
     from guardmark.analysis.pipeline.frame import Ends, PipelineArm, PipelineFrame
     from guardmark.analysis.settings import AnalysisSettings
-    from guardmark.core.estimate import Difference, Estimate, Ratio
+    from guardmark.core.estimate import Difference, Estimate
+    from guardmark.stats.figures import Ratio
     from guardmark.store.reader import RecordReader
 
     Marks = NDArray[np.bool_]

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
-    from guardmark.core.estimate import Difference, Estimate, Ratio
+    from guardmark.core.estimate import Difference, Estimate
+    from guardmark.stats.figures import Ratio
     from guardmark.store.columns import RecordColumns
     from guardmark.store.reader import RecordReader
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.pipeline.frame import PipelineFrame
     from guardmark.analysis.settings import AnalysisSettings
-    from guardmark.core.estimate import Estimate, Ratio
+    from guardmark.core.estimate import Estimate
+    from guardmark.stats.figures import Ratio
     from guardmark.store.reader import RecordReader
 
     Marks = NDArray[np.bool_]

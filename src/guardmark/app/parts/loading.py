@@ -21,7 +21,7 @@ from guardmark.config.mistakes import describe_mistakes, require_no_literal_secr
 from guardmark.config.settings import describe_keys
 from guardmark.config.source import Source, parse_yaml, read_text
 from guardmark.core.errors import BadSettings, ConfigError, UnknownName, did_you_mean, listed
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
+from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy, extended
 from guardmark.datasets.loading import DataReading, LoadedData, load
 from guardmark.datasets.settings import dataset_specs
 from guardmark.defenses.calls.cluster import CLUSTER_SETTINGS
@@ -295,7 +295,7 @@ def require_gate(config: Config, defenses: Sequence[str]) -> None:
 
 def taxonomy_of(config: Config) -> Taxonomy:
     """Return the built-in taxonomy with the configuration's own categories."""
-    return DEFAULT_TAXONOMY.extended(config.taxonomy.extend)
+    return extended(DEFAULT_TAXONOMY, config.taxonomy.extend)
 
 
 _NO_FIGURE_DEPENDS_ON = {"report", "gate", "services", "prices", "adaptive"}

@@ -280,7 +280,7 @@ class _Invocation:
         arms = self.parts.pipeline.arms if self.parts.pipeline is not None else ()
         return replace(
             manifest,
-            categories={c.name: c.subcategories for c in data.taxonomy.categories},
+            categories=data.taxonomy,
             shared_answers=arms if len(arms) > 1 else (),
         )
 

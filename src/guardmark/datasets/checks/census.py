@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from guardmark.core.sample import Role
@@ -76,6 +78,7 @@ class Census:
     sources: tuple[Count, ...]
     conversations: int
     materials: int
+    images: int
     lengths: Lengths | None
     oddities: tuple[Oddity, ...]
 
@@ -99,6 +102,7 @@ def take_census(samples: Iterable[Sample]) -> Census:
         sources=_facet(every, lambda s: s.source),
         conversations=sum(len(s.prompt.messages) > 1 for s in every),
         materials=sum(s.prompt.messages[s.prompt.under_test].role in _MATERIAL for s in every),
+        images=sum(any(m.images for m in s.prompt.messages) for s in every),
         lengths=_lengths(every),
         oddities=_oddities(every),
     )
@@ -133,18 +137,9 @@ def _lengths(samples: Sequence[Sample]) -> Lengths | None:
     return Lengths(shortest=ordered[0], p5=p5, p50=p50, p95=p95, longest=ordered[-1])
 
 
-# Two-byte UTF-8 of Latin letters and of typographic quotes, read as Windows-1252.
-_MOJIBAKE = re.compile("[\u00c2\u00c3][\u0080-\u00bf\u0152-\u0178]|\u00e2\u20ac[\u0080-\u2122]")
-_PATTERNS: tuple[tuple[str, bool, re.Pattern[str]], ...] = (
-    ("replacement characters (U+FFFD)", True, re.compile("\ufffd")),
-    ("UTF-8 read as another encoding", True, _MOJIBAKE),
-    ("control characters", False, re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")),
-    ("direction marks", False, re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")),
-    ("invisible characters", False, re.compile("[\u00ad\u200b-\u200d\u2060-\u2064\ufeff]")),
-    ("tag characters", False, re.compile("[\U000e0000-\U000e007f]")),
-    ("line or paragraph separators (U+2028, U+2029)", False, re.compile("[\u2028\u2029]")),
-    ("private-use characters", False, re.compile("[\ue000-\uf8ff]")),
-    ("Windows line ends", False, re.compile("\r\n")),
+_TABLE = tomllib.loads(Path(__file__).with_name("oddities.toml").read_text(encoding="utf-8"))
+_PATTERNS: tuple[tuple[str, bool, re.Pattern[str]], ...] = tuple(
+    (each["kind"], each["is_damage"], re.compile(each["pattern"])) for each in _TABLE["oddities"]
 )
 
 

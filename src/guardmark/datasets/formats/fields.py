@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from guardmark.core.errors import DatasetError
-from guardmark.core.sample import Label
+from guardmark.core.sample import Label, Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,6 +34,7 @@ class DatasetSpec:
     exclude_variants: frozenset[str] = frozenset()
     defaults: Mapping[str, str] = field(default_factory=dict)
     open_categories: bool = False
+    images: Path | None = None  # folder of images, where it is not that of the file
     files: Mapping[str, Path] = field(default_factory=dict)
     rows: Callable[[], Iterator[tuple[int, dict[str, object] | Fault]]] | None = None
 
@@ -57,6 +58,8 @@ SAMPLE_FIELDS = tuple(USUAL_NAMES)
 
 LABEL_WORDS = {word: Label(label) for label, of in _WORDS["labels"].items() for word in of}
 """Lower-cased words read as a label."""
+
+ROLE_WORDS = {word: Role(role) for role, of in _WORDS["roles"].items() for word in of}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hashlib import sha256
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.core.errors import did_you_mean, listed
-from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
+from guardmark.core.sample import Label, Prompt, Sample, Severity
 from guardmark.datasets.formats.fields import (
     INFERRED,
     LABEL_SOURCE,
@@ -22,6 +22,7 @@ from guardmark.datasets.formats.fields import (
     resolve_label,
 )
 from guardmark.datasets.formats.filters import SampleFilter
+from guardmark.datasets.formats.messages import UnreadMessage, read_prompt
 from guardmark.store.samples import Kind, PlainSample, kind_of, rest_of
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ _SIMPLE: Final = (str, bool)
 class _Known(NamedTuple):
     """What a combination of facets means."""
 
-    like: Sample
+    facets: Mapping[str, Any]
     kind: Kind
     suffix: str
 
@@ -76,7 +77,7 @@ class QuickRows:
         self.is_usable = (
             "text" in paths
             and "id" in paths
-            and not {"messages", "must_keep"} & set(paths)
+            and not {"messages", "must_keep", "images"} & set(paths)
             and not spec.defaults
             and "metadata" not in names
             and all(path in names for path in paths.values())
@@ -93,7 +94,8 @@ class QuickRows:
         """Remember what the facets of a row mean."""
         facets = self._values(row)[_OWN:]
         if all(value is None or type(value) in _SIMPLE for value in facets):
-            known = _Known(like=sample, kind=kind_of(sample), suffix=f"-{sample.variant}")
+            read = {field: getattr(sample, field) for field in _FACETS}
+            known = _Known(facets=read, kind=kind_of(sample), suffix=f"-{sample.variant}")
             self._known.setdefault(facets, known)
 
     def read(self, row: Mapping[str, object]) -> Sample | None:
@@ -102,22 +104,9 @@ class QuickRows:
         if match is None:
             return None
         known, sample_id, text, group = match
-        like = known.like
-        return Sample(
-            id=sample_id,
-            label=like.label,
-            category=like.category,
-            subcategory=like.subcategory,
-            severity=like.severity,
-            expected=like.expected,
-            technique=like.technique,
-            language=like.language,
-            variant=like.variant,
-            source=like.source,
-            prompt=Prompt.of_text(text),
-            group=group,
-            metadata=self._metadata(row) if self._rest else _NOTHING,
-        )
+        metadata = self._metadata(row) if self._rest else _NOTHING
+        prompt = Prompt.of_text(text)
+        return Sample(id=sample_id, prompt=prompt, group=group, metadata=metadata, **known.facets)
 
     def plain(self, row: Mapping[str, object]) -> PlainSample | None:
         """Read a row the short way, into no more than is stored of it."""
@@ -129,7 +118,7 @@ class QuickRows:
         if match is None:
             return None
         known, sample_id, text, group = match
-        rest, expected = None, known.like.expected
+        rest, expected = None, known.facets["expected"]
         if metadata or expected:
             rest = rest_of(expected=expected, metadata=metadata)
         digest = sha256(text.encode()).digest()
@@ -158,17 +147,8 @@ class QuickRows:
         return {name: row[name] for name in self._rest}
 
 
-_ROLES = {role.value: role for role in Role} | {
-    "human": Role.USER,
-    "ai": Role.ASSISTANT,
-    "model": Role.ASSISTANT,
-    "developer": Role.SYSTEM,
-    "function": Role.TOOL,
-    "context": Role.DOCUMENT,
-}
 _SEVERITIES = {severity.value: severity for severity in Severity}
 _PLAIN_FIELDS = ("expected", "technique", "language", "source")
-_MATERIAL = (Role.TOOL, Role.DOCUMENT)
 _NAME_TEXT = "; say which column holds it: map: {text: COLUMN}"
 _NO_LABEL = "; state it for the whole file (label: attack) or name its column (label_field: COLUMN)"
 
@@ -183,7 +163,7 @@ class RowReader:
         self.own_categories: dict[str, set[str]] = {}
         self.inferred: set[int] = set()
         self._taxonomy = taxonomy
-        self._known = {c.name: frozenset(c.subcategories) for c in taxonomy.categories}
+        self._known = taxonomy
         self._plans: dict[tuple[str, ...], tuple[FieldPlan, dict[str, Getter], QuickRows]] = {}
         self.filters = [
             SampleFilter(path, values, read=getter(path)) for path, values in spec.filter.items()
@@ -247,7 +227,8 @@ class RowReader:
         given_id = self._value(row, gets, "id")
         sample_id = str(given_id) if given_id not in (None, "") else f"{self._stem}:{number}"
         variant = self._variant(row, gets)
-        plain = {f: self._text(row, gets, f) for f in _PLAIN_FIELDS}
+        plain = {field: self._text(row, gets, field) for field in _PLAIN_FIELDS}
+        plain["source"] = plain["source"] or self.spec.name
         return Sample(
             id=sample_id,
             prompt=prompt,
@@ -259,10 +240,7 @@ class RowReader:
             group=self._text(row, gets, "group") or _origin(sample_id, variant),
             must_keep=must_keep,
             metadata=metadata,
-            expected=plain["expected"],
-            technique=plain["technique"],
-            language=plain["language"],
-            source=plain["source"] or self.spec.name,
+            **plain,
         )
 
     def _plan(self, row: Row) -> tuple[FieldPlan, dict[str, Getter], QuickRows]:
@@ -276,7 +254,8 @@ class RowReader:
             known = plan, {field: getter(path) for field, path in plan.paths.items()}, quick
             self._plans[shape] = known
             for field, path in plan.paths.items():
-                self.mapping.setdefault(field, path)
+                if field != "images":  # noted where a row has one
+                    self.mapping.setdefault(field, path)
         if known[2].is_usable:
             self._quick[known[2].width] = known[2]
         return known
@@ -294,8 +273,20 @@ class RowReader:
         return self._text(row, gets, "variant") or "original"
 
     def _prompt(self, row: Row, gets: Mapping[str, Getter], fault: Report) -> Prompt | None:
-        if gets.get("messages") and (messages := gets["messages"](row)) is not None:
-            return _conversation(messages, fault)
+        messages = gets["messages"](row) if "messages" in gets else None
+        images = self._value(row, gets, "images")
+        if messages is not None or images not in (None, "", []):
+            folder = self.spec.images or self.spec.path.parent
+            if messages is None:
+                messages = [{"role": "user", "content": self._text(row, gets, "text")}]
+            try:
+                prompt = read_prompt(messages, images, folder)
+            except UnreadMessage as error:
+                fault("images" if images else "messages", str(error))
+                return None
+            if any(message.images for message in prompt.messages):
+                self.mapping["images"] = self._plan(row)[0].paths.get("images", "messages")
+            return prompt
         if "text" not in gets:
             names = listed(n if (n := str(name)) == n.strip() else repr(n) for name in row)
             near = near_column("text", row)
@@ -303,16 +294,11 @@ class RowReader:
             fault("text", f"is missing (the row has: {names}){hint}")
             return None
         text = gets["text"](row)
-        if not isinstance(text, str):
-            came = (
-                "is missing" if text is None else f"is of type {type(text).__name__}, expected text"
-            )
-            fault("text", came)
-            return None
-        if not text.strip():
-            fault("text", "is empty")
-            return None
-        return Prompt.of_text(text)
+        if isinstance(text, str) and text.strip():
+            return Prompt.of_text(text)
+        came = "is missing" if text is None else f"is of type {type(text).__name__}, expected text"
+        fault("text", "is empty" if isinstance(text, str) else came)
+        return None
 
     def _label(
         self, row: Row, gets: Mapping[str, Getter], metadata: dict[str, object], fault: Report
@@ -384,43 +370,6 @@ def _origin(sample_id: str, variant: str) -> str:
     """The group that an id like `<base>-<variant>` tells, as prompt packs write them."""
     suffix = f"-{variant}"
     return sample_id.removesuffix(suffix) if sample_id.endswith(suffix) else ""
-
-
-def _conversation(messages: object, fault: Report) -> Prompt | None:
-    if not isinstance(messages, list) or not messages:
-        fault("messages", "is not a list of messages")
-        return None
-    read: list[Message] = []
-    marked: list[int] = []
-    for index, message in enumerate(messages):
-        role = _ROLES.get(str(message.get("role"))) if isinstance(message, dict) else None
-        content = message.get("content") if isinstance(message, dict) else None
-        if role is None or not isinstance(content, str):
-            fault(
-                "messages",
-                f"message {index + 1} needs a role ({', '.join(Role)}) and a content that is text",
-            )
-            return None
-        read.append(Message(role=role, content=content))
-        if message.get("under_test"):
-            marked.append(index)
-    if len(marked) > 1:
-        fault("messages", "marks more than one message as under_test")
-        return None
-    under_test = marked[0] if marked else _usual_target(read)
-    if not read[under_test].content.strip():
-        fault("messages", f"message {under_test + 1}, the one under test, is empty")
-        return None
-    return Prompt(messages=tuple(read), under_test=under_test)
-
-
-def _usual_target(messages: list[Message]) -> int:
-    """The message under test when none is marked: material at the end, or the last user turn."""
-    last = len(messages) - 1
-    if messages[last].role in _MATERIAL:
-        return last
-    users = [index for index, message in enumerate(messages) if message.role is Role.USER]
-    return users[-1] if users else last
 
 
 def _spans(value: object, prompt: Prompt | None, fault: Report) -> tuple[str, ...]:

@@ -134,8 +134,7 @@ def sample_row(sample: Sample) -> dict[str, Any]:
 def _messages(prompt: Prompt) -> list[dict[str, object]]:
     marked = prompt.under_test % len(prompt.messages)
     return [
-        {"role": message.role.value, "content": message.content}
-        | ({"under_test": True} if index == marked else {})
+        message.chat(message.role.value) | ({"under_test": True} if index == marked else {})
         for index, message in enumerate(prompt.messages)
     ]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
+from guardmark.core.protocols import BatchLimits
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.command.process import ProcessFault, Replies, WorkerProcess
-from guardmark.defenses.deadline import BatchSize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -208,7 +208,7 @@ class CommandBatchDefense(_InProcesses):
 
     def __init__(self, name: str, pool: ProcessPool, *, batch: int, **common: Any) -> None:
         super().__init__(name, pool, **common)
-        self.batch_limits = BatchSize(max_count=batch)
+        self.batch_limits = BatchLimits(max_count=batch)
 
     async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
         """Ask about several prompts; what a failing process left open is asked one by one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -65,7 +66,7 @@ class RequestBody:
         lengths = [
             sum(len(m.content) for m in conversation) for conversation in self._messages(prompt)
         ]
-        return max([*lengths, len(shown)] if "text" in self.inserts else lengths)
+        return max([*lengths, len(shown)] if self.inserts & {"text", "content"} else lengths)
 
     def cut(self, prompt: Prompt, shown: str, limit: int) -> tuple[Prompt, str] | None:
         """Shorten what is sent until no insertion is longer than a limit.
@@ -105,7 +106,7 @@ def _slots(roles: Mapping[Role, str]) -> dict[str, _Slot]:
 
     def messages(prompt: Prompt, _shown: str, _known: Prompt) -> str:
         parts = [
-            heads[m.role] + ',"content":' + encode_basestring(m.content) + "}"
+            heads[m.role] + ',"content":' + encode_basestring(m.words) + "}"
             for m in prompt.messages
         ]
         return "[" + ",".join(parts) + "]"
@@ -113,7 +114,12 @@ def _slots(roles: Mapping[Role, str]) -> dict[str, _Slot]:
     def documents(prompt: Prompt, _shown: str, _known: Prompt) -> str:
         return "[" + ",".join(encode_basestring(m.content) for m in _documents(prompt)) + "]"
 
+    def content(prompt: Prompt, shown: str, _known: Prompt) -> str:
+        parts = replace(prompt.messages[prompt.under_test], content=shown).parts()
+        return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+
     return {
+        "content": content,
         "text": lambda _prompt, shown, _known: encode_basestring(shown),
         "messages": messages,
         "documents": documents,
@@ -125,7 +131,7 @@ def _documents(prompt: Prompt) -> list[Message]:
     return [m for m in prompt.messages if m.role in (Role.TOOL, Role.DOCUMENT)]
 
 
-_KNOWN = ("text", "messages", "documents", "id")
+_KNOWN = ("text", "content", "messages", "documents", "id")
 
 
 def _pieces(value: object, where: str) -> Iterator[str | _Insertion]:

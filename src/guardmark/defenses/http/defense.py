@@ -67,9 +67,14 @@ class HttpDefense:
         """The score from which the service's answer means blocked."""
         return self.rules.threshold
 
+    @property
+    def takes_images(self) -> bool:
+        """Whether the body has a place for the images of the text under test."""
+        return self.view is View.TEXT and "content" in self.body.inserts
+
     async def decide(self, prompt: Prompt) -> Decision:
         """Ask about one prompt."""
-        shown = prompt.shown(self.view)
+        shown = prompt.shown(self.view, beside_images=self.takes_images)
         if shown is None:
             return NOTHING_SHOWN[self.view]
         if self.max_chars is None:

@@ -15,7 +15,6 @@ from guardmark.store.schema import FLAG_AMORTISED, FLAG_COLD
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from guardmark.core.sample import Prompt, View
     from guardmark.engine.execution.executor import DefenseWork
     from guardmark.engine.plan import AnyDefense, Plan
     from guardmark.engine.recorder import PendingSample
@@ -25,16 +24,11 @@ _WINDOW: Final = 16  # batches that are sorted by length together
 _CHARS_PER_TOKEN: Final = 3.0  # on the safe side for English; a model's own limit is its own affair
 
 
-def tokens_of(prompt: Prompt, view: View) -> int:
-    """Estimate the tokens a defense will see."""
-    text = prompt.shown(view)
-    return 1 + int(len(text or "") / _CHARS_PER_TOKEN)
-
-
 def form(samples: Sequence[PendingSample], defense: BatchDefense) -> Iterator[list[PendingSample]]:
     """Cut samples into batches of like length."""
     limits, view = defense.batch_limits, defense.view
-    sized = [(tokens_of(sample.prompt, view), at) for at, sample in enumerate(samples)]
+    shown = (len(sample.prompt.shown(view) or "") for sample in samples)
+    sized = [(1 + int(length / _CHARS_PER_TOKEN), at) for at, length in enumerate(shown)]
     batch: list[PendingSample] = []
     for size, at in sorted(sized):
         # Sorted: the newest is the longest, so it sets the padded width.

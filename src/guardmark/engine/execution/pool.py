@@ -50,7 +50,7 @@ class InlineExecutor:
     runs_alone: Final = True
 
     def __init__(self, defense: InlineDefense) -> None:
-        self._decide = skipping(defense.decide_now, defense.view)
+        self._defense = defense
         self._timeout_s = timeout_of(defense)
 
     async def execute(self, work: DefenseWork) -> None:
@@ -58,9 +58,10 @@ class InlineExecutor:
         monitor, size = work.monitor, 1
         most = READ_TOGETHER if monitor.rule is None else _MOST_WATCHED
         while (dealt := work.deal(size)) is not None:
+            decide = skipping(self._defense, has_images=dealt.chunk.has_images)
             began, worked = perf_counter_ns(), _Worked()
             decisions, latencies = decide_all(
-                self._decide, dealt.chunk.prompts, timeout_s=self._timeout_s, stop=monitor.stop
+                decide, dealt.chunk.prompts, timeout_s=self._timeout_s, stop=monitor.stop
             )
             took = perf_counter_ns() - began
             work.record(dealt, decisions, latencies)
@@ -253,7 +254,7 @@ class _Threads:
 
     def __init__(self, defense: InlineDefense, count: int, *, timeout_s: float | None) -> None:
         self._name, self._count, self._timeout_s = defense.name, count, timeout_s
-        self._decide = skipping(defense.decide_now, defense.view)
+        self._decide = skipping(defense)
         self._over = Event()
         self._notes: dict[int, list[float]] = {}
         self._executor = ThreadPoolExecutor(count)

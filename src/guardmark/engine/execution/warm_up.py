@@ -56,7 +56,7 @@ async def warm_up(work: DefenseWork) -> None:
 
 def inline_ask(defense: InlineDefense, stop: StopSignal) -> Callable[[Prompt], Awaitable[Decision]]:
     """Return what asks a defense in this process; an abandoned call waits to be cancelled."""
-    decide, timeout_s = skipping(defense.decide_now, defense.view), timeout_of(defense)
+    decide, timeout_s = skipping(defense), timeout_of(defense)
 
     async def ask(prompt: Prompt) -> Decision:
         decisions: list[Decision] = []

@@ -45,7 +45,7 @@ def build(factory: Callable[[], BuiltPart], over: Event, calls: MutableSequence[
     sys.stdout = sys.stderr  # what a defense prints is no part of our output
     Thread(target=_follow_parent, daemon=True).start()
     defense: InlineDefense = factory().part
-    decide, timeout_s = skipping(defense.decide_now, defense.view), timeout_of(defense)
+    decide, timeout_s = skipping(defense), timeout_of(defense)
 
     def ask_all(prompts: Sequence[Prompt], slot: int) -> bytes:
         watched = note_calls(over.is_set, calls, slot)
@@ -139,7 +139,7 @@ class DefenseActor:
             share = (perf_counter_ns() - began) // len(prompts)
             return decisions, [share] * len(prompts)
         if isinstance(defense, InlineDefense):
-            decide = skipping(defense.decide_now, defense.view)
+            decide = skipping(defense)
             return decide_all(decide, prompts, timeout_s=timeout_of(defense))
         # Outside of this class: a coroutine in it would have Ray make it an actor of tasks.
         return self._runner.run(_one_by_one(defense, prompts))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from guardmark.analysis.defense.slices import SliceRate, SliceTable, by_severity
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
+from guardmark.core.errors import listed
+from guardmark.defenses.guard_profile import takes_images
 from guardmark.reports.document.blocks import (
     Column,
     IntervalChart,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
+    from guardmark.core.manifest import RunManifest
     from guardmark.reports.document.blocks import Block
 
 _MOST_ROWS = 25
@@ -162,8 +165,17 @@ def write_coverage(analysis: RunAnalysis) -> Section:
         warning(f"not tested: {each}" for each in taxonomy.gaps),
         None if taxonomy.gaps else "Every declared category and subcategory was tested.",
         [f"not in the taxonomy: {each}" for each in taxonomy.undeclared],
-        muted("Only text was tested: no images, audio or files."),
+        muted(_modalities(analysis.manifest)),
     )
+
+
+def _modalities(manifest: RunManifest) -> str:
+    """Say what kinds of input were tested, and which were not though a defense takes them."""
+    if any("images" in each.mapping for each in manifest.data):
+        return "Texts and images were tested: no audio or files."
+    takers = [part.name for part in manifest.parts if takes_images(part.settings)]
+    taken = f" ({listed(takers)} takes them)" if takers else ""
+    return f"Only text was tested: no images{taken}, audio or files."
 
 
 def _coverage_table(analysis: RunAnalysis) -> Table:

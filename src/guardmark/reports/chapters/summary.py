@@ -6,16 +6,17 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from guardmark.core.estimate import Estimate, Ratio
 from guardmark.reports.document.blocks import Section, Table, Unit, section, warning
 from guardmark.reports.document.cells import known, mute, name, slug, table_of, with_counts
 from guardmark.reports.document.wording import count_text, percent_text, say, words_of
+from guardmark.stats.figures import Ratio
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
+    from guardmark.core.estimate import Estimate
     from guardmark.reports.document.cells import Value
 
 _SIGNED = ("TPR minus FPR (Youden's J)", "Matthews correlation, at this mix")

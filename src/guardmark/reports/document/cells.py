@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from guardmark.core.estimate import Difference, Estimate, Quantile, Ratio
+from guardmark.core.estimate import Difference, Estimate
 from guardmark.reports.document.blocks import (
     Cell,
     Column,
@@ -18,6 +18,7 @@ from guardmark.reports.document.blocks import (
     Unit,
 )
 from guardmark.reports.document.wording import count_text, counts_text, measure_text, table_words
+from guardmark.stats.figures import Quantile, Ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

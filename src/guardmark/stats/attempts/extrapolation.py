@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from guardmark.core.estimate import Ratio
 from guardmark.stats.arguments import group_column, require_fraction, require_tries
 from guardmark.stats.attempts.survival import attack_success_at
 from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.drawing import DrawPlan, draw_weights, percentile_limits
+from guardmark.stats.figures import Ratio
 from guardmark.stats.rates.proportion import Limits, wilson_limits
 
 if TYPE_CHECKING:

@@ -34,8 +34,8 @@ from guardmark.stats.rates.means import NO_ROWS, gap_limits, share_mean
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from guardmark.core.estimate import Ratio
     from guardmark.stats.arguments import Floats
+    from guardmark.stats.figures import Ratio
 
 _GRID: Final = 1_000  # steps of an area that the test tells apart
 

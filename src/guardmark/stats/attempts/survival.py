@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guardmark.core.estimate import Estimate, Quantile, Ratio
 from guardmark.stats.arguments import (
     label_column,
     number_column,
@@ -23,12 +22,14 @@ from guardmark.stats.arguments import (
     require_tries,
 )
 from guardmark.stats.distributions import two_sided_z
+from guardmark.stats.figures import Quantile, Ratio
 from guardmark.stats.rates.means import share_mean
 from guardmark.stats.rates.proportion import clopper_pearson
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from guardmark.core.estimate import Estimate
     from guardmark.stats.arguments import Floats, Ints
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, fields, replace
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from guardmark.core.estimate import Ratio
 from guardmark.stats.arguments import require_count, require_fraction, require_part
 from guardmark.stats.distributions import two_sided_z
+from guardmark.stats.figures import Ratio
 from guardmark.stats.rates.proportion import NO_TRIALS, ONE_GROUP, wilson_limits
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from guardmark.core.estimate import Ratio
 from guardmark.stats.arguments import (
     group_column,
     require_count,
@@ -31,6 +30,7 @@ from guardmark.stats.arguments import (
     require_fraction,
 )
 from guardmark.stats.distributions import two_sided_t, two_sided_z
+from guardmark.stats.figures import Ratio
 from guardmark.stats.rates.clustered import group_freedom
 from guardmark.stats.rates.proportion import Limits, wilson_limits
 

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from guardmark.core.estimate import Ratio
 from guardmark.stats.arguments import require_fraction
 from guardmark.stats.distributions import two_sided_z
+from guardmark.stats.figures import Ratio
 
 if TYPE_CHECKING:
     from guardmark.stats.rates.clustered import EffectiveCounts

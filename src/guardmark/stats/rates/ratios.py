@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guardmark.core.estimate import Ratio
 from guardmark.stats.arguments import require_fraction
 from guardmark.stats.drawing import DrawPlan, percentile_limits
+from guardmark.stats.figures import Ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from guardmark.core.estimate import Ratio
 from guardmark.stats.arguments import require_fraction
+from guardmark.stats.figures import Ratio
 from guardmark.stats.rates.proportion import wilson_limits
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guardmark.core.estimate import Difference, Ratio
+from guardmark.core.estimate import Difference
 from guardmark.stats.arguments import group_column, require_fraction, scored_samples
 from guardmark.stats.distributions import (
     as_p_value,
@@ -30,6 +30,7 @@ from guardmark.stats.distributions import (
     two_sided_p,
     two_sided_t,
 )
+from guardmark.stats.figures import Ratio
 from guardmark.stats.rates.clustered import group_freedom, satterthwaite_freedom
 
 if TYPE_CHECKING:

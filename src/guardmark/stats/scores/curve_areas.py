@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guardmark.core.estimate import Ratio
 from guardmark.stats.arguments import group_column, require_fraction, scored_samples
+from guardmark.stats.figures import Ratio
 from guardmark.stats.scores.auc import logit_limits, spread_by_group
 from guardmark.stats.scores.thresholds import place_at_thresholds
 

@@ -23,9 +23,9 @@ from guardmark.stats.rates.ratios import Statistic, estimate_ratios
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from guardmark.core.estimate import Ratio
     from guardmark.stats.arguments import Flags, Floats, Ints
     from guardmark.stats.drawing import DrawPlan
+    from guardmark.stats.figures import Ratio
     from guardmark.stats.rates.clustered import EffectiveCounts
 
 _ONE_CLASS = "scores need both attacks and benign samples"

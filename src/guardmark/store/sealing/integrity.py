@@ -9,7 +9,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.core.sample import Prompt
 from guardmark.store import connect, samples
 from guardmark.store.migrations import changed_tries
 from guardmark.store.schema import COUNT_STORED, OUTCOME_CODE, WORDS, query, table_of
@@ -65,7 +64,7 @@ def _samples(connection: StoreConnection) -> Iterator[str]:
     wrong = 0
     query = "SELECT id, digest, text, prompt, length FROM samples ORDER BY position"
     for sample_id, digest, text, conversation, length in connection.execute(query):
-        prompt = samples.prompt_from_json(conversation) if conversation else Prompt.of_text(text)
+        prompt = samples.prompt_of(text, conversation, connection.path)
         if prompt.digest() != digest or prompt.text != text or len(text) != length:
             wrong += 1
             if wrong <= _MOST:

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.adaptive.card import AdaptiveCard, AdaptivePair, ArmCurve, RoundRate
     from guardmark.analysis.adaptive.rows import CostPerBypass
-    from guardmark.core.estimate import Estimate, Ratio
+    from guardmark.core.estimate import Estimate
     from guardmark.reports.document.cells import Value
+    from guardmark.stats.figures import Ratio
     from guardmark.stats.rates.means import SeedMean
 
 _AUDIT_NOTE: Final = say("audited")

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline.small_slices import SliceStability
     from guardmark.analysis.run import RunAnalysis
     from guardmark.analysis.settings import AnalysisSettings
-    from guardmark.core.estimate import Difference, Quantile
+    from guardmark.core.estimate import Difference
     from guardmark.core.manifest import DataManifest, RunManifest
     from guardmark.reports.render.json.encoder import Tree
+    from guardmark.stats.figures import Quantile
     from guardmark.store.reader import RunStatus
 
 SCHEMA_VERSION: Final = 2
