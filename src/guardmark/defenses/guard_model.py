@@ -185,16 +185,12 @@ class GuardModelDefense:
     policy: str
     requests: dict[str, dict[str, object]]  # risk to the fields of its request
     files: tuple[Path, ...] = ()
+    takes_images: bool = False
 
     @property
     def threshold(self) -> float | None:
         """The score from which an answer means blocked."""
         return self.reader.threshold
-
-    @property
-    def takes_images(self) -> bool:
-        """Whether the profile says so."""
-        return self.reader.profile.images
 
     async def decide(self, prompt: Prompt) -> Decision:
         """Ask the guard about one prompt, once for each risk."""
@@ -397,6 +393,7 @@ class GuardModelSettings(ChatSettings):
             policy=policy,
             requests=self._requests(context.folder),
             files=files,
+            takes_images=reader.profile.images,
         )
 
     def _requests(self, folder: Path) -> dict[str, dict[str, object]]:

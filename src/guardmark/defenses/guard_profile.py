@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from guardmark.config.settings import Settings
 from guardmark.core.errors import UnknownName
 from guardmark.core.sample import Message, Role, View
-from guardmark.defenses.profile import Profile, load_profile
+from guardmark.defenses.profile import Profile, load_profile, profile_names
 from guardmark.parsing.guard import MALFORMED, READERS
 from guardmark.parsing.guard_fields import LabelWords, read_fields, read_final, read_tag, read_word
 
@@ -175,11 +174,10 @@ def _turns(prompt: Prompt) -> list[Message]:
     turns: list[Message] = []
     for message in prompt.messages:
         role = Role.ASSISTANT if message.role is Role.ASSISTANT else Role.USER
-        words, images = [message.words], message.images
+        words, images = message.words, message.images
         if turns and turns[-1].role is role:
-            before = turns.pop()
-            words, images = [before.content, *words], before.images + images
-        turns.append(Message(role=role, content="\n\n".join(words), images=images))
+            words, images = f"{turns[-1].content}\n\n{words}", turns.pop().images + images
+        turns.append(Message(role=role, content=words, images=images))
     return turns
 
 
@@ -191,10 +189,9 @@ def guard_profile(name: str) -> GuardProfile:
 
 def takes_images(settings: Mapping[str, object]) -> bool:
     """Tell from the settings of a defense whether it is shown images."""
-    sends_images = "'content'}" in str(settings.get("body"))
-    with suppress(UnknownName):
-        return sends_images or guard_profile(str(settings.get("profile"))).images
-    return sends_images
+    if (name := settings.get("profile")) in profile_names("guard-model"):
+        return guard_profile(str(name)).images
+    return "'content'}" in str(settings.get("body"))
 
 
 Words = str | Sequence[str]

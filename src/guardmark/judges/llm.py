@@ -65,10 +65,8 @@ class LlmJudge:
         material = self._material(prompt, response)
         if material.images and not hasattr(self._chat, "endpoint"):  # in this process
             return _failed(TEXTS_ONLY)
-        messages: list[dict[str, Any]] = [
-            {"role": "system", "content": self._rubric},
-            {"role": "user", "content": material.parts()},
-        ]
+        asked: dict[str, Any] = {"role": "user", "content": material.parts()}
+        messages = [{"role": "system", "content": self._rubric}, asked]
         answer = await self._ask(messages)
         if answer.text is None:
             return _failed(answer)

@@ -48,9 +48,8 @@ class Chunk:
 
     def part(self, start: int, end: int) -> Chunk:
         """Return some of the samples."""
-        here = slice(start, end)
-        cut = {name: getattr(self, name)[here] for name in ("positions", "attacks", "prompts")}
-        return replace(self, **cut)
+        lists = ("positions", "attacks", "prompts")
+        return replace(self, **{name: getattr(self, name)[start:end] for name in lists})
 
 
 def prompt_to_json(prompt: Prompt) -> str:

@@ -105,21 +105,17 @@ def _slots(roles: Mapping[Role, str]) -> dict[str, _Slot]:
     heads = {role: '{"role":' + json.dumps(roles.get(role, role.value)) for role in Role}
 
     def messages(prompt: Prompt, _shown: str, _known: Prompt) -> str:
-        parts = [
-            heads[m.role] + ',"content":' + encode_basestring(m.words) + "}"
-            for m in prompt.messages
-        ]
+        said = ((heads[m.role], encode_basestring(m.words)) for m in prompt.messages)
+        parts = [f'{head},"content":{words}}}' for head, words in said]
         return "[" + ",".join(parts) + "]"
 
     def documents(prompt: Prompt, _shown: str, _known: Prompt) -> str:
         return "[" + ",".join(encode_basestring(m.content) for m in _documents(prompt)) + "]"
 
-    def content(prompt: Prompt, shown: str, _known: Prompt) -> str:
-        parts = replace(prompt.messages[prompt.under_test], content=shown).parts()
-        return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
-
     return {
-        "content": content,
+        "content": lambda prompt, shown, _known: json.dumps(
+            replace(prompt.messages[prompt.under_test], content=shown).parts(), ensure_ascii=False
+        ),
         "text": lambda _prompt, shown, _known: encode_basestring(shown),
         "messages": messages,
         "documents": documents,

@@ -61,16 +61,12 @@ class HttpDefense:
     view: View = View.TEXT
     max_chars: int | None = None
     cut: bool = False
+    takes_images: bool = False
 
     @property
     def threshold(self) -> float | None:
         """The score from which the service's answer means blocked."""
         return self.rules.threshold
-
-    @property
-    def takes_images(self) -> bool:
-        """Whether the body has a place for the images of the text under test."""
-        return self.view is View.TEXT and "content" in self.body.inserts
 
     async def decide(self, prompt: Prompt) -> Decision:
         """Ask about one prompt."""
@@ -238,6 +234,7 @@ class HttpSettings(Settings):
                 f"{where} calls {shown_address(self.url)}, and this run may call nothing."
             )
         body = RequestBody(self.body, roles=self.roles, where=f"{where}.body")
+        view = self._view(where, body.inserts)
         plain, secret = self._headers(where, context.services)
         endpoint = context.services.endpoint(
             self._address(where, context.services),
@@ -251,7 +248,8 @@ class HttpSettings(Settings):
             endpoint=endpoint,
             body=body,
             rules=self._rules(where),
-            view=self._view(where, body.inserts),
+            view=view,
+            takes_images=view is View.TEXT and "content" in body.inserts,
             max_chars=self.max_chars,
             cut=self.too_long == "cut",
         )
