@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from guardmark.analysis.defense.slices import SliceRate, SliceTable, by_severity
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
-from guardmark.core.errors import listed
 from guardmark.defenses.guard_profile import takes_images
 from guardmark.reports.document.blocks import (
     Column,
@@ -173,9 +172,10 @@ def _modalities(manifest: RunManifest) -> str:
     """Say what kinds of input were tested, and which were not though a defense takes them."""
     if any("images" in each.mapping for each in manifest.data):
         return "Texts and images were tested: no audio or files."
-    takers = [part.name for part in manifest.parts if takes_images(part.settings)]
-    taken = f" ({listed(takers)} takes them)" if takers else ""
-    return f"Only text was tested: no images{taken}, audio or files."
+    takers = [
+        f" ({each.name} takes them)" for each in manifest.parts if takes_images(each.settings)
+    ]
+    return f"Only text was tested: no images{''.join(takers)}, audio or files."
 
 
 def _coverage_table(analysis: RunAnalysis) -> Table:
