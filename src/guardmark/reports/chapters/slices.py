@@ -172,9 +172,7 @@ def _modalities(manifest: RunManifest) -> str:
     """Say what kinds of input were tested, and which were not though a defense takes them."""
     if any("images" in each.mapping for each in manifest.data):
         return "Texts and images were tested: no audio or files."
-    takers = [
-        f" ({each.name} takes them)" for each in manifest.parts if takes_images(each.settings)
-    ]
+    takers = [f" ({one.name} takes them)" for one in manifest.parts if takes_images(one.settings)]
     return f"Only text was tested: no images{''.join(takers)}, audio or files."
 
 
