@@ -30,9 +30,10 @@ from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.analysis.adaptive.rows import read_adaptive
 from guardmark.app.results.try_trace import read_trace
-from guardmark.core.errors import IncomparableRuns
+from guardmark.core.errors import IncomparableRuns, UntrustworthyRun
 from guardmark.core.outcome import BLOCKED, Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt, View
+from guardmark.defenses import deadline
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.render.json.documents import adaptive_json
@@ -381,3 +382,46 @@ def test_the_manifest_of_the_tests_is_whole(tmp_path: Path) -> None:
     with RecordWriter(tmp_path / "records.sqlite") as writer:
         writer.put_manifest(MANIFEST)
         assert writer.manifest == MANIFEST
+
+
+async def test_a_search_that_took_all_of_its_time_is_not_made_again(tmp_path: Path) -> None:
+    """Nor is what failed for another reason taken for it: that is asked three times."""
+    data = samples(2, 2)
+    endless, crashing = (sample.prompt.text for sample in data[:2])
+    asked: list[str] = []
+
+    def rule(text: str) -> bool:
+        asked.append(text)
+        while text == endless:
+            pass
+        if text == crashing:
+            raise RuntimeError("no")
+        return True
+
+    part = AtOnce("hasty", rule)
+    part.timeout_s = 0.05  # type: ignore[attr-defined]
+    await attack(tmp_path, data, plan_of(part, budget=1))
+    baseline = asked[: asked.index(crashing) + 4]
+    assert baseline.count(endless) == 1
+    assert asked.count(crashing) >= 3
+
+
+async def test_a_part_whose_searches_never_end_ends_the_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hours of waiting would say nothing more; what was answered is there."""
+    monkeypatch.setattr(deadline, "LOST_S", 0.1)
+
+    def rule(_text: str) -> bool:
+        while True:
+            pass
+
+    part = AtOnce("endless", rule)
+    part.timeout_s = 0.05  # type: ignore[attr-defined]
+    with pytest.raises(UntrustworthyRun, match="endless is asked no more"):
+        await attack(tmp_path, samples(), plan_of(part))
+    with RecordReader(tmp_path / "records.sqlite") as reader:
+        tries = list(read_tries(reader))
+    assert {each.error_kind for each in tries} == {ErrorKind.TIMEOUT}
+    assert 1 < len(tries) < 6
+    assert check(tmp_path / "records.sqlite") == []

@@ -56,6 +56,7 @@ class Folder:
     more: str = ""
     spoil: Callable[[Path], None] | None = None
     verifies: bool | None = None
+    machine: str = ""  # what Python of the stranger's machine begins with
     env: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -196,6 +197,13 @@ ENDLESS: Final = (
     "WITH RECURSIVE endless(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM endless) "
     "SELECT n AS {} FROM endless"
 )
+IMPATIENT: Final = """\
+import guardmark.defenses.deadline
+guardmark.defenses.deadline.PATTERN_TIMEOUT_S = 0.01
+"""
+"""Who made the folder did not wait: what is not stated there is the usual time of the victim."""
+HANGS: Final = "(.|.|.|.)*~$"
+"""An expression that tries for years whether a text fits."""
 COLUMNS: Final = ", ".join(
     f"n AS {name}" for name in ("defense", "stage", "layer", "repeat", "sample", "outcome", "batch")
 )
@@ -278,6 +286,21 @@ FOLDERS: Final[Mapping[str, Folder]] = {
         more="adaptive:\n  attacker: {type: chat, base_url: 'SERVER/v1', model: m, "
         "api_key: {env: VARIABLE}}\n",
         env={VARIABLE: "of the stranger"},
+    ),
+    # Expressions that the folder would like to be searched for, for ever.
+    "a pattern that never ends": Folder(
+        defenses=f"  words: {{type: pattern, patterns: ['{HANGS}']}}\n", machine=IMPATIENT
+    ),
+    "a model and a judge that never end": Folder(
+        pipeline="pipeline:\n  guards: [none, words]\n"
+        f"  model: {{type: scripted, otherwise: 'Here is one.', rules: [{{when: '{HANGS}', answer: x}}]}}\n"
+        f"  judges: [{{type: rules, name: rules, unsafe: ['{HANGS}']}}]\n",
+        machine=IMPATIENT,
+    ),
+    "a pattern that takes a minute to compile": Folder(
+        defenses="  words: {type: pattern, flags: [I], patterns: ['"
+        + "[\\u0080-\\U0010ffff]" * 900
+        + "']}\n"
     ),
     # Files that the folder would like to be read.
     "weights of a private file, edited in": Folder(

@@ -203,7 +203,9 @@ def measure(folder: Folder, work: Path, *, server: str, modules: Path) -> None:
     write_rows(work / "data.jsonl", few_rows(12))
     shutil.copy(modules / f"{MODULE}.py", work)
     (work / "bench.yaml").write_text(folder.configuration(server), encoding="utf-8")
-    env = {**folder.env, "PYTHONPATH": _with(modules)}
+    (work / "sitecustomize.py").write_text(folder.machine, encoding="utf-8")
+    paths = os.pathsep.join([str(work), _with(modules)])
+    env = {**folder.env, "PYTHONPATH": paths if folder.machine else _with(modules)}
     type_words("run", "bench.yaml", "-o", "out", cwd=work, **env)
     assert (work / "out" / "records.sqlite").exists()
 

@@ -17,7 +17,7 @@ from guardmark.core.protocols import BatchDefense, InlineDefense
 from guardmark.core.record import Stage
 from guardmark.defenses.calls.failure import Failure
 from guardmark.defenses.canonical import Cleaning, canonical_of
-from guardmark.defenses.deadline import timeout_of
+from guardmark.defenses.deadline import FOLDER_TIMEOUT_S, Patience, timeout_of
 from guardmark.engine.calls import (
     as_coroutine,
     as_decision,
@@ -51,10 +51,10 @@ Take = Callable[[int, A, int], None]
 Known = defaultdict[str, dict[tuple[int, str], A]]
 """Layer to position of a sample and hash of a text to answer."""
 _FLUSH_AT: Final = 20_000  # rows; a commit has a price of its own
-_SLICE: Final = 32  # calls in line between two looks at the clock and at the wish to stop
 _RETRIES: Final = 2  # a failed call is no answer: it is asked again, at nobody's expense
 _ATTACKS: Final = (Account.BASELINE, Account.BATTERY, Account.SEARCH)
 _FINAL: Final = (ErrorKind.SKIPPED, ErrorKind.LENGTH, ErrorKind.CONTRACT)
+_FINAL_HERE: Final = (*_FINAL, ErrorKind.TIMEOUT)  # a search would take all of its time again
 
 
 class Interrupted(Exception):
@@ -73,6 +73,7 @@ class AskContext:
     is_replay: bool = False
     calls: Counter[tuple[str, Account]] = field(default_factory=Counter)
     progress: Progress = field(default_factory=Progress)
+    patience: Patience = field(default_factory=Patience)
 
     def prompt_of(self, query: Query) -> Prompt:
         """Return the prompt of a sample with a text in place of its own."""
@@ -209,6 +210,7 @@ class Asker(Generic[Q, A]):
         """Ask several questions at once, none after the wish to stop."""
         context, numbers = self.context, iter(range(len(fresh)))
         under_way = context.writer.under_way
+        is_watched = context.patience.is_foreign and self.is_timed  # helpers are the person's own
 
         async def work() -> None:
             for number in numbers:
@@ -221,8 +223,10 @@ class Asker(Generic[Q, A]):
                 took = perf_counter_ns() - began
                 under_way.arrive(key)
                 take(number, answer, took)
+                if is_watched:
+                    context.patience.note(self.name, took)
 
-        most = min(context.concurrency, len(fresh))
+        most = 1 if is_watched else min(context.concurrency, len(fresh))
         await supervise([work() for _ in range(most)], context.tick)
 
     def _recall(self, asked: Asked[Q, A], stored: TryRecord) -> None:
@@ -366,15 +370,16 @@ async def _ask(
     """Ask about several texts, and again where a call failed."""
     asked = await asker.ask(batch, settled)
     for _ in range(_RETRIES):
-        failed = [i for i, a in enumerate(asked) if i not in settled and _may_differ(a.answer)]
-        again = await asker.ask([batch[i] for i in failed])
-        for i, each in zip(failed, again, strict=True):
+        left = [i for i, a in enumerate(asked) if not (i in settled or asker.is_lasting(a.answer))]
+        again = await asker.ask([batch[i] for i in left])
+        for i, each in zip(left, again, strict=True):
             asked[i] = each
     return asked
 
 
 def _asker_of(defense: AnyDefense, context: AskContext) -> Asker[Query, Decision]:
     decide = as_coroutine(defense)
+    final = _FINAL_HERE if isinstance(defense, InlineDefense) else _FINAL
 
     async def respond(query: Query) -> Decision:
         return _sound(as_decision(await attempt(decide, context.prompt_of(query))))
@@ -390,22 +395,22 @@ def _asker_of(defense: AnyDefense, context: AskContext) -> Asker[Query, Decision
         respond=respond,
         in_bulk=in_bulk,
         read=_decision_of,
-        is_lasting=lambda decision: decision.outcome is not Outcome.ERROR,
+        is_lasting=lambda d: d.outcome is not Outcome.ERROR or d.error_kind in final,
     )
 
 
 async def _call_inline(
     defense: InlineDefense, context: AskContext, batch: Sequence[Query], take: Take[Decision]
 ) -> None:
-    decide, timeout_s = skipping(defense), timeout_of(defense)
-    for start in range(0, len(batch), _SLICE):
+    decide, patience = skipping(defense), context.patience
+    timeout_s = FOLDER_TIMEOUT_S if patience.is_foreign else timeout_of(defense)
+    for number, query in enumerate(batch):
         context.may_go_on()
-        part = [context.prompt_of(query) for query in batch[start : start + _SLICE]]
-        answers = decide_all(decide, part, timeout_s=timeout_s, stop=context.stop)
-        for number, (decision, took) in enumerate(zip(*answers, strict=True), start):
+        prompt = context.prompt_of(query)
+        answers = decide_all(decide, [prompt], timeout_s=timeout_s, stop=context.stop)
+        for decision, took in zip(*answers, strict=True):  # none where it was abandoned
             take(number, _sound(decision), took)
-        if len(answers[0]) < len(part):
-            context.may_go_on()
+            patience.note(defense.name, took, decision.error_kind)
         await asyncio.sleep(0)
 
 
@@ -436,11 +441,6 @@ def _decision_of(record: TryRecord) -> Decision:
         error_kind=record.error_kind,
         evidence=record.evidence,
     )
-
-
-def _may_differ(decision: Decision) -> bool:
-    """Tell whether a failed call may get an answer when it is made again."""
-    return decision.outcome is Outcome.ERROR and decision.error_kind not in _FINAL
 
 
 def _sound(decision: Decision) -> Decision:

@@ -21,6 +21,7 @@ from guardmark.attacks.battery import BATTERY_VERSION, Lock, battery, lock_diges
 from guardmark.attacks.contract import GradientDefense
 from guardmark.canon.steps import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
+from guardmark.defenses.deadline import Patience
 from guardmark.engine.run_monitor import Progress, StopSignal
 from guardmark.store.layers import (
     ADAPTIVE,
@@ -62,6 +63,7 @@ class AdaptivePlan:
     left_out: Mapping[str, str] = field(default_factory=dict)
     seeds: int = 1
     battery: str = BATTERY_VERSION
+    is_foreign: bool = False  # nobody but a run folder names what is asked
 
     @property
     def lock(self) -> Lock:
@@ -165,6 +167,7 @@ async def run_adaptive(
         concurrency=plan.concurrency,
         stored=plan.trace if plan.trace is not None else (earlier or {}),
         is_replay=plan.trace is not None,
+        patience=Patience(is_foreign=plan.is_foreign),
         progress=progress or Progress(),
     )
     attacks = [_attack(plan, defense, context) for defense in plan.defenses]

@@ -169,17 +169,13 @@ def _of_pair(answer: Sequence[object]) -> Mapping[str, Any]:
 def _outcome(name: str, meaning: int, value: object) -> Outcome | None:
     """Return what a field says was decided, or None where it says nothing of that."""
     if meaning is _WORD:
-        return _of_word(name, value)
+        outcome = _OUTCOMES.get(value.strip().casefold()) if isinstance(value, str) else None
+        if outcome is None:
+            raise _NotUnderstood(f"{name} {value!r:.60}; expected block or allow")
+        return outcome
     if meaning is _SCORE or not isinstance(value, bool):
         return None
     return Outcome.BLOCK if value is (meaning is _BLOCKS) else Outcome.ALLOW
-
-
-def _of_word(name: str, word: object) -> Outcome:
-    outcome = _OUTCOMES.get(word.strip().casefold()) if isinstance(word, str) else None
-    if outcome is None:
-        raise _NotUnderstood(f"{name} {word!r:.60}; expected block or allow")
-    return outcome
 
 
 def _is_number(value: object) -> bool:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import signal
 from threading import current_thread, main_thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from guardmark.config.settings import Settings
+from guardmark.core.errors import UntrustworthyRun
+from guardmark.core.outcome import ErrorKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _AGAIN_S: Final = 0.5  # a part may swallow what is raised in it: it is raised again
 _ALARM: Final = getattr(signal, "SIGALRM", None)  # not there on Windows
+FOLDER_TIMEOUT_S: Final = 1.5  # time of a part that nobody but a run folder names
+LOST_S: Final = 20.0  # in overruns one after the other, before no more is asked
 PATTERN_TIMEOUT_S: Final = 10.0  # time of a defense that searches with regular expressions
 CODE_TIMEOUT_S: Final = 60.0  # time of a function, and of a batch of a local model
 
@@ -80,6 +84,27 @@ class CallAlarm:
         signal.setitimer(signal.ITIMER_REAL, left_s, _AGAIN_S)
 
 
+@dataclass(slots=True, kw_only=True)
+class Patience:
+    """Ends what would take hours: overruns in a row, or slow calls of what a folder names."""
+
+    is_foreign: bool = False
+    lost_s: float = 0.0
+
+    def note(self, name: str, took_ns: int, error: ErrorKind | None = None) -> None:
+        """Note a call, and raise where there were too many that did not end."""
+        took_s = took_ns / 1e9
+        if 6 * took_s > FOLDER_TIMEOUT_S if self.is_foreign else error is ErrorKind.TIMEOUT:
+            self.lost_s += took_s
+        elif not self.is_foreign:
+            self.lost_s = 0.0
+        if self.lost_s > (2 * FOLDER_TIMEOUT_S if self.is_foreign else max(LOST_S, 2.5 * took_s)):
+            raise UntrustworthyRun(
+                f"{name} is asked no more: {self.lost_s:.0f} s went to slow calls. All is saved.\n"
+                "Next: repair it, and measure again with your own configuration (guardmark run)."
+            )
+
+
 def overrun_message(timeout_s: float) -> str:
     """Say that a call took too long."""
     return f"no answer within {timeout_s:g} s (timeout_s)"
@@ -87,8 +112,7 @@ def overrun_message(timeout_s: float) -> str:
 
 def timeout_of(defense: object) -> float | None:
     """Return how long one call of a defense may take, or None where it has no limit."""
-    timeout_s: float | None = getattr(defense, "timeout_s", None)
-    return timeout_s
+    return cast("float | None", getattr(defense, "timeout_s", None))
 
 
 def total_timeout(members: Sequence[object]) -> float | None:

@@ -110,7 +110,9 @@ def defense_from(
         raise ValueError(f"threshold must be in [0, 1], got {threshold}")
     function = function_of(subject)
     whole_prompt = _takes_prompt(function)
-    kind = AsyncFunctionDefense if _is_async(function) else FunctionDefense
+    called = getattr(type(function), "__call__", None)  # noqa: B004 - an object may have an async one
+    is_async = any(map(inspect.iscoroutinefunction, (function, called)))
+    kind = AsyncFunctionDefense if is_async else FunctionDefense
     return kind(
         name=name or str(getattr(subject, "__name__", type(subject).__name__)),
         function=function,
@@ -137,13 +139,6 @@ def function_of(subject: object) -> Callable[..., object]:
         lacking = " and ".join(each for each in ("name", "view") if not hasattr(subject, each))
         raise TypeError(f"a {kind} decides and lacks {lacking or 'batch_limits'}, as defenses have")
     raise TypeError(f"a {kind} is not a function and has no evaluate")
-
-
-def _is_async(function: Callable[..., object]) -> bool:
-    if inspect.iscoroutinefunction(function):
-        return True
-    # An object with an async __call__ is no coroutine function itself.
-    return inspect.iscoroutinefunction(getattr(type(function), "__call__", None))  # noqa: B004
 
 
 def _takes_prompt(function: Callable[..., object]) -> bool:

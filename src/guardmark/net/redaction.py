@@ -105,7 +105,9 @@ class Redactor:
 
     def data(self, data: bytes) -> bytes:
         """Return the bytes without secrets; the same object where there is none."""
-        if self._may_hold_one(data):
+        # What most data can be left with: fixed strings, and an escape, are not in it.
+        is_begun = any(map(data.__contains__, self._starts))
+        if is_begun or any(escape.search(data) for escape in self._escapes):
             spans = sorted((start, end) for start, end, _ in self._spans(data))
             pieces, at = [], 0
             for start, end in spans:
@@ -130,11 +132,6 @@ class Redactor:
             if not is_word(secret):
                 searching.hide(secret, name)
         return searching
-
-    def _may_hold_one(self, data: bytes) -> bool:
-        """Look for fixed strings, and for an escape: what most data can be left with."""
-        begins = any(map(data.__contains__, self._starts))
-        return begins or any(escape.search(data) for escape in self._escapes)
 
     def _spans(self, data: bytes) -> Iterator[tuple[int, int, str]]:
         yield from self._plain(data)
@@ -265,10 +262,6 @@ def _forms(secret: str, name: str) -> Iterator[_Form]:
         yield from _base64_forms(each, name)
 
 
-def _hex(data: bytes) -> bytes:
-    return data.hex().encode()
-
-
 def _base64_forms(data: bytes, name: str) -> Iterator[_Form]:
     """Return the characters that are the same whatever stands around, for each alignment."""
     for shift, skipped in enumerate((0, 2, 3)):
@@ -288,7 +281,7 @@ def _relevant_escapes(secrets: Iterable[str]) -> tuple[re.Pattern[bytes], ...]:
     codes |= _OF_ANY_FORM
     points = {ord(char) for each in secrets for char in each} | codes
     signs = b"".join(re.escape(bytes([c])) for c in sorted(codes) if not chr(c).isalnum())
-    pairs = b"|".join(_hex(bytes([code])) for code in sorted(codes))
+    pairs = b"|".join(f"{code:02x}".encode() for code in sorted(codes))
     wide = b"|".join(f"{point:04x}".encode() for point in sorted(points))
     decimal = b"|".join(str(point).encode() for point in sorted(points))
     narrow = b"|".join(f"{point:x}".encode() for point in sorted(points))

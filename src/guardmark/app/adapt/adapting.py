@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import (
@@ -47,6 +47,7 @@ from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.core.errors import ConfigError, IncomparableRuns
 from guardmark.core.protocols import SampleBound
 from guardmark.core.record import Stage
+from guardmark.defenses.deadline import CallAlarm, Overrun
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.probing import probe_parts
 from guardmark.engine.runner import Ending, unanswered_note
@@ -81,6 +82,7 @@ class AdaptOptions:
     forecast: Callable[[LoadedConfig, BuiltPart, Sequence[Sample], int], None] = lambda *_: None
 
 
+_BUILD_S: Final = 3.0  # regular expressions can take minutes to compile
 LOCK = "battery.lock"  # of a run folder: operators, parameters and tables of its tries
 
 
@@ -141,7 +143,13 @@ class _Work:
             named = [part.name for part in reader.manifest().parts if part.kind == "defense"]
         measured = [name for name in named if name in loaded.config.defenses]
         async with self._attacker() as (services, attacker):
-            parts = build_parts(loaded, services, only=measured)
+            try:
+                with CallAlarm(_BUILD_S if loaded.is_foreign else None):
+                    parts = build_parts(loaded, services, only=measured)
+            except Overrun as error:
+                raise ConfigError(
+                    f"{folder.path} names parts that take too long to build."
+                ) from error
             try:
                 return await self._attack(folder, parts, attacker=attacker)
             finally:
@@ -268,6 +276,7 @@ class _Work:
             gradient=build_gradient(config.located, attacked),
             seeds=options.seeds or config.section.seeds,
             battery=config.section.battery,
+            is_foreign=config.loaded.is_foreign,
             attacker=None if attacker is None else attacker.plan,
             target=protected_of(parts, reader, canaries=options.canaries, trace=options.trace),
         )

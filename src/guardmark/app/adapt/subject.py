@@ -139,7 +139,9 @@ def _stored_config(
         raise ConfigError(f"Nothing was built: you did not agree to what {folder.path} names.")
     import yaml
 
-    return parse_config(yaml.safe_dump(document), folder=Path.cwd(), shown_as=str(folder.path))
+    text, shown_as = yaml.safe_dump(document), str(folder.path)
+    loaded = parse_config(text, folder=Path.cwd(), shown_as=shown_as)
+    return replace(loaded, is_foreign=not listed.lines)
 
 
 def _reach(folder: RunDir, document: dict[str, Any]) -> TrustList:

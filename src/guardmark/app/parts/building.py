@@ -17,7 +17,7 @@ from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import VERSION, PartManifest
 from guardmark.core.protocols import Closable
 from guardmark.core.record import FIRST_LAYER
-from guardmark.defenses.deadline import PATTERN_TIMEOUT_S, CallAlarm
+from guardmark.defenses.deadline import FOLDER_TIMEOUT_S, PATTERN_TIMEOUT_S, CallAlarm
 from guardmark.defenses.profile import describe_profile
 from guardmark.engine.execution.process import keep_working_directory
 from guardmark.engine.plan import ADDRESS_SETTINGS, NO_GUARD, BuiltPart, Parts, layer_of
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from guardmark.config.source import Keys
     from guardmark.net.client import Services
 
+_MOST_ASKED: Final = 1_000  # by chains of chains, which may double at each link
+_MOST_LINKS: Final = 100
 _GRADIENT = ("adaptive", "gradient")
 INERT: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "defense": {
@@ -100,10 +102,10 @@ def _build_defense(
     """Build one defense after those it is made of (the setting `of`: a name or several)."""
     if name in built:
         return
-    if name in above:
+    if name in above or len(above) > _MOST_LINKS:
+        fault = "contains itself" if name in above else f"has more than {_MOST_LINKS} links"
         circle = ConfigError(
-            f"the chain {' -> '.join([*above, name])} contains itself.\n"
-            "Next: take one of its links out."
+            f"the chain {' -> '.join([*above, name][-9:])} {fault}.\nNext: take a link out."
         )
         raise locate_error(circle, loaded, ("defenses", above[-1], "of"))
     of: str | Sequence[str] = getattr(loaded.parts["defenses", name], "of", ())
@@ -113,13 +115,17 @@ def _build_defense(
             unknown = UnknownName("defense", member, loaded.config.defenses)
             raise locate_error(unknown, loaded, ("defenses", name, "of"))
         _build_defense(member, loaded, services, built, above=(*above, name))
+    asks = sum(built[member].asks for member in members) or 1
     path = ("defenses", name)
+    if asks > _MOST_ASKED:
+        large = f"a call would ask {asks:,} defenses, and {_MOST_ASKED:,} are the most."
+        raise locate_error(ConfigError(large), loaded, path)
     below = {member: built[member].part for member in members}
     context = replace(_context(loaded, path, services), defenses=below)
     part = _build_settings(loaded, path, name, context)
     hashes = [built[member].manifest.fingerprint for member in members]
     manifest = _manifest(loaded, path, part, name=name, kind="defense", below=hashes)
-    built[name] = BuiltPart(part=part, manifest=manifest)
+    built[name] = BuiltPart(part=part, manifest=manifest, asks=asks)
 
 
 def _context(loaded: LoadedConfig, path: Keys, services: Services | None) -> BuildContext:
@@ -130,7 +136,7 @@ def _context(loaded: LoadedConfig, path: Keys, services: Services | None) -> Bui
         defenses={},
         prices=loaded.config.prices,
         where=".".join(path),
-        alarm=partial(CallAlarm, PATTERN_TIMEOUT_S),
+        alarm=partial(CallAlarm, FOLDER_TIMEOUT_S if loaded.is_foreign else PATTERN_TIMEOUT_S),
     )
 
 

@@ -53,6 +53,7 @@ class LoadedConfig:
     parts: Mapping[Keys, BaseModel] = field(default_factory=dict)
     folder: Path
     source: Source
+    is_foreign: bool = False  # nobody but a run folder names what stands in it
 
 
 def load_config(path: Path) -> LoadedConfig:

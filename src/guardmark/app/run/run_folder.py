@@ -24,7 +24,7 @@ from guardmark.engine.shards import ShardSet
 from guardmark.net.redaction import KNOWN
 from guardmark.store.connect import is_blank
 from guardmark.store.reader import RecordReader, RunState
-from guardmark.store.run_dir import RunDir, is_held
+from guardmark.store.run_dir import RunDir, errors_of_files, is_held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -300,14 +300,8 @@ def logbook(folder: RunDir, now: datetime) -> Iterator[Callable[[str], None]]:
 
     def note(line: str) -> None:
         stamp = utc_text(now + timedelta(seconds=monotonic() - began))
-        try:
-            with folder.log.open("a", encoding="utf-8") as log:
-                log.write(f"{stamp} {' '.join(KNOWN.text(line).split())}\n")
-        except OSError as error:
-            raise StorageError(
-                f"{folder.log} cannot be written: {error.strerror}.\n"
-                "Next: free disk space or make the folder writable, then give the command again."
-            ) from error
+        with errors_of_files(folder.log), folder.log.open("a", encoding="utf-8") as log:
+            log.write(f"{stamp} {' '.join(KNOWN.text(line).split())}\n")
 
     try:
         yield note

@@ -161,15 +161,9 @@ def _strays(connection: StoreConnection) -> Iterator[str]:
     for what, where in table_of("queries.toml")["strays"].items():
         if count := connection.value(f"SELECT count(*) FROM {where}"):  # noqa: S608 - constants of ours
             yield f"{count} {what}."
-
-
-def _superseded(connection: StoreConnection) -> Iterator[str]:
-    query = f"SELECT count(*) FROM superseded WHERE outcome != {OUTCOME_CODE['error']}"  # noqa: S608 - constants of ours
-    if connection.has_superseded and (count := connection.value(query)):
+    again = f"SELECT count(*) FROM superseded WHERE outcome != {OUTCOME_CODE['error']}"  # noqa: S608 - constants of ours
+    if connection.has_superseded and (count := connection.value(again)):
         yield f"{count} records were set aside for a second attempt and are not errors."
-
-
-def _old_tries(connection: StoreConnection) -> Iterator[str]:
     if count := changed_tries(connection):
         yield f"{count} tries of an older version do not say what was committed."
 
@@ -189,7 +183,7 @@ def _end(connection: StoreConnection) -> Iterator[str]:
         yield f"The run is marked complete with {stored} of {planned} records."
 
 
-_CHECKS: Final = (_file, _samples, _batches, _strays, _superseded, _old_tries, _end)
+_CHECKS: Final = (_file, _samples, _batches, _strays, _end)
 
 
 def genesis(connection: StoreConnection) -> bytes:
