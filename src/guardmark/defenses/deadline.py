@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import dataclass
 from threading import current_thread, main_thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
