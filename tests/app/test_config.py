@@ -268,19 +268,11 @@ def test_commands_load_only_what_they_use(
     assert done.stderr.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize(
-    ("of", "said"),
-    [
-        ("[c{next}]", "the chain c93 -> .* -> c101 has more than 100 links"),
-        ("[c{next}, c{next}]", "a call would ask 1,024 defenses, and 1,000 are the most"),
-    ],
-)
-def test_a_chain_that_would_ask_without_end_is_refused(of: str, said: str) -> None:
-    """It doubles at each link, or nests deeper than Python goes."""
-    count = 12 if "," in of else 2_000
-    links = [f"  c{at}: {{type: chain, of: {of.format(next=at + 1)}}}" for at in range(count)]
-    last = f"  c{count}: {{type: pattern, patterns: [ignore]}}"
+def test_a_chain_that_nests_without_end_is_refused() -> None:
+    """Deeper than Python goes."""
+    links = [f"  c{at}: {{type: chain, of: [c{at + 1}]}}" for at in range(2_000)]
+    last = "  c2000: {type: pattern, patterns: [ignore]}"
     text = "\n".join(["version: 1", "data: [{builtin: core}]", "defenses:", *links, last])
     loaded = parse_config(text, folder=Path.cwd(), shown_as="chains.yaml")
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=r"the chain c93 -> .* -> c101 has more than 100 links"):
         build_defenses(loaded, None)

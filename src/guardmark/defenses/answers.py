@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import AfterValidator
@@ -16,19 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _BLOCKS, _ALLOWS, _WORD, _SCORE, _REASON = range(5)
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _MEANINGS: Final = {
-    **dict.fromkeys(("blocked", "is_blocked", "flagged", "is_flagged", "detected"), _BLOCKS),
-    **dict.fromkeys(("unsafe", "is_unsafe", "is_attack", "is_injection"), _BLOCKS),
-    **dict.fromkeys(("safe", "is_safe", "allowed", "is_allowed", "passed"), _ALLOWS),
-    **dict.fromkeys(("valid", "is_valid", "validation_passed"), _ALLOWS),
-    **dict.fromkeys(("decision", "outcome", "action", "verdict"), _WORD),
-    **dict.fromkeys(("score", "risk", "risk_score"), _SCORE),
-    **dict.fromkeys(("reason", "message", "explanation", "rule"), _REASON),
+    name: meaning for meaning, names in enumerate(_TABLES["fields"].values()) for name in names
 }
-"""What fields of the usual names mean; others are not read."""
 _OUTCOMES: Final = {
-    **dict.fromkeys(("block", "blocked", "flag", "flagged", "deny", "reject"), Outcome.BLOCK),
-    **dict.fromkeys(("allow", "allowed", "pass", "accept"), Outcome.ALLOW),
+    word: Outcome(outcome) for outcome, words in _TABLES["outcomes"].items() for word in words
 }
 _MOST_REASON: Final = 2_000
 

@@ -78,7 +78,6 @@ class BuiltPart:
 
     part: Any
     manifest: PartManifest
-    asks: int = 1  # defenses that one call of it may ask
 
     @property
     def calls_service(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import replace
 from functools import partial
 from hashlib import file_digest, sha256
@@ -31,20 +32,12 @@ if TYPE_CHECKING:
     from guardmark.config.source import Keys
     from guardmark.net.client import Services
 
-_MOST_ASKED: Final = 1_000  # by chains of chains, which may double at each link
 _MOST_LINKS: Final = 100
 _GRADIENT = ("adaptive", "gradient")
-INERT: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
-    "defense": {
-        **dict.fromkeys(("allow-all", "block-all", "canonical", "chain", "coin"), ()),
-        "ngram": ("weights",),
-        "pattern": ("patterns", "keywords"),
-    },
-    "model": {"scripted": ("system_prompt_file",)},
-    "judge": {"panel": (), "rules": ("unsafe_file",)},
-}
-"""Kind and type of parts of ours that run no foreign code, call nobody and read no variable, to the
-settings that name a file where they are a plain text. A type that is not here reaches out."""
+INERT: Final[Mapping[str, Mapping[str, Sequence[str]]]] = tomllib.loads(
+    Path(__file__).with_name("inert.toml").read_text(encoding="utf-8")
+)
+"""Kind and type of parts that reach nothing, to the settings that may name a file."""
 
 
 def build_parts(
@@ -115,17 +108,13 @@ def _build_defense(
             unknown = UnknownName("defense", member, loaded.config.defenses)
             raise locate_error(unknown, loaded, ("defenses", name, "of"))
         _build_defense(member, loaded, services, built, above=(*above, name))
-    asks = sum(built[member].asks for member in members) or 1
     path = ("defenses", name)
-    if asks > _MOST_ASKED:
-        large = f"a call would ask {asks:,} defenses, and {_MOST_ASKED:,} are the most."
-        raise locate_error(ConfigError(large), loaded, path)
     below = {member: built[member].part for member in members}
     context = replace(_context(loaded, path, services), defenses=below)
     part = _build_settings(loaded, path, name, context)
     hashes = [built[member].manifest.fingerprint for member in members]
     manifest = _manifest(loaded, path, part, name=name, kind="defense", below=hashes)
-    built[name] = BuiltPart(part=part, manifest=manifest, asks=asks)
+    built[name] = BuiltPart(part=part, manifest=manifest)
 
 
 def _context(loaded: LoadedConfig, path: Keys, services: Services | None) -> BuildContext:

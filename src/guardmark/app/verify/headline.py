@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from dataclasses import asdict, dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.verify.formulas import PairGroups, RateGroups, difference_interval, rate_interval
@@ -14,7 +15,6 @@ from guardmark.app.verify.mismatches import MismatchKind
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from guardmark.app.verify.mismatches import Mismatches
 
@@ -25,30 +25,7 @@ _OUTCOMES: Final = ("allow", "block", "malformed", "error")
 _SIDES: Final = (("attacks", 1), ("benign", 0))
 _PAIRED: Final = (("attack_success_rate", 1, 0), ("false_positive_rate", 0, 1))
 """A rate, the label it is about, and the code of its error."""
-_OUTCOME: Final = (
-    "CASE WHEN {0}.outcome < 2 AND {0}.score IS NOT NULL AND :{0} IS NOT NULL"
-    " THEN {0}.score >= :{0} ELSE {0}.outcome END"
-)
-"""What a decision came to, at another threshold where reports were asked for one."""
-_RUN: Final = "stage = 0 AND layer = (SELECT id FROM layers WHERE name = 'run')"
-_GROUP: Final = "coalesce(s.origin, s.id)"
-_LABELLED: Final = "JOIN samples s ON s.position = a.sample JOIN kinds k ON k.id = s.kind"
-_COUNTED: Final = (
-    f"SELECT {_GROUP} AS name, k.is_attack, "  # noqa: S608 - names of ours
-    + ", ".join(f"sum({_OUTCOME.format('a')} = {code})" for code in range(len(_OUTCOMES)))
-    + f" FROM records a {_LABELLED} WHERE a.{_RUN}"  # noqa: S608 - names of ours
-    " AND a.defense = (SELECT id FROM defenses WHERE name = :name)"
-    " GROUP BY name, k.is_attack ORDER BY name"
-)
-_MATCHED: Final = (
-    "SELECT count(*), sum({one} = :error AND {two} != :error),"  # noqa: S608 - names of ours
-    " sum({two} = :error AND {one} != :error)"
-    f" FROM records a JOIN records b USING (stage, layer, repeat, sample) {_LABELLED}"
-    f" WHERE {_RUN} AND k.is_attack = :label"
-    " AND a.defense = (SELECT id FROM defenses WHERE name = :first)"
-    " AND b.defense = (SELECT id FROM defenses WHERE name = :second)"
-    f" AND {{one}} < 2 AND {{two}} < 2 GROUP BY {_GROUP}"
-).format(one=_OUTCOME.format("a"), two=_OUTCOME.format("b"))
+_COUNTED, _MATCHED = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8").split(";")[:2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
