@@ -143,6 +143,24 @@ def test_every_chart_is_a_file(run: Path) -> None:
         assert ET.fromstring(path.read_text("utf-8")).tag.endswith("svg")  # noqa: S314 - our own
 
 
+def test_tables_and_charts_for_a_paper(run: Path) -> None:
+    """A file for each table or one for those that are open; each chart as PDF beside its SVG."""
+    done = guardmark("export", run, "--to", "latex", cwd=run)
+    assert done.code == 0, done.err
+    tables = list((run / "latex").glob("*.tex"))
+    assert run / "latex" / "overview.tex" in tables
+    done = guardmark("export", run, "--to", "latex", "-o", "paper/tables.tex", cwd=run)
+    assert done.code == 0, done.err
+    text = (run / "paper" / "tables.tex").read_text("utf-8")
+    assert 1 < text.count(r"\begin{table}") < len(tables)
+    assert r"\label{tab:guardmark-overview}" in text
+    pytest.importorskip("typst")
+    done = guardmark("export", run, "--to", "pdf,svg", cwd=run)
+    assert done.code == 0, done.err
+    charts = {path.stem for path in (run / "figures").glob("*.pdf")}
+    assert charts == {path.stem for path in (run / "figures").glob("*.svg")}
+
+
 def test_an_unknown_format_names_the_known_ones(run: Path) -> None:
     """With a guess."""
     done = guardmark("export", run, "--to", "inspct", cwd=run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Final, cast
 
@@ -24,15 +25,16 @@ from guardmark.judges.headline import require_judging
 from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChart
 from guardmark.reports.document.cells import rate_text
-from guardmark.reports.figures.files import figure_svg
+from guardmark.reports.figures.files import figure_svg, pdf_of
 from guardmark.reports.render.html.layout import series_of
 from guardmark.reports.render.json.documents import comparison_json, gate_json, summary_json
+from guardmark.reports.render.latex import latex_files
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.reader import RecordReader
-from guardmark.store.run_dir import RunDir
+from guardmark.store.run_dir import RunDir, whole_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from guardmark.analysis.gate import GateResult
@@ -96,7 +98,15 @@ def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> st
     run, created, head = analysis.manifest.name, analysis.manifest.created_utc, analysis.status.head
     result = check_own_limits(reader, analysis, config)
     if result is None:
-        cases = tuple(Unlimited(defense=d, figure=f, text=t) for d, f, t in _figures(analysis))
+        cases = tuple(
+            Unlimited(defense=each.name, figure=figure, text=f"{figure} {rate_text(rate)}")
+            for each in analysis.defenses
+            for figure, rate in (
+                ("ASR", each.card.attack_success_rate),
+                ("FPR", each.card.false_positive_rate),
+                ("answered", each.card.answered),
+            )
+        )
         return figures_junit(cases, run=run, created_utc=created, head=head)
     return gate_junit(result, run=run, created_utc=created, head=head)
 
@@ -130,14 +140,6 @@ def run_sarif(reader: RecordReader, analysis: RunAnalysis, *, texts: bool) -> st
     return sarif_json(located, analysed)
 
 
-def _figures(analysis: RunAnalysis) -> Iterator[tuple[str, str, str]]:
-    for defense in analysis.defenses:
-        card = defense.card
-        rates = (card.attack_success_rate, card.false_positive_rate, card.answered)
-        for figure, estimate in zip(("ASR", "FPR", "answered"), rates, strict=True):
-            yield defense.name, figure, f"{figure} {rate_text(estimate)}"
-
-
 def _place(manifest: RunManifest, position: int) -> str:
     """Return the file a sample was read from, or its data set when that has several files."""
     run, end = manifest.settings.get("run"), 0
@@ -157,6 +159,8 @@ _EXPORTS = {
     "inspect": ("inspect", "guardmark.exporters.inspect_log:write_inspect"),
     "parquet": ("records.parquet", "guardmark.exporters.tables:write_parquet"),
     "promptfoo": ("promptfoo.json", "guardmark.exporters.promptfoo:write_promptfoo"),
+    "latex": ("latex", "guardmark.app.results.artefacts:write_latex"),
+    "pdf": ("figures", "guardmark.app.results.artefacts:write_pdf"),
     "svg": ("figures", "guardmark.app.results.artefacts:write_svg"),
 }
 """Format to its usual name below the run's folder, and its writer, which returns a count."""
@@ -187,13 +191,32 @@ def export(run: Path, form: str, *, out: Path | None = None, layer: str = "") ->
         return exported
 
 
-def write_svg(reader: RecordReader, path: Path) -> int:
-    """Write every chart of the report as an SVG file."""
-    analysis = analyse_run(reader, analysis_settings(reader))
-    highlights = read_highlights(reader, analysis, run_config(reader.manifest()))
-    document = build_document(analysis, highlights)
-    series, folder = series_of(document), RunDir(path=path)
-    for block in (block for section in document.sections for block in section.blocks):
+def _write_figures(reader: RecordReader, path: Path, *, form: str) -> int:
+    document = _document(reader)
+    series = series_of(document)
+    for block in document.blocks:
         if isinstance(block, IntervalChart | LineChart | Histogram):
-            folder.write_text(f"{block.id}.svg", figure_svg(block, series))
+            drawn = figure_svg(block, series)
+            with whole_file(path / f"{block.id}.{form}") as file:
+                file.write(drawn.encode() if form == "svg" else pdf_of(drawn))
     return reader.status().stored
+
+
+write_svg = partial(_write_figures, form="svg")
+write_pdf = partial(_write_figures, form="pdf")
+
+
+def write_latex(reader: RecordReader, path: Path) -> int:
+    """Write each table of the report as a file; into one file `.tex`, those that are not folded."""
+    is_one = path.suffix == ".tex"
+    files = latex_files(_document(reader), path.name if is_one else "")
+    for name, text in files.items():
+        RunDir(path=path.parent if is_one else path).write_text(name, text)
+    return reader.status().stored
+
+
+def _document(reader: RecordReader) -> Document:
+    analysis = analyse_run(reader, analysis_settings(reader))
+    return build_document(
+        analysis, read_highlights(reader, analysis, run_config(reader.manifest()))
+    )

@@ -55,9 +55,7 @@ def read_exchanges(
     exchanges, missing = {}, None if answers else ""  # empty where no target model was asked
     for position, name in positions.items():
         repeats = sorted({repeat for sample, repeat in steps if sample == position}) or [0]
-        worst = max(
-            repeats, key=lambda at: [r.outcome for r in steps[position, at]].count("unsafe")
-        )
+        worst = max(repeats, key=lambda at: sum(r.outcome == "unsafe" for r in steps[position, at]))
         answer = answers[position].get(worst)
         asked = [*([answer] if answer and is_timed else ()), *steps[position, worst]]
         exchanges[name] = SampleStory(

@@ -123,19 +123,14 @@ def compare_runs(
 def slice_run(run: Path, request: SliceRequest) -> tuple[RunDir, SliceStability]:
     """Draw small slices of a run and write what they would have said; nothing is called."""
     folder = find_run(run)
-    stability = read_slices(folder.records, request)
-    write_slices(folder, stability)
-    return folder, stability
+    return folder, write_slices(folder, folder.records, request)
 
 
-def write_slices(folder: RunDir, stability: SliceStability) -> None:
-    """Write what small slices would have said into a folder."""
+def write_slices(folder: RunDir, records: Path, request: SliceRequest) -> SliceStability:
+    """Draw small slices from records and write what they would have said into a folder."""
+    with RecordReader(records) as reader:
+        stability = measure_small_slices(reader, analysis_settings(reader), request)
     folder.write_text(folder.slice_stability.name, stability_json(stability))
     document = stability_document(stability)
     folder.write_text(folder.slice_stability_md.name, render_markdown(document))
-
-
-def read_slices(records: Path, request: SliceRequest) -> SliceStability:
-    """Draw small slices from the records of a run."""
-    with RecordReader(records) as reader:
-        return measure_small_slices(reader, analysis_settings(reader), request)
+    return stability

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.analysis.pipeline.small_slices import SliceRequest
 from guardmark.app.results.artefacts import export, write_reports
 from guardmark.app.results.opened_run import run_config
-from guardmark.app.results.reading import read_slices, write_slices
+from guardmark.app.results.reading import write_slices
 from guardmark.app.results.try_trace import target_lines, trace_lines
 from guardmark.app.settings import REPORTS
 from guardmark.app.verify.headline import redecided
@@ -86,7 +86,7 @@ def _compare_slices(folder: RunDir, mismatches: Mismatches, *, scratch: Path) ->
         _differ(mismatches, name, "", ("no request of slices", "none of this form"))
         return
     again = RunDir(path=scratch / "slices")
-    write_slices(again, read_slices(folder.records, request))
+    write_slices(again, folder.records, request)
     for name in (again.slice_stability.name, again.slice_stability_md.name):
         _compare_file(folder, name, again.path / name, mismatches)
 

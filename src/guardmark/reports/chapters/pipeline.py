@@ -33,7 +33,6 @@ CARD_TABLES: Final = ("pipeline-system", "pipeline-model", "pipeline-defense")
 
 _MALFORMED_ENOUGH: Final = 0.01
 _INFERRED: Final = "inferred"
-_OF_ANSWERS: Final = "of all answers in this arm"
 
 
 def write(analysis: RunAnalysis) -> Section | None:
@@ -43,6 +42,9 @@ def write(analysis: RunAnalysis) -> Section | None:
         return None
     arms, human = pipeline.arms, pipeline.human
     shared = analysis.manifest.shared_answers
+    gains = [arm for arm in arms if arm.gain is not None]
+    others, judged = pipeline.judgings[1:], [(arm, *each) for arm in arms for each in arm.judgings]
+    by_first = "".join(say("judging", name=each.name) for each in pipeline.judgings[:1])
     once = say("shared", arms=", ".join(shared[:-1]), last="".join(shared[-1:]))
     parts = (
         once if shared else None,
@@ -50,13 +52,13 @@ def write(analysis: RunAnalysis) -> Section | None:
         _scope_table([(arm.name, arm.model) for arm in arms]),
         _guard_table(arms, {each.name: each.card for each in analysis.defenses}),
         warning(warnings_of(pipeline)),
-        _gain_table(arms) if any(arm.gain is not None for arm in arms) else None,
+        table_of(gains, table_id="pipeline-gain") if gains else None,
         _bounds_table(arms),
         _bucket_table(arms),
         *(_variant_table(arm) for arm in arms if len(arm.variants) > 1),
-        _coverage_table(arms),
+        table_of(arms, table_id="pipeline-coverage", collapsed=True),
         _judge_table(pipeline),
-        _judging_table(pipeline) if len(pipeline.judgings) > 1 else None,
+        table_of(judged, table_id="pipeline-judgings", note=by_first) if others else None,
         *(() if human is None else (_human_table(human), _corrected_table(arms))),
         *_legacy_parts(arms),
     )
@@ -130,36 +132,11 @@ def _scope_cells(card: ScopeCard) -> tuple[Value, ...]:
 
 
 def _guard_table(arms: Sequence[ArmAnalysis], cards: dict[str, Scorecard]) -> Table:
-    guards = [(arm.name, arm.guard) for arm in arms if arm.guard is not None]
+    guards = [(each, cards[each.name]) for each in arms if each.guard is not None]
     return table_of(
         guards,
-        {
-            "Guard": lambda pair: name(pair[0]),
-            "ASR: attacks the guard allowed, of those it decided|"
-            "FPR: benign samples the guard blocked, of those it decided": lambda pair: (
-                cards[pair[0]].attack_success_rate,
-                cards[pair[0]].false_positive_rate,
-            ),
-            "Allows: of all it was asked": lambda pair: pair[1].allow,
-            "Blocks: of all it was asked": lambda pair: pair[1].block,
-            "Malformed: of all it was asked": lambda pair: pair[1].malformed,
-            "Errors: of all it was asked": lambda pair: pair[1].error,
-        },
         table_id="pipeline-defense",
         note="" if guards else "The run has no guard.",
-    )
-
-
-def _gain_table(arms: Sequence[ArmAnalysis]) -> Table:
-    return table_of(
-        [(arm.name, arm.gain) for arm in arms if arm.gain is not None],
-        {
-            "Guard": lambda pair: name(pair[0]),
-            "Attack success": lambda pair: pair[1].attack_success_rate,
-            "Over-refusal": lambda pair: pair[1].over_refusal_rate,
-            "Longer": lambda pair: figure(pair[1].overhead_ms, Unit.MILLISECONDS),
-        },
-        table_id="pipeline-gain",
     )
 
 
@@ -217,24 +194,6 @@ def _variant_table(arm: ArmAnalysis) -> Table:
     )
 
 
-def _coverage_table(arms: Sequence[ArmAnalysis]) -> Table:
-    return table_of(
-        [(arm.name, arm.coverage) for arm in arms],
-        {
-            "Arm": lambda it: name(it[0]),
-            "Label stated: label stated, not inferred, of all asked": lambda it: it[1].labelled,
-            "End known: blocked, or answered and judged, of all asked": lambda it: it[1].known,
-            "Model answered: of what the guard let through": lambda it: it[1].model_answered,
-            f"Verdict valid: {_OF_ANSWERS}": lambda it: it[1].judge_valid,
-            f"Verdict malformed: {_OF_ANSWERS}": lambda it: it[1].judge_malformed,
-            f"Verdict missing: {_OF_ANSWERS}": lambda it: it[1].judge_error,
-            "In model card: of all asked": lambda it: it[1].model_evaluable,
-        },
-        table_id="pipeline-coverage",
-        collapsed=True,
-    )
-
-
 def _judge_table(pipeline: PipelineAnalysis) -> Table:
     notes = [
         f"Judges of {judging.name}: Krippendorff's alpha "
@@ -244,33 +203,9 @@ def _judge_table(pipeline: PipelineAnalysis) -> Table:
     ]
     return table_of(
         [judge for judging in pipeline.judgings for judge in judging.judges],
-        {
-            "Judge": lambda judge: name(judge.name),
-            "Layer": lambda judge: judge.layer,
-            "Unsafe": lambda judge: judge.unsafe,
-            "Valid": lambda judge: judge.valid,
-            "Malformed": lambda judge: judge.malformed,
-            "Missing": lambda judge: judge.error,
-        },
         table_id="pipeline-judges",
         note=" ".join(notes) if pipeline.judgings else "Nobody judged.",
-        texts=("Layer",),
         collapsed=True,
-    )
-
-
-def _judging_table(pipeline: PipelineAnalysis) -> Table:
-    return table_of(
-        [(arm.name, *each) for arm in pipeline.arms for each in arm.judgings],
-        {
-            "Arm": lambda each: name(each[0]),
-            "Judging": lambda each: each[1],
-            "Attack success": lambda each: each[2].attack_success_rate,
-            "Over-refusal": lambda each: each[2].over_refusal_rate,
-        },
-        table_id="pipeline-judgings",
-        texts=("Judging",),
-        note=f"Every other figure uses the judging {pipeline.judgings[0].name}.",
     )
 
 

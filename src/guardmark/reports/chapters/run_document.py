@@ -82,8 +82,9 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
 def shorten(document: Document) -> Document:
     """Keep of a report what a terminal shows: verdicts, headline tables, recommendations."""
     sections = {each.id: each for each in document.sections}
-    blocks = [block for section in document.sections for block in section.blocks]
-    tables = {block.id: block for block in blocks if isinstance(block, Table) and block.rows}
+    tables = {
+        block.id: block for block in document.blocks if isinstance(block, Table) and block.rows
+    }
     if "overview" in tables and "pipeline-system" not in tables:
         tables["overview"] = replace(tables["overview"], title="")
     shown = [

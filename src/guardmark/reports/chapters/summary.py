@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from guardmark.reports.document.blocks import Section, Table, Unit, section, warning
-from guardmark.reports.document.cells import known, mute, name, slug, table_of, with_counts
+from guardmark.reports.document.cells import (
+    known,
+    mute,
+    name,
+    slug,
+    table_of,
+    value_at,
+    with_counts,
+)
 from guardmark.reports.document.wording import count_text, percent_text, say, words_of
 from guardmark.stats.figures import Ratio
 
@@ -36,29 +43,14 @@ def write(analysis: RunAnalysis) -> Section:
 
 
 def _overview(defenses: Sequence[DefenseAnalysis]) -> Table:
-    table = table_of(
-        defenses,
-        {
-            "Defense": lambda each: name(each.name),
-            "ASR: attack success rate: attacks allowed, of those answered|"
-            "FPR: false positive rate: benign samples blocked, of those answered|"
-            "Balanced error: mean of false negative and false positive rate": lambda each: (
-                *(each.card.attack_success_rate, each.card.false_positive_rate),
-                each.card.ratios.balanced_error,
-            ),
-            "Answered: samples with a decision, of all": lambda each: each.card.answered,
-            "Malformed: unreadable answers": lambda each: each.card.confusion.malformed,
-            "Errors: samples without an answer": lambda each: each.card.confusion.errors,
-        },
-        table_id="overview",
-    )
+    table = table_of(defenses, table_id="overview")
     return mute(table, (each.is_baseline for each in defenses))
 
 
 def _card(defense: DefenseAnalysis) -> Table:
     card = defense.card
     paths = words_of("card").items()
-    rates = {label: rate for label, path in paths if (rate := _figure_at(card, path)) is not None}
+    rates = {label: rate for label, path in paths if (rate := value_at(path, card)) is not None}
     kinds = ", ".join(f"{kind} {count_text(n)}" for kind, n in card.confusion.error_kinds)
     return table_of(
         itertools.starmap(_rate_cells, rates.items()),
@@ -69,11 +61,6 @@ def _card(defense: DefenseAnalysis) -> Table:
         note=f"Errors by kind: {kinds}." if kinds else "",
         collapsed=True,
     )
-
-
-def _figure_at(card: Any, path: str) -> Any:
-    """Follow a path from a card to its figure; None where a part of it was not measured."""
-    return functools.reduce(lambda part, key: part and getattr(part, key), path.split("."), card)
 
 
 def _rounded(count: float | None) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.defense.scorecard import complement
-from guardmark.analysis.settings import PARTIAL_MAX_FPR
 from guardmark.reports.document.blocks import (
     Histogram,
     Line,
@@ -177,7 +176,7 @@ def _score_blocks(analysis: RunAnalysis) -> tuple[Part, ...]:
         return ()
     return (
         _areas(analysis) if analysis.areas else None,
-        _quality(detailed),
+        table_of(detailed, table_id="calibration"),
         _reliability(detailed),
         _bins(detailed),
         _costs(detailed) if any(scores.costs for _, scores in detailed) else None,
@@ -198,27 +197,6 @@ def _areas(analysis: RunAnalysis) -> Table:
         },
         table_id="areas",
         texts=("Test",),
-    )
-
-
-def _quality(detailed: _Detailed) -> Table:
-    return table_of(
-        detailed,
-        {
-            "Defense": lambda it: name(it[0]),
-            "Samples": lambda it: it[1].brier.trials,
-            "Brier: mean squared error of the score": lambda it: number(it[1].brier),
-            "ECE, equal width": lambda it: number(it[1].by_width),
-            "ECE, equal mass": lambda it: number(it[1].by_mass),
-            "by chance: ECE if calibrated, equal width": lambda it: number(
-                it[1].by_width.reference
-            ),
-            f"Partial AUC: raw, FPR 0 to {PARTIAL_MAX_FPR:g}": lambda it: number(
-                it[1].partial_area
-            ),
-            "McClish: the same, 0.5 for a coin": lambda it: number(it[1].partial_area_standardised),
-        },
-        table_id="calibration",
     )
 
 

@@ -326,3 +326,8 @@ class Document:
     version: str = ""
     confidence: float = 0.95
     is_brief: bool = False  # what it leaves out stands in a longer one
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """What all sections hold, in order."""
+        return tuple(block for section in self.sections for block in section.blocks)

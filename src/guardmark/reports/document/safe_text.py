@@ -19,11 +19,24 @@ _MARKDOWN: Final = re.compile(r"([\\`*_\[\]|~$])")
 _MARKDOWN_START: Final = re.compile(r"^([-+#=]|\d+(?=[.)](?:\s|$)))")
 _LINKS: Final = {"://": "&#58;//", "@": "&#64;", "www.": "www&#46;"}
 _FENCE: Final = re.compile(r"`+")
+_LATEX: Final = str.maketrans(
+    {each: f"\\{each}" for each in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "`": r"\textasciigrave{}"}
+    | {'"': r"{\char34}"}
+)
+_LIGATURES: Final = re.compile(r"([-',])(?=\1)")
 
 
 def plain_line(text: str) -> str:
     """Spell out what could steer a terminal, and squeeze to one line."""
     return _BREAKS.sub(" ", spell_hidden(text)).strip()
+
+
+def latex_line(text: str) -> str:
+    """Escape a text so that LaTeX sets it as it stands, in a cell of a table too."""
+    escaped = _LIGATURES.sub(r"\1{}", plain_line(text).translate(_LATEX))
+    return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped  # else an option of \\
 
 
 def markdown_line(text: str) -> str:

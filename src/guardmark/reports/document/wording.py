@@ -33,10 +33,10 @@ def say(key: str, **values: object) -> str:
 
 
 @cache
-def table_words(table_id: str) -> dict[str, str]:
-    """Return title and note of a table, as far as they are the same in every report."""
+def table_words(table_id: str) -> dict[str, Any]:
+    """Return title, note and columns of a table, as far as they are the same in every report."""
     tables = _all_words()["tables"]
-    words: dict[str, str] = next(
+    words: dict[str, Any] = next(
         (text for key, text in tables.items() if f"{table_id}-".startswith(f"{key}-")), {}
     )
     return words

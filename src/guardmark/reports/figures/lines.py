@@ -74,7 +74,7 @@ def draw_lines(chart: LineChart, series: Mapping[str, int]) -> Drawing:
         parts.append(element("g", *_line(line, plane, shape), class_=classes))
         if len(line.points) == 1:
             parts += names.write(line)
-        dash = element("line", x1=-12, x2=12, class_=f"line d{index % DASHES}")
+        dash = element("line", x1=-12, x2=12, class_=f"line d{shape % DASHES}")
         mark = dot(shape) if len(line.points) == 1 else dash
         legend.append((f"{line.label}{line.hollow}", in_legend(mark, classes)))
     if chart.diagonal:

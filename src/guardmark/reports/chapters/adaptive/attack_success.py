@@ -10,8 +10,6 @@ from guardmark.reports.document.cells import (
     figure,
     figure_text,
     name,
-    number,
-    p_value,
     rate_text,
     slug,
     table_of,
@@ -28,9 +26,9 @@ from guardmark.reports.document.wording import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from guardmark.analysis.adaptive.card import AdaptiveCard, AdaptivePair, ArmCurve, RoundRate
+    from guardmark.analysis.adaptive.card import AdaptiveCard, ArmCurve, RoundRate
     from guardmark.analysis.adaptive.rows import CostPerBypass
     from guardmark.core.estimate import Estimate
     from guardmark.reports.document.cells import Value
@@ -131,26 +129,6 @@ def transfers_table(cards: tuple[AdaptiveCard, ...]) -> Table:
         {"Won against|Replayed on|Passed": lambda each: each},
         table_id="adaptive-transfer",
         texts=("Replayed on",),
-    )
-
-
-def pairs_table(pairs: Sequence[AdaptivePair]) -> Table:
-    """Return every two defenses side by side."""
-    return table_of(
-        pairs,
-        {
-            "First": lambda pair: name(pair.first),
-            "Second": lambda pair: name(pair.second),
-            "Attacks": lambda pair: pair.attacks,
-            "Area: first minus second; above 0 the first falls sooner": lambda pair: number(
-                pair.area
-            ),
-            "p area": lambda pair: p_value(pair.area_adjusted),
-            "Got through: by the last round, first minus second": lambda pair: pair.outcome,
-            "p got through": lambda pair: p_value(pair.outcome_adjusted),
-        },
-        table_id="adaptive-pairs",
-        texts=("Second",),
     )
 
 

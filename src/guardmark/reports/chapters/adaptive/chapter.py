@@ -8,7 +8,7 @@ from guardmark.reports.chapters.adaptive import attack_success as success
 from guardmark.reports.chapters.adaptive import models, operators
 from guardmark.reports.chapters.comparison import group_cautions
 from guardmark.reports.document.blocks import Document, Facts, Section, present, section, warning
-from guardmark.reports.document.cells import figure_text, rate_text, words
+from guardmark.reports.document.cells import figure_text, rate_text, table_of, words
 from guardmark.reports.document.wording import count_text, say, words_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _across(
     lines = (
         say("left_out_view", name=name, sight=sight_text(view)) for name, view in left_out.items()
     )
-    tables = success.pairs_table(pairs), success.transfers_table(cards)
+    tables = table_of(pairs, table_id="adaptive-pairs"), success.transfers_table(cards)
     shown = (table for table in tables if table.rows)
     return present(warning(lines), *models.target_blocks(cards), *shown)
 

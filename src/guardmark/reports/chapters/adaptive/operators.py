@@ -123,12 +123,6 @@ def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
     """Return the table of repairs, and the one that was attacked again as lines to copy."""
     table = table_of(
         card.repairs,
-        {
-            "Cleaning": lambda each: name(each.name),
-            "Bypasses blocked|n": lambda each: with_counts(each.closed),
-            "Benign texts lost|n": lambda each: with_counts(each.cost),
-            "Attacks let in|n": lambda each: with_counts(each.opened),
-        },
         table_id=f"adaptive-repairs-{slug(card.name)}",
         title=f"{card.name}: what cleaning texts first would change",
         collapsed=True,

@@ -1,0 +1,80 @@
+"""A table of a document as LaTeX with booktabs, for a paper."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from guardmark.reports.document.blocks import FigureCell, Table
+from guardmark.reports.document.safe_text import latex_line
+from guardmark.reports.document.wording import cell_text, count_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jinja2 import Template
+
+    from guardmark.reports.document.blocks import Cell, Document
+
+
+def latex_files(document: Document, name: str = "") -> dict[str, str]:
+    """Render each table as a file; into one of that name, the tables that are not folded."""
+    tables = [each for each in document.blocks if isinstance(each, Table) and each.rows]
+    if name:
+        shown = (_render(each, document) for each in tables if not each.collapsed)
+        return {name: "\n".join(shown)}
+    return {f"{each.id}.tex": _render(each, document) for each in tables}
+
+
+def _render(table: Table, document: Document) -> str:
+    columns = list(_columns(table))
+    cells = [cell for row in table.rows for cell in row.cells]
+    return _template().render(
+        table=table,
+        document=document,
+        columns=columns,
+        rows=zip(table.rows, zip(*(texts for *_, texts in columns), strict=True), strict=True),
+        has_undefined=any(map(_is_undefined, cells)),
+    )
+
+
+def _columns(table: Table) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield alignment, head and texts; counts that no column shows follow their figures."""
+    columns = list(zip(*(row.cells for row in table.rows), strict=True))
+    shown = {tuple(cell_text(cell).rpartition("/")[2] for cell in cells) for cells in columns}
+    for column, cells in zip(table.columns, columns, strict=True):
+        head, texts = latex_line(column.title), tuple(map(_text, cells))
+        yield "r" if column.numeric else "l", head, texts
+        trials = [getattr(cell, "trials", None) for cell in cells]
+        counts = tuple("" if each is None else count_text(each) for each in trials)
+        if any(counts) and counts not in shown:
+            shown.add(counts)
+            yield "r", "$n$", counts
+
+
+def _text(cell: Cell) -> str:
+    text = "---" if _is_undefined(cell) else latex_line(cell_text(cell))
+    return rf"\texttt{{{text}}}" if text and getattr(cell, "code", False) else text
+
+
+def _is_undefined(cell: Cell) -> bool:
+    return isinstance(cell, FigureCell) and cell.value is None
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, PackageLoader
+
+    environment = Environment(
+        loader=PackageLoader("guardmark.reports.render", ""),
+        autoescape=False,  # noqa: S701 - every text is escaped, for LaTeX
+        trim_blocks=True,
+        # Braces and percent signs are LaTeX's own.
+        variable_start_string="((",
+        variable_end_string="))",
+        block_start_string="(%",
+        block_end_string="%)",
+        comment_start_string="(##",
+    )
+    environment.filters["line"] = latex_line
+    return environment.get_template("table.tex.j2")
