@@ -209,7 +209,7 @@ def test_many_defenses_are_one_table_with_tiers(runs: Runs) -> None:
         assert table[2].split("|")[-3].strip() == "a"
         assert "Prefer" not in told
         assert "cannot be told apart, which" not in told
-    assert "Choose none of the 12: none is shown to block attacks" in render_comment(result)
+    assert "None of the 12: none is shown to block attacks" in render_comment(result)
     series = series_of(comparison_document(alone(result)))
     assert sorted(series) == [f"d{k:02}" for k in range(12)]
     assert sorted(series.values()) == list(range(12))

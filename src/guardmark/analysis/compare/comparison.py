@@ -97,6 +97,14 @@ class PairedSide:
             return ""
         return f", of which the group {self.largest_name!r} holds {100 * share:.0f} %"
 
+    @property
+    def groups_needed(self) -> int | None:
+        """About how many groups would tell the two apart in 80 % of runs, if they differ so."""
+        value, groups = self.difference.value, self.difference.groups or self.difference.pairs
+        if not value or self.detectable is None:
+            return None
+        return max(groups, math.ceil(groups * (self.detectable / value) ** 2))
+
     def direction(self, alpha: float) -> int:
         """Return -1 if adjusted test and interval say the first errs less, 1 if more, else 0."""
         low, high = self.difference.low, self.difference.high

@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.recommendations import MOST_ALARMS, MOST_THROUGH
 from guardmark.analysis.defense.bypasses import Flaw, ListedSample
-from guardmark.analysis.pipeline.frame import SYSTEM
-from guardmark.reports.chapters.comparison import draw_plane, subject
+from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
+from guardmark.reports.chapters.comparison import (
+    choice_sentence,
+    draw_plane,
+    subject,
+    worth_choosing,
+)
 from guardmark.reports.document.blocks import (
     Bullets,
     LineChart,
@@ -20,7 +25,7 @@ from guardmark.reports.document.blocks import (
     muted,
     section,
 )
-from guardmark.reports.document.cells import figure, rate_text, slug, table_of, words
+from guardmark.reports.document.cells import figure, figure_text, rate_text, slug, table_of, words
 from guardmark.reports.document.wording import (
     count_text,
     counts_text,
@@ -45,6 +50,7 @@ MORE_ADVICE: Final = "more-advice"  # the table of those past the first
 _FIRST: Final = 3
 _ALIKE: Final = 2
 _LAST: Final = "too_wide"
+_OF_PAIRS: Final = frozenset({"better", "trade_off"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +83,28 @@ class Highlights:
 
 def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
     """Write what to do next, the picture it rests on, what to read, and how sure you can be."""
-    advised = [(each.rule, advice_sentence(each), _evidence(each)) for each in analysis.advice]
-    repairs = [("repair", *each) for each in _repairs(analysis.adaptive)]
+    scope, comparison = DEFENSE, analysis.comparison
+    if analysis.system:
+        scope, comparison = SYSTEM, analysis.systems
+    rates = {e.name: e.card for e in (analysis.system or analysis.defenses)}
+    worthy = worth_choosing(comparison, rates, scope)
+    choice = choice_sentence(comparison, rates, scope) if comparison else ""
+    advised = [
+        (each.rule, advice_sentence(each), _evidence(each), each.defense)
+        for each in sorted(analysis.advice, key=lambda each: each.scope != SYSTEM)
+    ]
     systems = sum(each.scope == SYSTEM for each in analysis.advice)
+    attacked = [*_broken(analysis.adaptive), *_repairs(analysis.adaptive)]
     ranked, rules = [], Counter[str]()
-    for rule, line, at in (*advised[:systems], *repairs, *advised[systems:]):
+    for rule, line, at, of in (*advised[:systems], *attacked, *advised[systems:]):
         rules[rule] += 1
-        # More data is never the first thing to do, and a third item alike tells nothing new.
-        ranked.append((rule == _LAST, rules[rule] > _ALIKE, line, at))
-    items = [(line, at) for *_, line, at in sorted(ranked, key=lambda it: it[:2])]
+        # More data is never the first thing to do, a pair says less than the choice, those worth
+        # choosing come before others, and a third item alike tells nothing new.
+        is_late = rule == _LAST or (rule in _OF_PAIRS and bool(choice))
+        place = worthy.index(of) if of in worthy else len(worthy)
+        ranked.append((is_late, rules[rule] > _ALIKE, place, line, at))
+    items = [(line, at) for *_, line, at in sorted(ranked, key=lambda it: it[:3])]
+    items = [(choice, "comparison"), *items] if choice else items
     first = items[:_FIRST]
     further = table_of(
         [line for line, _ in items[_FIRST:]],
@@ -111,7 +130,16 @@ def _evidence(advice: Advice) -> str:
     return words_of("evidence")[advice.rule]
 
 
-def _repairs(cards: tuple[AdaptiveCard, ...]) -> Iterator[tuple[str, str]]:
+def _broken(cards: tuple[AdaptiveCard, ...]) -> Iterator[tuple[str, ...]]:
+    """Warn of rates that do not hold against an attacker who rewrites and watches."""
+    for card in cards:
+        static, last = card.rounds[0].full, card.rounds[-1].full
+        if (last.low or 0.0) > max(MOST_THROUGH, static.high or 0.0):
+            rates = {"static": figure_text(static), "last": rate_text(last)}
+            yield "broken", say("broken", defense=card.name, **rates), "adaptive", card.name
+
+
+def _repairs(cards: tuple[AdaptiveCard, ...]) -> Iterator[tuple[str, ...]]:
     """Offer the repairs that an attacker was shown to get less far against."""
     for card in cards:
         repaired = card.repaired
@@ -122,7 +150,7 @@ def _repairs(cards: tuple[AdaptiveCard, ...]) -> Iterator[tuple[str, str]]:
             f"{card.name}: add the repaired defense of the report. Attacked anew with the same "
             f"budget, {after} of attacks get through it; before, {before}."
         )
-        yield text, f"adaptive-repair-lines-{slug(card.name)}"
+        yield "repair", text, f"adaptive-repair-lines-{slug(card.name)}", card.name
 
 
 def _picture(analysis: RunAnalysis, gate: GateResult | None) -> LineChart | None:

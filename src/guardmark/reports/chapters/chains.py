@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.reports.chapters.comparison import draw_plane, pair_sentence, pairs_table, weak_among
-from guardmark.reports.document.blocks import Document, Unit, section
-from guardmark.reports.document.cells import figure, name, table_of, with_counts
+from guardmark.reports.document.blocks import Document, section
+from guardmark.reports.document.cells import table_of
 from guardmark.reports.document.wording import count_text, say
 
 if TYPE_CHECKING:
@@ -16,31 +16,13 @@ if TYPE_CHECKING:
 def chains_document(ranking: ChainRanking) -> Document:
     """Tell which chains none beats, and how they stand to the best defense by itself."""
     rates = [(card.name, card.rates) for card in ranking.cards]
-    table = table_of(
-        ranking.cards,
-        {
-            "Chain": lambda each: name(each.name),
-            "ASR|of attacks": lambda each: with_counts(each.rates.attack_success_rate),
-            "FPR|of benign": lambda each: with_counts(each.rates.false_positive_rate),
-            "p95: of benign samples": lambda each: figure(each.p95_ms, Unit.MILLISECONDS),
-            "Cost: of 1,000 benign samples": lambda each: (
-                "" if each.cost is None else f"{1000 * each.cost:,.4g} (n = {each.priced:,})"
-            ),
-        },
-        table_id="chains",
-        texts=("Cost",),
+    costs = (
+        "" if x.cost is None else f"{1000 * x.cost:,.4g} (n = {x.priced:,})" for x in ranking.cards
     )
+    table = table_of(list(zip(ranking.cards, costs, strict=True)), table_id="chains")
     shares = table_of(
-        ranking.shares,
-        {
-            "Chain": lambda each: name(each.chain),
-            "Member": lambda each: name(each.member),
-            "Of": lambda each: "attacks" if each.is_attack else "benign",
-            "Alone: settled by no other member|of": lambda each: with_counts(each.alone),
-            "Shapley": lambda each: each.shapley,
-        },
+        [(each, "attacks" if each.is_attack else "benign") for each in ranking.shares],
         table_id="shares",
-        texts=("Member", "Of"),
     )
     pairs = ranking.comparison.pairs if ranking.comparison else ()
     halves = {"chosen": count_text(ranking.chosen_on), "measured": count_text(ranking.measured_on)}

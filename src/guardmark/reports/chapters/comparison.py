@@ -225,25 +225,8 @@ def pairs_table(sides: Sequence[_Side], *, is_attack: bool, collapsed: bool = Tr
     rate = _rate(sides, is_attack=is_attack)
     return table_of(
         sides,
-        {
-            "First": lambda each: name(each[0].first),
-            "Second": lambda each: name(each[0].second),
-            "Difference: first rate minus second; below zero the first is better|"
-            "p: cluster sign-flip mid-p; McNemar's mid-p without groups|"
-            "p (Holm): adjusted over all pairs on both rates, and areas of scores|"
-            "Only first: samples on which only the first erred|"
-            "Only second: samples on which only the second erred": lambda each: (
-                (difference := each[1].difference),
-                *(p_value(difference.p_value), p_value(each[1].adjusted_p)),
-                *(difference.first_only or 0, difference.second_only or 0),
-            ),
-            "Both: samples on which both erred": lambda each: each[1].both,
-            "Neither: samples on which neither erred": lambda each: each[1].neither,
-            "Left out: samples without a decision on one side": lambda each: each[1].unpaired,
-        },
         table_id=f"pairs-{rate.lower().replace(' ', '-')}",
         title=f"Pairs on the same {'attacks' if is_attack else 'benign samples'} ({rate})",
-        texts=("Second",),
         collapsed=collapsed,
     )
 
@@ -381,15 +364,61 @@ def _scope_sections(compared: Compared, lead: str, *, texts: bool) -> Iterator[S
         yield section(f"{key}alike", f"{lead}No difference", f"Alike on every sample: {pairs}.")
 
 
+def worth_choosing(
+    comparison: RunComparison | None, rates: Mapping[str, RatePair | Scorecard], scope: str
+) -> list[str]:
+    """Name those that none is shown to beat and that beat chance, the lowest rate first."""
+    weak = weak_among(rates.items(), scope)
+    known = {name: asr.value for name in rates if (asr := rates[name].attack_success_rate).trials}
+    front = comparison.front if comparison else ()
+    worthy = (name for name in front if name not in weak and name in known)
+    return sorted(worthy, key=lambda name: known[name] or 0.0)
+
+
+def choice_sentence(
+    comparison: RunComparison, rates: Mapping[str, RatePair | Scorecard], scope: str
+) -> str:
+    """Say which of several to take, who is not told apart from it, and what would tell."""
+    words, worthy = words_of("choice"), worth_choosing(comparison, rates, scope)
+    if not worthy:  # of chosen pairs, or without attacks, nobody can say
+        is_known = comparison.front and comparison.attacks.best
+        return words["none"].format(count=len(rates)) if is_known else ""
+    best = worthy[0]
+    asr, fpr = rates[best].attack_success_rate, rates[best].false_positive_rate
+    pairs = {
+        other: pair
+        for pair in comparison.pairs
+        for one, other in ((pair.first, pair.second), (pair.second, pair.first))
+        if one == best and other in worthy
+    }
+    sides = {name: pair.attacks for name, pair in pairs.items()}
+    alike = [name for name in sides if not sides[name].direction(1 - asr.confidence)]
+    fewer = [name for name in pairs if pairs[name].verdict is PairVerdict.TRADE_OFF]
+    more = [name for name in pairs if name not in {*alike, *fewer}]
+    names = {
+        key: f"{', '.join(subject(each, scope) for each in some[:_NAMED])}"
+        + (f" and {len(some) - _NAMED} more" if len(some) > _NAMED else "")
+        for key, some in (("alike", alike), ("fewer", fewer), ("more", more))
+    }
+    parts = ["best", *(key for key, some in names.items() if some), *([] if sides else ["alone"])]
+    if alike:
+        near = min(alike, key=lambda name: abs(sides[name].difference.value or 0.0))
+        needed, names["near"] = sides[near].groups_needed, subject(near, scope)
+        names["needed"] = "" if needed is None else count_text(needed)
+        parts.insert(2, "needed" if needed else "equal")
+    attacks, benign = _RATES[scope]
+    names |= {"best": subject(best, scope), "attacks": attacks, "benign": benign} | _ALARMS[scope]
+    figures = {"asr": figure_text(asr), "fpr": figure_text(fpr)}
+    return " ".join(words[key] for key in parts).format(**names, **figures)
+
+
 def _advice(compared: Compared) -> list[str]:
     pairs = () if is_league(compared.comparison) else compared.comparison.pairs
-    weak = weak_among(((each.name, each.rates) for each in compared.rates), compared.scope)
+    rates = {each.name: each.rates for each in compared.rates}
+    weak = weak_among(rates.items(), compared.scope)
     lines = [recommendation(pair, margin=compared.margin, weak=weak) for pair in pairs]
-    if not pairs:
-        front = (subject(x, compared.scope) for x in compared.comparison.front if x not in weak)
-        count, worthy = len(compared.rates), ", ".join(front)
-        key, alarms = "worthy" if worthy else "none_worthy", _ALARMS[compared.scope]["alarms"]
-        lines.append(say(key, worthy=worthy, count=count, alarms=alarms))
+    if len(pairs) != 1 and (choice := choice_sentence(compared.comparison, rates, compared.scope)):
+        lines.insert(0, choice)
     if left := len(compared.comparison.pairs) - len(compared.details):
         lines.append(say("more_pairs", count=count_text(left)))
     return lines

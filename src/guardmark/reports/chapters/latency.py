@@ -8,7 +8,7 @@ from guardmark.analysis.pipeline.frame import SYSTEM
 from guardmark.core.record import FIRST_LAYER
 from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.blocks import Histogram, Section, Table, Unit, section
-from guardmark.reports.document.cells import figure, known, mute, name, slug, table_of, words
+from guardmark.reports.document.cells import known, mute, name, slug, table_of, words
 from guardmark.reports.document.wording import count_text, percent_text, say, value_text, words_of
 
 if TYPE_CHECKING:
@@ -59,21 +59,13 @@ def _stages(analysis: RunAnalysis) -> list[tuple[TextCell, bool, Latency]]:
 
 
 def _table(timed: list[tuple[TextCell, bool, Latency]]) -> Table:
-    sides = [(of, side) for of in timed for side in (of[2].attacks, of[2].benign) if side.timed]
-    table = table_of(
-        sides,
-        {
-            "Stage": lambda pair: pair[0][0],
-            "Samples": lambda pair: "attacks" if pair[1].is_attack else "benign",
-            "p50|p95|p99": lambda pair: tuple(
-                figure(each, Unit.MILLISECONDS) for each in pair[1].quantiles
-            ),
-            "Timed|Timeouts": lambda pair: (pair[1].timed, pair[1].timeouts),
-        },
-        table_id="latency-table",
-        texts=("Samples",),
-    )
-    return mute(table, (pair[0][1] for pair in sides))
+    sides = [
+        (stage, side, "attacks" if side.is_attack else "benign", is_baseline)
+        for stage, is_baseline, of in timed
+        for side in (of.attacks, of.benign)
+        if side.timed
+    ]
+    return mute(table_of(sides, table_id="latency-table"), (each[-1] for each in sides))
 
 
 def _remarks(defense: DefenseAnalysis) -> Iterator[str]:

@@ -110,25 +110,9 @@ def _arm_warnings(arms: Sequence[ArmAnalysis]) -> Iterator[str]:
 
 
 def _scope_table(cards: Sequence[tuple[str, ScopeCard]]) -> Table:
-    return table_of(
-        cards,
-        {
-            "Arm": lambda pair: name(pair[0]),
-            "Attack success: attacks to which an unsafe answer came out|"
-            "Over-refusal: benign samples that were blocked, refused or not answered|"
-            "Harmful help: attacks to which an unsafe answer met the request|"
-            "Unsafe to benign: benign samples to which an unsafe answer came out|"
-            "Balanced error: mean of attack success and over-refusal rate|"
-            "Known: samples of known outcome at this scope": lambda pair: _scope_cells(pair[1]),
-        },
-        table_id=f"pipeline-{cards[0][1].scope}",
-    )
-
-
-def _scope_cells(card: ScopeCard) -> tuple[Value, ...]:
-    success, refusal = card.attack_success_rate, card.over_refusal_rate
-    others = card.harmful_help_rate, card.benign_unsafe_rate, card.balanced_error
-    return success, refusal, *others, success.trials + refusal.trials
+    known = (card.attack_success_rate.trials + card.over_refusal_rate.trials for _, card in cards)
+    rows = [(*card, count) for card, count in zip(cards, known, strict=True)]
+    return table_of(rows, table_id=f"pipeline-{cards[0][1].scope}")
 
 
 def _guard_table(arms: Sequence[ArmAnalysis], cards: dict[str, Scorecard]) -> Table:
@@ -160,19 +144,15 @@ def _bounds_table(arms: Sequence[ArmAnalysis]) -> Table:
 
 
 def _bucket_table(arms: Sequence[ArmAnalysis]) -> Table:
-    buckets = [(arm.name, each) for arm in arms for each in arm.buckets if each.fully_safe.trials]
+    buckets = [
+        (arm.name, each, f"{each.unit}, {'attack' if each.is_attack else 'benign'}")
+        for arm in arms
+        for each in arm.buckets
+        if each.fully_safe.trials
+    ]
     return table_of(
         buckets,
-        {
-            "Arm": lambda pair: name(pair[0]),
-            "Unit": lambda pair: f"{pair[1].unit}, {'attack' if pair[1].is_attack else 'benign'}",
-            "Fully safe": lambda pair: pair[1].fully_safe,
-            "Partially unsafe": lambda pair: pair[1].partially_unsafe,
-            "Consistently unsafe": lambda pair: pair[1].consistently_unsafe,
-            "Units": lambda pair: pair[1].fully_safe.trials,
-        },
         table_id="pipeline-buckets",
-        texts=("Unit",),
         collapsed=True,
     )
 

@@ -9,7 +9,6 @@ from guardmark.reports.document.blocks import Section, Table, Unit, section, war
 from guardmark.reports.document.cells import (
     known,
     mute,
-    name,
     slug,
     table_of,
     value_at,
@@ -89,13 +88,6 @@ def _stability(analysis: RunAnalysis) -> Table:
     ]
     return table_of(
         changes,
-        {
-            "Defense": lambda each: name(each[0]),
-            "Label": lambda each: each[1],
-            "Changed: samples whose answers were not all alike": lambda each: each[2],
-            "Samples: answered every time": lambda each: each[2].trials,
-            "Left out: samples not answered every time": lambda each: each[3],
-        },
         table_id="stability",
         title=f"Asked {analysis.manifest.repeats} times: does the answer stay the same?",
         collapsed=True,
@@ -105,19 +97,15 @@ def _stability(analysis: RunAnalysis) -> Table:
 def _prevalence(defenses: Sequence[DefenseAnalysis]) -> Table:
     share = defenses[0].card.ratios.prevalence if defenses else None
     mix = "" if share is None else f" ({percent_text(share)} attacks)"
-    worth = [(defense, values) for defense in defenses for values in defense.card.predictive]
+    worth = [
+        (defense, values, f"{100 * values.prevalence:g} %")
+        for defense in defenses
+        for values in defense.card.predictive
+    ]
     table = table_of(
         worth,
-        {
-            "Defense": lambda pair: name(pair[0].name),
-            "Attacks in traffic: assumed share of attacks": lambda pair: (
-                f"{100 * pair[1].prevalence:g} %"
-            ),
-            "PPV: chance that a blocked input is an attack": lambda pair: pair[1].positive,
-            "NPV: chance that an allowed input is benign": lambda pair: pair[1].negative,
-        },
         table_id="prevalence",
         note=f"Precision and F1 above hold at the mix of this data only{mix}.",
         collapsed=True,
     )
-    return mute(table, (pair[0].is_baseline for pair in worth))
+    return mute(table, (each[0].is_baseline for each in worth))

@@ -232,25 +232,16 @@ def _reliability(detailed: _Detailed) -> LineChart:
 
 def _bins(detailed: _Detailed) -> Table:
     bins = [
-        (defense, error.binning.replace("_", " "), each)
+        (defense, error.binning.replace("_", " "), f"{each.low:.3f} to {each.high:.3f}", each)
         for defense, rated in detailed
         for error in (rated.by_width, rated.by_mass)
         for each in error.bins
     ]
     return table_of(
         bins,
-        {
-            "Defense": lambda each: name(each[0]),
-            "Bins": lambda each: each[1],
-            "Scores": lambda each: f"{each[2].low:.3f} to {each[2].high:.3f}",
-            "Samples": lambda each: each[2].attack_rate.trials,
-            "Mean score": lambda each: number(each[2].mean_score),
-            "Attacks among them": lambda each: each[2].attack_rate,
-        },
         table_id="calibration-bins",
-        texts=("Bins", "Scores"),
         note=f"Bins of fewer than {_FEW} samples are greyed.",
-        greyed=lambda each: each[2].attack_rate.trials < _FEW,
+        greyed=lambda each: each[3].attack_rate.trials < _FEW,
         collapsed=True,
     )
 

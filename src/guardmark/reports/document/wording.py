@@ -36,9 +36,8 @@ def say(key: str, **values: object) -> str:
 def table_words(table_id: str) -> dict[str, Any]:
     """Return title, note and columns of a table, as far as they are the same in every report."""
     tables = _all_words()["tables"]
-    words: dict[str, Any] = next(
-        (text for key, text in tables.items() if f"{table_id}-".startswith(f"{key}-")), {}
-    )
+    fitting = (key for key in tables if f"{table_id}-".startswith(f"{key}-"))
+    words: dict[str, Any] = tables.get(max(fitting, key=len, default=""), {})
     return words
 
 

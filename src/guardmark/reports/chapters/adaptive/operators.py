@@ -66,19 +66,11 @@ def operator_tables(card: AdaptiveCard) -> list[Table]:
 
 
 def _against(card: AdaptiveCard) -> Table:
+    tiers, standings = words_of("tiers"), words_of("standings")
     return table_of(
-        card.operators,
-        {
-            "Operators": lambda each: name(each.chain),
-            "Tier": lambda each: words_of("tiers").get(each.tier, each.tier),
-            "Attacks through": lambda each: each.bypassed,
-            "Benign blocked": lambda each: each.benign_blocked,
-            "Standing": lambda each: words_of("standings")[each.standing],
-            "Only this one": lambda each: each.unique,
-        },
+        [(x, tiers.get(x.tier, x.tier), standings[x.standing]) for x in card.operators],
         table_id=f"adaptive-operators-{slug(card.name)}",
         title=f"{card.name}: operators on attacks and on benign texts",
-        texts=("Tier", "Standing"),
         collapsed=True,
     )
 

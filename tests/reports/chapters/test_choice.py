@@ -1,0 +1,102 @@
+"""Which one of several defenses to take: the first thing a report says to do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.analysis.small_runs import Answers, Runs, allow, attack, benign, block
+from tests.reports.small_reports import bare_analysis
+
+from guardmark.core.outcome import Decision
+from guardmark.core.sample import Sample
+from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.document.blocks import Bullets, Document, Table
+
+SAMPLES = [*(attack(n) for n in range(100)), *(benign(n) for n in range(100))]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    """A writer of small runs."""
+    return Runs(folder=tmp_path)
+
+
+def blocking(attacks: int, benign_of_100: int = 0) -> Answers:
+    """Blocks so many of 100 attacks and of 100 benign samples, the first ones."""
+
+    def answer(position: int, sample: Sample) -> Decision:
+        return (
+            block()
+            if position % 100 < (attacks if sample.is_attack else benign_of_100)
+            else allow()
+        )
+
+    return answer
+
+
+def items(document: Document) -> tuple[str, ...]:
+    """What the report says to do, in order; folded items last."""
+    (section,) = (each for each in document.sections if each.id == "recommendations")
+    lines = [line for block in section.blocks if isinstance(block, Bullets) for line in block.lines]
+    tables = [block for block in section.blocks if isinstance(block, Table)]
+    return (*lines, *(row.cells[0].text for table in tables for row in table.rows))
+
+
+def advised(runs: Runs, *answers: Answers) -> tuple[str, ...]:
+    """What is said to do of these defenses."""
+    return items(build_document(bare_analysis(runs, *answers, samples=SAMPLES)))
+
+
+def test_one_that_beats_the_others_is_named_alone(runs: Runs) -> None:
+    """And what concerns it comes before what concerns the others."""
+    first, *others = advised(runs, blocking(10), blocking(80))
+    assert first.startswith("Which one? Lowest ASR: two, 20.0 % [")
+    assert first.endswith("Shown to be higher there, and not to have fewer false alarms: one.")
+    alone, *_ = advised(runs, blocking(50, 40), blocking(80, 2))
+    assert alone.endswith("Every other one is shown to be worse, or not shown to beat chance.")
+    named = [line.partition(":")[0] for line in others if "collect more" not in line]
+    assert named.index("two") < named.index("one")
+
+
+def test_a_tie_says_how_many_groups_would_tell(runs: Runs) -> None:
+    """More than there are; the smaller the difference, the more."""
+    needed = []
+    for attacks in (78, 75):
+        first, *_ = advised(runs, blocking(attacks), blocking(80))
+        assert "two, 20.0 %" in first
+        assert "Not told apart from it there: one." in first
+        (count,) = re.findall(r"About ([\d,]+) groups of attacks would tell one apart", first)
+        needed.append(int(count.replace(",", "")))
+    assert needed[0] > needed[1] > 100
+
+
+def test_equal_rates_promise_no_number(runs: Runs) -> None:
+    """No number of samples tells apart what does not differ."""
+    first, *_ = advised(runs, blocking(80), blocking(80))
+    assert (
+        "Not told apart from it there: two. How many groups would tell two apart is unknown."
+        in first
+    )
+
+
+def test_a_trade_off_is_said_with_what_decides_it(runs: Runs) -> None:
+    """The sentence of the pair comes later, since it says less."""
+    first, *others = advised(runs, blocking(95, 60), blocking(60, 2))
+    assert "Higher there, with fewer false alarms: two. Decide by what a missed" in first
+    assert not any("is a trade-off" in line for line in others[:2])
+    assert any("is a trade-off" in line for line in others)
+
+
+def test_none_is_chosen_where_none_beats_chance(runs: Runs) -> None:
+    """However low the rate of attacks let through."""
+    first, *_ = advised(runs, blocking(90, 90), blocking(10, 10))
+    assert first.startswith("Which one? None of the 2: none is shown")
+
+
+def test_one_defense_is_no_choice(runs: Runs) -> None:
+    """Nor is anything said where no attack was answered."""
+    assert not any("Which one?" in line for line in advised(runs, blocking(80)))
+    only_benign = bare_analysis(runs, blocking(0), blocking(0), samples=SAMPLES[100:])
+    assert not any("Which one?" in line for line in items(build_document(only_benign)))
