@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import ConfigError
 from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChart
@@ -73,7 +73,8 @@ def pdf_of(drawing: str) -> bytes:
     # Nothing of the drawing is read as a program: it comes in as a value.
     page = b"#set page(width: auto, height: auto, margin: 0pt)\n#set document(date: none)\n"
     page += b'#image(bytes(sys.inputs.drawing), format: "svg")'
-    return cast("bytes", typst.compile(page, format="pdf", sys_inputs={"drawing": drawing}))
+    pdf: bytes = typst.compile(page, format="pdf", sys_inputs={"drawing": drawing})
+    return pdf
 
 
 @cache
