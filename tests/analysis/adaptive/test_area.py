@@ -14,8 +14,9 @@ from tests.schemas import check_document
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard, compare_adaptive
-from guardmark.reports.chapters.adaptive.attack_success import area_sentence, pairs_table
+from guardmark.reports.chapters.adaptive.attack_success import area_sentence
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
+from guardmark.reports.document.cells import table_of
 from guardmark.reports.document.wording import cell_text
 from guardmark.reports.render.json.encoder import encode
 from guardmark.reports.render.markdown import render_markdown
@@ -84,9 +85,8 @@ def test_only_attacks_that_both_answered_are_compared(
 
 
 def test_one_defense_is_compared_with_nothing(planted_cards: tuple[AdaptiveCard, ...]) -> None:
-    """No pair, no table, no line."""
+    """No pair."""
     assert compare_adaptive(planted_cards[:1], confidence=0.95) == ()
-    assert not pairs_table(()).rows
     assert encode(()) == []
 
 
@@ -102,7 +102,7 @@ def test_the_area_is_told_with_what_it_lacks(planted_cards: tuple[AdaptiveCard, 
 def test_pairs_are_told_alike_everywhere(planted_cards: tuple[AdaptiveCard, ...]) -> None:
     """Terminal, table and JSON name the same pairs; the JSON keeps to its schema."""
     pairs = compare_adaptive(planted_cards, confidence=0.95)
-    table = pairs_table(pairs)
+    table = table_of(pairs, table_id="adaptive-pairs")
     assert len(table.rows) == 3
     told = [tuple(map(cell_text, line.cells))[:3] for line in table.rows]
     assert ("plain", "hard", "30") in told
