@@ -51,6 +51,8 @@ Take = Callable[[int, A, int], None]
 Known = defaultdict[str, dict[tuple[int, str], A]]
 """Layer to position of a sample and hash of a text to answer."""
 _FLUSH_AT: Final = 20_000  # rows; a commit has a price of its own
+_SLICE: Final = 32  # calls in line between two looks at the clock and at the wish to stop
+_SLICE_NS: Final = 200_000_000  # none is begun after, so that what is slow is seen at once
 _RETRIES: Final = 2  # a failed call is no answer: it is asked again, at nobody's expense
 _ATTACKS: Final = (Account.BASELINE, Account.BATTERY, Account.SEARCH)
 _FINAL: Final = (ErrorKind.SKIPPED, ErrorKind.LENGTH, ErrorKind.CONTRACT)
@@ -394,7 +396,13 @@ def _asker_of(defense: AnyDefense, context: AskContext) -> Asker[Query, Decision
         context=context,
         respond=respond,
         in_bulk=in_bulk,
-        read=_decision_of,
+        read=lambda record: Decision(
+            outcome=Outcome(record.outcome),
+            score=record.score,
+            score_kind=record.score_kind,
+            error_kind=record.error_kind,
+            evidence=record.evidence,
+        ),
         is_lasting=lambda d: d.outcome is not Outcome.ERROR or d.error_kind in final,
     )
 
@@ -402,15 +410,21 @@ def _asker_of(defense: AnyDefense, context: AskContext) -> Asker[Query, Decision
 async def _call_inline(
     defense: InlineDefense, context: AskContext, batch: Sequence[Query], take: Take[Decision]
 ) -> None:
-    decide, patience = skipping(defense), context.patience
+    decide, patience, at, end_ns = skipping(defense), context.patience, 0, 0
     timeout_s = FOLDER_TIMEOUT_S if patience.is_foreign else timeout_of(defense)
-    for number, query in enumerate(batch):
+
+    def is_over() -> bool:
+        return perf_counter_ns() > end_ns
+
+    while at < len(batch):
         context.may_go_on()
-        prompt = context.prompt_of(query)
-        answers = decide_all(decide, [prompt], timeout_s=timeout_s, stop=context.stop)
-        for decision, took in zip(*answers, strict=True):  # none where it was abandoned
-            take(number, _sound(decision), took)
+        part = [context.prompt_of(query) for query in batch[at : at + _SLICE]]
+        end_ns = perf_counter_ns() + _SLICE_NS
+        answers = decide_all(decide, part, is_over=is_over, timeout_s=timeout_s, stop=context.stop)
+        for decision, took in zip(*answers, strict=True):
+            take(at, _sound(decision), took)
             patience.note(defense.name, took, decision.error_kind)
+            at += 1
         await asyncio.sleep(0)
 
 
@@ -431,16 +445,6 @@ async def _call_batches(
 def tells_of_failure(evidence: Evidence) -> bool:
     """Tell whether what lies behind a block speaks of a failure."""
     return bool(evidence.message or (evidence.attempts and evidence.attempts[-1].error))
-
-
-def _decision_of(record: TryRecord) -> Decision:
-    return Decision(
-        outcome=Outcome(record.outcome),
-        score=record.score,
-        score_kind=record.score_kind,
-        error_kind=record.error_kind,
-        evidence=record.evidence,
-    )
 
 
 def _sound(decision: Decision) -> Decision:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from guardmark.adaptive.asker import AskContext, Known
     from guardmark.attacks.contract import OperatorChain
     from guardmark.core.protocols import ChatModel, Judge
-    from guardmark.store.tries import TryRecord
 
     Passes = Mapping[int, Sequence[Query]]
 
@@ -124,19 +123,15 @@ class TargetAsker:
             name=defense,
             context=self.context,
             respond=compare,
-            read=_verdict_of,
+            read=lambda record: Verdict(
+                label=VerdictLabel(record.outcome),
+                answer_mode=record.answer_mode,
+                score=record.score,
+                error_kind=record.error_kind,
+            ),
             is_lasting=lambda verdict: verdict.label is not VerdictLabel.ERROR,
             known=self._verdicts,
         )
-
-
-def _verdict_of(record: TryRecord) -> Verdict:
-    return Verdict(
-        label=VerdictLabel(record.outcome),
-        answer_mode=record.answer_mode,
-        score=record.score,
-        error_kind=record.error_kind,
-    )
 
 
 async def measure_effects(asker: TargetAsker, passes: Mapping[str, Passes], *, seed: int) -> None:
