@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,14 @@ def test_the_version_of_what_is_not_ours_is_not_made_up() -> None:
     )
     loaded = parse_config(text, folder=Path(), shown_as="bench.yaml")
     assert build_defenses(loaded, None)[0].manifest.version == ""
+
+
+def test_a_function_of_a_package_has_the_version_of_the_package() -> None:
+    """The package knows it, so nobody has to state it."""
+    python = "any: {type: python, target: click.utils:echo}"
+    text = GOOD.replace('words: {type: pattern, patterns: ["ignore"]}', python)
+    loaded = parse_config(text, folder=Path(), shown_as="bench.yaml")
+    assert build_defenses(loaded, None)[0].manifest.version == f"click {version('click')}"
 
 
 def test_a_version_that_yaml_reads_as_a_number_is_a_mistake() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import PackageNotFoundError, distribution, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -67,10 +69,13 @@ def known_types(kind: str) -> Mapping[str, str]:
 
 
 @cache
-def package_of(kind: str, part_type: str) -> str:
-    """Return the other package that adds a type, with its version; empty for a type of ours."""
-    entries = entry_points(group=GROUPS[kind], name=part_type)
-    return next((f"{each.dist.name} {each.dist.version}" for each in entries if each.dist), "")
+def package_of(kind: str, part_type: str, target: str = "") -> str:
+    """Return the package that adds a type, or that a target is imported from, with its version."""
+    packages = [each.dist for each in entry_points(group=GROUPS[kind], name=part_type)]
+    if target and ".py:" not in target:
+        with suppress(PackageNotFoundError):
+            packages.append(distribution(re.split("[.:]", target)[0]))
+    return next((f"{each.name} {each.version}" for each in packages if each), "")
 
 
 def helper_kind(name: str, settings: Mapping[str, object]) -> str:

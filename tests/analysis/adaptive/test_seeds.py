@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -122,6 +123,14 @@ def test_a_defense_that_holds_at_every_seed_has_a_bound(five: dict[str, Adaptive
     assert card.seeds.headline.high == pytest.approx(card.rounds[-1].full.high)
     assert "was not broken at any of 5 seeds" in holding_sentence(card)
     assert "may be up to" in holding_sentence(card)
+
+
+def test_what_a_limit_on_calls_blocks_bounds_nothing(five: dict[str, AdaptiveCard]) -> None:
+    """A guard that turned every call away was not attacked."""
+    limited = dataclasses.replace(five["all"], findings={"flags": ["RATE_LIMITED"]})
+    said = holding_sentence(limited)
+    assert "a limit on calls" in said
+    assert "may be up to" not in said
 
 
 def test_the_report_has_a_line_a_table_and_a_band(five: dict[str, AdaptiveCard]) -> None:

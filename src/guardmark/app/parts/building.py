@@ -221,13 +221,14 @@ def _manifest(
             digest.update(file_digest(content, named).digest())
     for fingerprint in below:
         digest.update(bytes.fromhex(fingerprint))
-    is_ours = any(written["type"] in types for types in INERT.values())
-    package = f"guardmark {VERSION}" if is_ours else ""
+    package = f"guardmark {VERSION}" * any(written["type"] in types for types in INERT.values())
+    is_here = not (resolved.get("env") or resolved.get("interpreter"))
+    target = str(resolved.get("target") or "") * is_here
     return PartManifest(
         name=name,
         kind=kind,
         type=str(written["type"]),
-        version=str(stated or package or package_of(kind, str(written["type"]))),
+        version=str(stated or package or package_of(kind, str(written["type"]), target)),
         fingerprint=digest.hexdigest(),
         view=str(getattr(view, "value", view)),
         threshold=cast("float | None", getattr(part, "threshold", None)),

@@ -174,6 +174,8 @@ def holding_sentence(card: AdaptiveCard) -> str:
     else:
         over = "" if mean is None else f" at any of {mean.seeds} seeds"
         bound = f"; the true share may be up to {percent_text(share.high)}" if share.high else ""
+        if "RATE_LIMITED" in card.flags:
+            bound = "; it seems to block by a limit on calls, so this says little of the attacks"
         outcome = f"{card.name} was not broken{over} {under}{bound}."
     meanings = meaning_sentences(card) if share.value or card.target is not None else []
     return " ".join((outcome, *meanings))
