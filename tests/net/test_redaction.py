@@ -48,6 +48,8 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "Base32": lambda s: b32encode(s.encode()).decode(),
     "escaped bytes": lambda s: "".join(f"\\x{ord(c):02x}" for c in s),
     "Base64": lambda s: b64encode(s.encode()).decode(),
+    "Base64 of Base64": lambda s: b64encode(b"x" + b64encode(s.encode())).decode(),
+    "hexadecimal digits of Base64": lambda s: b64encode(s.encode()).hex(),
     "Base64 for URLs": lambda s: urlsafe_b64encode(s.encode()).decode().rstrip("="),
     "Base64, after one byte": lambda s: b64encode(b"\xff" + s.encode() + b"\x00").decode(),
     "Base64, after two bytes": lambda s: urlsafe_b64encode(b"a:" + s.encode() + b"zz").decode(),

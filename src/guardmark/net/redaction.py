@@ -252,7 +252,7 @@ def _forms(secret: str, name: str) -> Iterator[_Form]:
     for _ in range(_LEVELS):  # a key that itself looks like an escape
         view = _ESCAPE.sub(_meaning, view)
         seen.add(view)
-    written = {plain, quoted, plain.replace(b"/", b"\\/")}
+    written = {plain, quoted, plain.replace(b"/", b"\\/"), b64encode(plain).rstrip(b"=")}
     hexes = {each.hex(" ").replace(" ", between) for each in written for between in ("", *" :-")}
     seen.update(form.encode() for each in hexes for form in (each, each.upper()))
     for text in sorted(seen, key=lambda each: (-len(each), each)):
