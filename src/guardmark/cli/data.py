@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from guardmark.cli.labels import label_command
-from guardmark.cli.terminal import echo, echo_json, one_line
+from guardmark.cli.terminal import drawn, echo, echo_json, one_line
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from guardmark.datasets.builtin import BuiltinSet
     from guardmark.datasets.checks.issues import DataCheck
     from guardmark.datasets.loading import LoadedData
-    from guardmark.reports.document.blocks import Document
 
 
 _FOUND_PROBLEMS = 3
@@ -129,7 +126,10 @@ def _check(*, reference: str, as_json: bool, **reading: Any) -> int:
     opened = _opened(**reading)
     opened = hold_against(opened, reference) if reference else opened
     check = check_data(opened)
-    lines, document = _drawn(check_document(check, opened.shown_as)), _check_json(check, opened)
+    lines, document = (
+        drawn(check_document(check, opened.shown_as)).splitlines(),
+        _check_json(check, opened),
+    )
     if reference:
         stats = {"deployment_mix": document["deployment_mix"]}
         lines += ["", "To weigh a run like it, put this into its configuration:"]
@@ -158,7 +158,7 @@ def _stats(*, as_json: bool, **reading: Any) -> None:
     opened = _opened(**reading)
     census, half_width = take_census(opened.loaded.samples()), opened.criteria.half_width
     document = census_document(census, half_width, shown_as=opened.shown_as)
-    _say(_drawn(document), asdict(census), as_json=as_json)
+    _say(drawn(document).splitlines(), asdict(census), as_json=as_json)
 
 
 @data_command.command("split")
@@ -365,11 +365,3 @@ def deduplicated_lines(done: Deduplicated, method: str) -> Iterator[str]:
         yield f"  {names} ({each.similarity:.2f})"
     if len(done.dropped) > _ROWS:
         yield f"  and {len(done.dropped) - _ROWS:,} more (--json lists all)"
-
-
-def _drawn(document: Document) -> list[str]:
-    """Draw a document for the terminal there is."""
-    from guardmark.reports.render.terminal import render_terminal
-
-    columns = min(max(shutil.get_terminal_size((100, 24)).columns, 70), 120)
-    return render_terminal(document, width=columns, colour=sys.stdout.isatty()).splitlines()

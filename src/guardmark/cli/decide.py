@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from guardmark.cli.terminal import drawn, echo, echo_json, echo_text
+from guardmark.cli.terminal import drawn, echo, echo_drawn, echo_json, echo_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ def compare_command(
         return
     form = "json" if as_json else "markdown" if markdown else "terminal"
     drawn = _drawn(compared, form, texts=not no_texts)
-    (echo_json if as_json else echo_text)(drawn)
+    (echo_json if as_json else echo_text if markdown else echo_drawn)(drawn)
 
 
 def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:
@@ -177,7 +177,7 @@ def gate_command(
         output = render_markdown(document, marker="guardmark-gate")
     else:
         output = drawn(document)
-    (echo_json if as_json else echo_text)(output)
+    (echo_json if as_json else echo_text if markdown else echo_drawn)(output)
     return EXITS[gated.result.standing]
 
 

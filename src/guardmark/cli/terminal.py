@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -81,8 +82,15 @@ def drawn(document: Document, *, piped: int = 100) -> str:
     """Draw a document for the terminal there is; other readers get lines of a fixed width."""
     from guardmark.reports.render.terminal import render_terminal
 
-    width = shutil.get_terminal_size((piped, 24)).columns if sys.stdout.isatty() else piped
-    return render_terminal(document, width=width)
+    is_screen = sys.stdout.isatty()
+    width = shutil.get_terminal_size((piped, 24)).columns if is_screen else piped
+    colour = is_screen and not os.environ.get("NO_COLOR")
+    return render_terminal(document, width=width, colour=colour)
+
+
+def echo_drawn(text: str) -> None:
+    """Print a document that was drawn for a terminal, with the weights it was drawn with."""
+    echo(*text.splitlines(), styled=True)
 
 
 def tell_output(output: RunOutput, *, as_json: bool) -> None:
@@ -90,7 +98,7 @@ def tell_output(output: RunOutput, *, as_json: bool) -> None:
     if as_json:
         echo_json(output.summary_json)
         return
-    echo_text(drawn(output.document))
+    echo_drawn(drawn(output.document))
     echo(*(f"{label:<10}{path}" for label, path in output.files))
 
 
