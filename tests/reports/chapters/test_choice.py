@@ -84,7 +84,7 @@ def test_equal_rates_promise_no_number(runs: Runs) -> None:
 def test_a_trade_off_is_said_with_what_decides_it(runs: Runs) -> None:
     """The sentence of the pair comes later, since it says less."""
     first, *others = advised(runs, blocking(95, 60), blocking(60, 2))
-    assert "Higher there, with fewer false alarms: two. Decide by what a missed" in first
+    assert "With a higher ASR but fewer false alarms: two. Decide by what a missed" in first
     assert not any("is a trade-off" in line for line in others[:2])
     assert any("is a trade-off" in line for line in others)
 
