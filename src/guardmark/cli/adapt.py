@@ -17,8 +17,8 @@ from guardmark.cli.terminal import (
     INTERRUPTED,
     drawn,
     echo,
+    echo_drawn,
     echo_json,
-    echo_text,
     same_command,
     tell_line,
 )
@@ -63,7 +63,7 @@ def adapt_command(subject: Path | None, *, as_json: bool, **options: Any) -> int
 
         echo_json(json.dumps(adaptive_json(analysis.adaptive), ensure_ascii=False))
     else:
-        echo_text(f"{_drawn(analysis)}\n")
+        echo_drawn(f"{_drawn(analysis)}\n")
         for label, path in files:
             echo(f"{label:<10}{path}")
     return 0

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from guardmark.canon.visible import spell_hidden
-from guardmark.cli.terminal import drawn, echo, echo_json, echo_text, one_line, tell_output
+from guardmark.cli.terminal import (
+    drawn,
+    echo,
+    echo_drawn,
+    echo_json,
+    echo_text,
+    one_line,
+    tell_output,
+)
 from guardmark.core.errors import ConfigError, UnknownName
 
 if TYPE_CHECKING:
@@ -321,5 +329,5 @@ def stability_command(run: Path, attacks: int, benign: int, seeds: int, as_json:
     if as_json:
         echo_json(stability_json(slices))
         return
-    echo_text(drawn(stability_document(slices)))
+    echo_drawn(drawn(stability_document(slices)))
     echo(f"by variant: {folder.slice_stability_md}")

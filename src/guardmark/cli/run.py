@@ -14,6 +14,7 @@ import click
 from guardmark.cli.terminal import (
     drawn,
     echo,
+    echo_drawn,
     echo_json,
     echo_text,
     same_command,
@@ -152,7 +153,7 @@ def _tell(finished: RunOutput, *, as_json: bool) -> int:
     if not as_json:
         if finished.head:
             echo(f"{'head':<10}{finished.head}")
-        echo_text(drawn(finished.gate) if finished.gate else "")
+        echo_drawn(drawn(finished.gate) if finished.gate else "")
     for complaint in finished.complaints:
         tell_line(*complaint.splitlines())
     return _EXIT_UNTRUSTWORTHY if finished.complaints else finished.gate_exit
