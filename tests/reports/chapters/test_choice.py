@@ -49,6 +49,23 @@ def advised(runs: Runs, *answers: Answers) -> tuple[str, ...]:
     return items(build_document(bare_analysis(runs, *answers, samples=SAMPLES)))
 
 
+def plain_words(runs: Runs, answers: Answers) -> str:
+    """What heads the report, without a figure that needs explaining."""
+    return build_document(bare_analysis(runs, answers, samples=SAMPLES)).verdicts[0].plain
+
+
+@pytest.mark.parametrize("attacks", [0, 10, 20])
+def test_one_that_blocks_no_more_attacks_than_benign_is_no_better_than_nothing(
+    runs: Runs, attacks: int
+) -> None:
+    """Equal shares are not *worse* than nothing; 80 against 20 are neither."""
+    assert plain_words(runs, blocking(attacks, 20)).endswith(
+        ": no better than nothing on this data."
+    )
+    assert plain_words(runs, blocking(80, 20)).endswith("blocks 20 in 100 normal users.")
+    assert plain_words(runs, blocking(25, 20)).endswith(": not shown to beat chance on this data.")
+
+
 def test_one_that_beats_the_others_is_named_alone(runs: Runs) -> None:
     """And what concerns it comes before what concerns the others."""
     first, *others = advised(runs, blocking(10), blocking(80))

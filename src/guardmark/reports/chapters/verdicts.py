@@ -151,7 +151,7 @@ def _plain(card: Scorecard) -> str:
     if hits is None or alarms is None:
         return "Not measured on both attacks and normal users."
     doubt = "" if separates(card) else ": not shown to beat chance on this data"
-    doubt = ": worse than nothing on this data" if hits <= alarms else doubt
+    doubt = ": no better than nothing on this data" if hits <= alarms else doubt
     return f"Stops {_in_100(hits)} attacks and blocks {_in_100(alarms)} normal users{doubt}."
 
 
