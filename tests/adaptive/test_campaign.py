@@ -149,7 +149,7 @@ async def test_a_defense_that_blocks_everything_is_said_to_be_unbroken_with_a_bo
     twinned = [each for each in card.operators if each.benign_blocked.trials]
     assert {each.standing for each in twinned} == {OperatorClass.BLANKET}
     sentence = holding_sentence(card)
-    assert "not broken under guardmark-attack-2, budget 16" in sentence
+    assert "not broken under guardmark-attack-3, budget 16" in sentence
     assert "up to" in sentence
     assert "robust" not in sentence
 

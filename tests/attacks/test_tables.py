@@ -9,7 +9,15 @@ import pytest
 from guardmark.attacks.application import apply
 from guardmark.attacks.catalogue import arm, operators
 from guardmark.attacks.operators.lexical import plurals, synonyms, verb_forms
-from guardmark.attacks.tables import OperatorRules, declared, digest_of, listed_pairs, listed_texts
+from guardmark.attacks.tables import (
+    TEXTS,
+    OperatorRules,
+    declared,
+    digest_of,
+    listed_pairs,
+    listed_texts,
+    read_table,
+)
 
 TOKEN = re.compile(r"[a-z]+(?:-[a-z]+)*")
 
@@ -57,12 +65,16 @@ def test_verbs_have_four_other_forms() -> None:
         assert forms[3].endswith("ing")
 
 
-def test_a_list_of_something_else_is_refused() -> None:
-    """A table is checked when it is read: pairs are no list of texts, and texts no pairs."""
-    with pytest.raises(ValueError, match=r"roles in operators/texts\.toml is not a list of pairs"):
-        listed_pairs("roles")
-    with pytest.raises(ValueError, match="is not a list of texts"):
-        listed_texts("neutral", table="prompts.toml")
+def test_every_list_holds_what_it_is_read_as() -> None:
+    """Texts, texts by a name, or by a name what stands before and behind a text."""
+    for key, listed in read_table(TEXTS).items():
+        if isinstance(listed, list):
+            assert listed_texts(key)
+            assert {type(each) for each in listed_texts(key)} == {str}
+        elif {type(each) for each in listed.values()} != {str}:
+            assert all(len(each) == 2 and {*map(type, each)} == {str} for each in listed.values())
+        else:
+            assert listed_pairs(key) == listed
 
 
 def test_an_operator_is_declared_once_and_does_something() -> None:

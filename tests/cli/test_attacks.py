@@ -45,9 +45,9 @@ def test_the_battery_is_listed_in_its_order() -> None:
     code, out, _ = guardmark("list", "--battery", "--json")
     content = json.loads(out)
     assert code == 0
-    assert content["version"] == "guardmark-attack-2"
+    assert content["version"] == "guardmark-attack-3"
     assert content["chains"][0] == {"key": "case_upper@1", "tier": "V1"}
-    assert guardmark("list", "--battery")[1].startswith("guardmark-attack-2, 40 chains, lock ")
+    assert guardmark("list", "--battery")[1].startswith("guardmark-attack-3, 43 chains, lock ")
 
 
 def test_show_describes_one_operator() -> None:

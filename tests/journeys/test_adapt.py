@@ -66,7 +66,7 @@ def test_a_run_is_attacked_replayed_and_not_mixed(tmp_path: Path) -> None:
         "blind",
         "null",
         "benign texts",
-        "guardmark-attack-2",
+        "guardmark-attack-3",
     ):
         assert word in said.stdout
     assert "robust" not in said.stdout

@@ -20,11 +20,10 @@ from guardmark.adaptive.state import (
     text_digest,
 )
 from guardmark.attacks import prompts
-from guardmark.attacks.application import keeps
+from guardmark.attacks.application import tier_of
 from guardmark.attacks.contract import Tier, is_writable
 from guardmark.attacks.probes import NONE
 from guardmark.attacks.prompts import PastTry, Situation
-from guardmark.canon.steps import skeleton
 from guardmark.store.layers import CANDIDATES, TWIN_CANDIDATES
 from guardmark.store.tries import TrySubject
 
@@ -121,11 +120,6 @@ class AttackerThread:
             _seen={_squeezed(text) for text in (target.sample.prompt.text, *target.seen)},
         )
 
-    @property
-    def position(self) -> int:
-        """Position of the sample."""
-        return self.target.position
-
     def may_try(self, budget: int) -> bool:
         """Tell whether a further try makes sense."""
         is_over = self.target.win is not None or self.is_through_unproved
@@ -139,15 +133,14 @@ class AttackerThread:
         original, text = self.target.sample.prompt.text, draft.text
         if not text.strip() or len(text) > _LONGEST or not is_writable(text):
             return CandidateStatus.UNUSABLE  # no service would take it
-        squeezed = _squeezed(draft.text)
+        squeezed = _squeezed(text)
         if squeezed in self._seen:
             return self.refuse(draft, CandidateStatus.REPEATED)
         self._seen.add(squeezed)
-        if not keeps(original, draft.text, self.target.sample.must_keep):
+        tier = tier_of(original, text, self.target.sample.must_keep)
+        if tier is None:
             return self.refuse(draft, CandidateStatus.LOST_SPAN)
-        letters = skeleton(original)
-        if letters and skeleton(draft.text) == letters:
-            draft.tier = Tier.V1.value
+        draft.tier = tier.value if tier is Tier.V1 else ""
         self.queue.append(draft)
         return None
 
@@ -224,13 +217,13 @@ class ModelRound:
 
     def record_for(self, thread: AttackerThread) -> Record:
         """How often each strategy was tried and got through, as far as an attack is told."""
-        whose = None if self.state.shares_memory else thread.position
+        whose = None if self.state.shares_memory else thread.target.position
         names = prompts.strategies()
         return {name: (self.tried[whose, name], self.passed[whose, name]) for name in names}
 
     def count(self, thread: AttackerThread, strategy: str, *, passed: bool) -> None:
         """Count an outcome of a strategy, on one attack and on all of them."""
-        for whose in (None, thread.position):
+        for whose in (None, thread.target.position):
             self.tried[whose, strategy] += 1
             self.passed[whose, strategy] += passed
 
@@ -256,12 +249,12 @@ class ModelRound:
         replies = await models.ask_until_readable(
             asks, again=prompts.repair_prompt, most=lambda: models.calls_left
         )
-        written: dict[int, list[list[Draft]]] = {thread.position: [] for thread in live}
+        written: dict[int, list[list[Draft]]] = {thread.target.position: [] for thread in live}
         for (thread, stream), reply in zip(lines, replies, strict=True):
-            written[thread.position].append(self.drafts(reply, stream, depth))
+            written[thread.target.position].append(self.drafts(reply, stream, depth))
         for thread in live:
             # The first candidate of every line, then the second of every line, and so on.
-            ranks = zip_longest(*written[thread.position])
+            ranks = zip_longest(*written[thread.target.position])
             self.queue(thread, (draft for rank in ranks for draft in rank if draft is not None))
 
     def ask_to_write(
@@ -295,7 +288,7 @@ class ModelRound:
             call=call,
             kind="" if self.diagnosis.label == NONE else self.diagnosis.label,
             folds=self.diagnosis.folds,
-            trigger=self.diagnosis.core_of(thread.position),
+            trigger=self.diagnosis.core_of(thread.target.position),
             request=thread.target.sample.prompt.text,
             strategies=self.record_for(thread),
         )
@@ -315,7 +308,7 @@ class ModelRound:
         draw = self.state.draw(word, self.models.name, thread.target.sample.id, *numbers)
         call = f"{draw.getrandbits(48):012x}"
         return Ask(
-            sample=thread.position,
+            sample=thread.target.position,
             account=account,
             prompt=prompt(call),
             seed=draw.getrandbits(31),
@@ -376,17 +369,17 @@ class ModelRound:
 
     def note(self, thread: AttackerThread, draft: Draft, status: CandidateStatus) -> None:
         """Store what became of a candidate."""
-        self.models.note(self.side.candidates, thread.position, draft.note(status))
+        self.models.note(self.side.candidates, thread.target.position, draft.note(status))
 
     async def send(
         self, batch: Sequence[AttackerThread]
     ) -> tuple[Turn, list[Query], list[TryAnswer]]:
         """Send the next candidate of each, where it may be sent."""
         turn = await self._proved([(thread, thread.queue.popleft()) for thread in batch])
-        query = partial(Query, account=self.side.sent, round=self.side.round)
+        query, name = partial(Query, account=self.side.sent, round=self.side.round), "attacker [{}]"
         queries = [
-            query(each.position, draft.text, chain=f"attacker [{draft.strategy}]", tier=draft.tier)
-            for each, draft in turn
+            query(t.target.position, d.text, chain=name.format(d.strategy), tier=d.tier)
+            for t, d in turn
         ]
         answers = await self.defenses.ask(queries)
         for thread, draft in turn:

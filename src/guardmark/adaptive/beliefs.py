@@ -205,10 +205,6 @@ class Bandit:
         added = len(self.chains) - len(self.passes)
         self.passes, self.stops = [*self.passes, *[0.0] * added], [*self.stops, *[0.0] * added]
 
-    def kind(self, fold: int, failed: int) -> tuple[int, int]:
-        """Return what attacks share of which the same is believed."""
-        return self.precedents.kind(fold, failed)
-
     def failed(self, number: int) -> int:
         """Return the bits that stand for the failure of a chain; none but for a single operator."""
         chain = self.chains[number]

@@ -11,7 +11,7 @@ from guardmark.adaptive.beliefs import BatteryRecord
 from guardmark.adaptive.state import Account, Query
 from guardmark.attacks.application import tier_of
 from guardmark.attacks.battery import BATTERY_VERSION, battery
-from guardmark.attacks.catalogue import parse_chain, search_chains
+from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.comprehension import canaries
 from guardmark.attacks.contract import Use
 from guardmark.canon.steps import REPAIR_STEPS, apply_steps
@@ -64,7 +64,7 @@ def run_null(state: SearchState) -> Steps[None]:
 
 def run_blind(state: SearchState) -> Steps[None]:
     """Try arms drawn at random to the end of the budget, beyond a bypass, learning nothing."""
-    chains = search_chains(state.budget)
+    chains = state.chains()
     draws = {where: state.draw("blind", state.samples[where].id) for where in state.blocked}
     for index in range(state.budget):
         batch = []

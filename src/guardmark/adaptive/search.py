@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from guardmark.adaptive.beliefs import Background, Bandit, Belief, Precedents, best
 from guardmark.adaptive.guided import Descents
 from guardmark.adaptive.state import Query, together
-from guardmark.attacks.catalogue import search_chains
 from guardmark.attacks.contract import OperatorChain, Slot, fault_of
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.state import SearchState, Steps, Target, TryAnswer
 
-SEARCH_VERSION: Final = "search-v6"  # changes whenever equal answers no longer lead to equal tries
+SEARCH_VERSION: Final = "search-v7"  # changes whenever equal answers no longer lead to equal tries
 BEAM: Final = 4
 _EXTENSIONS: Final = 12
 _CARRIERS: Final = (Slot.CARRIER, Slot.WRAPPER)
@@ -69,7 +68,7 @@ def _search(state: SearchState, known: Background) -> Steps[list[Target]]:
 
 
 def _singles(state: SearchState, known: Background) -> Bandit:
-    chains = search_chains(state.budget)
+    chains = state.chains()
     precedents = Precedents(chains, known.diagnosis, known.record, folds=state.folds())
     return Bandit(chains=chains, precedents=precedents)
 
@@ -113,7 +112,7 @@ def _waves(
         ranking = bandit.rankings(state.draw(round_, until, wave), len(live))
         tries: list[tuple[Target, Query, int | None]] = []
         for i, target in enumerate(live):
-            order = ranking(i, target.tries, bandit.kind(target.fold, target.failed))
+            order = ranking(i, target.tries, bandit.precedents.kind(target.fold, target.failed))
             # Chains first, and every other try: what one attack finds there serves all of them.
             turn = target.tries >= _CHAINS_FIRST and (i + wave) % 2 > 0
             chosen = _next_try(

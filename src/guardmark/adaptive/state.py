@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from guardmark.attacks.application import apply, derive_seed, recovers, seed_for
 from guardmark.attacks.battery import BATTERY_VERSION
+from guardmark.attacks.catalogue import search_chains
 from guardmark.attacks.contract import OperatorChain, Tier
+from guardmark.core.sample import MATERIAL
 from guardmark.store.layers import ADAPTIVE, seed_layer
 from guardmark.store.tries import TrySubject
 
@@ -211,6 +213,15 @@ class SearchState:
     turn: int = 1
     battery: str = BATTERY_VERSION
 
+    def is_material(self, index: int) -> bool:
+        """Whether the text under test is a document, or what a tool returned."""
+        prompt = self.samples[index].prompt
+        return prompt.messages[prompt.under_test].role in MATERIAL
+
+    def chains(self) -> tuple[OperatorChain, ...]:
+        """Return the chains of one arm that may be drawn."""
+        return search_chains(self.budget, has_material=any(map(self.is_material, self.blocked)))
+
     def alone(self, index: int) -> SearchState:
         """Return the same state as one attack sees it, with chance of its own."""
         return replace(self, blocked=(index,), unit=self.samples[index].id)
@@ -252,9 +263,10 @@ class SearchState:
         index: int = 0,
         arm: str = ADAPTIVE,
     ) -> Query | None:
-        """Make a variant of a sample's text."""
-        sample = self.samples[position]
-        key = chain.key
+        """Make a variant of a sample's text, where that makes sense."""
+        if chain.for_material and not self.is_material(position):
+            return None
+        sample, key = self.samples[position], chain.key
         made = apply(
             chain,
             sample.prompt.text,

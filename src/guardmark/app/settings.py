@@ -15,6 +15,8 @@ from guardmark.defenses.calls.cluster import ClusterSettings, WorkerChoice
 from guardmark.engine.plan import Budget
 from guardmark.engine.shards import ShardSet
 
+_Battery = Literal["guardmark-attack-3", "guardmark-attack-2", "battery-v1"]
+
 
 def _valid(read: Any, value: object) -> Any:
     """Read a value whose mistake is one of the setting it stands in."""
@@ -110,7 +112,7 @@ class PipelineSettings(Settings):
 class AdaptiveSettings(Settings):
     """How `guardmark adapt` attacks: memory, seeds, models (round 5), gradients (access A3)."""
 
-    battery: Literal["guardmark-attack-2", "battery-v1"] = "guardmark-attack-2"
+    battery: _Battery = "guardmark-attack-3"
     shared_memory: bool = True
     seeds: int = Field(1, ge=1, le=100)
     gradient: dict[str, Any] | None = None

@@ -73,12 +73,13 @@ _EASY_BUDGET = 64
 
 
 @cache
-def search_chains(budget: int) -> tuple[OperatorChain, ...]:
+def search_chains(budget: int, *, has_material: bool = False) -> tuple[OperatorChain, ...]:
     """Return the chains of one arm that a search may draw from."""
     return tuple(
         OperatorChain.of(arm)
         for arm in arms()
         if arm.tier is not Tier.V4
+        and (has_material or not arm.operator.for_material)
         and arm.family != "F13"  # needs a judge of sameness, which no search has
         and (budget > _EASY_BUDGET or dict(arm.settings).get("words", 0) in _SHORT_PADDING)
     )

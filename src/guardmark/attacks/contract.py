@@ -125,6 +125,7 @@ class Operator:
     needs_decoder: bool = False
     seeded: bool = False
     local: bool = False
+    for_material: bool = False  # of no sense but in a document or in what a tool returned
     parameters: tuple[Parameter, ...] = ()
     summary: str
     rewrite: Callable[[str, Use], str]
@@ -152,8 +153,7 @@ class Operator:
             "slot": self.slot.name.lower(),
             "tier": self.tier.value,
             "legit_use": self.legit_use.value,
-            "needs_decoder": self.needs_decoder,
-            "seeded": self.seeded,
+            **{name: getattr(self, name) for name in ("needs_decoder", "seeded", "for_material")},
             "parameters": {one.name: list(one.values) for one in self.parameters},
             "domain": self.domain_words,
             "summary": self.summary,
@@ -317,6 +317,11 @@ class OperatorChain:
     def needs_decoder(self) -> bool:
         """Whether a reader has to decode."""
         return any(arm.needs_decoder for arm in self.arms)
+
+    @property
+    def for_material(self) -> bool:
+        """Whether it is of no sense but in a document or in what a tool returned."""
+        return any(arm.operator.for_material for arm in self.arms)
 
     @property
     def families(self) -> tuple[str, ...]:

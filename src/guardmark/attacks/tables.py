@@ -39,18 +39,12 @@ def digest_of(*names: str) -> str:
 
 def listed_texts(key: str, *, table: str = TEXTS) -> tuple[str, ...]:
     """Return a list of texts."""
-    written = read_table(table)[key]
-    if not written or not all(isinstance(each, str) for each in written):
-        raise ValueError(f"{key} in {table} is not a list of texts.")
-    return tuple(written)
+    return tuple(read_table(table)[key])
 
 
 def listed_pairs(key: str, *, table: str = TEXTS) -> dict[str, str]:
     """Return a list of pairs of texts."""
-    written = read_table(table)[key]
-    if not all(isinstance(each, str) for each in written.values()):
-        raise ValueError(f"{key} in {table} is not a list of pairs of texts.")
-    return dict(written)
+    return dict(read_table(table)[key])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,9 +52,10 @@ class View(StrEnum):
     RESPONSE = "response"
 
 
+MATERIAL = (Role.TOOL, Role.DOCUMENT)  # what was brought, in which an attack may hide
 _SEEN = {
     View.CONVERSATION: (tuple(Role), 0),
-    View.DOCUMENT: ((Role.TOOL, Role.DOCUMENT), 0),
+    View.DOCUMENT: (MATERIAL, 0),
     View.RESPONSE: ((Role.ASSISTANT,), -1),
 }
 """View to the roles of the messages that it shows, and the first of them."""

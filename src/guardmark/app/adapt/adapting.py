@@ -178,8 +178,7 @@ class _Work:
     async def _attack(self, folder: RunDir, parts: Parts, *, attacker: Attacker | None) -> Adapted:
         with RecordReader(folder.records) as reader:
             samples = list(reader.samples())
-            shown_as = self.config.loaded.source.shown_as
-            require_same(parts, reader.manifest(), shown_as=shown_as)
+            require_same(parts, reader.manifest(), shown_as=self.config.loaded.source.shown_as)
             left_out = self._left_out(parts, samples)
             attacked = [
                 built

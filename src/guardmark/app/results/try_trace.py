@@ -131,8 +131,7 @@ def read_trace(
         raise _no_trace(path, "its first line is not that of a trace") from error
     if not is_trace:
         raise _no_trace(path, f"it is not of version {_VERSION}")
-    changed = [name for name in settings if head[_SETTINGS].get(name) != settings[name]]
-    if changed:
+    if changed := [name for name in settings if head[_SETTINGS].get(name) != settings[name]]:
         raise IncomparableRuns(
             f"{path} was made with another {', '.join(changed)}.\n"
             "Next: replay it with the budget, seed and version it was written with."

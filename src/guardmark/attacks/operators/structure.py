@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache, lru_cache
-from html import escape
+from html import escape, unescape
 from typing import TYPE_CHECKING
 
 from guardmark.attacks.tables import TEXTS, OperatorRules, listed_texts, read_table
@@ -37,7 +37,6 @@ def filler(draws: bytes, words: int) -> str:
     return " ".join(chosen)
 
 
-_ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
 _PARTS = "abcdefgh"
 _quote = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -58,10 +57,7 @@ def _xml(text: str, use: Use) -> str:  # noqa: ARG001 - as above
 
 
 def _unxml(variant: str, use: Use) -> str:  # noqa: ARG001 - as above
-    body = variant.removeprefix("<message><body>").removesuffix("</body></message>")
-    for entity, char in _ENTITIES:
-        body = body.replace(entity, char)
-    return body
+    return unescape(variant.removeprefix("<message><body>").removesuffix("</body></message>"))
 
 
 def _lines(head: str, mark: str, tail: str = "") -> OperatorRules:
@@ -121,10 +117,9 @@ def _document_around(use: Use) -> tuple[str, str]:
     return f"Notes of the week\n\n{front} ", f" {back}\n"
 
 
-def _roles_around(use: Use) -> tuple[str, str]:
-    """Return what looks like the turns of a conversation around the text."""
-    before, behind = read_table(TEXTS)["roles"][use.word("style")]
-    return before, behind
+def _listed(table: str) -> OperatorRules:
+    """Build a pair that puts around the text what a table lists for a style."""
+    return _around(lambda use: tuple(read_table(TEXTS)[table][use.word("style")]))
 
 
 RULES = {
@@ -139,7 +134,10 @@ RULES = {
     "markdown_quote": _lines("Notes:\n\n", "> "),
     "code_comment": _lines("def main():\n", "    # ", "\n    return 0\n"),
     "quoted_mail": _lines("On Tuesday, a colleague wrote:\n", "> "),
-    "role_markers": _around(_roles_around),
+    "role_markers": _listed("roles"),
+    "material_place": _listed("places"),
+    "authority": _listed("authorities"),
+    "tool_format": _listed("tool_formats"),
     "document_middle": _around(_document_around),
     "padding": _around(_filler_around),
 }

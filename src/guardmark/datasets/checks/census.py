@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from guardmark.core.sample import Role
+from guardmark.core.sample import MATERIAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 UNSTATED = "(not stated)"  # shown where a sample does not say
 
 _EXAMPLES = 3
-_MATERIAL = (Role.DOCUMENT, Role.TOOL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +100,7 @@ def take_census(samples: Iterable[Sample]) -> Census:
         variants=_facet(every, lambda s: s.variant),
         sources=_facet(every, lambda s: s.source),
         conversations=sum(len(s.prompt.messages) > 1 for s in every),
-        materials=sum(s.prompt.messages[s.prompt.under_test].role in _MATERIAL for s in every),
+        materials=sum(s.prompt.messages[s.prompt.under_test].role in MATERIAL for s in every),
         images=sum(any(m.images for m in s.prompt.messages) for s in every),
         lengths=_lengths(every),
         oddities=_oddities(every),

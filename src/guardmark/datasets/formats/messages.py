@@ -12,7 +12,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.core.sample import MOST_IMAGE_BYTES, Image, Message, Prompt, Role, ToolCall
+from guardmark.core.sample import MATERIAL, MOST_IMAGE_BYTES, Image, Message, Prompt, Role, ToolCall
 from guardmark.datasets.formats.fields import ROLE_WORDS
 
 if TYPE_CHECKING:
@@ -33,9 +33,6 @@ class UnreadMessage(Exception):
     """What is wrong with a message or an image, in words that follow its name."""
 
 
-_MATERIAL = (Role.TOOL, Role.DOCUMENT)
-
-
 def read_prompt(messages: object, images: object, folder: Path) -> Prompt:
     """Read a conversation, and the images that are shown with the message under test."""
     if not isinstance(messages, list) or not messages:
@@ -46,7 +43,7 @@ def read_prompt(messages: object, images: object, folder: Path) -> Prompt:
         raise UnreadMessage("marks more than one message as under_test")
     # When none is marked: material at the end, or the last turn of the user.
     users = [index for index, message in enumerate(read) if message.role is Role.USER]
-    usual = users[-1] if users and read[-1].role not in _MATERIAL else len(read) - 1
+    usual = users[-1] if users and read[-1].role not in MATERIAL else len(read) - 1
     under_test = marked[0] if marked else usual
     stated = images if isinstance(images, list) else [images]
     if beside := tuple(_image(each, folder) for each in stated if each not in (None, "")):

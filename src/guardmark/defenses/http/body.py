@@ -9,7 +9,7 @@ from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, NamedTuple
 
 from guardmark.core.errors import ConfigError, did_you_mean, listed
-from guardmark.core.sample import Role
+from guardmark.core.sample import MATERIAL, Role
 
 if TYPE_CHECKING:
     from guardmark.core.sample import Message, Prompt
@@ -124,7 +124,7 @@ def _slots(roles: Mapping[Role, str]) -> dict[str, _Slot]:
 
 
 def _documents(prompt: Prompt) -> list[Message]:
-    return [m for m in prompt.messages if m.role in (Role.TOOL, Role.DOCUMENT)]
+    return [m for m in prompt.messages if m.role in MATERIAL]
 
 
 _KNOWN = ("text", "content", "messages", "documents", "id")

@@ -60,4 +60,4 @@ def test_what_a_judge_proved_is_named_only_with_a_judge(card: AdaptiveCard) -> N
 def test_the_lock_stands_with_the_list_it_locks(card: AdaptiveCard) -> None:
     """One line says which list, and which state of it."""
     facts = dict(threat_card(card))
-    assert facts["Fixed list"] == f"guardmark-attack-2 (lock {str(card.settings['lock'])[:16]})"
+    assert facts["Fixed list"] == f"guardmark-attack-3 (lock {str(card.settings['lock'])[:16]})"
