@@ -38,6 +38,11 @@ def text_digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
+def is_material(sample: Sample) -> bool:
+    """Tell whether the text under test is a document, or what a tool returned."""
+    return sample.prompt.messages[sample.prompt.under_test].role in MATERIAL
+
+
 class Account(StrEnum):
     """Who pays for a call: attacker (up to `CONFIRM`), evaluator (up to `REWORDED`) or models."""
 
@@ -213,14 +218,9 @@ class SearchState:
     turn: int = 1
     battery: str = BATTERY_VERSION
 
-    def is_material(self, index: int) -> bool:
-        """Whether the text under test is a document, or what a tool returned."""
-        prompt = self.samples[index].prompt
-        return prompt.messages[prompt.under_test].role in MATERIAL
-
     def chains(self) -> tuple[OperatorChain, ...]:
         """Return the chains of one arm that may be drawn."""
-        return search_chains(self.budget, has_material=any(map(self.is_material, self.blocked)))
+        return search_chains(self.budget, has_material=any(map(is_material, self.samples)))
 
     def alone(self, index: int) -> SearchState:
         """Return the same state as one attack sees it, with chance of its own."""
@@ -264,9 +264,9 @@ class SearchState:
         arm: str = ADAPTIVE,
     ) -> Query | None:
         """Make a variant of a sample's text, where that makes sense."""
-        if chain.for_material and not self.is_material(position):
-            return None
         sample, key = self.samples[position], chain.key
+        if chain.for_material and not is_material(sample):
+            return None
         made = apply(
             chain,
             sample.prompt.text,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.asker import Asker, kept_response, response_of, score_fault
 from guardmark.adaptive.controls import battery_and
-from guardmark.adaptive.state import TARGET_ROUND, Account, Query, text_digest
+from guardmark.adaptive.state import TARGET_ROUND, Account, Query, is_material, text_digest
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.comprehension import LEAST_OVERLAP, Canary, canaries, overlap, question_about
 from guardmark.attacks.contract import Tier
@@ -146,7 +146,8 @@ async def measure_effects(asker: TargetAsker, passes: Mapping[str, Passes], *, s
     if asker.protected.canaries:
         every = (query for wins in passes.values() for each in wins.values() for query in each)
         chains = battery_and(whole_chain(query.chain) for query in every)
-        read = await probe(asker, chains, seed=seed)
+        framed = any(map(is_material, asker.context.samples))
+        read = await probe(asker, [c for c in chains if framed or not c.for_material], seed=seed)
     to_send = partial(Query, account=Account.EFFECT, round=TARGET_ROUND, layer=TARGET)
     for defense, wins in passes.items():
         bests = (_best_read(passed, read) for _, passed in sorted(wins.items()))
