@@ -17,8 +17,6 @@ from guardmark.app.verify import verification
 from guardmark.app.verify.verification import Verification, verify
 from guardmark.store.run_dir import read_seals
 
-pytestmark = pytest.mark.slow
-
 FORMATS = "html,md,json,csv,junit,sarif"
 KILLED = """\
 import os, signal
@@ -65,6 +63,7 @@ def head_of(work: Path) -> str:
     return str(head)
 
 
+@pytest.mark.slow
 def test_the_head_stands_where_a_person_can_note_it(work: Path) -> None:
     """At the end of `run`, in the report, in junit.xml, and where `verify` prints it."""
     head = head_of(work)
@@ -77,6 +76,7 @@ def test_the_head_stands_where_a_person_can_note_it(work: Path) -> None:
     assert head in (work / "gate.xml").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("digits", [16, 40, 64])
 def test_the_head_that_was_noted_is_expected(work: Path, digits: int) -> None:
     """In full or its first digits, in small letters or large ones."""
@@ -86,6 +86,7 @@ def test_the_head_that_was_noted_is_expected(work: Path, digits: int) -> None:
     assert "Not shown" not in done.out
 
 
+@pytest.mark.slow
 def test_a_run_that_was_made_anew_holds_and_is_not_the_one_expected(work: Path) -> None:
     """Records, seals and reports of another hand agree with each other; the noted head tells."""
     noted = head_of(work)
@@ -101,6 +102,7 @@ def test_a_run_that_was_made_anew_holds_and_is_not_the_one_expected(work: Path) 
     assert f"expected was {noted}" in done.out
 
 
+@pytest.mark.slow
 def test_records_that_came_later_are_told_from_others(work: Path) -> None:
     """Tries of an attacker go into the chain, so the head of before is an earlier one."""
     noted = head_of(work)
@@ -114,6 +116,7 @@ def test_records_that_came_later_are_told_from_others(work: Path) -> None:
     assert held.holds, [*map(str, held.mismatches)][:5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["", "abc", "0123456789abcde", "g" * 20, "0" * 65, "- -"])
 def test_what_is_no_head_is_a_mistake_of_use(work: Path, word: str) -> None:
     """Code 2 in a few lines, and nothing is read."""
@@ -151,6 +154,7 @@ def test_an_edit_is_found_by_the_seal_alone(
     assert any("it was edited after it was sealed" in str(each) for each in found)
 
 
+@pytest.mark.slow
 def test_every_file_that_a_command_writes_is_sealed(work: Path) -> None:
     """Slices, exports below the run, a gate, a threshold; what people fill in is not."""
     for words in (
@@ -170,6 +174,7 @@ def test_every_file_that_a_command_writes_is_sealed(work: Path) -> None:
     assert {"figures/plane.svg", "slice_stability.json", "trace.jsonl", "battery.lock"} <= sealed
 
 
+@pytest.mark.slow
 def test_reports_written_again_are_sealed_once(work: Path) -> None:
     """The same bytes add nothing; others add their seal, and both hold."""
     before = (work / "out" / "seals.jsonl").read_bytes()
@@ -182,6 +187,7 @@ def test_reports_written_again_are_sealed_once(work: Path) -> None:
     assert result.notes == ()
 
 
+@pytest.mark.slow
 def test_a_folder_whose_seals_were_taken_away_does_not_hold(work: Path) -> None:
     """Nor is it said of files older than seals that were begun anew that nobody edited them."""
     (work / "out" / "seals.jsonl").unlink()
@@ -219,6 +225,7 @@ def test_seals_that_were_changed_are_found(work: Path) -> None:
     assert "seals.jsonl: line 2" in [each.where for each in look(work).mismatches]
 
 
+@pytest.mark.slow
 def test_a_kill_between_seal_and_file_is_no_tampering(work: Path) -> None:
     """The file of before stays, and is told to be an earlier one; writing again heals it."""
     done = subprocess.run([sys.executable, "-c", KILLED], cwd=work, check=False, timeout=120)
@@ -232,6 +239,7 @@ def test_a_kill_between_seal_and_file_is_no_tampering(work: Path) -> None:
     assert (look(work).holds, look(work).notes) == (True, ())
 
 
+@pytest.mark.slow
 def test_a_report_of_fewer_records_that_is_put_back_is_found(work: Path) -> None:
     """It was sealed over another head than the last one."""
     old = (work / "out" / "report.html").read_bytes()
@@ -242,6 +250,7 @@ def test_a_report_of_fewer_records_that_is_put_back_is_found(work: Path) -> None
     assert any("report.html: this is the file of an earlier seal" in each for each in texts)
 
 
+@pytest.mark.slow
 def test_records_of_another_run_do_not_carry_the_seals(work: Path) -> None:
     """Reports whose records were exchanged were sealed over another head."""
     assert guardmark("run", "bench.yaml", "-o", "other", cwd=work).code == 0
@@ -261,6 +270,7 @@ def test_a_file_that_was_taken_away_is_missed(work: Path) -> None:
     assert any("guardmark report" in note for note in result.notes)
 
 
+@pytest.mark.slow
 def test_a_file_nobody_sealed_is_listed(work: Path) -> None:
     """Somebody's notes are no tampering, and nothing that guardmark vouches for."""
     (work / "out" / "notes.txt").write_text("mine", encoding="utf-8")
@@ -284,6 +294,7 @@ def test_what_the_chain_of_records_leaves_out_is_looked_at(
     assert [each.place for each in look(work).mismatches] == [place] * bool(place)
 
 
+@pytest.mark.slow
 def test_an_entry_that_guardmark_does_not_write_is_damage(work: Path) -> None:
     """Whatever the command: nobody else writes into the records."""
     with closing(sqlite3.connect(work / "out" / "records.sqlite")) as connection, connection:
@@ -293,6 +304,7 @@ def test_an_entry_that_guardmark_does_not_write_is_damage(work: Path) -> None:
         assert (done.code, "meta" in done.err) == (3, True), done.err
 
 
+@pytest.mark.slow
 def test_reports_written_again_do_not_heal_changed_settings(work: Path) -> None:
     """The new seals agree with what was changed; those of before do not."""
     with closing(sqlite3.connect(work / "out" / "records.sqlite")) as connection, connection:
@@ -301,6 +313,7 @@ def test_reports_written_again_do_not_heal_changed_settings(work: Path) -> None:
     assert {each.place for each in look(work).mismatches} == {"layers"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["report.html", ".lock", "run.log", "seals.jsonl", "new"])
 def test_a_link_in_place_of_a_file_is_refused(work: Path, name: str) -> None:
     """What it leads to is neither read nor written, whatever the command."""

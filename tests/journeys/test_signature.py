@@ -127,7 +127,6 @@ def test_a_run_made_anew_is_not_the_one_that_was_signed(work: Path) -> None:
     assert [each.stated for each in result.mismatches] == ["seals.jsonl is not what was signed"]
 
 
-@pytest.mark.slow
 def test_what_the_seals_say_is_compared_with_the_records(work: Path) -> None:
     """Signed seals beside other records do not hold, though nobody touched the seals."""
     with closing(sqlite3.connect(work / "out" / "records.sqlite")) as connection:
@@ -138,7 +137,6 @@ def test_what_the_seals_say_is_compared_with_the_records(work: Path) -> None:
     assert "the records are not those that were signed" in stated
 
 
-@pytest.mark.slow
 def test_whose_key_it_is_counts(work: Path) -> None:
     """Another key, also under the same name, and a comment that was changed."""
     other = Ed25519PrivateKey.from_private_bytes(b"o" * 32)
@@ -154,7 +152,6 @@ def test_whose_key_it_is_counts(work: Path) -> None:
     assert stated == ["its comment is not what was signed"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content"),
     [("key.pub", b""), ("key.pub", b"\xff\n\xff\n"), ("out/seals.jsonl.minisig", b"x" * 99_999)],

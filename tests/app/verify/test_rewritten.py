@@ -1,0 +1,128 @@
+"""What lies in a run folder is written again and compared: place and words for each file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.golden.folders import read_frozen
+from tests.golden.runs import RUNS
+
+from guardmark.app.results.try_trace import trace_lines
+from guardmark.app.verify.mismatches import Mismatches, MismatchKind
+from guardmark.app.verify.rewritten import compare_again
+from guardmark.store.reader import RecordReader
+from guardmark.store.run_dir import RunDir
+
+ATTACKED: Final = next(run for run in RUNS if run.name == "adaptive")
+BY_LINE: Final = ("trace.jsonl", "target.jsonl")
+WHOLE: Final = (
+    *("summary.json", "comparison.json", "summary.md", "categories.csv", "results.jsonl"),
+    *("slice_stability.json", "slice_stability.md", "records.csv", "figures/latency-closed.svg"),
+)
+
+EDITED: Final = (
+    *("summary.json: data[canaries].attacks", "summary.md: line 3", "summary.md: lines"),
+    *("categories.csv: line 23", "results.jsonl: line 1", "records.csv: line 2"),
+    *("figures/latency-closed.svg: line 1", "figures/other.svg", "trace.jsonl: line 1"),
+    *("target.jsonl: line 108", "target.jsonl: lines", "slice_stability.md: line 12"),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunDir:
+    """Records of an adaptive run, and a file of each kind that is made of them."""
+    frozen = read_frozen(ATTACKED)
+    for name in ("records.sqlite", *BY_LINE, *WHOLE):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(frozen[f"run/{name}"])
+    return RunDir(path=tmp_path)
+
+
+def again(folder: RunDir) -> Mismatches:
+    """Write everything again and compare it."""
+    found = Mismatches()
+    compare_again(folder, {}, found)
+    return found
+
+
+def line_count(folder: RunDir, name: str) -> int:
+    """How many lines a file has."""
+    return (folder.path / name).read_bytes().count(b"\n")
+
+
+def change(folder: RunDir, name: str, old: str, new: str) -> None:
+    """Replace the first occurrence of a text in a file."""
+    path = folder.path / name
+    text = path.read_text(encoding="utf-8")
+    assert old in text, name
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def test_every_line_of_every_file_is_compared(folder: RunDir) -> None:
+    """Of a trace also the empty rest after its last line; a file that is not there is none."""
+    lines = sum(line_count(folder, name) for name in (*WHOLE, *BY_LINE)) + len(BY_LINE)
+    found = again(folder)
+    assert ([*found.listed], found.compared) == ([], lines)
+    for name in ("slice_stability.md", "figures/latency-closed.svg", "target.jsonl", "records.csv"):
+        lines -= line_count(folder, name) + (name in BY_LINE)
+        (folder.path / name).unlink()
+    found = again(folder)
+    assert ([*found.listed], found.compared) == ([], lines)
+
+
+def test_an_edit_of_each_file_is_named_by_its_place(folder: RunDir) -> None:
+    """All at once: one edit hides no other."""
+    change(folder, "summary.json", '"attacks": ', '"attacks": 1')
+    change(folder, "summary.md", "\n", "\n\n")
+    change(folder, "categories.csv", "closed", "clothed")
+    change(folder, "results.jsonl", '"block"', '"allow"')
+    change(folder, "slice_stability.md", "|", "||")
+    change(folder, "records.csv", "scored", "stored")
+    change(folder, "figures/latency-closed.svg", "</svg>", "</SVG>")
+    change(folder, "trace.jsonl", '"closed"', '"opened"')
+    with folder.target.open("a", encoding="utf-8") as file:
+        file.write("one more\n")
+    (folder.path / "figures" / "other.svg").write_text("<svg/>", encoding="utf-8")
+    listed = [*again(folder).listed]
+    assert {each.what for each in listed} == {MismatchKind.REPORT}
+    assert tuple(each.where for each in listed) == EDITED
+    told = [(each.stated, each.counted) for each in listed]
+    assert [told[at] for at in (0, 2, 7, 9, 10)] == [
+        ("16", "6"),
+        ("1142", "1141"),
+        ("something", "no such report"),
+        ("'one more'", "''"),
+        ("109", "108"),
+    ]
+    for at, (old, new) in {3: ("closed", "clothed"), 6: ("/svg", "/SVG"), 11: ("|", "||")}.items():
+        stated, counted = told[at]
+        assert new in stated
+        assert new not in counted
+        assert old in counted
+
+
+def test_a_trace_tells_defenses_in_the_order_of_its_head(folder: RunDir) -> None:
+    """Names it does not know are passed over; a head that is no object says nothing."""
+    with RecordReader(folder.records) as reader:
+        ordered = "".join(trace_lines(reader, defenses=["scored", "closed"]))
+        other = "".join(trace_lines(reader, defenses=["closed", "scored"]))
+    assert ordered != other
+    for name in WHOLE:
+        (folder.path / name).unlink()
+    for text in (ordered, other):
+        folder.trace.write_text(text, encoding="utf-8")
+        assert [*again(folder).listed] == []
+
+
+def test_a_file_of_slices_that_asks_for_none_is_told_so(folder: RunDir) -> None:
+    """No JSON, another thing, or not every part of a request."""
+    for name in (*WHOLE, *BY_LINE):
+        (folder.path / name).unlink()
+    for text in ("{", "[]", "{}", '{"attacks": 1, "benign": 1, "seeds": 3}'):
+        folder.slice_stability.write_text(text, encoding="utf-8")
+        assert [*map(str, again(folder).listed)] == [
+            "slice_stability.json: says no request of slices; the records give none of this form"
+        ], text
