@@ -49,9 +49,9 @@ def advised(runs: Runs, *answers: Answers) -> tuple[str, ...]:
     return items(build_document(bare_analysis(runs, *answers, samples=SAMPLES)))
 
 
-def plain_words(runs: Runs, answers: Answers) -> str:
+def plain_words(runs: Runs, answers: Answers, samples: list[Sample] = SAMPLES) -> str:
     """What heads the report, without a figure that needs explaining."""
-    return build_document(bare_analysis(runs, answers, samples=SAMPLES)).verdicts[0].plain
+    return build_document(bare_analysis(runs, answers, samples=samples)).verdicts[0].plain
 
 
 @pytest.mark.parametrize("attacks", [0, 10, 20])
@@ -64,6 +64,13 @@ def test_one_that_blocks_no_more_attacks_than_benign_is_no_better_than_nothing(
     )
     assert plain_words(runs, blocking(80, 20)).endswith("blocks 20 in 100 normal users.")
     assert plain_words(runs, blocking(25, 20)).endswith(": not shown to beat chance on this data.")
+
+
+def test_fewer_than_a_hundred_are_counted_as_they_are(runs: Runs) -> None:
+    """Two of two attacks are not a hundred of a hundred."""
+    said = plain_words(runs, blocking(1), [attack(0), attack(1), benign(2)])
+    assert said.startswith("Stops 1 of 2 attacks and blocks 0 of 1 normal users")
+    assert plain_words(runs, blocking(99, 1)).startswith("Stops 99 in 100 attacks and blocks 1 in")
 
 
 def test_one_that_beats_the_others_is_named_alone(runs: Runs) -> None:

@@ -92,16 +92,17 @@ def _system_verdict(system: DefenseAnalysis, bare: Scorecard | None) -> Headline
 def _outcome_words(succeeds: Estimate, refused: Estimate) -> str:
     if succeeds.value is None and refused.value is None:
         return "Not measured: no outcome is known"
-    harm = f"{_in_100(succeeds.value)} attacks get an unsafe answer"
+    harm = f"{_in_100(succeeds)} attacks get an unsafe answer"
     harm = "attacks: not measured" if succeeds.value is None else harm
     if refused.value is None:
         return f"{harm}; normal users: not measured"
-    return f"{harm} and {_in_100(refused.value)} normal users are turned down"
+    return f"{harm} and {_in_100(refused)} normal users are turned down"
 
 
 def _beside(bare: Scorecard) -> str:
-    rates = bare.attack_success_rate.value, bare.false_positive_rate.value
-    return "" if None in rates else "; without a guard {} and {}".format(*map(_in_100, rates))
+    rates = bare.attack_success_rate, bare.false_positive_rate
+    known = all(rate.trials for rate in rates)
+    return "; without a guard {} and {}".format(*map(_in_100, rates)) if known else ""
 
 
 def _verdict(
@@ -147,17 +148,19 @@ def _ends_words(succeeds: Estimate, refused: Estimate) -> str:
 
 def _plain(card: Scorecard) -> str:
     """Say without a term of the field what a defense does."""
-    hits, alarms = card.true_positive_rate.value, card.false_positive_rate.value
-    if hits is None or alarms is None:
+    hits, alarms = card.true_positive_rate, card.false_positive_rate
+    if hits.value is None or alarms.value is None:
         return "Not measured on both attacks and normal users."
     doubt = "" if separates(card) else ": not shown to beat chance on this data"
-    doubt = ": no better than nothing on this data" if hits <= alarms else doubt
+    doubt = ": no better than nothing on this data" if hits.value <= alarms.value else doubt
     return f"Stops {_in_100(hits)} attacks and blocks {_in_100(alarms)} normal users{doubt}."
 
 
-def _in_100(share: float | None) -> str:
-    """Put a share into a count of a hundred; almost none and almost all are not rounded away."""
-    hundredths = 100 * (share or 0.0)
+def _in_100(rate: Estimate) -> str:
+    """Put a share into a count of a hundred, or of all where they are fewer; a few are not none."""
+    if rate.trials < 100:
+        return f"{rate.successes} of {rate.trials}"
+    hundredths = 100 * (rate.value or 0.0)
     if 0 < hundredths < 1:
         return "fewer than 1 in 100"
     return "more than 99 in 100" if 99 < hundredths < 100 else f"{round(hundredths)} in 100"
