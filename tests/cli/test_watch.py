@@ -116,7 +116,7 @@ def test_lines_that_cannot_be_used_end_nothing(tmp_path: Path) -> None:
     """Torn, deep, long, of another shape, or of one defense too many."""
     path, fine = tmp_path / "log", b'{"id": 1, "outcome": "block"}\n'
     odd = (
-        *(b"\n", b"[]\n", b'{"id": null, "outcome": "block"}\n', b'{"id": 1, "outcome": []}\n'),
+        *(b"0\n", b"[]\n", b'{"id": null, "outcome": "block"}\n', b'{"id": 1, "outcome": []}\n'),
         *(b'{"id": 2, "outcome": "maybe"}\n', b'{"outcome": "block"}\n', b"\xff\xfe\x00\n"),
         *(b'{"id": 2, "label": "unsure"}\n', b"[" * 100_000 + b"\n", b"9" * 10_000 + b"\n"),
         b'{"id": 2, "outcome": "block", "more": "' + b"x" * 3_000_000 + b'"}\n',
@@ -317,3 +317,10 @@ def test_a_stream_ends_at_the_first_broken_limit() -> None:
         assert process.wait() == 1
         assert "BROKEN" in process.stdout.read()
         process.stdin.close()
+
+
+def test_an_empty_line_is_no_line(tmp_path: Path) -> None:
+    """What logs put between records, and at their end, is neither counted nor unreadable."""
+    (tmp_path / "log").write_bytes(b'\n  \r\n{"id": 1, "outcome": "block"}\n\n\n\t\n')
+    view = figures(watched(tmp_path / "log", "--json"))
+    assert (view["lines"]["lines"], view["lines"]["unreadable"]) == (1, 0)

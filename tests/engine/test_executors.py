@@ -19,7 +19,7 @@ from guardmark.core.sample import Prompt
 from guardmark.engine import runner
 from guardmark.engine.execution.batches import BatchExecutor
 from guardmark.engine.execution.executor import DealtSamples, DefenseWork, Executor
-from guardmark.engine.execution.pool import InlineExecutor, ProcessExecutor, ThreadExecutor
+from guardmark.engine.execution.pool import InlineExecutor, PoolExecutor
 from guardmark.engine.execution.service import ServiceExecutor
 from guardmark.engine.plan import AnyDefense, Budget, Plan, Timing, Workers
 from guardmark.store.reader import RecordReader
@@ -100,14 +100,14 @@ async def test_what_is_dealt_out_counts_against_the_budget(
     ("defense", "plan", "wanted"),
     [
         (Inline(), {}, InlineExecutor),
-        (Inline(), {"workers": Workers.THREADS}, ThreadExecutor),
+        (Inline(), {"workers": Workers.THREADS}, PoolExecutor),
         (
             Inline(),
             {
                 "workers": Workers.PROCESSES,
                 "factories": {"inline": functools.partial(built, Inline)},
             },
-            ProcessExecutor,
+            PoolExecutor,
         ),
         (Inline(), {"workers": Workers.THREADS, "timing": ISOLATED}, InlineExecutor),
         (Inline(), {"timing": OPEN}, ServiceExecutor),

@@ -47,10 +47,11 @@ def watch_command(
     from guardmark.app.results.watching import Watch
 
     watch, is_stream = Watch(limits, announce=tell_line, **typed), file.name == "<stdin>"
+    lines = filter(bytes.strip, iter(lambda: file.readline(_LONGEST_LINE), b""))  # none is empty
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with suppress(KeyboardInterrupt):
-            for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), 1):
+            for number, line in enumerate(lines, 1):
                 watch.take(line)
                 if is_stream and watch.broken and not typed["webhook"]:
                     break

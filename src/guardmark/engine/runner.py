@@ -6,6 +6,7 @@ import asyncio
 import gc
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from os import cpu_count
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +21,7 @@ from guardmark.engine import plan as planning
 from guardmark.engine.execution.actors import RayExecutor
 from guardmark.engine.execution.batches import BatchExecutor, takes_batches
 from guardmark.engine.execution.executor import DefenseWork
-from guardmark.engine.execution.pool import InlineExecutor, ProcessExecutor, ThreadExecutor
+from guardmark.engine.execution.pool import InlineExecutor, PoolExecutor, Processes, Threads
 from guardmark.engine.execution.service import ServiceExecutor
 from guardmark.engine.execution.warm_up import warm_up
 from guardmark.engine.pipeline import PipelineRunner
@@ -224,14 +225,14 @@ def _pool_executor(defense: InlineDefense, plan: Plan) -> Executor:
         # What keeps every other thread from running gains nothing there, and cannot be ended.
         if holds_interpreter(defense):
             return InlineExecutor(defense)
-        return ThreadExecutor(defense, count)
+        return PoolExecutor(partial(Threads, defense, count))
     factory = plan.factories.get(defense.name)
     if factory is None:
         raise ConfigError(
             f"{defense.name} cannot run in processes: it cannot be built there.\n"
             "Next: set workers to threads or inline."
         )
-    return ProcessExecutor(factory, count)
+    return PoolExecutor(partial(Processes, factory, count))
 
 
 def unanswered_note(count: int) -> str:

@@ -326,7 +326,7 @@ def config_sha256(
     if config.run.cluster:  # another place for the same calls
         run["workers"] = "inline"
         for setting in CLUSTER_SETTINGS:
-            run.pop(setting)
+            run.pop(setting, None)
     document["parts"] = {part.name: part.fingerprint for part in parts}
     document["only"] = sorted(only)
     document["limit"] = limit

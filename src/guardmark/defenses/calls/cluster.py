@@ -7,12 +7,12 @@ import signal
 from importlib import import_module
 from threading import current_thread, main_thread
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
-from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError
+from guardmark.defenses.deadline import GrownSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,9 +26,10 @@ WorkerChoice = Literal["inline", "threads", "processes"] | Annotated[int, Field(
 CLUSTER_SETTINGS = ("engine", "address", "cpus_per_worker", "gpus_per_worker", "batch")
 
 
-class ClusterSettings(Settings):
+class ClusterSettings(GrownSettings):
     """Settings of a run that say who makes the calls of defenses without a service."""
 
+    later: ClassVar[tuple[str, ...]] = CLUSTER_SETTINGS
     if TYPE_CHECKING:  # a setting of the run: it stands among the others there
         workers: WorkerChoice = "inline"
     engine: Literal["local", "ray"] = "local"
@@ -50,12 +51,6 @@ class ClusterSettings(Settings):
         if given and self.engine != "ray":
             raise ValueError(f"{given[0]} goes with engine: ray")
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_a_cluster(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what has no effect: runs made before it could be set stay the same."""
-        unused = () if self.engine == "ray" else CLUSTER_SETTINGS
-        return {name: value for name, value in handler(self).items() if name not in unused}
 
 
 def doubts(settings: ClusterSettings, each_s: float, *, calls: int, parts: int) -> Iterator[str]:

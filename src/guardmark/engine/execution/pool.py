@@ -36,7 +36,6 @@ _MOST_WATCHED: Final = 64  # a rule that ends a defense early is heard this ofte
 _CHUNK: Final = 64
 _TICK_S: Final = 0.2
 _LEFT: Final = 2  # where the note of a thread says that nobody waits for it
-_GRACE_S: Final = 2.0  # for the alarm of a worker, before the worker is ended
 _MOST_STUCK: Final = 4  # threads that are left behind in calls
 _PATIENCE_S: Final = 0.4  # for the call that every worker is in when the run is to end
 
@@ -112,38 +111,20 @@ class _Asked:
     slot: int
 
 
-class ThreadExecutor:
-    """Calls a defense in threads of this process."""
+class PoolExecutor:
+    """Calls a defense in threads of this process, or in processes, each of which builds its own."""
 
     runs_alone: Final = True
 
-    def __init__(self, defense: InlineDefense, count: int) -> None:
-        self._defense = defense
-        self._count = count
+    def __init__(self, make: Callable[[], Threads | Processes]) -> None:
+        self._make = make
 
     async def execute(self, work: DefenseWork) -> None:
-        """Ask chunk by chunk, as many threads at once as there are."""
-        timeout_s = timeout_of(self._defense)
-        pool = _Threads(self._defense, self._count, timeout_s=timeout_s)
-        await _PoolWork(pool, work, limit=2 * self._count, timeout_s=timeout_s).ask_all()
-
-
-class ProcessExecutor:
-    """Calls a defense in processes, each of which builds its own."""
-
-    runs_alone: Final = True
-
-    def __init__(self, factory: Callable[[], BuiltPart], count: int) -> None:
-        self._factory = factory
-        self._count = count
-
-    async def execute(self, work: DefenseWork) -> None:
-        """Ask chunk by chunk, as many processes at once as there are."""
-        timeout_s = timeout_of(work.defense)
-        pool = _Processes(self._factory, self._count)
-        # A worker ends most calls by itself; those that hear no alarm end with it.
-        most_s = None if timeout_s is None else timeout_s + _GRACE_S
-        await _PoolWork(pool, work, limit=2 * self._count, timeout_s=most_s).ask_all()
+        """Ask chunk by chunk, as many workers at once as there are."""
+        pool, timeout_s = self._make(), timeout_of(work.defense)
+        if timeout_s is not None:
+            timeout_s += pool.grace_s
+        await _PoolWork(pool, work, limit=2 * pool.count, timeout_s=timeout_s).ask_all()
 
 
 class _PoolWork:
@@ -155,7 +136,7 @@ class _PoolWork:
     """
 
     def __init__(
-        self, pool: _Threads | _Processes, work: DefenseWork, *, limit: int, timeout_s: float | None
+        self, pool: Threads | Processes, work: DefenseWork, *, limit: int, timeout_s: float | None
     ) -> None:
         self._pool = pool
         self._work = work
@@ -249,11 +230,13 @@ class _PoolWork:
                 self._again.append(DealtSamples(recorder=recorder, chunk=rest))
 
 
-class _Threads:
+class Threads:
     """Threads of this process; one that does not come back is left behind."""
 
-    def __init__(self, defense: InlineDefense, count: int, *, timeout_s: float | None) -> None:
-        self._name, self._count, self._timeout_s = defense.name, count, timeout_s
+    grace_s: Final = 0.0
+
+    def __init__(self, defense: InlineDefense, count: int) -> None:
+        self._name, self.count, self._timeout_s = defense.name, count, timeout_of(defense)
         self._decide = skipping(defense)
         self._over = Event()
         self._notes: dict[int, list[float]] = {}
@@ -295,7 +278,7 @@ class _Threads:
                 "Next: set run.workers to processes, whose workers are ended and started again;"
                 " what is stored is kept."
             )
-        before, self._executor = self._executor, ThreadPoolExecutor(self._count)
+        before, self._executor = self._executor, ThreadPoolExecutor(self.count)
         lost = [each for each in open_chunks if each in late or self._submitted[each][0].cancel()]
         before.shutdown(wait=False)
         return lost
@@ -309,15 +292,17 @@ class _Threads:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
 
-class _Processes:
+class Processes:
     """Processes of our own; one that does not come back is ended, and all are started anew."""
+
+    grace_s: Final = 2.0  # a worker ends most calls by itself; those that hear no alarm end with it
 
     def __init__(self, factory: Callable[[], BuiltPart], count: int) -> None:
         # Loaded on use: five hundredths of a second of a run that asks in line.
         from multiprocessing import active_children, get_context
         from multiprocessing.sharedctypes import RawArray
 
-        self._factory, self._count = factory, count
+        self._factory, self.count = factory, count
         self._context, self._others = get_context("spawn"), set(active_children())
         self._calls = RawArray("d", 4 * count)
         with _signals_for_us_alone():  # Python starts a process that looks after semaphores
@@ -328,7 +313,7 @@ class _Processes:
         from concurrent.futures import ProcessPoolExecutor
 
         return ProcessPoolExecutor(
-            self._count,
+            self.count,
             mp_context=self._context,
             initializer=worker.build,
             initargs=(self._factory, self._over, self._calls),
