@@ -71,6 +71,31 @@ def test_record_columns_say_the_same_as_the_records(writer: RecordWriter, path: 
     assert columns.score.dtype == np.float64
 
 
+def test_a_column_of_one_value_takes_no_room(writer: RecordWriter, path: Path) -> None:
+    """Ten million decisions without a score hold no ten million gaps."""
+    lane = writer.record_batch("words")
+    for position in range(9):
+        score = 0.5 if position else None
+        writer.record_batch("scored").add(
+            position, Decision(outcome=Outcome.BLOCK, score=score), latency_ns=9
+        )
+        lane.add(position, BLOCKED, latency_ns=position)
+    writer.flush()
+    with RecordReader(path) as reader:
+        columns, scored = record_columns(reader, "words"), record_columns(reader, "scored")
+        samples = sample_columns(reader)
+    for name in ("repeat", "score", "error_kind", "answer_mode", "flags"):
+        assert getattr(columns, name).strides == (0,), name
+    assert np.isnan(columns.score).all()
+    assert (columns.repeat.tolist(), columns.error_kind.tolist()) == ([0] * 9, [-1] * 9)
+    assert columns.latency_ns.tolist() == list(range(9))
+    assert np.isnan(scored.score).tolist() == [True, *[False] * 8]
+    assert samples.category.places is samples.source.places
+    assert samples.category.of(np.array([3, 1])).codes.tolist() == (
+        samples.category.codes[[3, 1]].tolist()
+    )
+
+
 def test_nothing_stored_is_empty_columns_and_an_unknown_name_an_error(
     writer: RecordWriter, path: Path
 ) -> None:

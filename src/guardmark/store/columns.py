@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, overload
@@ -34,14 +34,22 @@ _OF_PART: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facet:
-    """One property of samples, as codes."""
+    """One property of samples, as codes that take room only while they are looked at."""
 
     names: Sequence[str]
-    codes: NDArray[np.int32]
+    table: NDArray[np.int32]  # of each place, such as what samples have in common
+    places: NDArray[np.integer] | None = None  # of each sample; None: a place is a sample
 
-    def of(self, places: NDArray[np.int64]) -> Facet:
-        """Return the facet of some places, repeated as asked."""
-        return Facet(names=self.names, codes=self.codes[places])
+    @property
+    def codes(self) -> NDArray[np.int32]:
+        """The code of each sample."""
+        return self.table if self.places is None else self.table.take(self.places)
+
+    def of(self, chosen: NDArray[np.int64]) -> Facet:
+        """Return the facet of some samples, repeated as asked."""
+        if self.places is None:
+            return replace(self, table=self.table[chosen])
+        return replace(self, places=self.places[chosen])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,30 +105,27 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
                 stated = (name if origin is None else origin for origin, name in pairs)
                 codes[here] = [groups.setdefault(each, len(groups)) for each in stated]
             ids.extend(names)
-    places = np.zeros(max(kinds, default=-1) + 1, dtype=np.int64)
-    places[list(kinds)] = range(len(kinds))
-    kind = places[numbers]
+    kind = np.searchsorted(list(kinds), numbers).astype(np.min_scalar_type(len(kinds)))
     shared = list(zip(*kinds.values(), strict=True)) if kinds else [()] * (1 + len(FACET_COLUMNS))
     facets = {
-        name: _facet(words).of(kind) for name, words in zip(FACET_COLUMNS, shared[1:], strict=True)
+        name: facet_of(words, kind) for name, words in zip(FACET_COLUMNS, shared[1:], strict=True)
     }
     return SampleColumns(
         ids=ids,
         is_attack=np.array(shared[0], dtype=np.bool_)[kind],
         length=lengths,
-        group=Facet(names=PackedStrings(groups) if groups else ids, codes=codes),
+        group=Facet(names=PackedStrings(groups) if groups else ids, table=codes),
         **facets,
     )
 
 
-def _facet(values: Sequence[str]) -> Facet:
+def facet_of(words: Sequence[str], places: NDArray[np.integer] | None) -> Facet:
+    """Return a facet from the word of each place, and the place of each sample."""
     import numpy as np
 
-    seen: dict[str, int] = {}
-    codes = np.fromiter(
-        (seen.setdefault(value, len(seen)) for value in values), dtype=np.int32, count=len(values)
-    )
-    return Facet(names=tuple(seen), codes=codes)
+    seen = {word: code for code, word in enumerate(dict.fromkeys(words))}
+    table = np.array([seen[word] for word in words], dtype=np.int32)
+    return Facet(names=tuple(seen), table=table, places=places)
 
 
 def record_columns(
@@ -138,9 +143,8 @@ def record_columns(
     key = (defense, STAGE_CODE[stage], layer)
     count = reader.connection.value(f"SELECT count(*) FROM records{_OF_PART}", key)  # noqa: S608 - constants of ours
     # At once into columns: as tuples they would take five times the memory until the end.
-    columns: list[NDArray[Any]] = [
-        np.empty(count, dtype=kind) for kind in (np.int64, np.int64, np.float64, np.int64)
-    ]
+    kinds = (np.int64, np.int64, np.float64, np.int64)
+    columns: list[NDArray[Any]] = [np.empty(count, dtype=kind) for kind in kinds]
     filled, packed_records = 0, query("columns").format(of_part=_OF_PART)
     with values_of(reader.path):
         for rows in reader.connection.chunks(packed_records, (*key, count), size=_CHUNK):
@@ -154,20 +158,28 @@ def record_columns(
         stage=stage,
         layer=layer,
         sample=sample,
-        repeat=(packed >> 32).astype(np.int32),
+        repeat=_lean((packed >> 32).astype(np.int32)),
         outcome=packed.astype(np.uint8).view(np.int8),
-        score=score,
+        score=_lean(score),
         latency_ns=latency,
-        error_kind=(packed >> 16).astype(np.uint8).view(np.int8) - np.int8(1),
-        answer_mode=(packed >> 24).astype(np.uint8).view(np.int8) - np.int8(1),
-        flags=(packed >> 8).astype(np.uint8),
+        error_kind=_lean((packed >> 16).astype(np.uint8).view(np.int8) - np.int8(1)),
+        answer_mode=_lean((packed >> 24).astype(np.uint8).view(np.int8) - np.int8(1)),
+        flags=_lean((packed >> 8).astype(np.uint8)),
     )
+
+
+def _lean(column: NDArray[Any]) -> NDArray[Any]:
+    """Return a column that takes no room where all of its values are the same."""
+    import numpy as np
+
+    same = np.broadcast_to(column[:1].copy(), column.shape)
+    return same if np.array_equal(column, same, equal_nan=column.dtype.kind == "f") else column
 
 
 def sample_digests(reader: RecordReader) -> list[bytes]:
     """Return the content hash of every sample, in order of position."""
-    rows = reader.connection.rows("SELECT digest FROM samples ORDER BY position")
-    return [digest for (digest,) in rows]
+    query = "SELECT digest FROM samples ORDER BY position"
+    return [digest for (digest,) in reader.connection.rows(query)]
 
 
 class PackedStrings(Sequence[str]):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
@@ -46,7 +47,7 @@ class RunStatus:
     possibly_billed: int = 0
 
 
-class RecordReader:
+class RecordReader(AbstractContextManager["RecordReader", None]):
     """Reads the records of a run. Close it, or use it as a context manager."""
 
     def __init__(self, path: Path) -> None:
@@ -54,10 +55,6 @@ class RecordReader:
         self.connection = connect.open_to_read(path)
         with connect.closed_on_error(self.connection):
             self.connection.check_values()
-
-    def __enter__(self) -> Self:
-        """Return the reader itself."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Close the file."""

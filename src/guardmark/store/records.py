@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import defaultdict
+from contextlib import AbstractContextManager
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StoreError
 from guardmark.core.outcome import Decision, Evidence, Response
@@ -68,7 +69,7 @@ SaidRow = tuple[int, int, float | None, int | None, int]
 Shared = tuple[int, int, int, int]
 
 
-class RecordWriter:
+class RecordWriter(AbstractContextManager["RecordWriter", None]):
     """The one writer of a run's records.
 
     Answers are taken by a batch for each part, and `flush` commits them, all or nothing;
@@ -92,10 +93,6 @@ class RecordWriter:
         path = path.with_name(UNDER_WAY)
         self.unanswered = take_over(connection, path)
         self.under_way = CallsUnderWay(path)
-
-    def __enter__(self) -> Self:
-        """Return the writer itself."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Commit what was taken, and close."""

@@ -218,7 +218,7 @@ def subset(samples: SampleColumns, places: NDArray[np.int64]) -> SampleColumns:
         ids=[samples.ids[at] for at in places.tolist()],
         is_attack=samples.is_attack[places],
         length=samples.length[places],
-        **facets | {"group": Facet(names=names, codes=codes.astype(np.int32))},
+        **facets | {"group": Facet(names=names, table=codes.astype(np.int32))},
     )
 
 

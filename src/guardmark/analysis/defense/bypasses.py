@@ -112,7 +112,8 @@ def find_worst(reader: RecordReader, frame: Frame) -> WorstSamples:
     ranks = [_SEVERITY_RANK.get(name, 0) for name in frame.samples.severity.names]
     severity = np.array(ranks, dtype=np.int8)[frame.samples.severity.codes]
     flagged = _flags(frame, telling)
-    positions = _listed(flagged, _order(frame, telling, severity), frame.settings.listed_samples)
+    most = frame.settings.listed_samples
+    positions = _listed(flagged, _order(frame, telling, severity), most) if most else []
     cache: dict[int, ListedSample] = {}
 
     def listed(position: int) -> ListedSample:
@@ -140,11 +141,13 @@ def find_worst(reader: RecordReader, frame: Frame) -> WorstSamples:
 def _judge(frame: Frame, arm: DefenseColumn) -> _Judged:
     """Take each sample's worst answer: wrong, then malformed or error, then right."""
     records, count = arm.records, frame.sample_count
-    attack = frame.samples.is_attack[records.sample]
-    badness = (records.outcome > BLOCK).astype(np.int8)
-    badness[np.where(attack, records.outcome == ALLOW, arm.is_blocked)] = 2
-    # The last write wins, so the worst answer is written last.
-    rows = np.argsort(badness, kind="stable")
+    rows: NDArray[np.int64] | slice = slice(None)
+    if frame.manifest.repeats > 1:
+        attack = frame.samples.is_attack[records.sample]
+        badness = (records.outcome > BLOCK).astype(np.int8)
+        badness[np.where(attack, records.outcome == ALLOW, arm.is_blocked)] = 2
+        # The last write wins, so the worst answer is written last.
+        rows = np.argsort(badness, kind="stable")
     at = records.sample[rows]
     outcome, kind = np.full((2, count), MISSING, dtype=np.int8)
     score = np.full(count, np.nan)

@@ -170,6 +170,8 @@ def estimate_slices(
 
 def estimate_share(frame: Frame, arm: DefenseColumn, hits: Marks) -> Estimate:
     """Estimate a share of all records of a defense, attacks and benign samples together."""
+    if not frame.is_grouped:
+        return wilson_default_rows(int(hits.sum()), len(hits), confidence=frame.settings.confidence)
     groups = frame.samples.group.codes[arm.records.sample]
     return grouped_rate(hits, groups, confidence=frame.settings.confidence)
 

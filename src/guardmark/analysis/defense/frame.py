@@ -12,7 +12,13 @@ from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import PartManifest
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.stats.drawing import split_by_group
-from guardmark.store.columns import Facet, RecordColumns, record_columns, sample_columns
+from guardmark.store.columns import (
+    Facet,
+    RecordColumns,
+    facet_of,
+    record_columns,
+    sample_columns,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -145,7 +151,7 @@ class Frame:
         """Return a facet by name; `length` and `subcategory` are made here."""
         if name == "length":
             codes = np.searchsorted(LENGTH_EDGES, self.samples.length, side="left")
-            return Facet(names=LENGTH_NAMES, codes=codes.astype(np.int32))
+            return Facet(names=LENGTH_NAMES, table=codes.astype(np.int32))
         if name == "subcategory":
             return _joined(self.samples.category, self.samples.subcategory)
         facet: Facet = getattr(self.samples, name)
@@ -264,18 +270,7 @@ def _redecided(records: RecordColumns, threshold: float) -> RecordColumns:
 
 def _joined(category: Facet, subcategory: Facet) -> Facet:
     """Pair categories with subcategories, since a subcategory's name may stand under two."""
-    width = max(1, len(subcategory.names))
-    keys = category.codes * np.int32(width) + subcategory.codes
+    pairs = zip(category.table.tolist(), subcategory.table.tolist(), strict=True)
+    named = [(category.names[one], subcategory.names[two]) for one, two in pairs]
     # Samples that state none are one slice, whatever their category.
-    is_stated = np.array([bool(name) for name in subcategory.names], dtype=np.bool_)
-    keys[~is_stated[subcategory.codes]] = -1
-    keys += 1
-    # By a table of all pairs, which are few: sorting the samples would take ten times the room.
-    occurs = np.bincount(keys, minlength=1) > 0
-    pairs = np.flatnonzero(occurs) - 1
-    places = (np.cumsum(occurs) - 1).astype(np.int32)
-    names = [
-        f"{category.names[pair // width]}/{subcategory.names[pair % width]}" if pair >= 0 else ""
-        for pair in pairs.tolist()
-    ]
-    return Facet(names=tuple(names), codes=places[keys])
+    return facet_of([f"{one}/{two}" if two else "" for one, two in named], category.places)

@@ -91,7 +91,8 @@ class Slicer:
             codes, count = np.where(is_rare, np.int32(count), codes), count + 1
         self._folded: list[int] = rare.sum(axis=0).tolist()
         self._cells: Cells = sort_into_cells(frame, codes, count)
-        self._slices = slice_codes(frame, codes, count)
+        alone = self._cells.of_sample  # where no samples share groups, these are the slices
+        self._slices = slice_codes(frame, codes, count) if frame.is_grouped else alone
 
     def tables(
         self, arm: DefenseColumn, *, by_latency: NDArray[np.int64]
