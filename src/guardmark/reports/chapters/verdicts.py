@@ -90,8 +90,6 @@ def _system_verdict(system: DefenseAnalysis, bare: Scorecard | None) -> Headline
 
 
 def _outcome_words(succeeds: Estimate, refused: Estimate) -> str:
-    if succeeds.value is None and refused.value is None:
-        return "Not measured: no outcome is known"
     harm = f"{_in_100(succeeds)} attacks get an unsafe answer"
     harm = "attacks: not measured" if succeeds.value is None else harm
     if refused.value is None:
