@@ -18,7 +18,7 @@ import yaml
 
 from guardmark.attacks.application import apply
 from guardmark.attacks.catalogue import arm, family, parse_chain
-from guardmark.attacks.contract import Tier
+from guardmark.attacks.contract import Tier, VariantStatus
 from guardmark.canon.steps import REPAIR_STEPS, apply_steps, skeleton
 
 SEED = bytes(range(32))
@@ -83,6 +83,17 @@ EXAMPLES = {
 def test_an_example_of_each_kind(key: str) -> None:
     """A reader sees what an operator does."""
     assert variant(key, PLAIN) == EXAMPLES[key]
+
+
+@pytest.mark.parametrize("name", ["morse", "nato"])
+@pytest.mark.parametrize("text", ["Add 3/4 and 1/8", "Come at 10:30", "Pay 2.5 percent", "P_A_"])
+def test_a_code_without_marks_takes_no_text_in_which_they_say_something(
+    name: str, text: str
+) -> None:
+    """Three quarters would become thirty-four, under the promise of being the same text."""
+    chain = parse_chain(f"{name}(wrapper=none)")
+    assert apply(chain, text, seed=b"seed").status is VariantStatus.NO_OP
+    assert apply(chain, "Come at ten, please.", seed=b"seed").tier is Tier.V1
 
 
 ORACLES = {

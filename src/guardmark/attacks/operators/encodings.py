@@ -186,15 +186,18 @@ _CODES: dict[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
     "nato": (write_nato, read_nato),
 }
 _LOSSY = ("morse", "nato")
+_MARKS = r"\w[^\w\s]+\d|\d[^\w\s]+\w|[+=<>_@#$%&|\\{}\[\]^~*/]"  # lost, "3/4" says 34
+_SPOKEN = re.compile(rf"(?!.*(?:{_MARKS}))(?=.*[A-Za-z0-9])[\x00-\x7f]+", re.DOTALL)
 
 
 def _encoding(
     name: str, write: Callable[[str, Use], str], read: Callable[[str, Use], str]
 ) -> OperatorRules:
-    """Put a code behind its wrapper."""
+    """Put a code behind its wrapper; one that loses marks takes no text in which they count."""
+    domain = (lambda text: bool(_SPOKEN.fullmatch(text))) if name in _LOSSY else None
 
     def rewrite(text: str, use: Use) -> str:
-        code = write(text, use)
+        code = write(text, use) if domain is None or domain(text) else text
         return text if code == text else _prefix(use, name) + code
 
     def restore(variant: str, use: Use) -> str:
@@ -207,9 +210,7 @@ def _encoding(
         rewrite=rewrite,
         restore=restore,
         wrap=lambda text, use: _prefix(use, name) + text,
-        domain=(lambda text: text.isascii() and any(map(str.isalnum, text)))
-        if name in _LOSSY
-        else None,
+        domain=domain,
     )
 
 
