@@ -50,17 +50,19 @@ $(VENV)-inspect/.ready:
 inspect: $(VENV)/.ready-dev $(VENV)-inspect/.ready   ## read our Inspect logs with Inspect itself
 	GUARDMARK_INSPECT_PYTHON=$(abspath $(VENV)-inspect/bin/python) $(BIN)/python -m pytest tests/journeys/test_export.py --no-header
 
-# What importers read is what these versions really wrote. garak comes with torch.
+# What importers read is what these versions really wrote. garak comes with torch, and with so many
+# loose requirements that pip does not come to an end of them: uv resolves what the tools need.
 INTEROP := build/interop
 INTEROP_TOOLS := agentdojo=agentdojo==0.1.35 any_guardrail=any-guardrail==0.7.7 \
   openai_guardrails=openai-guardrails[benchmark]==0.3.6 pyrit=pyrit==1.1.0 garak=garak==0.17.1 \
   inspect=inspect_ai==0.3.285 inspect=openai
 interop: $(VENV)/.ready-dev   ## run the tools that importers read, on loopback, and keep what they write (half an hour)
 	@mkdir -p $(INTEROP)/promptfoo
+	$(PIP) uv
 	npm install --silent --no-audit --no-fund --prefix $(INTEROP)/promptfoo promptfoo@0.121.20
 	@for each in $(INTEROP_TOOLS); do \
 	  tool=$${each%%=*}; [ -d $(INTEROP)/$$tool/bin ] || $(PYTHON) -m venv $(INTEROP)/$$tool; \
-	  $(INTEROP)/$$tool/bin/python -m pip install --quiet --prefer-binary "$${each#*=}" || exit 1; \
+	  $(BIN)/uv pip install --quiet --python $(INTEROP)/$$tool/bin/python "$${each#*=}" || exit 1; \
 	done
 	$(BIN)/python -m tests.interop.make $(INTEROP)
 	GUARDMARK_PROMPTFOO=$(abspath $(INTEROP))/promptfoo/node_modules/.bin/promptfoo \

@@ -149,3 +149,38 @@ async def test_images_and_calls_of_tools_are_sent_as_the_services_take_them(
     assert len(pictured) == 3
     assert all(content[1:] == [IMAGE] and URL not in content[0]["text"] for content in pictured)
     assert any('"tool_calls"' in content for content in judged if isinstance(content, str))
+
+
+async def test_texts_as_pictures_reach_who_looks_at_images(serve: Any, tmp_path: Path) -> None:
+    """Both labels are drawn; guard and target get the bytes, who takes texts only is not asked."""
+    rows = [{**row, "text": f"Do as I say, {row['id']}", "image": None} for row in ROWS[::4]]
+    foreign = ROWS[2] | {"id": "foreign", "text": "忽略菜单"}
+    write_rows(
+        tmp_path / "texts.jsonl", [{k: v for k, v in r.items() if v} for r in (*rows, foreign)]
+    )
+    words = ("data", "convert", "texts.jsonl", "--pictures", "-o", "rows.jsonl")
+    said = await printed(*words, cwd=tmp_path)
+    assert "1 attacks, 1 benign, 2 groups" in said
+    assert "1 left out" in said
+    written = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    write_rows(
+        tmp_path / "rows.jsonl", [*written, *({k: v for k, v in r.items() if v} for r in rows)]
+    )
+    service = Service()
+    url = (await serve(service.answer)).url
+    (tmp_path / "images.yaml").write_text(CONFIG.format(url=url), encoding="utf-8")
+    assert (await typed("run", "images.yaml", "-o", "out", cwd=tmp_path)).code == 0
+    got = outcomes(tmp_path / "out")
+    assert got["words", "seen-picture"] == ("error", "skipped")
+    assert got["moderation", "seen-picture"] == ("block", None)
+    drawn = [row["messages"][0]["content"] for row in written]
+    moderated = [body["input"] for body in service.of("omni-moderation")]
+    answered = [body["messages"][-1]["content"] for body in service.of("target")]
+    for sent in (moderated, answered):
+        assert sorted(str(each) for each in sent if isinstance(each, list)) == sorted(
+            map(str, drawn)
+        )
+    checked = " ".join((await printed("check", "images.yaml", cwd=tmp_path)).split())
+    assert "2 of 4 samples show an image, and words takes texts only" in checked
+    report = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Texts and images were tested" in report

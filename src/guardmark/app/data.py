@@ -20,6 +20,7 @@ from guardmark.datasets.formats.fields import SAMPLE_FIELDS, BadRows
 from guardmark.datasets.formats.writing import write_samples, written_format
 from guardmark.datasets.loading import LoadedData, load
 from guardmark.datasets.settings import SAID_OF, DataSettings, dataset_specs, fetch_missing
+from guardmark.exporters.pictures import as_picture
 from guardmark.stats.rates.proportion import wilson_half_width
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Written:
     benign: int
     groups: int
     inert_cells: int
+    left_out: int = 0  # samples that have no such variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,13 +120,14 @@ def diff_data(first: LoadedData, second: LoadedData) -> DataDiff:
 
 
 def convert_data(
-    opened: OpenedData, out: Path, *, group_families: bool = False, force: bool = False
+    opened: OpenedData, out: Path, *, group: bool = False, draw: bool = False, force: bool = False
 ) -> Written:
-    """Write data in another format; near-duplicates get one group where that is asked for."""
+    """Write data in another format, near-duplicates in one group or texts drawn where asked for."""
     samples = list(opened.loaded.samples())
-    if group_families:
+    if group:
         samples = group_similar(samples, threshold=opened.criteria.threshold)
-    return _write(samples, out, force=force)
+    kept = [made for each in samples if (made := as_picture(each))] if draw else samples
+    return replace(_write(kept, out, force=force), left_out=len(samples) - len(kept))
 
 
 def deduplicate_data(
@@ -156,12 +159,9 @@ def split_data(
     threshold = None if groups_only else opened.criteria.threshold
     samples = list(opened.loaded.samples())
     parts = assign_parts(samples, shares, seed=seed, threshold=threshold)
-    return tuple(
-        _write(
-            [s for s, part in zip(samples, parts, strict=True) if part == name], out, force=force
-        )
-        for name, out in outs.items()
-    )
+    pairs = list(zip(samples, parts, strict=True))
+    kept = {name: [sample for sample, part in pairs if part == name] for name in outs}
+    return tuple(_write(kept[name], out, force=force) for name, out in outs.items())
 
 
 def _write(samples: Sequence[Sample], out: Path, *, force: bool) -> Written:

@@ -201,15 +201,14 @@ def _dedup(*, out: Path, within_groups: bool, force: bool, as_json: bool, **read
 @data_command.command("convert")
 @_reads_data
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True)
-@click.option("--group-families", is_flag=True)
+@click.option("--group-families", "group", is_flag=True)
+@click.option("--pictures", "draw", is_flag=True)
 @_FORCE
-def _convert(
-    *, out: Path, group_families: bool, force: bool, as_json: bool, **reading: Any
-) -> None:
+def _convert(*, out: Path, as_json: bool, **options: Any) -> None:
     from guardmark.app.data import convert_data
 
-    opened = _opened(**reading)
-    written = convert_data(opened, out, group_families=group_families, force=force)
+    choice = {name: options.pop(name) for name in ("group", "draw", "force")}
+    written = convert_data(_opened(**options), out, **choice)
     _say(written_lines([written]), asdict(written), as_json=as_json)
 
 
@@ -348,6 +347,8 @@ def written_lines(written: Sequence[Written]) -> Iterator[str]:
             f"Wrote {each.path:<{width}}  {each.attacks:,} attacks, {each.benign:,} benign, "
             f"{each.groups:,} groups"
         )
+        if each.left_out:
+            yield f"  {each.left_out:,} left out: longer than a picture, or not in Latin letters."
         if each.inert_cells:
             yield (
                 f"  {each.inert_cells:,} cells got an apostrophe so that no spreadsheet runs them; "

@@ -180,12 +180,13 @@ class Prompt:
         first = self.messages[0]
         return len(self.messages) == 1 and first.role is Role.USER and not first.images
 
-    def with_text(self, text: str) -> Prompt:
-        """Put another text in the place of the text under test."""
-        if self.is_plain:
+    def with_text(self, text: str, *images: Image) -> Prompt:
+        """Put another text, and images beside it, in the place of the text under test."""
+        if self.is_plain and not images:
             return Prompt.of_text(text)
         index = self.under_test % len(self.messages)
-        changed = replace(self.messages[index], content=text)
+        before = self.messages[index]
+        changed = replace(before, content=text, images=(*before.images, *images))
         return replace(
             self, messages=(*self.messages[:index], changed, *self.messages[index + 1 :])
         )

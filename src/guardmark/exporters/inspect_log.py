@@ -7,6 +7,7 @@ import re
 from hashlib import sha256
 from heapq import merge
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.pipeline.frame import headline_of, judge_layers
@@ -35,6 +36,7 @@ _STATUS: Final = {
 }
 _STAGES: Final = (Stage.DEFENSE, Stage.MODEL, Stage.JUDGE)
 _ROLES: Final = {Role.SYSTEM: "system", Role.ASSISTANT: "assistant"}
+_FACETS: Final = ("label", "category", "subcategory", "language", "variant", "technique", "source")
 _Json = dict[str, Any]
 
 
@@ -95,10 +97,7 @@ def _observed(
     """Yield every sample that has a record, repeat by repeat, with its records."""
     layers = {stage: judged if stage is Stage.JUDGE else FIRST_LAYER for stage in _STAGES}
     streams = [reader.records(defense=defense, stage=s, layer=name) for s, name in layers.items()]
-
-    def place(record: Record) -> tuple[int, int]:
-        return record.key.repeat, record.key.sample
-
+    place = attrgetter("key.repeat", "key.sample")
     grouped = groupby(merge(*streams, key=place), key=place)
     group = next(grouped, None)
     for repeat in range(repeats):
@@ -135,9 +134,7 @@ def _eval(reader: RecordReader, manifest: RunManifest, defense: str) -> _Json:
             "data_sha256": manifest.data_sha256,
             "config_sha256": manifest.config_sha256,
             "seed": manifest.seed,
-            "type": part.type if part else "",
-            "version": part.version if part else "",
-            "fingerprint": part.fingerprint if part else "",
+            **{name: getattr(part, name, "") for name in ("type", "version", "fingerprint")},
             "threshold": part.threshold if part else None,
             "intervals": "in summary.json of the run; rates here are plain shares",
         },
@@ -159,12 +156,10 @@ def _results(reader: RecordReader, defense: str, samples: list[_Json]) -> _Json:
     values = [each["scores"].get(SCORER, {}).get("value", NO_ANSWER) for each in samples]
     answered = sum(1 for value in values if value != NO_ANSWER)
     return {
-        "total_samples": len(samples),
-        "completed_samples": len(samples),
+        **dict.fromkeys(("total_samples", "completed_samples"), len(samples)),
         "scores": [
             {
-                "name": SCORER,
-                "scorer": SCORER,
+                **dict.fromkeys(("name", "scorer"), SCORER),
                 "scored_samples": answered,
                 "unscored_samples": len(samples) - answered,
                 "params": {},
@@ -208,15 +203,9 @@ def _sample(sample: Sample, records: dict[tuple[Stage, int], Record], defense: s
         },
         "scores": scores,
         "metadata": {
-            "label": sample.label.value,
-            "category": sample.category,
-            "subcategory": sample.subcategory,
+            **{name: getattr(sample, name) for name in _FACETS},
             "severity": sample.severity.value if sample.severity else None,
-            "language": sample.language,
-            "variant": sample.variant,
-            "technique": sample.technique,
             "group": sample.lineage,
-            "source": sample.source,
             "sha256": sample.prompt.digest().hex(),
             # What Inspect has no word for, so that the log can be imported again as it was.
             "roles": [message.role.value for message in sample.prompt.messages],

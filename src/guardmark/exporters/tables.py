@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.defense.slices import SliceRate, SliceTable
-    from guardmark.analysis.pipeline.arms import ArmAnalysis, VariantRates
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.estimate import Estimate
     from guardmark.reports.chapters.matrix import MatrixLine
@@ -50,6 +49,10 @@ MATRIX_HEAD: Final = (
 `defense`; `guarded` is how many samples the guard was asked about."""
 
 
+_UNTIMED: Final = (None,) * 4
+_GREYED: Final = ("no", "yes")
+
+
 def categories_csv(analysis: RunAnalysis) -> str:
     """Write every slice of every defense but the variants."""
     return _write(analysis, lambda table: table.facet != "variant")
@@ -59,10 +62,23 @@ def variants_csv(analysis: RunAnalysis) -> str:
     """Write the slices by variant and by technique, and the arms of a pipeline by variant."""
     slices = _write(analysis, lambda table: table.facet in {"variant", "technique"})
     arms = (
-        _arm_row(arm, each, is_attack=is_attack)
+        (
+            arm.name,
+            "variant",
+            each.variant,
+            *told,
+            None,
+            *_cells(rate),
+            _GREYED[rate.few_groups],
+            *_UNTIMED,
+            0,
+        )
         for arm in (analysis.pipeline.arms if analysis.pipeline else ())
         for each in arm.variants
-        for is_attack in (True, False)
+        for *told, rate in (
+            ("attack", "system_attack_success_rate", each.attack_success_rate),
+            ("benign", "system_over_refusal_rate", each.over_refusal_rate),
+        )
     )
     return slices + csv_text(arms)
 
@@ -80,42 +96,24 @@ def _write(analysis: RunAnalysis, is_wanted: Callable[[SliceTable], bool]) -> st
 
 def _row(defense: DefenseAnalysis, table: SliceTable, entry: SliceRate) -> tuple[object, ...]:
     median, asked = entry.median_latency_ms, entry.asked
-    figure = "attack_success_rate" if table.is_attack else "false_positive_rate"
+    told = (("benign", "false_positive_rate"), ("attack", "attack_success_rate"))
+    label, figure = told[table.is_attack]
     return (
-        *(defense.name, table.facet, entry.name, _label(is_attack=table.is_attack), figure, asked),
+        *(defense.name, table.facet, entry.name, label, figure, asked),
         *_cells(entry.rate),
-        "yes" if entry.is_greyed else "no",
-        *([None] * 4 if median is None else _figures(median)),
+        _GREYED[entry.is_greyed],
+        *(_UNTIMED if median is None else _figures(median)),
         entry.folded,
     )
-
-
-def _label(*, is_attack: bool) -> str:
-    return "attack" if is_attack else "benign"
 
 
 def _cells(rate: Estimate) -> tuple[object, ...]:
     """Return the columns from `answered` to `design_effect`."""
     return (
-        rate.trials,
-        rate.successes,
+        *(rate.trials, rate.successes),
         *map(_number, (rate.value, rate.low, rate.high)),
-        rate.confidence,
-        rate.method,
-        rate.groups,
+        *(rate.confidence, rate.method, rate.groups),
         *map(_number, (rate.effective_n, rate.design_effect)),
-    )
-
-
-def _arm_row(arm: ArmAnalysis, variant: VariantRates, *, is_attack: bool) -> tuple[object, ...]:
-    rate = variant.attack_success_rate if is_attack else variant.over_refusal_rate
-    figure = "system_attack_success_rate" if is_attack else "system_over_refusal_rate"
-    return (
-        *(arm.name, "variant", variant.variant, _label(is_attack=is_attack), figure, None),
-        *_cells(rate),
-        "yes" if rate.few_groups else "no",
-        *[None] * 4,
-        0,
     )
 
 
@@ -127,14 +125,10 @@ def matrix_metrics(lines: Sequence[MatrixLine]) -> str:
     """Write `matrix_metrics.csv`: every arm of every row, over all variants and by variant."""
     rows = (
         (
-            line.row_id,
-            line.label,
-            rates.arm,
-            rates.scope,
-            rates.variant,
+            *(line.row_id, line.label, rates.arm, rates.scope, rates.variant),
             *_figures(rates.harm),
             *_figures(rates.alarm),
-            *([None] * 4 if rates.allowed is None else _figures(rates.allowed)),
+            *(_UNTIMED if rates.allowed is None else _figures(rates.allowed)),
             line.run_dir,
         )
         for line in lines

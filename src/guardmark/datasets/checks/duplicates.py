@@ -390,12 +390,7 @@ def assign_parts(
             f"The shares of the parts must be above 0 and add to 1, got {stated}.\n"
             "Write them like --into train=0.7 --into test=0.3."
         )
-    return tuple(
-        _part(family, shares, seed) for family in families_of(samples, threshold=threshold)
-    )
-
-
-def _part(family: str, shares: Mapping[str, float], seed: int) -> str:
-    digest = blake2b(f"{seed}\x1f{family}".encode(), digest_size=8).digest()
     *ends, _rest = accumulate(shares.values())  # the last part takes what rounding leaves
-    return [*shares][bisect_right(ends, int.from_bytes(digest) / _PARTS_OF_ONE)]
+    texts = (f"{seed}\x1f{family}" for family in families_of(samples, threshold=threshold))
+    drawn = (int.from_bytes(blake2b(each.encode(), digest_size=8).digest()) for each in texts)
+    return tuple([*shares][bisect_right(ends, each / _PARTS_OF_ONE)] for each in drawn)

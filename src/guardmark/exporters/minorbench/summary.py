@@ -53,10 +53,9 @@ _VARIANT_FIELDS: Final = (
 _NOT_IN_TABLE: Final = frozenset({"precision", "recall"})
 _VARIANT_HEAD: Final = ("variant", *(f for f in _VARIANT_FIELDS if f not in _NOT_IN_TABLE))
 _CARD_FIELDS: Final = {
-    "false_positives": "fp",
-    "false_negatives": "fn",
-    "true_positives": "tp",
-    "true_negatives": "tn",
+    f"{truth}_{side}s": truth[0] + side[0]
+    for truth in ("false", "true")
+    for side in ("positive", "negative")
 }
 _MALFORMED_LIMIT: Final = 0.01
 _DECIDED: Final = frozenset({layout.SAFE, layout.UNSAFE})
@@ -132,11 +131,9 @@ def _data_manifest(arm: ArmRows) -> Json:
     paths = [next(iter(data.files), data.name) for data in arm.manifest.data]
     return {
         "prompt_pack_path": paths[0] if paths else "",
-        "prompt_pack_name": next((row["prompt_pack_name"] for row in rows), ""),
-        "prompt_pack_subset": next((row["prompt_pack_subset"] for row in rows), ""),
+        **{name: next((row[name] for row in rows), "") for name in _OF_PACK[1:3]},
         "extra_dataset_paths": paths[1:],
-        "include_variants": _chosen(arm.manifest, "include_variants"),
-        "exclude_variants": _chosen(arm.manifest, "exclude_variants"),
+        **{name: _chosen(arm.manifest, name) for name in _OF_PACK[-2:]},
         "total_items": len(rows),
         "labeled_item_count": len(rows) - labels.count(None),
         "labeled_coverage_rate": _share(len(rows) - labels.count(None), len(rows)),
