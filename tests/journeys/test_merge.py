@@ -16,6 +16,7 @@ import pytest
 from tests.journeys.command_line import guardmark, words
 
 from guardmark.app.parts.loading import builtin_config, load_config, parse_config
+from guardmark.app.results.gating import gate
 from guardmark.app.results.reporting import finish
 from guardmark.app.run.merging import merge_runs
 from guardmark.app.run.running import RunOptions, Session, run
@@ -218,6 +219,10 @@ def test_what_is_missing_stands_in_every_report(home: Path, tmp_path: Path) -> N
     for name in ("summary.json", "summary.md", "report.html"):
         assert said in (path / name).read_text(encoding="utf-8")
     assert verify(path).holds
+    policy = tmp_path / "gate.yaml"
+    policy.write_text("fpr_upper: 0.9\n", encoding="utf-8")
+    assert gate(path, policy=policy).run == "most (3 of 4 shards; missing: 3)"
+    assert gate(home / "whole", policy=policy).run == "whole"
     whole = merged(path, three, out=tmp_path / "all")
     assert (whole / "summary.json").read_bytes() == (home / "whole" / "summary.json").read_bytes()
 

@@ -83,6 +83,11 @@ class ShardSet:
                 yield _placed(sample, position)
 
 
+def name_part(name: str, shard: str | None) -> str:
+    """Name a run that may hold a part of the data, as each of its reports and gates does."""
+    return ShardSet.parse(shard).name_run(name) if shard else name
+
+
 def in_ranges(numbers: Iterable[int]) -> str:
     """Write numbers as `1-4,7`."""
     steps = groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0])

@@ -37,6 +37,7 @@ from guardmark.app.parts.loading import load_section
 from guardmark.app.results.opened_run import find_run, label_runs, open_run
 from guardmark.app.settings import NO_SYSTEM_TO_GATE, NOTHING_TO_GATE, GateSettings
 from guardmark.core.errors import ConfigError, StoreError
+from guardmark.engine.shards import name_part
 from guardmark.reports.chapters.comparison import run_caveats
 from guardmark.store.reader import RecordReader
 
@@ -173,7 +174,7 @@ def check_run(run: OpenedRun, limits: GatePolicy, *, baseline: RunDir | None = N
                 caveats = tuple(run_caveats(matched.runs, matched.remarks))
             checks += check_complete(other.status(), subject="baseline")
     return Gated(
-        run=labels[0],
+        run=name_part(labels[0], run.config.run.shard),
         baseline=labels[1] if baseline is not None else "",
         created_utc=frame.manifest.created_utc,
         head=status.head,

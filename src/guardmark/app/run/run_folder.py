@@ -20,7 +20,7 @@ from guardmark.core.errors import StorageError, StoreError
 from guardmark.core.manifest import VERSION, RunManifest
 from guardmark.datasets.loading import file_hashes
 from guardmark.datasets.settings import data_sha256, dataset_specs, merge_files
-from guardmark.engine.shards import ShardSet
+from guardmark.engine.shards import name_part
 from guardmark.net.redaction import KNOWN
 from guardmark.store.connect import is_blank
 from guardmark.store.reader import RecordReader, RunState
@@ -254,9 +254,8 @@ def describe_run(
 ) -> RunManifest:
     """Return the manifest of a run, as far as its configuration tells it."""
     on_malformed, on_error = config.policies
-    shards = ShardSet.parse(config.run.shard) if config.run.shard else None
     return RunManifest(
-        name=shards.name_run(config.name) if shards else config.name,
+        name=name_part(config.name, config.run.shard),
         guardmark_version=VERSION,
         config_sha256=config_sha256,
         data_sha256=data_sha256(data),
