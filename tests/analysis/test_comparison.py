@@ -76,6 +76,15 @@ def test_what_would_have_been_found_knows_its_groups(runs: Runs) -> None:
     assert found[2] is None
 
 
+def test_no_difference_above_one_is_named(runs: Runs) -> None:
+    """Two samples find nothing, so the largest difference there is stands there."""
+    pair = compared(
+        runs, errs(1, 0), errs(0, 1), samples=[attack(0), attack(1), benign(0), benign(1)]
+    )
+    assert pair is not None
+    assert pair.pairs[0].attacks.detectable == 1.0
+
+
 def test_discordant_counts_and_mcnemar(runs: Runs) -> None:
     """Without groups the test is McNemar's mid-p."""
     found = compared(runs, errs(30, 10), errs(50, 10))

@@ -25,6 +25,7 @@ from guardmark.analysis.gate import (
     GatePolicy,
     GateResult,
     GateStatus,
+    GateUnit,
     check_complete,
     check_judging,
     check_limits,
@@ -166,7 +167,19 @@ def test_an_incomplete_run_decides_nothing() -> None:
     """What is missing may be what fails."""
     assert check_complete(RunStatus(state=RunState.COMPLETE, planned=400, stored=390)) == ()
     (check,) = check_complete(RunStatus(state=RunState.INTERRUPTED, planned=400, stored=399))
-    assert check.standing is GateStatus.OPEN
+    assert check == GateCheck(
+        rule="complete",
+        defense="",
+        subject="run",
+        standing=GateStatus.OPEN,
+        unit=GateUnit.RECORDS,
+        limit=400.0,
+        value=399.0,
+        low=None,
+        high=None,
+        trials=399,
+        reason="the run is not complete; the same `guardmark run` continues it",
+    )
 
 
 @pytest.mark.parametrize(

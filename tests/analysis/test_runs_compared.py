@@ -18,7 +18,7 @@ from guardmark.analysis.compare.runs_compared import (
 from guardmark.analysis.pipeline.frame import SYSTEM
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import IncomparableRuns, UnknownName
-from guardmark.core.manifest import LatencyMode, Policy
+from guardmark.core.manifest import LatencyMode, PartManifest, Policy
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Label, Sample
 
@@ -109,6 +109,32 @@ def test_other_policies_and_settings_are_remarked_upon(runs: Runs) -> None:
     assert "Policy on malformed answers: record in old, block in new." in said
     assert "Latency mode: isolated in old, loaded in new." in said
     assert "Identical settings in old and new: guard." in said
+
+
+@pytest.mark.parametrize(("kind", "what"), [("model", "target models"), ("judge", "judges")])
+def test_parts_that_are_configured_differently_are_remarked_upon(
+    runs: Runs, kind: str, what: str
+) -> None:
+    """Only where both runs have them, under one name or two."""
+
+    def remarks(*fingerprints: str | None) -> list[str]:
+        with ExitStack() as stack:
+            opened = []
+            for label, fingerprint in zip(("old", "new"), fingerprints, strict=True):
+                guard = PartManifest(name="guard", kind="defense", type="pattern")
+                part = PartManifest(
+                    name=f"{label}-one", kind=kind, type="scripted", fingerprint=fingerprint or ""
+                )
+                parts = (guard, part) if fingerprint else (guard,)
+                reader = stack.enter_context(runs.opened(SAMPLES, [blocks_from(9)], parts=parts))
+                opened.append(OpenRun(label=label, reader=reader))
+            found = match_runs(opened, AnalysisSettings.of(opened[0].reader.manifest()))
+            return [each for each in found.remarks if "configured differently" in each]
+
+    assert remarks("a", "b") == [
+        f"old and new use {what} (old-one and new-one) that are configured differently."
+    ]
+    assert remarks("a", None) == remarks(None, "b") == []
 
 
 def test_the_fewer_repeats_are_compared(runs: Runs) -> None:
