@@ -367,9 +367,6 @@ def _families(samples: Sequence[Sample], families: Families) -> tuple[Family, ..
     return tuple(sorted(spanning, key=lambda family: (-len(family.ids), family.ids)))
 
 
-_PARTS_OF_ONE = 2**64
-
-
 def assign_parts(
     samples: Sequence[Sample],
     shares: Mapping[str, float],
@@ -393,4 +390,4 @@ def assign_parts(
     *ends, _rest = accumulate(shares.values())  # the last part takes what rounding leaves
     texts = (f"{seed}\x1f{family}" for family in families_of(samples, threshold=threshold))
     drawn = (int.from_bytes(blake2b(each.encode(), digest_size=8).digest()) for each in texts)
-    return tuple([*shares][bisect_right(ends, each / _PARTS_OF_ONE)] for each in drawn)
+    return tuple([*shares][bisect_right(ends, each / 2**64)] for each in drawn)

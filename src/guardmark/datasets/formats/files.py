@@ -36,6 +36,8 @@ _BY_SUFFIX = {
 }
 FORMATS = ("jsonl", "json", "csv", "tsv", "parquet", "prompt_pack")
 _LONGEST_LINE = 256 << 20
+_AHEAD = 1 << 20  # characters of a list that are read at once
+_BLANKS = " \t\n\r"
 _KEPT = 32 << 20  # bytes of a text in another encoding that stay in memory
 _MOST, _LOOSE, _DENSE, _ROW = 4 << 30, 256 << 20, 250, 64
 """Bytes a file may unpack to, those that any may, how many for each of its own, those of a row."""
@@ -189,11 +191,9 @@ def _unusual_line(body: bytes, number: int, shown_as: str) -> dict[str, object] 
     return row if is_sound else _checked(shown_as, number, row)
 
 
-def _lines(stream: IO[AnyStr], shown_as: str) -> Iterator[AnyStr]:
+def _lines(stream: IO[str], shown_as: str) -> Iterator[str]:
     """Yield the lines of a file, none of which is without end."""
-    number = 0
-    while line := stream.readline(_LONGEST_LINE):
-        number += 1
+    for number, line in enumerate(iter(partial(stream.readline, _LONGEST_LINE), ""), start=1):
         _require_end(line, number, shown_as)
         yield line
 
@@ -265,23 +265,55 @@ def _decoded(row: dict[str, Any]) -> dict[str, object]:
 
 
 def _json_rows(stream: BinaryIO, spec: DatasetSpec, *, pack: bool) -> Iterator[RawRow]:
-    """Read a list of objects, or the items of a prompt pack."""
+    """Read a list of objects as it comes, or the items of a prompt pack."""
+    text, number = io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""), 0
     try:
-        body = b"".join(_lines(stream, spec.shown_as))
-        document = _DECODER.decode(body.removeprefix(_BOM).decode())
+        head = text.read(_AHEAD)
+        if head.lstrip(_BLANKS).startswith("["):
+            for number, row in enumerate(_elements(text, head), start=1):
+                yield number, _checked(spec.shown_as, number, row)
+            return
+        document = _DECODER.decode(head + "".join(_lines(text, spec.shown_as)))
     except UnicodeDecodeError as error:
         raise BadRows([_not_utf8(spec.shown_as, 0, error)]) from error
     except (ValueError, RecursionError) as error:
-        line = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        message = f"is not JSON{line} ({getattr(error, 'msg', error)})"
+        place = f"behind row {number}" if number else f"at line {getattr(error, 'lineno', 1)}"
+        message = f"is not JSON {place} ({getattr(error, 'msg', error)})"
         raise _broken(spec.shown_as, message) from error
-    if isinstance(document, dict) and (pack or "items" in document):
-        yield from _pack_items(document, spec)
-        return
-    if not isinstance(document, list):
+    finally:
+        text.detach()  # whoever opened the stream closes it
+    if not isinstance(document, dict) or not (pack or "items" in document):
         raise _broken(spec.shown_as, "holds neither a list of rows nor a prompt pack with items")
-    for number, row in enumerate(document, start=1):
-        yield number, _checked(spec.shown_as, number, row)
+    yield from _pack_items(document, spec)
+
+
+def _elements(text: IO[str], held: str) -> Iterator[object]:
+    """Read what a list holds, one after the other; what was read is let go."""
+    at = held.index("[")
+    if held[at + 1 :].lstrip(_BLANKS).startswith("]"):
+        at = held.index("]")
+    while held[at : at + 1] != "]":
+        try:
+            row, end = _DECODER.raw_decode(held, _after_blanks(held, at + 1))
+            end = _after_blanks(held, end)
+            if held[end : end + 1] not in {",", "]"}:
+                raise json.JSONDecodeError("Expecting ',' delimiter", held, end)
+        except (ValueError, RecursionError):
+            # It may go on in what is not read yet: as much again, so that long ones cost no square.
+            more = text.read(max(_AHEAD, len(held) - at)) if len(held) - at < _LONGEST_LINE else ""
+            if not more:
+                raise
+            held, at = held[at:] + more, 0
+        else:
+            yield row
+            at = end
+    _DECODER.decode(f'""{held[at + 1 :]}{text.read(_AHEAD)}')  # nothing stands behind it
+
+
+def _after_blanks(held: str, at: int) -> int:
+    while at < len(held) and held[at] in _BLANKS:
+        at += 1
+    return at
 
 
 def _pack_items(pack: dict[str, object], spec: DatasetSpec) -> Iterator[RawRow]:

@@ -27,6 +27,7 @@ COLUMNS = (*USUAL_NAMES, "metadata")  # fields of a written sample, in order
 
 WRITTEN_FORMATS = ("jsonl", "json", "csv", "tsv", "parquet")
 _BATCH = 1_000
+_EXCERPT = 160
 _SAME = (
     *("category", "subcategory", "severity", "expected", "technique", "language", "variant"),
     *("group", "source"),
@@ -85,9 +86,6 @@ def write_rows(data: Iterable[object], folder: Path) -> Path:
     with whole_file(path) as out:
         out.write(content)
     return path
-
-
-_EXCERPT = 160
 
 
 def _row_line(row: object, number: int) -> str:
