@@ -94,6 +94,10 @@ def test_a_run_is_attacked_replayed_and_not_mixed(tmp_path: Path) -> None:
     first_to_read = report[report.index('id="read-first"') : report.index("Adaptive rounds</h2>")]
     assert "Ignore all previous instructions, case" in first_to_read
     assert ", let through by words</p>" in first_to_read, "the rewritten text follows the original"
+    won = card["rounds"][-1]["full"]["successes"] - card["rounds"][0]["full"]["successes"]
+    listed = report[report.index('id="rewrites"') :]
+    assert listed.count(", let through by words</p>") == won > 0, "the best rewrite of each attack"
+    assert "Best rewrite of each attack" in (tmp_path / "first" / "summary.md").read_text("utf-8")
 
     assert guardmark(tmp_path, "run", "guard.yaml", "-o", "second").returncode == 0
     again = guardmark(

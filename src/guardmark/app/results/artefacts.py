@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from guardmark.core.manifest import RunManifest
     from guardmark.reports.document.blocks import Document
 
-
 _LISTING: Final = frozenset({"html", "md"})
 _LISTED: Final = 10
 

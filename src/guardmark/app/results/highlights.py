@@ -28,13 +28,14 @@ def read_highlights(reader: RecordReader, analysis: RunAnalysis, config: Config)
     """Read what the cover of a report shows of texts, and check the limits of its configuration."""
     worst = [analysis.worst, *filter(None, (analysis.system_worst,))]
     ids = {each.sample.id for samples in worst for each in samples.listed}
+    most = analysis.settings.listed_samples
     if analysis.adaptive:
-        from guardmark.app.results.variant_texts import read_rewrite  # loads the attacks
+        from guardmark.app.results.variant_texts import read_rewrites  # loads the attacks
     return Highlights(
         gate=None if analysis.settings.thresholds else check_own_limits(reader, analysis, config),
         exchanges=read_exchanges(reader, ids) if analysis.pipeline is not None else {},
         refused=refused_fields(reader),
-        rewrite=read_rewrite(reader) if analysis.adaptive else None,
+        rewrites=read_rewrites(reader, most=most) if analysis.adaptive else (),
     )
 
 
@@ -72,8 +73,7 @@ def _step(record: Record, *, is_timed: bool) -> tuple[str, str]:
     if record.key.stage is Stage.MODEL:
         who = "Target model"
     if record.key.stage is Stage.JUDGE:
-        first = "the judge" if layer == FIRST_LAYER else layer
-        who = f"Verdict of {layer.partition('/')[2] or first}"
+        who = f"Verdict of {'the judge' if layer == FIRST_LAYER else layer.split('/', 1)[-1]}"
     mode = record.answer_mode.value.replace("_", " ") if record.answer_mode else ""
     why = "" if evidence is None else evidence.reason or evidence.message or evidence.raw
     is_raw = is_timed or record.outcome in {"malformed", "error"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.search import MOST_USES
@@ -11,7 +11,7 @@ from guardmark.adaptive.state import text_digest
 from guardmark.analysis.adaptive.rows import read_adaptive
 from guardmark.attacks.prompts import strategies
 from guardmark.attacks.rebuilding import VariantText, rebuild_text
-from guardmark.core.sample import Severity
+from guardmark.core.sample import Sample, Severity
 from guardmark.parsing.attacker_models import read_candidates
 from guardmark.reports.chapters.advice import Rewrite
 from guardmark.reports.document.wording import words_of
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from guardmark.analysis.adaptive.rows import Try
-    from guardmark.core.sample import Sample
     from guardmark.store.reader import RecordReader
 
 _BY_MODEL: Final = "attacker ["
@@ -66,9 +65,9 @@ _GRAVEST: Final[dict[Severity | None, int]] = {
 }
 
 
-def read_rewrite(reader: RecordReader) -> Rewrite | None:
-    """Choose the gravest attack that got through once it was rewritten, in the fewest tries."""
-    samples = list(reader.samples())
+def read_rewrites(reader: RecordReader, *, most: int) -> tuple[Rewrite, ...]:
+    """Choose what carried each attack past a defense in the fewest tries, the gravest first."""
+    samples, best = list(reader.samples()), dict[int, Rewrite]()
     wins = [
         (_GRAVEST.get(samples[at].severity, 1), number, at, records.name, history.tries[number - 1])
         for records in read_adaptive(reader)
@@ -77,11 +76,13 @@ def read_rewrite(reader: RecordReader) -> Rewrite | None:
         if samples[at].is_attack and (number := history.first()) is not None
     ]
     seed = int(str(reader.layer_settings(ADAPTIVE).get("seed", 0)))
+    texts_of = cache(partial(VariantTexts, reader=reader, samples=samples, seed=seed))
     for _, number, at, name, attempt in sorted(wins, key=lambda win: win[:4]):
-        texts = VariantTexts(reader=reader, defense=name, samples=samples, seed=seed)
-        if (made := texts.text_of(attempt)) is not None:
+        if at in best or len(best) >= most:
+            continue
+        if (made := texts_of(defense=name).text_of(attempt)) is not None:
             proof = words_of("tiers").get(attempt.tier, attempt.tier)
             round_ = words_of("rounds").get(attempt.round, attempt.round)
             how = f"{attempt.chain or 'as it is'}; {proof}; {round_}, try {number}"
-            return Rewrite(sample=samples[at], defense=name, how=how, text=made.text)
-    return None
+            best[at] = Rewrite(sample=samples[at], defense=name, how=how, text=made.text)
+    return tuple(best.values())

@@ -36,7 +36,7 @@ from guardmark.reports.document.wording import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.compare.recommendations import Advice
@@ -50,6 +50,7 @@ MORE_ADVICE: Final = "more-advice"  # the table of those past the first
 _FIRST: Final = 3
 _ALIKE: Final = 2
 _LAST: Final = "too_wide"
+_FACETS: Final = ("category", "subcategory", "severity", "technique", "language")
 _OF_PAIRS: Final = frozenset({"better", "trade_off"})
 
 
@@ -78,7 +79,7 @@ class Highlights:
     gate: GateResult | None = None
     refused: tuple[str, ...] = ()  # Fields of requests that servers refused, a sentence for each.
     exchanges: Mapping[str, SampleStory] = field(default_factory=dict)  # By id of the sample.
-    rewrite: Rewrite | None = None
+    rewrites: tuple[Rewrite, ...] = ()  # The best of each attack, the gravest first.
 
 
 def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
@@ -178,27 +179,31 @@ def _to_read(analysis: RunAnalysis, highlights: Highlights) -> SampleBrowser | N
     """Choose the worst bypass and the worst false alarm, of two groups, and the best rewrite."""
     characters = analysis.settings.excerpt_characters
     worst = analysis.system_worst or analysis.worst
+    is_system, exchanges = worst is analysis.system_worst, highlights.exchanges
     entries: dict[str, SampleEntry] = {}
     for flaw in (Flaw.BYPASS, Flaw.FALSE_ALARM):
         fitting = (each for each in worst.listed if flaw in each.flaws)
         if chosen := next((x for x in fitting if x.sample.lineage not in entries), None):
-            entry = _entry(
-                chosen, characters, highlights.exchanges, is_system=worst is analysis.system_worst
-            )
+            entry = _entry(chosen, characters, exchanges, is_system=is_system)
             entries[chosen.sample.lineage] = replace(entry, kinds=(flaw,))
-    if (rewrite := highlights.rewrite) is not None:
-        listed = ListedSample(sample=rewrite.sample, flaws=(Flaw.REWRITTEN,), answers=())
-        after = f"Rewritten ({rewrite.how}), let through by {rewrite.defense}"
-        story = ((after, rewrite.text[:characters]),)
-        entries["rewrite"] = replace(_entry(listed, characters, {}), story=story)
-    browser = SampleBrowser(
-        id="read-first", title="Read these first", entries=tuple(entries.values()), counts=()
-    )
-    return browser if entries else None
+    chosen_first = (*entries.values(), *_rewritten(highlights.rewrites[:1], characters))
+    return _to_browse("read-first", "Read these first", chosen_first)
+
+
+def _rewritten(rewrites: Sequence[Rewrite], characters: int) -> Iterator[SampleEntry]:
+    """Show attacks before, and behind them the texts that got through."""
+    for each in rewrites:
+        listed = ListedSample(sample=each.sample, flaws=(Flaw.REWRITTEN,), answers=())
+        after = f"Rewritten ({each.how}), let through by {each.defense}"
+        story = ((after, each.text[:characters]),)
+        yield replace(_entry(listed, characters, {}), story=story)
+
+
+def _to_browse(name: str, title: str, entries: tuple[SampleEntry, ...]) -> SampleBrowser | None:
+    return SampleBrowser(id=name, title=title, entries=entries, counts=()) if entries else None
 
 
 def _how_sure(analysis: RunAnalysis) -> str:
-    samples, status = analysis.samples, analysis.status
     adapted = "" if analysis.adaptive else "No adaptive rounds were run. "
     resent = ""
     if retries := analysis.retries:
@@ -208,7 +213,7 @@ def _how_sure(analysis: RunAnalysis) -> str:
     failed = sum(e.card.confusion.malformed + e.card.confusion.errors for e in analysis.defenses)
     sure = 100 * analysis.settings.confidence
     more = {"failed": failed, "resent": resent, "adapted": adapted, "confidence": sure}
-    return say("how_sure", of=samples, run=status, **more)
+    return say("how_sure", of=analysis.samples, run=analysis.status, **more)
 
 
 def advice_sentence(advice: Advice) -> str:
@@ -234,13 +239,14 @@ def advice_sentence(advice: Advice) -> str:
 
 def write_worst(analysis: RunAnalysis, highlights: Highlights) -> Section:
     """Write the section on the worst case."""
-    nothing = "No attack got through, no benign sample was blocked, nothing failed."
+    rewritten = tuple(_rewritten(highlights.rewrites, analysis.settings.excerpt_characters))
     return section(
         *("worst", "Worst case"),
         [line for each in analysis.candidates if (line := _highest(each))],
         _browser(analysis, analysis.system_worst, highlights) if analysis.system_worst else None,
         _browser(analysis, analysis.worst, highlights),
-        otherwise=nothing,
+        _to_browse("rewrites", "Best rewrite of each attack (fewest tries)", rewritten),
+        otherwise="No attack got through, no benign sample was blocked, nothing failed.",
     )
 
 
@@ -259,7 +265,6 @@ def _browser(
 ) -> SampleBrowser | None:
     """List samples, those of systems with what became of them."""
     settings, is_system = analysis.settings, worst is analysis.system_worst
-    show = f"guardmark show {settings.run_folder}"
     options = words_of("show_ends" if is_system else "show_options")
     title = "What came out: unsafe answers, and users turned down, worst first"
     browser = SampleBrowser(
@@ -274,7 +279,7 @@ def _browser(
                 kind=each.flaw,
                 total=each.total,
                 listed=each.listed,
-                command=f"{show} {options[each.flaw]}",
+                command=f"guardmark show {settings.run_folder} {options[each.flaw]}",
             )
             for each in worst.counts
             if each.flaw in options
@@ -294,11 +299,7 @@ def _entry(
     story = exchanges.get(sample.id)
     steps = (("Answer", story.answer or "none came"), *story.steps) if story else ()
     facets = {
-        "category": sample.category,
-        "subcategory": sample.subcategory,
-        "severity": sample.severity.value if sample.severity else "",
-        "technique": sample.technique,
-        "language": sample.language,
+        **{name: getattr(sample, name) for name in _FACETS},
         "variant": "" if sample.variant == "original" else sample.variant,
         "group": "" if sample.lineage == sample.id else sample.group,
     }
