@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from guardmark.datasets.checks.duplicates import THRESHOLD, Match, SimilarityIndex
+from guardmark.datasets.checks.duplicates import THRESHOLD, SimilarityIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+
+class Match(NamedTuple):
+    """Two texts that are nearly the same, by their places."""
+
+    first: int
+    second: int
+    similarity: float
 
 
 def similar_pairs(texts: Iterable[str], *, threshold: float = THRESHOLD) -> Iterator[Match]:
@@ -15,5 +23,5 @@ def similar_pairs(texts: Iterable[str], *, threshold: float = THRESHOLD) -> Iter
     every = list(texts)
     index = SimilarityIndex(every, threshold=threshold)
     for position in range(len(every)):
-        yield from index.matches(position)
+        yield from (Match(other, position, value) for other, value in index.matches(position))
         index.add(position)

@@ -65,6 +65,16 @@ def test_opposite_labels_on_nearly_equal_texts_are_told_apart_from_that(sample: 
     ]
 
 
+def test_texts_of_one_template_with_both_labels_make_no_square_of_pairs(sample: Make) -> None:
+    """Each text is told with the first that contradicts it, however many do."""
+    made = [sample(f"{LONG} {number}", attack=number % 2 == 0) for number in range(200)]
+    found = find_duplicates(made)
+    (family,) = found.families
+    assert len(family.ids) == 200
+    assert len(found.conflicts) == 199
+    assert len({c.attack for c in found.conflicts} | {c.benign for c in found.conflicts}) == 200
+
+
 def test_the_same_last_words_after_other_words_are_no_contradiction(
     sample: Make, conversation: Callable[..., Prompt]
 ) -> None:
@@ -156,3 +166,13 @@ def test_copies_are_noted_with_the_way_out(sample: Make) -> None:
     assert note.startswith("3 samples are copies or near-copies of others, such as ")
     assert "guardmark data dedup" in note
     assert not [*note_copies([sample(LONG, group="g"), sample(NEAR, group="g"), sample(OTHER)])]
+
+
+def test_the_note_before_a_run_costs_little_whatever_the_texts(sample: Make) -> None:
+    """Where all texts meet all others it stops, and says so; the whole search is `data check`."""
+    words = [f"{LONG} {number} {' '.join(LONG.split()[::-1])} {number}" for number in range(600)]
+    (note,) = note_copies([sample(LONG), sample(LONG), *map(sample, words)])
+    assert note.startswith("At least ")
+    count = int(note.split()[2])
+    assert 2 <= count < 602
+    assert sum(len(f.ids) for f in find_duplicates([*map(sample, words)]).families) == 600

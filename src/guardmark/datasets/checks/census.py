@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 UNSTATED = "(not stated)"  # shown where a sample does not say
 
-_EXAMPLES = 3
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
@@ -154,7 +152,7 @@ def _oddities(samples: Sequence[Sample]) -> tuple[Oddity, ...]:
         if not unicodedata.is_normalized("NFC", text):
             by_kind.setdefault(("letters not composed (no NFC)", False), []).append(sample.id)
     oddities = [
-        Oddity(kind=kind, samples=len(ids), is_damage=is_damage, examples=tuple(ids[:_EXAMPLES]))
+        Oddity(kind=kind, samples=len(ids), is_damage=is_damage, examples=tuple(ids[:3]))
         for (kind, is_damage), ids in by_kind.items()
     ]
     return tuple(sorted(oddities, key=lambda oddity: (-oddity.samples, oddity.kind)))

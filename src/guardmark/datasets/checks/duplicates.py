@@ -6,7 +6,7 @@ import math
 import re
 from array import array
 from bisect import bisect_right
-from collections import defaultdict, deque
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import accumulate
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SHINGLE_WORDS = 5
 THRESHOLD = 0.5
+_LOOKS_PER_SAMPLE = 100
 
 # Scripts written without spaces have no words between spaces: there each sign is a word.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
@@ -44,15 +45,6 @@ def shingles(text: str, *, width: int = SHINGLE_WORDS) -> frozenset[int]:
     return frozenset(map(hash, zip(*(tokens[start:] for start in range(width)), strict=False)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
-    """Two texts that are nearly the same."""
-
-    first: int
-    second: int
-    similarity: float
-
-
 class SimilarityIndex:
     """Finds every earlier text that is similar enough, none missed.
 
@@ -66,17 +58,26 @@ class SimilarityIndex:
         doi:10.1145/1242572.1242591.
     """
 
-    def __init__(self, texts: Iterable[str], *, threshold: float = THRESHOLD) -> None:
-        """Read the texts; none is compared with until it is added."""
+    def __init__(
+        self, texts: Iterable[str], *, threshold: float = THRESHOLD, most: float = math.inf
+    ) -> None:
+        """Read the texts; none is compared with until it is added.
+
+        Texts of one template all meet each other: more than ``most`` comparisons are too many.
+        """
         if not 0 < threshold <= 1:
             raise ValueError(f"threshold must be in (0, 1], got {threshold}")
+        import numpy as np  # only the search needs it, and most commands for data do not search
+
         self._threshold = threshold
         hashes, ends = array("q"), array("q", [0])
         for text in texts:
             hashes.extend(shingles(text))
             ends.append(len(hashes))
-        self._ends = ends
         self._ranks, self._alone = _by_rarity(hashes, ends)
+        self._mark = np.zeros(len(self._ranks), dtype=np.bool_)  # one place for each rank
+        self._ends = np.frombuffer(ends, dtype=np.int64)
+        self._left = most
         self._index: dict[int, list[int]] = {}
         self._equal: dict[int, int] = {}
 
@@ -93,22 +94,36 @@ class SimilarityIndex:
 
     def matches(
         self, position: int, *, skip: Callable[[int], bool] = lambda _: False
-    ) -> Iterator[Match]:
-        """Compare one text with those added before."""
+    ) -> Iterator[tuple[int, float]]:
+        """Yield the similar texts of those added before, each with its similarity."""
         candidates: set[int] = set()
         for shingle in self._prefix(position):
             candidates.update(self._index.get(shingle, ()))
-        mine = set(self._shingles(position).tolist()) if candidates else set()
-        for other in sorted(candidates):
-            if skip(other):
-                continue
-            theirs = self._shingles(other)
-            if min(len(mine), len(theirs)) < self._threshold * max(len(mine), len(theirs)):
-                continue
-            common = len(mine.intersection(theirs.tolist()))
-            similarity = common / (len(mine) + len(theirs) - common)
-            if similarity >= self._threshold:
-                yield Match(first=other, second=position, similarity=similarity)
+        self._left -= len(candidates)
+        others = [other for other in sorted(candidates) if not skip(other)]
+        for other, similarity in self._similarities(position, others) if others else ():
+            if similarity >= self._threshold and not skip(other):
+                yield other, similarity
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether there were too many comparisons."""
+        return self._left < 0
+
+    def _similarities(self, position: int, others: list[int]) -> Iterator[tuple[int, float]]:
+        """Compare with many at once: texts made from one template all meet each other."""
+        import numpy as np
+
+        mine = self._shingles(position)
+        starts = self._ends[others]
+        sizes = self._ends[np.add(others, 1)] - starts
+        offsets = np.cumsum(sizes) - sizes
+        theirs = self._ranks[np.arange(sizes.sum()) + np.repeat(starts - offsets, sizes)]
+        self._mark[mine] = True
+        common = np.add.reduceat(self._mark[theirs], offsets, dtype=np.int64)
+        self._mark[mine] = False
+        similarities = common / (len(mine) + sizes - common)
+        return zip(others, similarities.tolist(), strict=True)
 
     def _shingles(self, position: int) -> NDArray[np.int32]:
         return self._ranks[self._ends[position] : self._ends[position + 1]]
@@ -213,8 +228,7 @@ def find_duplicates(samples: Sequence[Sample], *, threshold: float = THRESHOLD) 
     """Look for samples that say the same twice."""
     copies, rewordings = _count_repeats(samples)
     families = Families(len(samples))
-    opposites = list(join_similar(samples, families, threshold=threshold))
-    conflicts = [_conflict(samples[m.first], samples[m.second], m) for m in opposites]
+    conflicts, _ = _join_similar(samples, families, threshold)
     return Duplicates(
         samples=len(samples),
         threshold=threshold,
@@ -226,42 +240,50 @@ def find_duplicates(samples: Sequence[Sample], *, threshold: float = THRESHOLD) 
 
 
 def note_copies(samples: Sequence[Sample]) -> Iterator[str]:
-    """Say how many samples repeat one of another group."""
-    families = find_duplicates(samples).families
-    if families:
+    """Say how many samples repeat one of another group, for no more time than a run takes."""
+    joined = Families(len(samples))
+    _, is_whole = _join_similar(samples, joined, THRESHOLD, _LOOKS_PER_SAMPLE * len(samples))
+    if families := _families(samples, joined):
+        count = f"{sum(len(family.ids) for family in families):,}"
         yield (
-            f"{sum(len(family.ids) for family in families):,} samples are copies or near-copies of "
+            f"{count if is_whole else f'At least {count}'} samples are copies or near-copies of "
             f"others, such as {' and '.join(families[0].ids[:2])}; intervals take them for "
             "independent. Drop them (guardmark data dedup), or give each family one group "
             "(guardmark data convert --group-families)."
         )
 
 
-def join_similar(
-    samples: Sequence[Sample], families: Families, *, threshold: float
-) -> Iterator[Match]:
-    """Join near-duplicates, and yield those of opposite labels: of equal shingles one pair."""
-    index = SimilarityIndex((s.prompt.text for s in samples), threshold=threshold)
+def _join_similar(
+    samples: Sequence[Sample], families: Families, threshold: float, most: float = math.inf
+) -> tuple[list[Conflict], bool]:
+    """Join near-duplicates; return for each text the first of the opposite label, and if all."""
+    index = SimilarityIndex((s.prompt.text for s in samples), threshold=threshold, most=most)
     told: set[int] = set()
+    contradicted: set[int] = set()
+    conflicts: list[Conflict] = []
     for position, sample in enumerate(samples):
+        if index.is_spent:
+            break
         first = index.first_equal(position)
         if first != position:
             families.join(first, position)
             if samples[first].label is not sample.label and first not in told:
                 told.add(first)
-                yield Match(first=first, second=position, similarity=1.0)
+                conflicts.append(_conflict(samples[first], sample, 1.0))
             continue
 
         def is_known(other: int, position: int = position, mine: Sample = sample) -> bool:
-            """Joined and of the same label: comparing adds nothing."""
-            same = samples[other].label is mine.label
-            return same and families.root(other) == families.root(position)
+            """Joined, and nothing new to say of the labels: comparing adds nothing."""
+            told = position in contradicted or samples[other].label is mine.label
+            return told and families.root(other) == families.root(position)
 
-        for match in index.matches(position, skip=is_known):
-            families.join(match.first, match.second)
-            if samples[match.first].label is not sample.label:
-                yield match
+        for other, similarity in index.matches(position, skip=is_known):
+            families.join(other, position)
+            if samples[other].label is not sample.label and position not in contradicted:
+                contradicted.add(position)
+                conflicts.append(_conflict(samples[other], sample, similarity))
         index.add(position)
+    return conflicts, not index.is_spent
 
 
 def deduplicate(
@@ -288,8 +310,8 @@ def deduplicate(
 
         match = next(index.matches(position, skip=skip), None)
         if match is not None:
-            first = samples[match.first].id
-            dropped.append(Dropped(id=sample.id, kept=first, similarity=match.similarity))
+            kept, similarity = samples[match[0]].id, match[1]
+            dropped.append(Dropped(id=sample.id, kept=kept, similarity=similarity))
             continue
         seen[key] = sample.id
         index.add(position)
@@ -303,7 +325,7 @@ def families_of(samples: Sequence[Sample], *, threshold: float | None = THRESHOL
     for position, sample in enumerate(samples):
         families.join(by_group.setdefault(sample.lineage, position), position)
     if threshold is not None:
-        deque(join_similar(samples, families, threshold=threshold), maxlen=0)
+        _join_similar(samples, families, threshold)
     names: dict[int, str] = {}
     for position, sample in enumerate(samples):
         root = families.root(position)
@@ -345,14 +367,10 @@ def _wording(sample: Sample) -> Hashable:
     )
 
 
-def _conflict(one: Sample, other: Sample, match: Match) -> Conflict:
+def _conflict(one: Sample, other: Sample, similarity: float) -> Conflict:
     attack, benign = (one, other) if one.is_attack else (other, one)
-    return Conflict(
-        attack=attack.id,
-        benign=benign.id,
-        similarity=match.similarity,
-        is_same=_wording(attack) == _wording(benign),
-    )
+    is_same = _wording(attack) == _wording(benign)
+    return Conflict(attack=attack.id, benign=benign.id, similarity=similarity, is_same=is_same)
 
 
 def _families(samples: Sequence[Sample], families: Families) -> tuple[Family, ...]:

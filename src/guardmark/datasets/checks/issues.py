@@ -265,12 +265,13 @@ def _versioned(manifests: Sequence[DataManifest]) -> DataIssue:
 
 def _balanced(census: Census, criteria: Criteria) -> DataIssue:
     stated = [c for c in census.categories if c.value != UNSTATED]
-    small = [c.value for c in stated if c.samples < _minimum(c.value, criteria)]
+    least = {c.value: CATEGORY_MINIMA.get(c.value, criteria.min_per_category) for c in stated}
+    small = [c.value for c in stated if c.samples < least[c.value]]
     attacks, benign = census.attacks.samples, census.benign.samples
     lopsided = min(attacks, benign) > 0 and max(attacks, benign) > _LOPSIDED * min(attacks, benign)
     sides = [
         *((count, 0) for count in (census.attacks, census.benign) if count.samples),
-        *((count, _minimum(count.value, criteria)) for count in stated),
+        *((count, least[count.value]) for count in stated),
     ]
     numbers = {
         f"{count.value}_{name}": value
@@ -282,7 +283,7 @@ def _balanced(census: Census, criteria: Criteria) -> DataIssue:
             ("half_width_groups", criteria.half_width(count.groups)),
         )
     }
-    details = [_size_line(count, least, criteria.half_width) for count, least in sides]
+    details = [_size_line(count, minimum, criteria.half_width) for count, minimum in sides]
     is_weak = bool(small or lopsided)
     more = {"small": small, "lopsided": lopsided, "confidence": criteria.confidence}
     return _issue("balanced", numbers, status=is_weak, details=details, stated=len(stated), **more)
@@ -298,10 +299,6 @@ def _readable(census: Census) -> DataIssue:
     }
     numbers = {o.kind: o.samples for o in census.oddities}
     return _issue("readable", numbers, status=bool(damaged), details=details, **more)
-
-
-def _minimum(category: str, criteria: Criteria) -> int:
-    return CATEGORY_MINIMA.get(category, criteria.min_per_category)
 
 
 def _size_line(count: Count, least: int, half_width: Callable[[float], float]) -> str:

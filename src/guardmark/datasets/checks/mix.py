@@ -11,7 +11,7 @@ from guardmark.core.errors import ConfigError, did_you_mean, listed
 from guardmark.core.sample import Label
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from guardmark.core.sample import Sample
 
@@ -176,35 +176,22 @@ def _distance(samples: Sequence[Sample], dimension: Dimension, label: Label) -> 
 
 
 def _rake(samples: Sequence[Sample], mix: Sequence[Dimension]) -> list[float]:
-    values = [list(map(dimension.value_of, samples)) for dimension in mix]
-    targets = [
-        _attainable(dimension, present) for dimension, present in zip(mix, values, strict=True)
-    ]
-    weights = [1.0] * len(samples)
+    import numpy as np  # on use: most commands weigh nothing
+
+    facets = []
+    for dimension in mix:
+        values, codes = np.unique(list(map(dimension.value_of, samples)), return_inverse=True)
+        # The shares of the values there are, scaled to 1 in place of those there are not.
+        shares = np.array([*map(dimension.target().__getitem__, values.tolist())])
+        facets.append((codes, shares / shares.sum() if shares.any() else shares + 1 / len(shares)))
+    weights = np.ones(len(samples))
     for _ in range(_ROUNDS):
         before = weights
-        for present, target in zip(values, targets, strict=True):
-            weights = _set_right(weights, present, target)
-        if max(abs(a - b) for a, b in zip(before, weights, strict=True)) < _SETTLED:
+        for codes, shares in facets:
+            sums = np.bincount(codes, weights)
+            factors = shares * weights.sum() / np.where(sums, sums, 1.0)
+            weights = weights * factors[codes]
+        if np.abs(weights - before).max() < _SETTLED:
             break
-    total = sum(weights)
-    return [w * len(samples) / total for w in weights] if total else [1.0] * len(samples)
-
-
-def _attainable(dimension: Dimension, present: Iterable[str]) -> Callable[[str], float]:
-    """The shares of the values there are, scaled to 1 in place of those there are not."""
-    values = frozenset(present)
-    target = {value: share for value, share in dimension.target().items() if value in values}
-    total = sum(target.values())
-    return lambda value: target[value] / total if total else 1.0 / len(values)
-
-
-def _set_right(
-    weights: Sequence[float], present: Sequence[str], target: Callable[[str], float]
-) -> list[float]:
-    sums: dict[str, float] = {}
-    for weight, value in zip(weights, present, strict=True):
-        sums[value] = sums.get(value, 0.0) + weight
-    total = sum(sums.values())
-    factor = {value: target(value) * total / s if s else 0.0 for value, s in sums.items()}
-    return [weight * factor[value] for weight, value in zip(weights, present, strict=True)]
+    raked: list[float] = (weights / weights.mean() if weights.any() else weights + 1).tolist()
+    return raked
