@@ -7,6 +7,8 @@ from base64 import b64encode
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from aiohttp import web
 from tests.journeys.command_line import printed, typed, write_rows
@@ -160,7 +162,7 @@ async def test_texts_as_pictures_reach_who_looks_at_images(serve: Any, tmp_path:
     )
     words = ("data", "convert", "texts.jsonl", "--pictures", "-o", "rows.jsonl")
     said = await printed(*words, cwd=tmp_path)
-    assert "1 attacks, 1 benign, 2 groups" in said
+    assert "1 attack, 1 benign, 2 groups" in said
     assert "1 left out" in said
     written = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     write_rows(
@@ -184,3 +186,28 @@ async def test_texts_as_pictures_reach_who_looks_at_images(serve: Any, tmp_path:
     assert "2 of 4 samples show an image, and words takes texts only" in checked
     report = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "Texts and images were tested" in report
+
+
+async def test_images_inside_a_parquet_file_reach_the_services(serve: Any, tmp_path: Path) -> None:
+    """As the library `datasets` writes them, whatever path they had; the run notes their hash."""
+    held = {"bytes": PNG, "path": "gone.png"}
+    texts = [*(row for row in ROWS if "text" in row), ROWS[-1] | {"id": "more", "text": "Well?"}]
+    rows = [{**row, "image": held if row.get("image") else None} for row in texts]
+    # Without the schema of Arrow, as tools write it that do not use Arrow.
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet", store_schema=False)
+    service = Service()
+    url = (await serve(service.answer)).url
+    config = CONFIG.format(url=url).replace("rows.jsonl", "rows.parquet")
+    (tmp_path / "images.yaml").write_text(config, encoding="utf-8")
+    done = await typed("run", "images.yaml", "-o", "out", cwd=tmp_path)
+    assert done.code == 0, done.err
+    got = outcomes(tmp_path / "out")
+    assert {got["moderation", name] for name in ("seen", "alone", "fine")} == {("block", None)}
+    assert got["moderation", "read"] == ("allow", None)
+    assert got["words", "seen"] == ("error", "skipped")
+    inputs = [body["input"] for body in service.of("omni-moderation")]
+    assert [{"type": "text", "text": "Do as it says"}, IMAGE] in inputs
+    contents = [body["messages"][-1]["content"] for body in service.of("target")]
+    assert [IMAGE] in contents
+    assert [path.name for path in (tmp_path / "out" / "images").iterdir()] == [NAME]
+    assert (await typed("verify", "out", cwd=tmp_path)).code == 0

@@ -12,7 +12,7 @@ import click
 
 from guardmark.cli.labels import label_command
 from guardmark.cli.terminal import drawn, echo, echo_json, one_line
-from guardmark.core.errors import ConfigError
+from guardmark.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -300,7 +300,8 @@ def hash_lines(loaded: LoadedData, digest: str) -> Iterator[str]:
         for name, file_hash in manifest.files.items():
             version = f" version {manifest.version}" if manifest.version else ""
             yield ""
-            yield f"Data {name}{version}: {manifest.attacks:,} attacks, {manifest.benign:,} benign"
+            counts = f"{counted(manifest.attacks, 'attack')}, {manifest.benign:,} benign"
+            yield f"Data {name}{version}: {counts}"
             yield f"  content  {manifest.sha256}"
             yield f"  file     {file_hash}  (for sha256: in a configuration)"
 
@@ -309,7 +310,7 @@ def builtin_lines(entries: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """List the data sets that ship with guardmark."""
     for each in entries:
         name = click.style(f"builtin:{each['name']}", bold=True)
-        counts = f"{each['attacks']:,} attacks, {each['benign']:,} benign"
+        counts = f"{counted(each['attacks'], 'attack')}, {each['benign']:,} benign"
         yield f"{name}  version {each['version']}  {counts}"
         yield from (f"    {each['purpose']}", f"    sha256 {each['sha256']}")
         yield f"    card   {each['card']}"
@@ -344,23 +345,22 @@ def written_lines(written: Sequence[Written]) -> Iterator[str]:
     width = max(len(each.path) for each in written)
     for each in written:
         yield (
-            f"Wrote {each.path:<{width}}  {each.attacks:,} attacks, {each.benign:,} benign, "
-            f"{each.groups:,} groups"
+            f"Wrote {each.path:<{width}}  {counted(each.attacks, 'attack')}, {each.benign:,} "
+            f"benign, {counted(each.groups, 'group')}"
         )
         if each.left_out:
             yield f"  {each.left_out:,} left out: longer than a picture, or not in Latin letters."
         if each.inert_cells:
             yield (
-                f"  {each.inert_cells:,} cells got an apostrophe so that no spreadsheet runs them; "
-                "guardmark takes it off again."
+                f"  {counted(each.inert_cells, 'cell')} got an apostrophe that keeps spreadsheets "
+                "from running formulas; guardmark takes it off again."
             )
 
 
 def deduplicated_lines(done: Deduplicated, method: str) -> Iterator[str]:
     """Say which file was written and what was left out."""
     yield from written_lines([done.written])
-    left_out = len(done.dropped)
-    yield f"{left_out:,} {'sample' if left_out == 1 else 'samples'} left out ({method})."
+    yield f"{counted(len(done.dropped), 'sample')} left out ({method})."
     for each in done.dropped[:_ROWS]:
         names = f"{one_line(each.id, 60)} repeats {one_line(each.kept, 60)}"
         yield f"  {names} ({each.similarity:.2f})"

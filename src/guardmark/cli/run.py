@@ -22,7 +22,7 @@ from guardmark.cli.terminal import (
     tell_line,
     tell_output,
 )
-from guardmark.core.errors import ConfigError
+from guardmark.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -250,7 +250,7 @@ def _check_lines(checkup: Checkup) -> Iterator[str]:
     yield "Data"
     for manifest in checkup.data:
         taken = ", ".join(f"{k} from {v}" for k, v in manifest.mapping.items() if k != v)
-        counts = f"{manifest.attacks:,} attacks, {manifest.benign:,} benign"
+        counts = f"{counted(manifest.attacks, 'attack')}, {manifest.benign:,} benign"
         yield f"  {', '.join(manifest.files)}: {counts}{f'  ({taken})' if taken else ''}"
     for warning in checkup.warnings:
         yield f"  Note: {warning}"

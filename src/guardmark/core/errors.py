@@ -58,9 +58,8 @@ class UnknownName(ConfigError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)  # once: what is given may be an iterator
-        super().__init__(
-            f"No {kind} is called {name!r}.{did_you_mean(name, names)} Known: {listed(names)}."
-        )
+        hint = f"{did_you_mean(name, names)} Known: {listed(names)}."
+        super().__init__(f"No {kind} is called {name!r}.{hint}")
 
 
 class DatasetError(GuardmarkError):
@@ -127,7 +126,11 @@ def as_word(name: str) -> str:
 def listed(names: Iterable[str]) -> str:
     """Return names sorted and joined by commas, or the word none."""
     ordered = [*map(as_word, sorted(names))]
-    if len(ordered) > _MOST_LISTED:
-        left = len(ordered) - _MOST_LISTED
+    if left := len(ordered[_MOST_LISTED:]):
         return f"{', '.join(ordered[:_MOST_LISTED])} and {left:,} more"
     return ", ".join(ordered) or "none"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun in the plural where it needs one."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"

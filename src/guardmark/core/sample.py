@@ -185,11 +185,10 @@ class Prompt:
         if self.is_plain and not images:
             return Prompt.of_text(text)
         index = self.under_test % len(self.messages)
-        before = self.messages[index]
-        changed = replace(before, content=text, images=(*before.images, *images))
-        return replace(
-            self, messages=(*self.messages[:index], changed, *self.messages[index + 1 :])
-        )
+        messages = list(self.messages)
+        beside = (*messages[index].images, *images)
+        messages[index] = replace(messages[index], content=text, images=beside)
+        return replace(self, messages=tuple(messages))
 
     def shown(self, view: View, *, beside_images: bool = False) -> str | None:
         """Return what a defense with this view is shown; None where there is more than text."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,15 +36,8 @@ class BuiltinSet:
         return self.folder / "CARD.md"
 
 
-BUILTIN_SETS = tuple(
-    BuiltinSet(name=name, version=version, purpose=purpose)
-    for name, version, purpose in (
-        ("core", "1", "Attacks of all five categories, benign inputs and hard negatives."),
-        ("core", "2", "Attacks and benign inputs in three steps of difficulty, to rank defenses."),
-        ("core-train", "1", "For fitting the built-in classifier; nothing in common with core."),
-        ("tutor", "1", "What children type to a tutor, to decline or answer; four variants each."),
-    )
-)
+_SETS = tomllib.loads((_FOLDER / "sets.toml").read_text(encoding="utf-8"))["sets"]
+BUILTIN_SETS = tuple(BuiltinSet(**known) for known in _SETS)
 
 
 def builtin_set(target: str) -> BuiltinSet:

@@ -386,11 +386,10 @@ def load(
 def _stratified(stream: SampleStream, limit: int, seed: int) -> frozenset[int]:
     """Choose positions: each (label, category) by its share, within it by hashed order."""
     strata: dict[tuple[str, str], list[tuple[bytes, int]]] = {}
-    total = 0
     for position, sample in enumerate(stream):
         rank = sha256(f"{seed}\x1f{sample.id}".encode()).digest()
         strata.setdefault((sample.label.value, sample.category), []).append((rank, position))
-        total += 1
+    total = sum(map(len, strata.values()))
     shares = {key: limit * len(members) / total for key, members in strata.items()}
     taken = {key: int(share) for key, share in shares.items()}
     by_rest = sorted(strata, key=lambda key: (taken[key] - shares[key], key))

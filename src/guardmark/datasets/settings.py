@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from guardmark.config.settings import Settings
-from guardmark.core.errors import ConfigError, DatasetError, did_you_mean
+from guardmark.core.errors import ConfigError, DatasetError, counted, did_you_mean
 from guardmark.core.sample import Label
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import builtin_specs
@@ -364,4 +364,4 @@ def describe_data(manifests: Sequence[DataManifest], builtin: Collection[str]) -
 def _counts(manifests: Sequence[DataManifest]) -> str:
     attacks = sum(manifest.attacks for manifest in manifests)
     benign = sum(manifest.benign for manifest in manifests)
-    return f"{attacks:,} attacks, {benign:,} benign"
+    return f"{counted(attacks, 'attack')}, {benign:,} benign"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.core.errors import ConfigError, DatasetError
+from guardmark.core.errors import ConfigError, DatasetError, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,9 +49,10 @@ class TrafficDraw:
         """What is printed of it."""
         drawn, known = len(self.texts), {"rules": "e-mail, phone, card, IBAN", "none": "nothing"}
         looked = known.get(self.redaction, self.redaction)
+        of, repeats = counted(self.read, "message"), counted(self.repeats, "repeat")
         return (
-            f"drawn     {drawn:,} of {self.read:,} messages ({self.repeats:,} repeats left out)",
-            f"redacted  {self.redacted:,} pieces of personal data (looked for: {looked})",
+            f"drawn     {drawn:,} of {of} ({repeats} left out)",
+            f"redacted  {counted(self.redacted, 'piece')} of personal data (looked for: {looked})",
         )
 
 

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import tracemalloc
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -84,7 +85,7 @@ def test_parquet_gives_the_same_samples(read: Read, tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "made.parquet")
     data = read("data.parquet", (tmp_path / "made.parquet").read_bytes())
     assert ids_and_texts(data) == [("a", "first"), ("b", "second")]
-    assert next(data.samples()).metadata == {"seen": "b'\\x00'", "weight": None}
+    assert next(data.samples()).metadata == {"seen": "data:;base64,AA==", "weight": None}
 
 
 def test_content_decides_the_hash_and_the_format_does_not(read: Read) -> None:
@@ -448,3 +449,84 @@ def test_parquet_without_its_extra_says_how_to_get_it(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigError, match=r"pip install 'guardmark\[parquet\]'"):
         read("data.parquet", b"")
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
+
+
+def _images(folder: Path, column: pa.Array, name: str = "image") -> bytes:
+    """Write a file whose first column holds images, as the library `datasets` does."""
+    texts = [f"Look {index}" for index in range(len(column))]
+    table = pa.table({name: column, "text": texts, "label": ["attack"] * len(column)})
+    # Without the schema of Arrow: the types are those that Parquet itself has.
+    pq.write_table(table, folder / "made.parquet", store_schema=False)
+    return (folder / "made.parquet").read_bytes()
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+def test_images_inside_a_parquet_file_are_read(
+    read: Read, tmp_path: Path, *, is_list: bool
+) -> None:
+    """Bytes where there are some, else the file of that name; where there is none, the text."""
+    (tmp_path / "beside.png").write_bytes(PNG + b"beside")
+    cells = [
+        {"bytes": PNG, "path": "elsewhere.png"},
+        {"bytes": None, "path": "beside.png"},
+        None,
+    ]
+    column = pa.array([cell and [cell] for cell in cells] if is_list else cells)
+    data = read("data.parquet", _images(tmp_path, column, "images" if is_list else "image"))
+    shown = [sample.prompt.messages[0].images for sample in data.samples()]
+    assert [[image.read() for image in images] for images in shown] == [
+        [PNG],
+        [PNG + b"beside"],
+        [],
+    ]
+    assert shown[0][0].sha256 == sha256(PNG).hexdigest()
+    assert [sample.prompt.text for sample in data.samples()] == ["Look 0", "Look 1", "Look 2"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "problem"),
+    [
+        ({"bytes": b"no image at all", "path": None}, "no PNG, JPEG, GIF or WebP"),
+        ({"bytes": b"made.parquet", "path": None}, "no PNG, JPEG, GIF or WebP"),
+        ({"bytes": b"", "path": "a.png"}, "no PNG, JPEG, GIF or WebP"),
+        ({"bytes": b"\0\xff", "path": None}, "no PNG, JPEG, GIF or WebP"),
+        ({"bytes": PNG + bytes(20 << 20), "path": None}, "above 20 MiB"),
+        ({"bytes": None, "path": "../a.png"}, "outside its folder"),
+        ({"bytes": None, "path": "https://example.org/a.png"}, "no address is fetched"),
+        ({"width": 3}, "needs an image"),
+    ],
+)
+def test_a_cell_of_parquet_that_is_no_image_is_named(
+    read: Read, tmp_path: Path, cell: dict[str, object], problem: str
+) -> None:
+    """With its row and its column, and nothing is run."""
+    with pytest.raises(BadRows, match=problem) as errors:
+        read("data.parquet", _images(tmp_path, pa.array([cell])))
+    assert "row 1, field image" in str(errors.value)
+
+
+def test_bytes_that_are_text_are_read_as_text(read: Read, tmp_path: Path) -> None:
+    """Some tools write texts without saying that they are; Python's way to print them is none."""
+    table = pa.table({"text": [b"Gr\xc3\xbc\xc3\x9fe"], "label": [b"benign"]})
+    pq.write_table(table, tmp_path / "made.parquet", store_schema=False)
+    data = read("data.parquet", (tmp_path / "made.parquet").read_bytes())
+    assert [sample.prompt.text for sample in data.samples()] == ["Grüße"]
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+def test_an_image_that_thousands_of_rows_share_is_refused_before_it_is_unpacked(
+    read: Read, tmp_path: Path, *, is_list: bool
+) -> None:
+    """A small file would otherwise take all memory, a copy a row."""
+    count, image = 600, PNG + bytes(1 << 20)
+    once = pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array([image]))
+    column = pa.StructArray.from_arrays([once], ["bytes"])
+    if is_list:
+        column = pa.ListArray.from_arrays(pa.array(range(count + 1), pa.int32()), column)
+    content = _images(tmp_path, column, "images")
+    assert len(content) < 2 << 20
+    with pytest.raises(BadRows, match="as no texts do"):
+        read("data.parquet", content)

@@ -52,9 +52,7 @@ def _drawn(spec: DatasetSpec, part: SuitePart, seed: int) -> frozenset[str]:
 
 
 def _taken(spec: DatasetSpec, part: SuitePart, groups: frozenset[str]) -> Iterator[RawRow]:
-    for number, row in _wanted(spec, part):
-        if _group(row) in groups:
-            yield number, row
+    return (numbered for numbered in _wanted(spec, part) if _group(numbered[1]) in groups)
 
 
 def _wanted(spec: DatasetSpec, part: SuitePart) -> Iterator[tuple[int, dict[str, object]]]:

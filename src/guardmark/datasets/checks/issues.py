@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from guardmark.core.errors import counted
 from guardmark.datasets.checks.census import UNSTATED, take_census
 from guardmark.datasets.checks.duplicates import THRESHOLD, describe_method, find_duplicates
 from guardmark.datasets.checks.mix import effective_samples, mix_distances, mix_weights
@@ -52,11 +53,6 @@ def some_of(lines: Sequence[str]) -> tuple[str, ...]:
     if len(lines) <= SHOWN:
         return tuple(lines)
     return (*lines[:SHOWN], f"and {len(lines) - SHOWN:,} more")
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun in the plural where it needs one."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def label_noun(value: str) -> str:
@@ -310,5 +306,5 @@ def _size_line(count: Count, least: int, half_width: Callable[[float], float]) -
     if least:
         line += f"; minimum {least}, ±{100 * half_width(least):.1f}"
     if count.groups < _FEW_GROUPS:
-        line += f"; only {count.groups} groups"
+        line += f"; only {counted(count.groups, 'group')}"
     return line

@@ -35,11 +35,7 @@ class Dimension:
 
     def labels(self) -> tuple[Label, ...]:
         """Return the labels that the dimension speaks of."""
-        if self.name == "category":
-            return (Label.ATTACK,)
-        if self.name == "topic":
-            return (Label.BENIGN,)
-        return (Label.ATTACK, Label.BENIGN)
+        return {"category": (Label.ATTACK,), "topic": (Label.BENIGN,)}.get(self.name, tuple(Label))
 
     def value_of(self, sample: Sample) -> str:
         """Return the stated value a sample falls under, or `(other)`."""

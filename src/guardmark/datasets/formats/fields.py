@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from guardmark.core.errors import DatasetError
+from guardmark.core.errors import DatasetError, counted
 from guardmark.core.sample import Label, Role
 
 if TYPE_CHECKING:
@@ -134,11 +134,7 @@ PACK_MARK = "pack_name"  # field that tells the rows of a prompt pack from other
 
 LABEL_SOURCE = "label_source"
 STATED = "configuration"
-EXPLICIT = "explicit_is_harmful"
-METADATA = "metadata_label"
 INFERRED = "inferred_hateful"
-UNKNOWN = "unknown"
-
 _TELLING_WORD = "hateful"
 
 
@@ -160,7 +156,7 @@ def resolve_label(row: Mapping[str, object]) -> PackLabel:
     """
     inner = row.get("metadata")
     metadata: Mapping[str, object] = inner if isinstance(inner, dict) else {}
-    for name, source in (("is_harmful", EXPLICIT), ("label", METADATA)):
+    for name, source in (("is_harmful", "explicit_is_harmful"), ("label", "metadata_label")):
         for holder, prefix in ((metadata, "metadata."), (row, "")):
             if holder.get(name) is not None:
                 return PackLabel(holder[name], source, prefix + name)
@@ -169,7 +165,7 @@ def resolve_label(row: Mapping[str, object]) -> PackLabel:
     origin = (row.get(name) for name in ("source", PACK_MARK, "pack_subset"))
     if any(_TELLING_WORD in str(word or "").lower() for word in origin):
         return PackLabel(Label.ATTACK.value, INFERRED, "")
-    return PackLabel(None, UNKNOWN, "")
+    return PackLabel(None, "unknown", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +194,7 @@ class BadRows(DatasetError):
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults: tuple[Fault, ...] = tuple(faults)
         rows = {(fault.file, fault.row) for fault in self.faults if fault.row}
-        count = f": {len(rows):,} bad row{'s' * (len(rows) != 1)}" if rows else ""
+        count = f": {counted(len(rows), 'bad row')}" if rows else ""
         head = f"The data cannot be used{count}. Nothing was run."
         super().__init__("\n".join([head, *_lines(self.faults), *([_NEXT] if rows else [])]))
 

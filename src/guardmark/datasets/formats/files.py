@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import json
+from base64 import b64encode
 from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import accumulate
@@ -37,6 +38,7 @@ _BY_SUFFIX = {
 FORMATS = ("jsonl", "json", "csv", "tsv", "parquet", "prompt_pack")
 _LONGEST_LINE = 256 << 20
 _AHEAD = 1 << 20  # characters of a list that are read at once
+_AT_ONCE = 100  # rows of Parquet, each of which may hold images
 _BLANKS = " \t\n\r"
 _KEPT = 32 << 20  # bytes of a text in another encoding that stay in memory
 _MOST, _LOOSE, _DENSE, _ROW = 4 << 30, 256 << 20, 250, 64
@@ -346,22 +348,42 @@ def _parquet_rows(spec: DatasetSpec) -> Iterator[RawRow]:
         _require_modest(spec, (each.total_byte_size + _ROW * each.num_rows for each in groups))
         # As a dictionary, a text that many rows share takes its size only once.
         with ParquetFile(spec.path, read_dictionary=[each.path for each in told.schema]) as table:
-            cells = (each for batch in table.iter_batches() for each in batch)
+            cells = (each for batch in table.iter_batches() for each in _leaves(batch))
             shared = (each for each in cells if hasattr(each, "dictionary"))
             sizes = (binary_length(each.dictionary).take(each.indices).sum() for each in shared)
             _require_modest(spec, (size.as_py() or 0 for size in sizes))
         with ParquetFile(spec.path) as table:
-            for batch in table.iter_batches(batch_size=1_000):
+            for batch in table.iter_batches(batch_size=_AT_ONCE):
                 for row in batch.to_pylist():
                     number += 1
-                    # Dates, bytes and the like become text; JSON has no words for them.
-                    text = json.dumps(row, ensure_ascii=False, default=str)
+                    text = json.dumps(row, ensure_ascii=False, default=_as_words)
                     yield number, _decoded(_DECODER.decode(text))
     except UnicodeDecodeError as error:
         raise BadRows([_not_utf8(spec.shown_as, number + 1, error)]) from error
     except ArrowException as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise _broken(spec.shown_as, f"is not Parquet ({first})") from error
+
+
+def _leaves(columns: Iterable[Any]) -> Iterator[Any]:
+    """Yield the columns that hold values: those inside lists and structures, too."""
+    for each in columns:
+        plain = getattr(each, "storage", each)  # of a type that is no type of Parquet's own
+        if hasattr(plain, "flatten"):
+            inner = plain.flatten()
+            yield from _leaves(inner if isinstance(inner, list) else [inner])
+        else:
+            yield plain
+
+
+def _as_words(cell: object) -> str:
+    """Write as text what JSON has no words for: dates and the like, bytes as they are or a URL."""
+    if not isinstance(cell, bytes):
+        return str(cell)
+    with suppress(UnicodeDecodeError):
+        if b"\0" not in cell:  # which every image has somewhere
+            return cell.decode()
+    return f"data:;base64,{b64encode(cell).decode()}"
 
 
 def _broken(shown_as: str, message: str, *, field: str = "") -> BadRows:

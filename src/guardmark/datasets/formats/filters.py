@@ -124,10 +124,7 @@ def _census(
 
 def _fields(row: Row) -> Iterator[str]:
     for name, value in row.items():
-        if isinstance(value, dict):
-            yield from (f"{name}.{inner}" for inner in value)
-        else:
-            yield name
+        yield from [f"{name}.{inner}" for inner in value] if isinstance(value, dict) else [name]
 
 
 def _counted(values: Counter[object]) -> str:

@@ -86,6 +86,10 @@ def _as_text(arguments: object) -> str:
 
 def _image(stated: object, folder: Path) -> Image:
     """Read a `data:` URL, or a file below a folder; or say what is wrong with it."""
+    if isinstance(stated, dict):  # as a cell of Parquet holds it: bytes, or else a path
+        held = stated.get("bytes")
+        content = held if _INLINE.match(str(held)) else "data:;base64,"  # text is no image
+        stated = stated.get("path") if held is None else content
     if not isinstance(stated, str) or (_ADDRESS.match(stated) and not _INLINE.match(stated)):
         raise UnreadMessage("needs an image as a file's name or data: URL; no address is fetched")
     content, place = _file(stated, folder)

@@ -6,7 +6,7 @@ from hashlib import sha256
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from guardmark.core.errors import did_you_mean, listed
+from guardmark.core.errors import counted, did_you_mean, listed
 from guardmark.core.sample import Label, Prompt, Sample, Severity
 from guardmark.datasets.formats.fields import (
     INFERRED,
@@ -382,10 +382,8 @@ def _spans(value: object, prompt: Prompt | None, fault: Report) -> tuple[str, ..
     text = prompt.text
     lost = [span for span in spans if span not in text]
     if lost:
-        fault(
-            "must_keep",
-            f"names {len(lost)} span{'s' * (len(lost) > 1)} that the text under test does not hold",
-        )
+        names = f"names {counted(len(lost), 'span')} that the text under test does not hold"
+        fault("must_keep", names)
     return tuple(spans)
 
 
