@@ -7,9 +7,11 @@ cores; `make ray` makes the environment. Workers ask a classifier that keeps one
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import tempfile
 from pathlib import Path
+from random import Random
 from time import perf_counter
 
 from guardmark.app.parts.loading import load_config
@@ -18,7 +20,7 @@ from guardmark.app.settings import RunSettings
 from guardmark.defenses.calls.cluster import Cluster
 
 CLASSIFIER = '''
-"""A classifier over hashed pieces of words, in plain Python: some 10 ms a text, on one core."""
+"""A classifier over hashed pieces of words, in plain Python: some 2 ms a text, on one core."""
 from zlib import crc32
 
 
@@ -36,7 +38,15 @@ defenses: {{code: {{type: python, target: "classifier.py:risk", threshold: 0.5}}
 report: [json]
 run: {{engine: ray, address: local, workers: {workers}, cpus_per_worker: 1, batch: 16}}
 """
+WORDS = [a + b for a in ("gar", "sal", "mor", "tin", "ves") for b in ("den", "ad", "ning", "der")]
 WANTED = 1.7
+
+
+def row(number: int) -> str:
+    """Write one sample, unlike all others: near-copies cost a search of their own."""
+    words = Random(number).choices(WORDS, k=24)
+    label = "attack" if number % 2 else "benign"
+    return json.dumps({"id": f"s{number}", "prompt": " ".join(words), "label": label})
 
 
 def seconds(folder: Path, workers: int, count: int) -> float:
@@ -59,13 +69,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "classifier.py").write_text(CLASSIFIER)
-        text = "Which vegetables can I plant in early spring, and how far apart? "
-        rows = [
-            f'{{"id": "s{n}", "prompt": "{n} {text * 2}", "label": "{label}"}}'
-            for n in range(many)
-            for label in ["attack" if n % 2 else "benign"]
-        ]
-        (folder / "samples.jsonl").write_text("\n".join(rows))
+        (folder / "samples.jsonl").write_text("\n".join(map(row, range(many))))
         notes: list[str] = []
         cluster = Cluster(RunSettings(engine="ray", address="local", workers=2), notes)
         cluster.joined()
