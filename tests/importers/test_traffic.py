@@ -176,5 +176,7 @@ def test_a_span_of_another_shape_is_a_mistake_of_the_log(tmp_path: Path, row: ob
     """Whatever a log holds, the file is named and nothing is drawn."""
     path = tmp_path / "spans.json"
     path.write_text(json.dumps(row), encoding="utf-8")
-    with pytest.raises(DatasetError, match=r"spans\.json cannot be read: a span is not built"):
+    with pytest.raises(
+        DatasetError, match=r"spans\.json cannot be read: a row or a span is not built"
+    ):
         list(read_log(path, file_rows))

@@ -100,7 +100,7 @@ def read_log(path: Path, rows: Rows) -> Iterator[str]:
                 yield text
     except (*_ILL_FORMED, OSError, ValueError) as error:
         is_shape = isinstance(error, _ILL_FORMED)
-        reason = "a span is not built as OpenTelemetry says" if is_shape else str(error)
+        reason = "a row or a span is not built as chat logs are" if is_shape else str(error)
         reason = getattr(error, "strerror", None) or reason
         raise DatasetError(
             f"The log {path} cannot be read: {reason}.\n"

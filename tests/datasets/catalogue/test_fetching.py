@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from guardmark.app.data import get_public
 from guardmark.core.errors import DatasetError, GuardmarkError, ServiceError
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.loading import load
@@ -240,3 +241,19 @@ defenses: {words: {type: pattern, patterns: [stop]}}
     assert token not in ran.stdout + ran.stderr
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert [path.name for path in files if token.encode() in path.read_bytes()] == []
+
+
+@pytest.mark.parametrize("there", ["model_completions", "xstest_prompts.csv", ""])
+def test_half_of_a_set_is_not_taken_for_the_whole(tmp_path: Path, cache: Path, there: str) -> None:
+    """A copy that lacks a file which rows are read from, or joined with, is refused as one."""
+    name = "model_completions/xstest_v2_completions_mistralinstruct.csv"
+    for path in (name, "xstest_prompts.csv"):
+        (tmp_path / "copy" / path).parent.mkdir(parents=True, exist_ok=True)
+        if there and path.startswith(there):
+            (tmp_path / "copy" / path).write_text("prompt\nHow are you?\n", encoding="utf-8")
+    with pytest.raises(
+        DatasetError, match="does not hold the files of xstest-completions"
+    ) as error:
+        get_public("xstest-completions", {"from": str(tmp_path / "copy")}, lambda _: None)
+    assert name in str(error.value)
+    assert not [path for path in cache.rglob("*") if path.is_file()]

@@ -63,9 +63,8 @@ def stored(name: str, revision: str) -> StoredSet | None:
 def home_page(home: str) -> str:
     """Return the page on which a person reads about a data set."""
     kind, _, rest = home.partition(":")
-    if kind == "github":
-        return f"https://github.com/{rest}"
-    return f"https://huggingface.co/datasets/{rest}" if kind == "hub" else home
+    sites = {"github": "https://github.com/", "hub": "https://huggingface.co/datasets/"}
+    return f"{sites[kind]}{rest}" if kind in sites else home
 
 
 def hub_entry(repository: str, revision: str, files: Iterable[str]) -> CatalogueEntry:
@@ -96,7 +95,8 @@ def local_files(name: str, entry: CatalogueEntry, folder: Path) -> dict[str, Pat
             )
         elif there:
             raise _wrong_checksum(name, file, file_sha256(there[0]))
-        elif not file.optional:
+        elif not file.optional:  # half of a set would pass for the whole
+            files.clear()
             break
     if not any(fnmatch(path, each.path) for path in files for each in entry.row_files):
         needed = listed(each.path for each in entry.files if not each.optional) or "any of them"
