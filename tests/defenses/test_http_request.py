@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.core.errors import ConfigError
-from guardmark.core.sample import Message, Prompt, Role
+from guardmark.core.sample import Message, Prompt, Role, ToolCall
 from guardmark.defenses.http.body import RequestBody
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -52,6 +52,21 @@ def test_a_conversation_is_sent_with_its_roles() -> None:
         {"role": "user", "content": "sum it up"},
     ]
     assert sent["d"] == ['a "letter"']
+
+
+def test_calls_of_tools_are_sent_as_text() -> None:
+    """Services that take any body take a role and a text; nothing of a call is lost on the way."""
+    prompt = Prompt(
+        messages=(
+            Message(role=Role.ASSISTANT, content="", calls=(ToolCall("c1", "pay", '{"sum": 1}'),)),
+            Message(role=Role.TOOL, content="Paid.", answers="c1"),
+        )
+    )
+    sent = json.loads(RequestBody({"$input": "messages"}).encode(prompt, ""))
+    assert sent == [
+        {"role": "assistant", "content": '\npay({"sum": 1})'},
+        {"role": "tool", "content": "Paid."},
+    ]
 
 
 def test_the_id_is_the_content_hash() -> None:
