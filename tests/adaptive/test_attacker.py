@@ -75,6 +75,22 @@ async def test_a_judged_candidate_that_gets_through_is_a_bypass(tmp_path: Path, 
     assert [each.name for each in attacker.strategies] == ["paraphrase"]
 
 
+async def test_strategies_stand_by_number_and_equals_by_name(tmp_path: Path, seat: Seat) -> None:
+    """The same records give the same table, in whichever order the model named its strategies."""
+    replies = [
+        ("translation", ("first", "second")),
+        ("paraphrase", ("third",)),
+        ("indirect", ("fourth",)),
+    ]
+    table = Table({"x": [said(*texts, strategy=name) for name, texts in replies]})
+    _, attacker = await card_of(tmp_path, seat, table, ["x"], depth=3)
+    assert [(each.name, each.candidates) for each in attacker.strategies] == [
+        ("translation", 2),
+        ("indirect", 1),
+        ("paraphrase", 1),
+    ]
+
+
 async def test_every_reply_is_counted_for_what_it_is(tmp_path: Path, seat: Seat) -> None:
     """Refusals, prose, prose mended on request and a declining object, against counts by hand."""
     declined = json.dumps({"hypothesis": "", "declined": "not my work", "candidates": []})
