@@ -137,3 +137,12 @@ def test_a_shell_gets_a_script_that_completes(tmp_path: Path, shell: str) -> Non
     )
     assert b"verify" in done.stdout
     assert done.returncode == 0
+
+
+def test_a_purpose_that_no_set_has_is_an_error_that_names_them(tmp_path: Path) -> None:
+    """An empty list would read as "there is nothing"."""
+    assert guardmark("data", "list", "--purpose", "judge", cwd=tmp_path).code == 0
+    done = guardmark("data", "list", "--purpose", "jail", cwd=tmp_path)
+    assert done.code == 2
+    assert "No purpose is called 'jail'" in done.err
+    assert "jailbreak" in done.err

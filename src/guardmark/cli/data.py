@@ -6,13 +6,13 @@ import json
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from guardmark.cli.labels import label_command
 from guardmark.cli.terminal import drawn, echo, echo_json, one_line
-from guardmark.core.errors import ConfigError, counted
+from guardmark.core.errors import ConfigError, UnknownName, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -65,10 +65,13 @@ def _reads_data(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--json", "as_json", is_flag=True)
 def _list(*, purpose: str, as_json: bool) -> None:
     from guardmark.app.data import list_builtin, list_public
+    from guardmark.datasets.catalogue.settings import Purpose
 
     entries = [] if purpose else [_builtin(*each) for each in list_builtin().items()]
     public = {name: each.model_dump(mode="json") for name, each in list_public().items()}
     public = {n: e for n, e in public.items() if not purpose or purpose in e["purposes"]}
+    if purpose and not public:
+        raise UnknownName("purpose", purpose, get_args(Purpose))
     document = entries + [{"name": name, **known} for name, known in public.items()]
     _say([*builtin_lines(entries), *public_lines(public)], document, as_json=as_json)
 

@@ -52,12 +52,6 @@ class Answers:
     def _compared(self, kind: str, runs: Sequence[RunEntry]) -> str:
         wanted = Wanted(listed=_LISTED, latency=False)
         compared = compare_runs([run.folder for run in runs], wanted)
-        first = compared.all[0]
-        labels = " and ".join(run.label for run in first.runs)
-        subtitle = (
-            f"{labels}: the same {first.attacks:,} attacks and {first.benign:,} benign "
-            f"samples; {100 * first.confidence:g} % confidence intervals."
-        )
         document = comparison_document(compared, texts=self._texts)
         if kind == "file":
             return render_html(document, texts=self._texts)
@@ -66,4 +60,6 @@ class Answers:
         )
         sections = (*([caveats] if document.caveats else []), *document.sections)
         file = "&".join(["/compare?file=1", *(f"run={run.key}" for run in runs)])
+        level = f"{100 * compared.all[0].confidence:g} % confidence intervals."
+        subtitle = f"{document.subtitle} {level}"
         return render_sections("Runs compared", subtitle, sections, file=file)

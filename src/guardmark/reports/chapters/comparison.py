@@ -9,6 +9,7 @@ from guardmark.analysis.compare.comparison import PairVerdict
 from guardmark.analysis.compare.recommendations import separates
 from guardmark.analysis.defense.costs import CostUnit
 from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD, SYSTEM
+from guardmark.core.errors import counted
 from guardmark.reports.document.blocks import (
     Document,
     FigureCell,
@@ -305,10 +306,9 @@ def run_caveats(runs: Sequence[ComparedRun], remarks: Sequence[str]) -> Iterator
         if not run.is_complete:
             yield say("unfinished", run=run)
         if run.unmatched:
-            named = ", ".join(run.unmatched[:_NAMED])
             more = " ..." if len(run.unmatched) > _NAMED else ""
-            count = count_text(len(run.unmatched))
-            yield say("unmatched", run=run, count=count, named=named + more)
+            named = ", ".join(run.unmatched[:_NAMED]) + more
+            yield say("unmatched", run=run, count=count_text(len(run.unmatched)), named=named)
     yield from remarks
 
 
@@ -333,8 +333,8 @@ def comparison_document(compared: ScopedComparisons, *, texts: bool = True) -> D
     runs = ", ".join(run.label for run in first.runs)
     return Document(
         title="Systems compared" if compared.system else "Defenses compared",
-        subtitle=f"In {runs}: the same {count_text(first.attacks)} attacks and "
-        f"{count_text(first.benign)} benign samples.",
+        subtitle=f"In {runs}: the same {counted(first.attacks, 'attack')} and "
+        f"{counted(first.benign, 'benign sample')}.",
         caveats=tuple(run_caveats(first.runs, first.remarks)),
         sections=tuple(
             part
