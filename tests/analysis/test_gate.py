@@ -227,6 +227,26 @@ def test_a_regression_whose_interval_reaches_zero_is_not_shown(runs: Runs) -> No
         assert check.standing is standing
 
 
+def test_a_regression_of_just_the_margin_stays_open_without_a_promise(runs: Runs) -> None:
+    """However many more samples there were, half of all intervals would reach beyond it."""
+    planned = [letting_through(23), letting_through(20)]
+    old = Planned(name="old", answers=planned[1].answers)
+    with runs.opened(SAMPLES, [planned[0], old]) as reader:
+        settings = AnalysisSettings.of(reader.manifest())
+        comparison = compare_arms(read_frame(reader, settings), chosen=[("guard", "old")])
+    assert comparison is not None
+    margin = comparison.pairs[0].attacks.difference.value
+    assert margin is not None
+    check, _ = check_regression(comparison.pairs, margin, alpha=0.05, names={"guard": "guard"})
+    nearby, _ = check_regression(
+        comparison.pairs, margin + 1e-3, alpha=0.05, names={"guard": "guard"}
+    )
+    assert (check.standing, check.needed) == (GateStatus.OPEN, None)
+    assert nearby.standing is GateStatus.OPEN
+    assert nearby.needed is not None
+    assert nearby.needed > comparison.pairs[0].attacks.difference.pairs
+
+
 def test_broken_outweighs_open_and_open_outweighs_held() -> None:
     """One broken limit is enough; one open limit is no pass."""
     (held,) = check_complete(RunStatus(state=RunState.FAILED, planned=2, stored=1))

@@ -8,6 +8,7 @@ from tests.reports.small_reports import bare_analysis
 
 from guardmark.analysis.compare.recommendations import Reliance, judge_reliance, separates
 from guardmark.core.sample import Sample
+from guardmark.stats.rates.proportion import wilson
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,22 @@ def test_the_answer_follows_the_written_rule(
     card = bare_analysis(runs, decides, samples=data).defenses[0].card
     assert judge_reliance(card) is answer
     assert separates(card) or answer in {Reliance.DO_NOT, Reliance.NO_DATA}
+
+
+@pytest.mark.parametrize(
+    ("fell", "answer"),
+    [(0, Reliance.RELY), (40, Reliance.NO_DATA), (200, Reliance.NOT_ALONE)],
+)
+def test_what_gets_through_rewritten_counts_as_what_gets_through_as_it_is(
+    runs: Runs, fell: int, answer: Reliance
+) -> None:
+    """A defense that stops every stored attack is relied on only if it stops their rewritings."""
+
+    def decides(place: int, sample: Sample) -> object:
+        del place
+        return block() if sample.is_attack else allow()
+
+    data = [*(attack(n) for n in range(400)), *(benign(n) for n in range(400))]
+    card = bare_analysis(runs, decides, samples=data).defenses[0].card
+    assert judge_reliance(card) is Reliance.RELY
+    assert judge_reliance(card, wilson(fell, 400)) is answer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -95,6 +97,16 @@ def test_models_that_agree_make_one_guess_with_the_limits_of_both() -> None:
         assert told.guess.low is not None
         assert told.guess.high is not None
         assert told.guess.low <= model.low <= model.high <= told.guess.high
+
+
+def test_a_common_guess_claims_no_limits_that_one_model_lacks() -> None:
+    """The limits of the other model alone would be too narrow for both."""
+    told = immune(0.0, 3.0, 10.0)
+    (one, two), none = (told.beta, told.immune), {"low": None, "high": None, "reason": "too few"}
+    wanted = replace(one.rate, low=None, high=None, reason="too few")
+    assert one.rate.low is not None
+    assert replace(told, beta=replace(one, rate=replace(one.rate, **none))).guess == wanted
+    assert replace(told, immune=replace(two, rate=replace(two.rate, **none))).guess == wanted
 
 
 def test_a_curve_that_misses_what_was_seen_does_not_fit() -> None:

@@ -120,6 +120,12 @@ def test_the_jackknife_of_a_mean_is_the_mean() -> None:
     )
 
 
+def test_a_figure_needs_a_row_for_each_group_with_every_seed() -> None:
+    """Turned round, groups and seeds would be counted as each other."""
+    with pytest.raises(ValueError, match=r"shape \(groups, 3\), got \(3, 2\)"):
+        figure_over_seeds([1.0, 2.0, 3.0], [[1, 2], [1, 2], [1, 2]], trials=9, most=5)
+
+
 def test_a_figure_undefined_without_a_group_has_no_limits() -> None:
     """It says why; the figure itself stands."""
     found = figure_over_seeds([1.0, 2.0, 3.0], [[1, 2, 3], [1, np.nan, 3]], trials=9, most=5)

@@ -75,7 +75,7 @@ class Extrapolation:
         if abs(one.value - two.value) > _ALIKE:
             return None
         if one.low is None or one.high is None or two.low is None or two.high is None:
-            return one
+            return replace(one, low=None, high=None, reason=one.reason or two.reason)
         return replace(one, low=min(one.low, two.low), high=max(one.high, two.high))
 
 
