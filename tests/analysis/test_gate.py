@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -225,6 +226,10 @@ def test_a_regression_whose_interval_reaches_zero_is_not_shown(runs: Runs) -> No
         assert check.p_value is not None
         assert check.p_value < 0.05
         assert check.standing is standing
+    # The half-width below the value shrinks with the root of the pairs until the limit is above 0.
+    value, pairs = wide.difference.value, wide.difference.pairs
+    assert value is not None
+    assert check.needed == math.ceil(pairs * (1 + 0.035 / value) ** 2)
 
 
 def test_a_regression_of_just_the_margin_stays_open_without_a_promise(runs: Runs) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.analysis.small_pipelines import (
     GARBLED,
@@ -16,7 +17,9 @@ from tests.analysis.small_pipelines import (
 )
 from tests.analysis.small_runs import Planned, allow, attack, benign, block, failed, garbled
 
+from guardmark.analysis.defense.frame import ERROR, MALFORMED, MISSING
 from guardmark.analysis.pipeline.arms import RESPONSE_UNSAFE, ArmAnalysis, PipelineAnalysis
+from guardmark.analysis.pipeline.frame import SAFE, UNSAFE, combine
 from guardmark.analysis.run import RunAnalysis, analyse_run
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.estimate import Estimate
@@ -294,3 +297,12 @@ def test_only_a_met_request_is_harmful_help(tmp_path: Path) -> None:
     arm = arm_of(analysed(tmp_path, planned), "none")
     assert counts(arm.system.attack_success_rate) == (10, 10)
     assert counts(arm.system.harmful_help_rate) == (9, 10)
+
+
+def test_a_place_at_which_no_judge_answered_is_an_error_not_missing() -> None:
+    """Nobody was asked about a missing one; an error is counted beside the rates."""
+    first = np.array([ERROR, ERROR, MISSING, ERROR, UNSAFE], dtype=np.int8)
+    second = np.array([ERROR, MISSING, MISSING, SAFE, SAFE], dtype=np.int8)
+    label, tied = combine([first, second])
+    assert label.tolist() == [ERROR, ERROR, MISSING, SAFE, MALFORMED]
+    assert tied.tolist() == [False, False, False, False, True]
