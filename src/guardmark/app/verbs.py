@@ -144,7 +144,7 @@ class LoadedRun:
             defense: Its name in the run.
 
         Returns:
-            One row a record.
+            One row a record; arrays may be read-only.
         """
         with RecordReader(self.folder / "records.sqlite") as reader:
             return record_columns(reader, defense)
