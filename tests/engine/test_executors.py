@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -13,7 +15,7 @@ from tests.engine.parts import Batched, Inline, Limits, Remote, built
 
 from guardmark.core.errors import BudgetReached
 from guardmark.core.manifest import LatencyMode
-from guardmark.core.outcome import ALLOWED, Decision
+from guardmark.core.outcome import ALLOWED, Decision, Evidence, Outcome
 from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt
 from guardmark.engine import runner
@@ -133,6 +135,34 @@ async def test_the_kind_of_a_defense_and_the_plan_choose(
     assert [key[:2] for key in stored(writer, defense.name)] == [
         (repeat, n) for repeat in range(2) for n in range(40)
     ]
+
+
+def where_it_runs(_: Prompt) -> Decision:
+    """Name the process and the thread that are asked."""
+    place = f"{os.getpid()} {threading.get_ident()}"
+    return Decision(outcome=Outcome.ALLOW, evidence=Evidence(raw=place))
+
+
+@pytest.mark.parametrize("workers", Workers)
+async def test_workers_are_what_the_plan_calls_them(
+    workers: Workers, open_writer: OpenWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This thread, other threads of this process, or other processes."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+    make = functools.partial(Inline, rule=where_it_runs)
+    factories = {"inline": functools.partial(built, make)}
+    plan = Plan(defenses=(make(),), workers=workers, worker_count=2, factories=factories)
+    writer = open_writer()
+    await runner.run(plan, writer)
+    writer.flush()
+    with RecordReader(writer.path) as reader:
+        told = [each.evidence.raw for each in reader.records(defense="inline") if each.evidence]
+    assert len(told) == 40
+    processes = {int(each.split()[0]) for each in told}
+    threads = {int(each.split()[1]) for each in told}
+    assert (processes == {os.getpid()}) is (workers is not Workers.PROCESSES)
+    if workers is not Workers.PROCESSES:
+        assert (threads == {threading.get_ident()}) is (workers is Workers.INLINE)
 
 
 async def test_a_worker_of_a_service_that_fails_ends_the_others(open_writer: OpenWriter) -> None:
