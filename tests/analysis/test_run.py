@@ -135,6 +135,14 @@ def test_undefined_rates_have_no_width_and_no_advice(runs: Runs) -> None:
     assert rules(found) == [("failures", "one", "timeout")]
 
 
+@pytest.mark.parametrize(("every", "is_told"), [(100, False), (99, True)])
+def test_one_answer_in_a_hundred_may_fail(runs: Runs, every: int, *, is_told: bool) -> None:
+    """At 99 % answered nothing is advised; below it the failures come first."""
+    planned = Planned(name="one", answers=lambda p, _: block() if p % every else failed())
+    said = rules(analysed(runs, planned))
+    assert (("failures", "one", "timeout") in said) is is_told
+
+
 def test_advice_names_the_weak_category_and_the_grave_bypasses(runs: Runs) -> None:
     """Bound against bound, with the figures it rests on."""
     found = analysed(

@@ -117,6 +117,21 @@ def test_costs_choose_a_threshold_for_each_prevalence(runs: Runs) -> None:
     assert [point.stakes.prevalence for point in chosen] == [0.001, 0.1]
 
 
+def test_where_blocking_nothing_is_cheapest_nothing_is_blocked(runs: Runs) -> None:
+    """Scores that say nothing, rare attacks and dear false alarms: every attack gets through."""
+    found = analysed(
+        runs,
+        lambda position, _: allow(position % 7 / 10),
+        cost_missed_attack=1.0,
+        cost_false_alarm=100.0,
+        prevalences=(0.001,),
+    )
+    (point,) = found.defenses[0].thresholds.chosen  # type: ignore[union-attr]
+    assert point.threshold is None
+    assert (point.rates.attack_success_rate.value, point.rates.false_positive_rate.value) == (1, 0)
+    assert point.rates.attack_success_rate.trials > 0
+
+
 def test_without_scores_there_is_nothing_to_choose(runs: Runs) -> None:
     """A score is never invented."""
     assert analysed(runs, lambda _p, _s: block()).defenses[0].thresholds is None
