@@ -84,7 +84,7 @@ def get_public(
     kind, _, rest = name.rpartition(":")
     origin = {"": "catalogue", "suite": "suite", "hub": "hub"}.get(kind)
     if origin is None:
-        raise ConfigError(f"{name!r} is neither NAME nor suite:NAME nor hub:OWNER/NAME.")
+        raise ConfigError(f"{name!r} names no public data.\nNext: guardmark data list")
     entry = DataSettings.model_validate({origin: rest, **settings})
     fetch_missing(entry, Path(), announce, anew=True)
     kept = entry.model_copy(update={"from_": ""})

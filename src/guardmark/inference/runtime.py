@@ -35,7 +35,7 @@ def device_of(wanted: str) -> Any:
     torch = library("torch")
     has_cuda = torch.cuda.is_available()
     if wanted == "cuda" and not has_cuda:
-        raise ConfigError("device: cuda is asked for, but torch finds no CUDA device here.")
+        raise ConfigError("No CUDA device is here.\nNext: set device: cpu or auto.")
     return torch.device("cuda" if has_cuda and wanted != "cpu" else "cpu")
 
 
