@@ -7,6 +7,7 @@ import gzip
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
@@ -125,6 +126,23 @@ def test_presidio_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.Monke
     """Where it is missing, the message says what else there is."""
     monkeypatch.setitem(sys.modules, "presidio_analyzer", None)
     with pytest.raises(ConfigError, match="--redact rules"):
+        draw_traffic([log_of(tmp_path)], file_rows, count=1, redaction="presidio")
+
+
+def test_presidio_without_its_model_of_names_is_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By itself it would fetch the model, unasked; offline that is a crash."""
+    for name, held in {
+        "presidio_analyzer": {"AnalyzerEngine": None},
+        "presidio_anonymizer": {"AnonymizerEngine": None},
+        "spacy": {},
+        "spacy.util": {"is_package": lambda _: False},
+    }.items():
+        module = ModuleType(name)
+        vars(module).update(held)
+        monkeypatch.setitem(sys.modules, name, module)
+    with pytest.raises(ConfigError, match="python -m spacy download en_core_web_lg"):
         draw_traffic([log_of(tmp_path)], file_rows, count=1, redaction="presidio")
 
 

@@ -211,15 +211,24 @@ def _passes_luhn(number: str) -> bool:
     return (sum(digits[::2]) + sum(doubled)) % 10 == 0
 
 
+_NAMES: Final = "en_core_web_lg"
+
+
 def _presidio() -> Redactor:
     try:
         from presidio_analyzer import AnalyzerEngine
         from presidio_anonymizer import AnonymizerEngine
+        from spacy.util import is_package
     except ImportError as error:
         raise ConfigError(
             "Redacting with presidio needs presidio-analyzer and presidio-anonymizer.\n"
             "Install it: pip install 'guardmark[presidio]', or take --redact rules."
         ) from error
+    if not is_package(_NAMES):  # presidio would fetch it by itself, unasked
+        raise ConfigError(
+            f"Presidio finds names with the spaCy model {_NAMES}, which is not installed.\n"
+            f"Install it: python -m spacy download {_NAMES}, or take --redact rules."
+        )
     analyzer, anonymizer = AnalyzerEngine(), AnonymizerEngine()
 
     def redact(text: str) -> tuple[str, int]:
