@@ -11,6 +11,7 @@ import click
 
 from guardmark.canon.visible import spell_hidden
 from guardmark.cli.terminal import echo, echo_json, echo_text, tell_interrupted, tell_line
+from guardmark.core.errors import ConfigError, DatasetError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -164,7 +165,6 @@ def audit_command(
     """Draw what people are to label."""
     from guardmark.app.labels.audit_file import read_audit
     from guardmark.app.labels.auditing import BYPASSES_COUNT, draw_audit, draw_bypasses
-    from guardmark.core.errors import ConfigError
 
     path = out or Path("bypasses.csv" if what == _BYPASSES else "audit.csv")
     if defense and what != _BYPASSES:
@@ -231,9 +231,13 @@ def _label(drawn: AuditFile) -> AuditFile:
 @click.option("--draw-only", is_flag=True)
 def label_command(*, against: Path | None, draw_only: bool, **draw: Any) -> None:
     """Label messages of real use."""
+    from guardmark.importers.traffic import write_page
+
     sheet, said = _open_messages(**draw)
     echo(*said)
-    if not (draw_only or against):
+    if draw_only:
+        echo(f"page      {write_page(sheet.path, sheet.rows, sheet.sheet.words)}")
+    elif not against:
         sheet = _label(sheet)
     echo(*_state_lines(sheet, against))
 
@@ -248,9 +252,8 @@ def _open_messages(
     if out.exists():
         return _messages(out), ()
     drawn = draw_traffic(logs, file_rows, count=count, seed=seed, redaction=redact)
-    empty = dict.fromkeys(TRAFFIC.columns, "")
     rows = tuple(
-        {**empty, "audit_id": f"message-{number:05d}", "text": text}
+        dict.fromkeys(TRAFFIC.columns, "") | {"audit_id": f"message-{number:05d}", "text": text}
         for number, text in enumerate(drawn.texts, start=1)
     )
     sheet = AuditFile(path=out, rows=rows, sheet=TRAFFIC)
@@ -260,7 +263,6 @@ def _open_messages(
 
 def _messages(path: Path) -> AuditFile:
     from guardmark.app.labels.audit_file import TRAFFIC, read_audit
-    from guardmark.core.errors import DatasetError
 
     sheet = read_audit(path)
     if sheet.sheet is not TRAFFIC:
@@ -270,8 +272,6 @@ def _messages(path: Path) -> AuditFile:
 
 def _state_lines(sheet: AuditFile, against: Path | None) -> Iterator[str]:
     """Say how far a sheet is, how long a row took, and how far another person agrees."""
-    from guardmark.core.errors import DatasetError
-
     yield f"labelled  {sheet.labelled:,} of {len(sheet.rows):,} in {sheet.path}"
     if times := [float(row["seconds"]) for row in sheet.rows if row["seconds"]]:
         yield f"time      {median(times):.1f} s a row (median of {len(times):,})"

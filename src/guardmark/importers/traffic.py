@@ -10,13 +10,14 @@ import json
 import re
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError, DatasetError, counted
+from guardmark.store.run_dir import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     Redactor = Callable[[str], tuple[str, int]]
     Rows = Callable[[Path], Iterable[Mapping[str, Any]]]
@@ -88,6 +89,16 @@ def draw_traffic(
         repeats=read - len(seen),
         redacted=sum(pieces for _, pieces in redactions),
     )
+
+
+def write_page(beside: Path, rows: Sequence[Mapping[str, str]], words: Sequence[str]) -> Path:
+    """Write a page on which a person labels messages without a network, saved as JSON lines."""
+    data = json.dumps({"name": f"{beside.stem}.jsonl", "rows": rows, "words": words})
+    page = Path(__file__).with_name("label.html").read_text(encoding="utf-8")
+    with whole_file(path := beside.with_suffix(".html")) as file:
+        # No tag of a message may end the data.
+        file.write(page.replace("{{ data }}", data.replace("<", "\\u003c")).encode())
+    return path
 
 
 def read_log(path: Path, rows: Rows) -> Iterator[str]:
