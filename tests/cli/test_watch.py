@@ -275,6 +275,26 @@ async def test_a_broken_limit_is_posted_once(
 
 
 @pytest.mark.slow
+async def test_a_webhook_that_is_down_holds_up_the_stream_less_and_less(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each failure it is tried after twice as many lines, and once more at the end."""
+    posted = []
+
+    async def is_down(request: web.Request) -> web.Response:
+        posted.append(await request.read())
+        return web.Response(status=404)
+
+    server = await serve(is_down)
+    monkeypatch.setenv("ALARM", server.url)
+    path = written(tmp_path / "log", benign(900, 6400))
+    words = ("watch", path, *LIMIT, "--webhook", "ALARM")
+    done = await asyncio.to_thread(guardmark, *words, cwd=tmp_path)
+    assert done.code == 1
+    assert 3 <= len(posted) <= 8  # at 100, 200, 400 ... lines at the earliest, and at the end
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stream_is_read_as_it_comes_and_ends_with_its_table(number: int) -> None:
     """A line that is torn waits for its end; a signal ends in order."""

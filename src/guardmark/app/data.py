@@ -260,8 +260,7 @@ def _specs(target: str, options: FileOptions) -> tuple[DatasetSpec, ...]:
             )
     stated = {f.name: value for f in fields(options) if (value := getattr(options, f.name))}
     stated["filter"] = {path: list(values) for path, values in options.filter.items()}
-    entry = DataSettings.model_validate({"path": target, **stated})
-    return dataset_specs(entry, Path())
+    return dataset_specs(DataSettings.model_validate({"path": target, **stated}), Path())
 
 
 def _criteria(taxonomy: Taxonomy, threshold: float, stats: StatsSettings) -> Criteria:

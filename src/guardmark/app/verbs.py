@@ -81,8 +81,7 @@ class LoadedRun:
             f"<td>{escape(each.answer or 'baseline')}</td><td>{escape(each.figures)}</td></tr>"
             for each in document.verdicts
         )
-        blocks = document.blocks
-        plane = next((each for each in blocks if isinstance(each, LineChart)), None)
+        plane = next((each for each in document.blocks if isinstance(each, LineChart)), None)
         confidence = f"{100 * self.analysis.settings.confidence:g} % intervals in brackets"
         drawn = b64encode(figure_svg(plane).encode()).decode() if plane else ""
         image = f'<img alt="" src="data:image/svg+xml;base64,{drawn}">' * bool(drawn)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from guardmark.core.estimate import Estimate
 
+_EVERY: Final = 100  # lines between looks at limits
 _POST: Final = ServiceLimits(read_timeout_s=10.0, retries=1)  # the stream waits for it
 
 
@@ -57,12 +58,12 @@ class Watch:
         if webhook:
             secret = Secret.model_construct(env=webhook)
             webhook = read_text(secret, "--webhook", Services(redactor=KNOWN))
-        self._webhook, self._posted = webhook, 0
+        self._webhook, self._posted, self._every = webhook, 0, _EVERY
 
     def take(self, line: bytes) -> None:
-        """Count a line, and look at limits after each hundredth."""
+        """Count a line, and look at limits now and then."""
         self._counts.take(parse_line(line))
-        if self._limits and not self._counts.notes["lines"] % 100:
+        if self._limits and not self._counts.notes["lines"] % self._every:
             self.look()
 
     def look(self) -> LiveView:
@@ -80,6 +81,7 @@ class Watch:
             services = Services(redactor=KNOWN, default=_POST)
             if failure := run_on_loop(post_once(services, self._webhook, body)):
                 self._announce(f"The webhook took nothing: {failure}")
-                break  # to be tried again at the next look
-            self._posted += 1
+                self._every *= 2  # one that is down must not hold up the stream
+                break
+            self._posted, self._every = self._posted + 1, _EVERY
         return LiveView(defenses=defenses, broken=shown, lines=self._counts.notes)
