@@ -142,8 +142,15 @@ def _by_rarity(hashes: array[int], ends: array[int]) -> tuple[NDArray[np.int32],
     """Rank shingles from the rarest on, sorted in each text; return how many one text has alone."""
     import numpy as np  # only the search needs it, and most commands for data do not search
 
-    _, names, counts = np.unique(hashes, return_inverse=True, return_counts=True)
-    ranks = np.empty_like(counts)
+    # By hand: `np.unique` holds five columns of eight bytes a shingle at once.
+    order = np.argsort(hashes)
+    ordered = np.frombuffer(hashes, dtype=np.int64)[order]
+    is_new = ordered[1:] != ordered[:-1]
+    del ordered
+    names = np.zeros(len(order), dtype=np.int32)
+    names[order[1:]] = np.cumsum(is_new, dtype=np.int32)
+    counts = np.bincount(names)
+    ranks = np.empty(len(counts), dtype=np.int32)
     ranks[np.argsort(counts, kind="stable")] = np.arange(len(counts))
     keys = np.repeat(np.arange(len(ends) - 1) * len(counts), np.diff(ends))
     keys += ranks[names]
@@ -258,9 +265,7 @@ def _join_similar(
 ) -> tuple[list[Conflict], bool]:
     """Join near-duplicates; return for each text the first of the opposite label, and if all."""
     index = SimilarityIndex((s.prompt.text for s in samples), threshold=threshold, most=most)
-    told: set[int] = set()
-    contradicted: set[int] = set()
-    conflicts: list[Conflict] = []
+    told, contradicted, conflicts = set[int](), set[int](), list[Conflict]()
     for position, sample in enumerate(samples):
         if index.is_spent:
             break
@@ -310,8 +315,7 @@ def deduplicate(
 
         match = next(index.matches(position, skip=skip), None)
         if match is not None:
-            kept, similarity = samples[match[0]].id, match[1]
-            dropped.append(Dropped(id=sample.id, kept=kept, similarity=similarity))
+            dropped.append(Dropped(id=sample.id, kept=samples[match[0]].id, similarity=match[1]))
             continue
         seen[key] = sample.id
         index.add(position)
@@ -361,10 +365,7 @@ def _count_repeats(samples: Sequence[Sample]) -> tuple[int, int]:
 
 def _wording(sample: Sample) -> Hashable:
     """The words of a whole prompt, context included; the signs where there are no words."""
-    return tuple(
-        (message.role, words(message.content) or message.content)
-        for message in sample.prompt.messages
-    )
+    return tuple((m.role, words(m.content) or m.content) for m in sample.prompt.messages)
 
 
 def _conflict(one: Sample, other: Sample, similarity: float) -> Conflict:
@@ -381,7 +382,7 @@ def _families(samples: Sequence[Sample], families: Families) -> tuple[Family, ..
         Family(ids=tuple(s.id for s in members), groups=len({s.lineage for s in members}))
         for members in gathered.values()
     ]
-    spanning = [family for family in every if family.groups > 1]
+    spanning = (family for family in every if family.groups > 1)
     return tuple(sorted(spanning, key=lambda family: (-len(family.ids), family.ids)))
 
 

@@ -189,5 +189,4 @@ def _rake(samples: Sequence[Sample], mix: Sequence[Dimension]) -> list[float]:
             weights = weights * factors[codes]
         if np.abs(weights - before).max() < _SETTLED:
             break
-    raked: list[float] = (weights / weights.mean() if weights.any() else weights + 1).tolist()
-    return raked
+    return list(map(float, weights / weights.mean() if weights.any() else weights + 1))
