@@ -17,7 +17,7 @@ from unicodedata import normalize
 
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.battery import battery
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.core.sample import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import builtin_specs
 from guardmark.datasets.loading import load
 

@@ -14,8 +14,7 @@ from tests.adaptive.planted import VERBS
 
 from guardmark.canon.steps import canonicalize, skeleton
 from guardmark.core.outcome import Decision, Outcome, ScoreKind
-from guardmark.core.sample import Prompt, Sample, View
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.core.sample import DEFAULT_TAXONOMY, Prompt, Sample, View
 from guardmark.datasets.builtin import builtin_specs
 from guardmark.datasets.loading import load
 from guardmark.defenses.ngram import BUILTIN_WEIGHTS, NgramModel, read_model

@@ -18,8 +18,7 @@ from tests.adaptive.planted import AtOnce, anchored, attack, cards, folding, key
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Outcome, ScoreKind
-from guardmark.core.sample import Prompt, Sample, View
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.core.sample import DEFAULT_TAXONOMY, Prompt, Sample, View
 from guardmark.datasets.builtin import builtin_specs
 from guardmark.datasets.loading import load
 from guardmark.defenses.ngram import NgramModel

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from guardmark.core.manifest import DataManifest, LatencyMode, PartManifest, Policy, RunManifest
 from guardmark.core.outcome import Decision, ErrorKind, Outcome, ScoreKind
-from guardmark.core.sample import Label, Prompt, Sample, Severity
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.core.sample import DEFAULT_TAXONOMY, Label, Prompt, Sample, Severity
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.records import RecordWriter
 

@@ -16,8 +16,7 @@ from guardmark.app.parts.loading import builtin_config
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.contract import Use
-from guardmark.core.sample import Sample
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.core.sample import DEFAULT_TAXONOMY, Sample
 from guardmark.datasets.formats.fields import DatasetSpec
 from guardmark.datasets.loading import load
 

@@ -9,7 +9,7 @@ import pytest
 from guardmark.attacks.application import apply, keeps, seed_for
 from guardmark.attacks.battery import battery
 from guardmark.attacks.contract import Tier, Use
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.core.sample import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import builtin_specs
 from guardmark.datasets.formats.fields import DatasetSpec
 from guardmark.datasets.loading import load

@@ -17,7 +17,7 @@ from tests.engine.parts import Batched, built
 
 from guardmark.app.parts.building import build_parts
 from guardmark.app.parts.loading import load_config
-from guardmark.app.run.merging import merge_runs
+from guardmark.app.run.importing import merge_runs
 from guardmark.app.run.running import RunOptions, Session, run, run_parts
 from guardmark.app.settings import RunSettings
 from guardmark.core.errors import BudgetReached, ConfigError, StoreError

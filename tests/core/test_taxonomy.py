@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY, extended
+from guardmark.core.sample import DEFAULT_TAXONOMY, extended
 
 names = st.sampled_from(["jailbreak", "extraction", "own", "other"])
 additions = st.dictionaries(names, st.lists(st.sampled_from(["multi_turn", "a", "b"]), max_size=3))

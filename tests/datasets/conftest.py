@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from guardmark.core.sample import Label, Message, Prompt, Role, Sample
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.core.sample import DEFAULT_TAXONOMY, Label, Message, Prompt, Role, Sample
 from guardmark.datasets.formats.fields import DatasetSpec
 from guardmark.datasets.loading import LoadedData, load
 

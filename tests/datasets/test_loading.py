@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from guardmark.core.errors import DatasetError
-from guardmark.core.sample import Label
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.core.sample import DEFAULT_TAXONOMY, Label
 from guardmark.datasets import loading
 from guardmark.datasets.formats.fields import BadRows
 from guardmark.datasets.loading import LoadedData, load

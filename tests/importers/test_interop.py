@@ -19,8 +19,7 @@ from guardmark.core.errors import DatasetError, UnknownName
 from guardmark.core.outcome import Outcome, VerdictLabel
 from guardmark.core.sample import Label, Role
 from guardmark.importers.imported import ImportedRun, Statements
-from guardmark.importers.queried import queried_tools
-from guardmark.importers.tools import read_run
+from guardmark.importers.tools import queried_tools, read_run
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 FILES = Path(__file__).parents[1] / "interop" / "files"

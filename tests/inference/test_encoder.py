@@ -11,8 +11,12 @@ import pytest
 from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind
-from guardmark.models.encoder import LocalEncoder
-from guardmark.models.similarity import LocalEmbeddingSettings, SimilarityJudge, cosine
+from guardmark.models.similarity import (
+    LocalEmbeddingSettings,
+    LocalEncoder,
+    SimilarityJudge,
+    cosine,
+)
 
 pytestmark = pytest.mark.hf
 

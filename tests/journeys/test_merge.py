@@ -18,7 +18,7 @@ from tests.journeys.command_line import guardmark, words
 from guardmark.app.parts.loading import builtin_config, load_config, parse_config
 from guardmark.app.results.gating import gate
 from guardmark.app.results.reporting import finish
-from guardmark.app.run.merging import merge_runs
+from guardmark.app.run.importing import merge_runs
 from guardmark.app.run.running import RunOptions, Session, run
 from guardmark.app.verify.verification import verify
 from guardmark.core.errors import GuardmarkError, StoreError

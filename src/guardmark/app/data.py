@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from guardmark.app.parts.loading import load_config, load_data
 from guardmark.app.settings import StatsSettings
 from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.core.sample import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
 from guardmark.datasets.catalogue.settings import entry_names, find_entry, find_suite, suite_names
 from guardmark.datasets.checks.duplicates import THRESHOLD, assign_parts, deduplicate, group_similar
@@ -26,8 +26,7 @@ from guardmark.stats.rates.proportion import wilson_half_width
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from guardmark.core.sample import Label, Sample
-    from guardmark.core.taxonomy import Taxonomy
+    from guardmark.core.sample import Label, Sample, Taxonomy
     from guardmark.datasets.builtin import BuiltinSet
     from guardmark.datasets.catalogue.settings import CatalogueEntry, Suite
     from guardmark.datasets.checks.duplicates import Dropped

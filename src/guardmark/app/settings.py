@@ -6,8 +6,14 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from guardmark.config.calls import LatencySettings, ServiceSettings
-from guardmark.config.settings import Name, PriceSettings, Rate, Settings
+from guardmark.config.settings import (
+    LatencySettings,
+    Name,
+    PriceSettings,
+    Rate,
+    ServiceSettings,
+    Settings,
+)
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import Policy
 from guardmark.datasets.settings import DataSettings

@@ -26,10 +26,10 @@ from guardmark.app.run.running import RunOptions, Session, run_parts
 from guardmark.app.run.running import run as run_config_file
 from guardmark.app.settings import Config
 from guardmark.config.source import Source
-from guardmark.core.errors import ConfigError, StoreError
+from guardmark.core.errors import ConfigError, StoreError, needs
 from guardmark.core.manifest import PartManifest
 from guardmark.core.protocols import BatchDefense, Defense, InlineDefense
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.core.sample import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import BUILTIN_SETS
 from guardmark.datasets.formats.writing import write_rows
 from guardmark.datasets.loading import LoadedData, load
@@ -150,12 +150,8 @@ class LoadedRun:
 
 
 def _pandas() -> Any:
-    try:
+    with needs("A data frame needs pandas", "pandas"):
         return import_module("pandas")
-    except ImportError as error:
-        raise ConfigError(
-            "A data frame needs pandas.\nInstall it: pip install 'guardmark[pandas]'."
-        ) from error
 
 
 def load_dataset(source: str | Path, **settings: Any) -> LoadedData:

@@ -180,7 +180,7 @@ def demo_command(context: click.Context, /, **options: Any) -> int:
 @click.option("--json", "as_json", is_flag=True)
 def merge_command(runs: tuple[Path, ...], out: Path, *, allow_missing: bool, as_json: bool) -> int:
     """Merge runs."""
-    from guardmark.app.run.merging import merge_runs
+    from guardmark.app.run.importing import merge_runs
     from guardmark.app.run.running import Session
 
     merged = merge_runs(runs, out, now=Session().now, allow_missing=allow_missing)

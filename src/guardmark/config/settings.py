@@ -7,9 +7,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from guardmark.core.errors import ConfigError
+from guardmark.core.manifest import LatencyMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Alarm = Callable[[], AbstractContextManager[object]]
+
 
 Rate = Annotated[float, Field(ge=0, le=1)]
 Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
@@ -133,3 +135,31 @@ def describe_keys(schema: dict[str, Any], words: Mapping[str, Mapping[str, str]]
         for key, said in entry.get("properties", {}).items():
             if meaning := words.get(name, {}).get(key) or words["common"].get(key):
                 said["description"] = meaning
+
+
+class ServiceSettings(Settings):
+    """How one service may be called."""
+
+    concurrency: int | None = Field(None, ge=1, le=2_000)
+    rate: str | None = Field(None, pattern=r"^\d+(\.\d+)?/(s|min|h)$")
+    tokens: str | None = Field(None, pattern=r"^\d+/(s|min|h)$")
+    connect_timeout_s: float = Field(5.0, gt=0)
+    read_timeout_s: float = Field(60.0, gt=0)
+    retries: int = Field(3, ge=0, le=20)
+    adaptive: bool = False
+    ca_file: str | None = None
+    base_urls: list[str] = Field(default_factory=list)
+
+
+class LatencySettings(Settings):
+    """How calls are spaced while latency is measured."""
+
+    mode: LatencyMode = LatencyMode.LOADED
+    warmup: int = Field(3, ge=0)
+    rate: str | None = Field(None, pattern=r"^\d+(\.\d+)?/(s|min|h)$")
+
+    @model_validator(mode="after")
+    def _open_needs_a_rate(self) -> LatencySettings:
+        if self.mode is LatencyMode.OPEN and self.rate is None:
+            raise ValueError("mode: open needs a rate, for example rate: 20/s")
+        return self

@@ -19,11 +19,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 _MOST_MISTAKES: Final = 4  # with the line that counts the others, five
 _MOST_LISTED: Final = 40  # some three lines of a terminal
@@ -134,3 +135,12 @@ def listed(names: Iterable[str]) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun in the plural where it needs one."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+@contextmanager
+def needs(what: str, extra: str) -> Iterator[None]:
+    """Say which extra brings what a block imports, where that is not installed."""
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigError(f"{what}.\nNext: pip install 'guardmark[{extra}]'.") from error

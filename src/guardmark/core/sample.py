@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from guardmark.core.errors import DatasetError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
 
 class Role(StrEnum):
@@ -256,3 +257,22 @@ class Sample:
     def lineage(self) -> str:
         """The group, or the sample's own id when it stands alone."""
         return self.group or self.id
+
+
+Taxonomy = Mapping[str, tuple[str, ...]]
+"""Categories an attack may have, each with its finer ones, in the order reports list them."""
+
+
+def extended(taxonomy: Taxonomy, additions: Mapping[str, Sequence[str]]) -> Taxonomy:
+    """Return a taxonomy with a user's own categories added."""
+    both = {**taxonomy, **{name: taxonomy.get(name, ()) for name in additions}}
+    return {n: tuple(dict.fromkeys((*of, *additions.get(n, ())))) for n, of in both.items()}
+
+
+DEFAULT_TAXONOMY: Taxonomy = {
+    "direct_injection": ("instruction_override", "role_switching", "constraint_bypass"),
+    "indirect_injection": ("rag_injection", "tool_output_injection", "document_injection"),
+    "jailbreak": ("persona_based", "encoding_based", "multi_turn", "hypothetical"),
+    "extraction": ("prompt_extraction", "data_extraction", "pii_extraction"),
+    "output_manipulation": ("format_injection", "content_steering", "hallucination_induction"),
+}

@@ -82,7 +82,7 @@ class UsageTotals:
         requests: int = 1,
     ) -> UsageTotals:
         """Return these totals with one more call."""
-        used = usage or _NOTHING
+        used = usage or Usage()
         together = used.tokens
         return UsageTotals(
             calls=self.calls + 1,
@@ -109,9 +109,6 @@ def _sum(first: Number | None, second: Number | None) -> Number | None:
     if first is None or second is None:
         return second if first is None else first
     return first + second
-
-
-_NOTHING = Usage()
 
 
 class Price(Protocol):

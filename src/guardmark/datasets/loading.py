@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from guardmark.core.errors import DatasetError
 from guardmark.core.manifest import DataManifest
-from guardmark.core.sample import Label, Sample
-from guardmark.core.taxonomy import extended
+from guardmark.core.sample import Label, Sample, extended
 from guardmark.datasets.formats.fields import BadRows, Fault
 from guardmark.datasets.formats.files import read_rows
 from guardmark.datasets.formats.filters import check_filters, files_text
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from guardmark.core.taxonomy import Taxonomy
+    from guardmark.core.sample import Taxonomy
     from guardmark.datasets.formats.fields import DatasetSpec
 
 

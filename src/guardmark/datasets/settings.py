@@ -18,8 +18,7 @@ from pydantic import (
 
 from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError, DatasetError, counted, did_you_mean
-from guardmark.core.sample import Label
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.core.sample import DEFAULT_TAXONOMY, Label
 from guardmark.datasets.builtin import builtin_specs
 from guardmark.datasets.catalogue.cache import (
     fetch,

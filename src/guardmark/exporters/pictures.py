@@ -16,7 +16,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from guardmark.canon.steps import skeleton
-from guardmark.core.errors import ConfigError
+from guardmark.core.errors import needs
 from guardmark.core.sample import Image
 
 if TYPE_CHECKING:
@@ -30,13 +30,9 @@ _COLUMNS, _LINES, _SCALE = 64, 80, 2
 @cache
 def _cells() -> dict[str, Any]:
     """Return the picture of each character; of two that look the same, the usual one last."""
-    try:
+    with needs("Drawing texts needs Pillow", "image"):
         from PIL import Image as Images
         from PIL import ImageDraw, ImageFont
-    except ImportError as error:
-        raise ConfigError(
-            "Drawing texts needs Pillow.\nInstall it: pip install 'guardmark[image]'."
-        ) from error
     cells, font = {}, ImageFont.load_default_imagefont()
     for code in (*range(0xFF, 0xA0, -1), *range(0x7E, 0x1F, -1)):
         cells[chr(code)] = cell = Images.new("1", (_WIDE, _HIGH), 1)

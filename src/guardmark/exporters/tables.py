@@ -6,20 +6,23 @@ A cell of CSV is safe in a spreadsheet.
 from __future__ import annotations
 
 from dataclasses import asdict
-from itertools import islice
+from itertools import chain, groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from guardmark.canon.visible import csv_line, csv_text
-from guardmark.core.errors import ConfigError, StorageError
+from guardmark.core.errors import StorageError, needs
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.importers.parquet_run import AT_ONCE, FIELDS, TABLES
 from guardmark.reports.chapters.matrix import matrix_rates
 from guardmark.store.export import COLUMNS, record_rows, write_jsonl
 from guardmark.store.run_dir import errors_of_files, is_current, whole_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.defense.slices import SliceRate, SliceTable
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Estimate
     from guardmark.reports.chapters.matrix import MatrixLine
     from guardmark.stats.figures import Quantile
+    from guardmark.store.connect import Row
     from guardmark.store.reader import RecordReader
 
 HEAD: Final = (
@@ -63,15 +67,9 @@ def variants_csv(analysis: RunAnalysis) -> str:
     slices = _write(analysis, lambda table: table.facet in {"variant", "technique"})
     arms = (
         (
-            arm.name,
-            "variant",
-            each.variant,
-            *told,
-            None,
+            *(arm.name, "variant", each.variant, *told, None),
             *_cells(rate),
-            _GREYED[rate.few_groups],
-            *_UNTIMED,
-            0,
+            *(_GREYED[rate.few_groups], *_UNTIMED, 0),
         )
         for arm in (analysis.pipeline.arms if analysis.pipeline else ())
         for each in arm.variants
@@ -196,50 +194,56 @@ def write_csv(reader: RecordReader, path: Path) -> int:
     return count
 
 
-_TOGETHER: Final = 1000  # chunks of rows that are written to Parquet at once
-
-
 def write_parquet(reader: RecordReader, path: Path) -> int:
-    """Write one Parquet row a record: a file `NAME.parquet`, else a folder of partitions."""
-    try:
+    """Write a row a record into a file `NAME.parquet`, else into a folder a file a partition.
+
+    Such a folder also holds each table as it is stored: from these the run can be read again.
+    """
+    with needs("Parquet needs pyarrow", "parquet"):
         import pyarrow as pa
-        import pyarrow.dataset as ds
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise ConfigError(
-            "Parquet needs pyarrow.\nNext: pip install 'guardmark[parquet]'."
-        ) from error
     whole = ("repeat", "position", "latency_ns", "flags")
     kinds = {"score": pa.float64(), **dict.fromkeys(whole, pa.int64())}
-    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
-    batches = (
-        pa.RecordBatch.from_arrays(list(zip(*rows, strict=True)), schema=schema)
-        for rows in record_rows(reader)
-    )
-    some = iter(lambda: list(islice(batches, _TOGETHER)), [])
-    chunks = (pa.Table.from_batches(each, schema).combine_chunks() for each in some)
-    count = 0
+    fields = [(name, kinds.get(name, pa.string())) for name in COLUMNS]
+    rows = chain.from_iterable(record_rows(reader))
     if path.suffix == ".parquet":
-        with whole_file(path) as file, pq.ParquetWriter(file, schema) as out:
-            for chunk in chunks:
-                out.write_table(chunk)
-                count += len(chunk)
-        return count
+        with whole_file(path) as file:
+            return _write_rows(file, fields, rows)
     if path.exists():
         raise StorageError(f"{path} already exists.\nNext: name another folder with -o.")
+    count, connection = 0, reader.connection
     with errors_of_files(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as beside:
-            for number, chunk in enumerate(chunks):
-                ds.write_dataset(
-                    chunk,
-                    Path(beside, path.name),
-                    basename_template=f"{number:06}-{{i}}.parquet",
-                    format="parquet",
-                    partitioning=["defense", "stage", "layer"],
-                    partitioning_flavor="hive",
-                    existing_data_behavior="overwrite_or_ignore",
-                )
-                count += len(chunk)
-            Path(beside, path.name).rename(path)
+            home = Path(beside, path.name)
+            (home / TABLES).mkdir(parents=True)
+            connection.execute("BEGIN")  # one state of the records, also while a run goes on
+            for key, part in groupby(rows, key=itemgetter(slice(len(_PARTITION)))):
+                names = zip(_PARTITION, key, strict=True)
+                folder = home.joinpath(*(f"{name}={quote(each, safe='')}" for name, each in names))
+                folder.mkdir(parents=True)
+                cells = (row[len(_PARTITION) :] for row in part)
+                count += _write_rows(folder / "0.parquet", fields[len(_PARTITION) :], cells)
+            for (name,) in connection.rows("SELECT name FROM sqlite_schema WHERE type = 'table'"):
+                typed = [(each, _TYPES[kind]) for each, kind in connection.rows(FIELDS, (name,))]
+                stored = connection.chunks(f"SELECT * FROM {name}")  # noqa: S608 - a name of ours
+                _write_rows(home / TABLES / f"{name}.pq", typed, chain.from_iterable(stored))
+            connection.execute("COMMIT")
+            home.rename(path)
     return count
+
+
+def _write_rows(out: Any, fields: Sequence[tuple[str, Any]], rows: Iterable[Row]) -> int:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    schema, count, left = pa.schema(fields), 0, iter(rows)
+    with ParquetWriter(out, schema) as table:
+        while some := list(islice(left, AT_ONCE)):
+            columns = list(zip(*some, strict=True))
+            table.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+            count += len(some)
+    return count
+
+
+_PARTITION: Final = COLUMNS[:3]  # defense, stage, layer: rows come in their order
+_TYPES: Final = {"INTEGER": "int64", "REAL": "float64", "TEXT": "string", "BLOB": "binary"}

@@ -10,7 +10,7 @@ from hashlib import sha256
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.core.errors import ConfigError, DatasetError
+from guardmark.core.errors import ConfigError, DatasetError, needs
 from guardmark.core.outcome import (
     AnswerMode,
     Decision,
@@ -54,14 +54,8 @@ def read_member(packed: ZipFile, data: bytes, name: str) -> bytes:
     entry = packed.getinfo(name)
     if entry.compress_type != ZSTANDARD:
         return packed.read(name)
-    try:
+    with needs("Zstandard needs pyarrow (or: inspect log convert FILE --to json)", "parquet"):
         import pyarrow as pa
-    except ImportError as error:
-        raise ConfigError(
-            "The log is packed with Zstandard, which needs pyarrow.\n"
-            "Next: pip install 'guardmark[parquet]', or unpack it: "
-            "inspect log convert FILE --to json --output-dir DIR"
-        ) from error
     # The lengths of name and extra field stand before the content once more, and may differ.
     head = _LOCAL_HEADER.unpack_from(data, entry.header_offset)
     begin = entry.header_offset + _LOCAL_HEADER.size + head[-2] + head[-1]

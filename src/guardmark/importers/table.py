@@ -13,18 +13,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.core.errors import DatasetError, listed
 from guardmark.core.outcome import Evidence, Outcome
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.importers.imported import (
-    ImportedAnswer,
-    ImportedRun,
-    Object,
-    bytes_of,
-    decision_of,
-    inner,
-    objects_of,
-    one_of,
-    rows_of,
-    word,
-)
+from guardmark.importers import imported
 
 if TYPE_CHECKING:
     from guardmark.core.outcome import Decision
@@ -34,13 +23,13 @@ _HINT: Final = "Name a table with a header (.csv, .tsv) or JSON lines (.jsonl)."
 _TABLE: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
-def read_table(path: Path, statements: Statements) -> ImportedRun:
+def read_table(path: Path, statements: Statements) -> imported.ImportedRun:
     """Read what one defense decided of each text; rows of one id are repeats.
 
     A decision that is neither yes nor no is malformed, and one beside an error is an error. Of
     several defenses in one file the person names the one to take.
     """
-    data, warnings = bytes_of(path, hint=_HINT), list[str]()
+    data, warnings = imported.bytes_of(path, hint=_HINT), list[str]()
     rows = _rows(path, data, warnings)
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {
@@ -50,20 +39,22 @@ def read_table(path: Path, statements: Statements) -> ImportedRun:
         if not (columns[key] or (key == "blocked" and columns["passed"])):
             wanted = ", ".join(_TABLE["columns"][key])
             raise DatasetError(f"{path} has no column {wanted}; it has {listed(names)}.\n{_HINT}")
-    guard = one_of((word(r, columns["defense"]) for r in rows), statements.model, "defense", path)
+    guard = imported.one_of(
+        (imported.word(r, columns["defense"]) for r in rows), statements.model, "defense", path
+    )
     samples: dict[str, Sample] = {}
     pairs = []
     for at, row in enumerate(rows, start=1):
-        if word(row, columns["defense"]) != guard:
+        if imported.word(row, columns["defense"]) != guard:
             continue
         sample = _sample(row, columns, at, statements.label)
         if not isinstance(sample, str) and samples.setdefault(sample.id, sample) != sample:
             raise DatasetError(f"{path}: the id {sample.id!r} stands for two samples.\n{_HINT}")
-        pairs.append((sample, ImportedAnswer(decision=_decision(row, columns))))
-    taken = rows_of(pairs, "row", warnings)
+        pairs.append((sample, imported.ImportedAnswer(decision=_decision(row, columns))))
+    taken = imported.rows_of(pairs, "row", warnings)
     if not taken:
         raise DatasetError(f"{path} holds no row with a text and a label.\nNext: --label attack.")
-    return ImportedRun(
+    return imported.ImportedRun(
         tool="table",
         guard=guard or path.stem,
         rows=taken,
@@ -72,27 +63,29 @@ def read_table(path: Path, statements: Statements) -> ImportedRun:
     )
 
 
-def _sample(row: Object, columns: dict[str, str], at: int, label: Label | None) -> Sample | str:
-    text = word(row, columns["text"])
+def _sample(
+    row: imported.Object, columns: dict[str, str], at: int, label: Label | None
+) -> Sample | str:
+    text = imported.word(row, columns["text"])
     if (is_attack := _yes_or_no(row.get(columns["label"]))) is not None:
         label = Label.ATTACK if is_attack else Label.BENIGN
     if not text.strip() or label is None:
         return "without a text" if label else "without a label"
     return Sample(
-        id=word(row, columns["id"]) or f"row-{at}",
+        id=imported.word(row, columns["id"]) or f"row-{at}",
         prompt=Prompt.of_text(text),
         label=label,
-        category=word(row, "category"),
-        technique=word(row, "technique"),
-        language=word(row, "language"),
-        group=word(row, columns["group"]),
+        category=imported.word(row, "category"),
+        technique=imported.word(row, "technique"),
+        language=imported.word(row, "language"),
+        group=imported.word(row, columns["group"]),
         source="table",
     )
 
 
-def _rows(path: Path, data: bytes, warnings: list[str]) -> list[Object]:
+def _rows(path: Path, data: bytes, warnings: list[str]) -> list[imported.Object]:
     if path.suffix not in {".csv", ".tsv"}:
-        rows = [row for _, row in objects_of(data, path, warnings)]
+        rows = [row for _, row in imported.objects_of(data, path, warnings)]
         return [{key.strip().lower(): value for key, value in row.items()} for row in rows]
     csv.field_size_limit(max(csv.field_size_limit(), len(data)))  # of the process: never lowered
     try:
@@ -108,14 +101,16 @@ def _yes_or_no(value: object) -> bool | None:
     return True if written in words["yes"] else False if written in words["no"] else None
 
 
-def _decision(row: Object, columns: dict[str, str]) -> Decision:
+def _decision(row: imported.Object, columns: dict[str, str]) -> Decision:
     value = row.get(columns["blocked"] or columns["passed"])
     is_yes = _yes_or_no(value)
     # any-guardrail says of an answer it could not read that it is not valid.
-    if inner(row, "extra").get("parse_failure") is True:
+    if imported.inner(row, "extra").get("parse_failure") is True:
         is_yes = None
     is_blocked = None if is_yes is None else is_yes == bool(columns["blocked"])
-    decision = decision_of(is_blocked, word(row, columns["error"]), score=row.get(columns["score"]))
+    decision = imported.decision_of(
+        is_blocked, imported.word(row, columns["error"]), score=row.get(columns["score"])
+    )
     if decision.outcome is Outcome.MALFORMED:
         return replace(decision, evidence=Evidence(raw=str(value)[:500]))
     return decision

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+import tomllib
+from contextlib import closing
+from functools import cache
 from hashlib import sha256
+from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.errors import ConfigError, DatasetError, StorageError, UnknownName
 from guardmark.core.manifest import DataManifest
+from guardmark.core.outcome import ErrorKind, Evidence, Verdict, VerdictLabel
 from guardmark.core.record import Stage
-from guardmark.importers.queried import queried_tools, read_queried
+from guardmark.core.sample import Label, Sample, Severity
+from guardmark.importers import imported
+from guardmark.store.connect import open_database
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Sequence
 
-    from guardmark.importers.imported import ImportedRow, ImportedRun, Statements
     from guardmark.store.records import RecordWriter
 
 _TOOLS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
@@ -27,12 +34,11 @@ _TOOLS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 }
 """Tool to its reader, and to what a person may have to say of files that do not say it."""
 
-
 _ASKED: Final = {"jailbreakbench": (), "promptfoo": ("label", "model")}
 """What a person may have to say of files of tools that are read by a query: else the target."""
 
 
-def read_run(tool: str, path: Path, statements: Statements) -> ImportedRun:
+def read_run(tool: str, path: Path, statements: imported.Statements) -> imported.ImportedRun:
     """Read a finished run of a tool."""
     by_query = tool in queried_tools()
     if not by_query and tool not in _TOOLS:
@@ -43,12 +49,12 @@ def read_run(tool: str, path: Path, statements: Statements) -> ImportedRun:
             raise ConfigError(f"--{name} does not apply to files of {tool}. Leave it out.")
     if by_query:
         return read_queried(tool, path, statements)
-    read = cast("Callable[[Path, Statements], ImportedRun]", resolve_name(reader))
+    read = cast("Callable[[Path, imported.Statements], imported.ImportedRun]", resolve_name(reader))
     return read(path, statements)
 
 
 def store_rows(
-    writer: RecordWriter, rows: Sequence[ImportedRow], *, unguarded: str, has_model: bool
+    writer: RecordWriter, rows: Sequence[imported.ImportedRow], *, unguarded: str, has_model: bool
 ) -> None:
     """Store what came of each sample: decisions of its guard, what followed as `unguarded`."""
     planned = 0
@@ -68,7 +74,7 @@ def store_rows(
     writer.plan(planned)
 
 
-def describe_data(imported: ImportedRun, *, name: str, home: Path) -> DataManifest:
+def describe_data(imported: imported.ImportedRun, *, name: str, home: Path) -> DataManifest:
     """Describe the samples of a run as a manifest describes data."""
     attacks = sum(row.sample.is_attack for row in imported.rows)
     digest = sha256()
@@ -82,3 +88,149 @@ def describe_data(imported: ImportedRun, *, name: str, home: Path) -> DataManife
         benign=len(imported.rows) - attacks,
         files={str(home / file): sealed for file, sealed in imported.files.items()},
     )
+
+
+_LABELS: Final = {label.value: label for label in Label}
+_SEVERITIES: Final = {severity.value: severity for severity in Severity}
+_SQLITE: Final = b"SQLite format 3\x00"
+_FACETS: Final = ("category", "subcategory", "technique", "language", "source")
+
+
+@cache
+def _tools() -> dict[str, dict[str, str]]:
+    return tomllib.loads(Path(__file__).with_name("queries.toml").read_text(encoding="utf-8"))
+
+
+def queried_tools() -> tuple[str, ...]:
+    """Name the tools that are read by a query."""
+    return tuple(_tools())
+
+
+def read_queried(tool: str, path: Path, statements: imported.Statements) -> imported.ImportedRun:
+    """Read a finished run of a tool by its query."""
+    rules, warnings, files = _tools()[tool], list[str](), dict[str, str]()
+    try:
+        with closing(_opened(path, rules, files, warnings)) as memory:
+            for (why,) in memory.execute(rules.get("check", "SELECT 1 WHERE 0")):
+                raise DatasetError(f"{path} {why}.\n{rules['hint']}")
+            rows = list(_objects(memory, rules["rows"]))
+            targets = (name for row in rows if (name := imported.word(row, "target")))
+            target = imported.one_of(targets, statements.model, rules["target"], path)
+            notes = rules.get("notes", "SELECT 1 WHERE 0")
+            noted = [note for (note,) in memory.execute(notes, {"target": target})]
+    except (sqlite3.Error, StorageError) as error:
+        reason = str(error).splitlines()[0]
+        message = f"{path} is not built as {tool} builds it ({reason}).\n{rules['hint']}"
+        raise DatasetError(message) from error
+    mine = [row for row in rows if imported.word(row, "target") in {"", target}]
+    pairs = (_pair(row, at, statements, rules) for at, row in enumerate(mine, start=1))
+    taken = imported.rows_of(pairs, rules["noun"], warnings)
+    if not taken:
+        raise DatasetError(f"{path} {rules['empty']}.\n{rules['hint']}")
+    decides = "blocked" in mine[0]
+    return imported.ImportedRun(
+        tool=tool,
+        guard=target if decides else "",
+        model="" if decides else target or rules["target"],
+        judge=rules["judge"] if any(row.is_judged for row in taken) else "",
+        created_utc=max(imported.word(row, "created") for row in mine),
+        rows=taken,
+        files=files,
+        warnings=(*warnings, *noted),
+    )
+
+
+def _opened(
+    path: Path, rules: dict[str, str], files: dict[str, str], warnings: list[str]
+) -> sqlite3.Connection:
+    """Open what is to be asked: a database itself, or the JSON of files as a table."""
+    hint, pattern = rules["hint"], rules.get("files", "")
+    home = path.parent if pattern and path.is_file() else path
+    paths = sorted(home.rglob(pattern)) if pattern else [path]
+    memory = sqlite3.connect(":memory:")
+    # Half a character, which JSON can escape, is shown as what stands for it.
+    memory.text_factory = lambda data: data.decode("utf-8", "replace")
+    memory.execute("CREATE TABLE document (file, body)")
+    for file in paths:
+        data = imported.bytes_of(file, hint=hint)
+        name = file.name if file == path else file.relative_to(home).as_posix()
+        files[name] = sha256(data).hexdigest()
+        if data.startswith(_SQLITE):
+            return open_database(path, "mode=ro")
+        if file.suffix == ".jsonl":
+            read: Iterator[Any] = (row for _, row in imported.objects_of(data, file, warnings))
+        else:
+            read = iter([imported.object_of(data, str(file), hint=hint)])
+        memory.executemany(
+            "INSERT INTO document VALUES (?, ?)", ((str(file), json.dumps(row)) for row in read)
+        )
+    memory.executescript(rules.get("setup", ""))
+    return memory
+
+
+def _objects(memory: sqlite3.Connection, query: str) -> Iterator[imported.Object]:
+    rows = memory.execute(query)
+    names = [column[0] for column in rows.description]
+    yield from (dict(zip(names, row, strict=True)) for row in rows)
+
+
+def _pair(
+    row: imported.Object, at: int, statements: imported.Statements, rules: dict[str, str]
+) -> tuple[Sample | str, imported.ImportedAnswer]:
+    label = _LABELS.get(imported.word(row, "label")) or statements.label
+    answer = _answer(row, is_attack=label is Label.ATTACK)
+    prompt = imported.prompt_of(_turns(row.get("prompt")))
+    if label is None or prompt is None:
+        return "without a label" if label is None else rules["unasked"], answer
+    origin = imported.word(row, "origin") or prompt.text
+    metadata: Any = json.loads(row.get("metadata") or "{}")
+    sample = Sample(
+        id=imported.word(row, "id") or f"row-{at}",
+        prompt=prompt,
+        label=label,
+        severity=_SEVERITIES.get(imported.word(row, "severity")),
+        variant=imported.word(row, "variant") or "original",
+        group=imported.word(row, "lineage") or sha256(origin.encode()).hexdigest()[:16],
+        metadata=metadata,
+        **{name: imported.word(row, name) for name in _FACETS},  # type: ignore[arg-type]  # all of them are texts
+    )
+    return sample, answer
+
+
+def _turns(prompt: object) -> list[tuple[str, str]]:
+    """Read a text as what a user said, and a list of messages as what it is."""
+    if not isinstance(prompt, str):
+        return []
+    text = prompt.encode("utf-8", "replace").decode()
+    turns: object = None
+    if text.startswith("["):
+        try:
+            turns = json.loads(text)
+        except (ValueError, RecursionError):
+            turns = None
+    if isinstance(turns, list) and all(
+        isinstance(turn, dict) and "role" in turn and isinstance(turn.get("content"), str)
+        for turn in turns
+    ):
+        return [(imported.word(turn, "role"), imported.word(turn, "content")) for turn in turns]
+    return [("user", text)]
+
+
+def _answer(row: imported.Object, *, is_attack: bool) -> imported.ImportedAnswer:
+    failure = imported.word(row, "failure")
+    if "blocked" in row:
+        return imported.ImportedAnswer(
+            decision=imported.decision_of(_flag(row["blocked"]), failure, score=row.get("score"))
+        )
+    response = imported.response_of(row.get("answer"), failure)
+    if response.text is None or not is_attack:
+        return imported.ImportedAnswer(response=response)
+    verdict = imported.verdict_of(_flag(row.get("harm")), imported.word(row, "reason"))
+    if why := imported.word(row, "unjudged"):
+        unjudged = Evidence(message=why)
+        verdict = Verdict(label=VerdictLabel.ERROR, error_kind=ErrorKind.SKIPPED, evidence=unjudged)
+    return imported.ImportedAnswer(response=response, verdict=verdict)
+
+
+def _flag(value: object) -> bool | None:
+    return bool(value) if isinstance(value, int) else None

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.core.errors import ConfigError, DatasetError, counted
+from guardmark.core.errors import ConfigError, DatasetError, counted, needs
 from guardmark.store.run_dir import whole_file
 
 if TYPE_CHECKING:
@@ -226,15 +226,11 @@ _NAMES: Final = "en_core_web_lg"
 
 
 def _presidio() -> Redactor:
-    try:
+    missing = "presidio-analyzer and presidio-anonymizer (--redact rules needs nothing)"
+    with needs(f"Redacting with presidio needs {missing}", "presidio"):
         from presidio_analyzer import AnalyzerEngine
         from presidio_anonymizer import AnonymizerEngine
         from spacy.util import is_package
-    except ImportError as error:
-        raise ConfigError(
-            "Redacting with presidio needs presidio-analyzer and presidio-anonymizer.\n"
-            "Install it: pip install 'guardmark[presidio]', or take --redact rules."
-        ) from error
     if not is_package(_NAMES):  # presidio would fetch it by itself, unasked
         raise ConfigError(
             f"Presidio finds names with the spaCy model {_NAMES}, which is not installed.\n"

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.core.errors import ConfigError
+from guardmark.core.errors import ConfigError, needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,14 +20,9 @@ _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+", re.ASCII)
 
 def library(name: str) -> Any:
     """Import a library of the extra [hf] or [onnx]."""
-    try:
+    extra = "onnx" if name == "onnxruntime" else "hf"
+    with needs(f"A local model needs {name}, which cannot be imported", extra):
         return import_module(name)
-    except ImportError as error:
-        extra = "onnx" if name == "onnxruntime" else "hf"
-        raise ConfigError(
-            f"A local model needs {name}, which cannot be imported: {error}.\n"
-            f"Install it: pip install 'guardmark[{extra}]'."
-        ) from error
 
 
 def device_of(wanted: str) -> Any:

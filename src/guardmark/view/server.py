@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from guardmark.core.errors import ConfigError
+from guardmark.core.errors import ConfigError, needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,14 +47,10 @@ class Serving:
 def serve(options: ViewOptions, *, on_ready: Callable[[Serving], None]) -> None:
     """Serve pages over the runs below a folder until interrupted."""
     token = check_options(options)
-    try:
+    with needs("The pages need starlette and uvicorn", "view"):
         import uvicorn
 
         from guardmark.view.site import Rules, build_site
-    except ImportError as error:
-        raise ConfigError(
-            "The pages need starlette and uvicorn.\nNext: pip install 'guardmark[view]'."
-        ) from error
     from guardmark.view.index import RunIndex
 
     index = RunIndex(options.root)

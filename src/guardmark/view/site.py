@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlencode
@@ -20,10 +21,18 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
+from guardmark.analysis.compare.runs_compared import Wanted
 from guardmark.analysis.defense.bypasses import Flaw
-from guardmark.app.results.reading import Selection, show
+from guardmark.analysis.run import analyse_run
+from guardmark.app.results.opened_run import analysis_settings
+from guardmark.app.results.reading import Selection, compare_runs, show
 from guardmark.core.errors import GuardmarkError
-from guardmark.view.answers import Answers
+from guardmark.reports.chapters.comparison import comparison_document
+from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.document.blocks import Bullets, Section, Tone
+from guardmark.reports.render.html.page import render_html
+from guardmark.store.reader import RecordReader
+from guardmark.store.run_dir import RunDir
 from guardmark.view.index import RunFilter, list_runs
 from guardmark.view.pages import history_sections, render_page, render_sections, script, style
 
@@ -284,3 +293,46 @@ def _message(title: str, lines: Sequence[str], *, code: int) -> Response:
 def _no_run() -> Response:
     lines = ["There is no such run; it may have been moved or removed."]
     return _message("No such run", lines, code=404)
+
+
+_LISTED: Final = 20
+_KEPT: Final = 16
+
+
+class Answers:
+    """Makes reports and comparisons once; may be asked from several threads."""
+
+    def __init__(self, index: RunIndex, *, texts: bool) -> None:
+        self._index = index
+        self._texts = texts
+        self._kept = lru_cache(_KEPT)(self._made)
+
+    def page(self, kind: str, *runs: RunEntry) -> str:
+        """Return the `report` of a run, the comparison of `two`, or that as a `file` to keep.
+
+        A report is made from the records: anybody may have written the file beside them.
+        """
+        return self._kept(kind, runs, tuple(self._index.stamp(run.key) for run in runs))
+
+    def _made(self, kind: str, runs: tuple[RunEntry, ...], _stamps: object) -> str:
+        return self._rendered(*runs) if kind == "report" else self._compared(kind, runs)
+
+    def _rendered(self, entry: RunEntry) -> str:
+        with RecordReader(RunDir(path=entry.folder).records) as reader:
+            document = build_document(analyse_run(reader, analysis_settings(reader)))
+        return render_html(document, texts=self._texts)
+
+    def _compared(self, kind: str, runs: Sequence[RunEntry]) -> str:
+        wanted = Wanted(listed=_LISTED, latency=False)
+        compared = compare_runs([run.folder for run in runs], wanted)
+        document = comparison_document(compared, texts=self._texts)
+        if kind == "file":
+            return render_html(document, texts=self._texts)
+        caveats = Section(
+            id="caveats", title="Note", blocks=(Bullets(lines=document.caveats, tone=Tone.WARNING),)
+        )
+        sections = (*([caveats] if document.caveats else []), *document.sections)
+        file = "&".join(["/compare?file=1", *(f"run={run.key}" for run in runs)])
+        level = f"{100 * compared.all[0].confidence:g} % confidence intervals."
+        subtitle = f"{document.subtitle} {level}"
+        return render_sections("Runs compared", subtitle, sections, file=file)

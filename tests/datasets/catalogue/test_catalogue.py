@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from guardmark.core.errors import ConfigError, DatasetError, GuardmarkError
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.core.sample import DEFAULT_TAXONOMY
 from guardmark.datasets.catalogue.settings import (
     ENTRIES,
     entry_names,

@@ -17,7 +17,7 @@ import pytest
 
 from guardmark.app.data import get_public
 from guardmark.core.errors import DatasetError, GuardmarkError, ServiceError
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.core.sample import DEFAULT_TAXONOMY
 from guardmark.datasets.loading import load
 from guardmark.datasets.settings import DataSettings, dataset_specs, fetch_missing
 

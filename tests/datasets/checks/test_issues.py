@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from guardmark.core.manifest import DataManifest
-from guardmark.core.sample import Severity
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.core.sample import DEFAULT_TAXONOMY, Severity
 from guardmark.datasets.checks.issues import (
     CATEGORY_MINIMA,
     Criteria,

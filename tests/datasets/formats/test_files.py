@@ -226,7 +226,7 @@ def test_every_bad_row_of_every_file_is_listed_at_once(
     put: Callable[..., Path], spec: Callable[..., Any]
 ) -> None:
     """Mending one row a run would take as many runs as there are mistakes."""
-    from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+    from guardmark.core.sample import DEFAULT_TAXONOMY
     from guardmark.datasets.loading import load
 
     files = [
@@ -283,7 +283,7 @@ def test_a_file_that_cannot_be_used_is_named(
 
 def test_a_missing_file_and_a_folder_are_told(tmp_path: Path, spec: Callable[..., Any]) -> None:
     """The commonest mistakes of all."""
-    from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+    from guardmark.core.sample import DEFAULT_TAXONOMY
     from guardmark.datasets.loading import load
 
     (tmp_path / "folder.jsonl").mkdir()
@@ -388,7 +388,7 @@ def test_a_misspelt_ending_is_met_with_the_file_there_is(
     put: Callable[..., Path], spec: Callable[..., Any]
 ) -> None:
     """Before anything is said of formats."""
-    from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+    from guardmark.core.sample import DEFAULT_TAXONOMY
     from guardmark.datasets.loading import load
 
     path = put("data.csv", "text,label\nHello,benign\n")

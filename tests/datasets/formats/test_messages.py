@@ -14,8 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.core.errors import DatasetError
-from guardmark.core.sample import Image, Message, Prompt, Role, Sample, ToolCall, View
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.core.sample import (
+    DEFAULT_TAXONOMY,
+    Image,
+    Message,
+    Prompt,
+    Role,
+    Sample,
+    ToolCall,
+    View,
+)
 from guardmark.datasets.formats.fields import BadRows
 from guardmark.datasets.formats.writing import write_samples
 from guardmark.datasets.loading import load, sample_digest

@@ -7,8 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.core.sample import Sample
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.core.sample import DEFAULT_TAXONOMY, Sample
 from guardmark.datasets.formats.fields import DatasetSpec, Fault
 from guardmark.datasets.formats.rows import RowReader
 from guardmark.store.samples import PlainSample, kind_of, rest_of

@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from guardmark.core.errors import ConfigError, StorageError
-from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.core.sample import DEFAULT_TAXONOMY, Label, Message, Prompt, Role, Sample, Severity
 from guardmark.datasets.formats.writing import sample_row, write_samples, written_format
 from guardmark.datasets.loading import load
 

@@ -12,8 +12,7 @@ from guardmark.app.parts.building import build_one
 from guardmark.app.parts.loading import LoadedConfig, config_around, load_config, load_section
 from guardmark.app.registry import helper_kind
 from guardmark.app.settings import AdaptiveSettings
-from guardmark.config.calls import ServiceSettings
-from guardmark.config.settings import PriceSettings, Settings
+from guardmark.config.settings import PriceSettings, ServiceSettings, Settings
 from guardmark.core.errors import ConfigError
 from guardmark.core.protocols import PairJudge
 from guardmark.engine.probing import probe_helper

@@ -23,8 +23,7 @@ from guardmark.app.parts.loading import LoadedConfig, config_around, load_config
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.run.run_folder import data_hashes, utc_text
 from guardmark.app.settings import RunSettings
-from guardmark.config.calls import ServiceSettings
-from guardmark.config.settings import PriceSettings, Settings
+from guardmark.config.settings import PriceSettings, ServiceSettings, Settings
 from guardmark.core.errors import ConfigError, DatasetError, StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop

@@ -21,7 +21,7 @@ from guardmark.config.mistakes import describe_mistakes, require_no_literal_secr
 from guardmark.config.settings import describe_keys
 from guardmark.config.source import Source, parse_yaml, read_text
 from guardmark.core.errors import BadSettings, ConfigError, UnknownName, did_you_mean, listed
-from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy, extended
+from guardmark.core.sample import DEFAULT_TAXONOMY, Taxonomy, extended
 from guardmark.datasets.loading import DataReading, LoadedData, load
 from guardmark.datasets.settings import dataset_specs
 from guardmark.defenses.calls.cluster import CLUSTER_SETTINGS

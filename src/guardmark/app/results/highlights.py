@@ -10,7 +10,7 @@ from guardmark.analysis.defense.costs import PartRetries, part_name
 from guardmark.analysis.pipeline.frame import NO_GUARD
 from guardmark.app.results.gating import check_own_limits
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.defenses.calls.attempts import read_attempts, request_text
+from guardmark.defenses.calls.failure import read_attempts, request_text
 from guardmark.engine.probing import refused_fields
 from guardmark.reports.chapters.advice import Highlights, SampleStory
 from guardmark.store.schema import STAGES

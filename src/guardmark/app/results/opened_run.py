@@ -13,6 +13,7 @@ from guardmark.analysis.settings import AnalysisSettings
 from guardmark.app.settings import Config
 from guardmark.core.errors import StoreError, UnknownName
 from guardmark.datasets.settings import SAID_OF
+from guardmark.importers.parquet_run import TABLES, unpack_run
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
 
@@ -57,6 +58,8 @@ def open_run(path: Path) -> Iterator[OpenedRun]:
 def find_run(path: Path) -> RunDir:
     """Return the run a person means by a path."""
     folder = path.parent if path.is_file() else path
+    if (folder / TABLES).is_dir() and not (folder / "records.sqlite").exists():
+        unpack_run(folder)  # what `export --to parquet` wrote
     if (folder / "records.sqlite").exists():
         return RunDir(path=folder).checked()
     levels = ("*/records.sqlite", "*/*/records.sqlite")

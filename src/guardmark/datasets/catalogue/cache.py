@@ -17,7 +17,7 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from guardmark.core.errors import ConfigError, DatasetError, ServiceError, listed
+from guardmark.core.errors import ConfigError, DatasetError, ServiceError, listed, needs
 from guardmark.datasets.catalogue.settings import CatalogueEntry, SourceFile
 from guardmark.datasets.loading import file_sha256
 
@@ -273,13 +273,9 @@ def _refused(name: str, entry: CatalogueEntry, what: str, status: int | None) ->
 
 
 def _hub() -> Any:
-    try:
+    with needs("Reading from the hub needs huggingface_hub", "hub"):
         import huggingface_hub
         import huggingface_hub.errors
-    except ImportError as error:
-        raise ConfigError(
-            "Reading from the hub needs huggingface_hub.\nInstall it: pip install 'guardmark[hub]'."
-        ) from error
     return huggingface_hub
 
 

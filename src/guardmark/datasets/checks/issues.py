@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from guardmark.core.manifest import DataManifest
-    from guardmark.core.sample import Sample
-    from guardmark.core.taxonomy import Taxonomy
+    from guardmark.core.sample import Sample, Taxonomy
     from guardmark.datasets.checks.census import Census, Count
     from guardmark.datasets.checks.duplicates import Duplicates
     from guardmark.datasets.checks.mix import Dimension

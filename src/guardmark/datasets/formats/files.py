@@ -15,7 +15,7 @@ from json.scanner import make_scanner
 from tempfile import SpooledTemporaryFile
 from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, cast
 
-from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed
+from guardmark.core.errors import DatasetError, did_you_mean, listed, needs
 from guardmark.datasets.formats.fields import PACK_MARK, BadRows, Fault
 
 if TYPE_CHECKING:
@@ -333,14 +333,10 @@ def _pack_items(pack: dict[str, object], spec: DatasetSpec) -> Iterator[RawRow]:
 
 
 def _parquet_rows(spec: DatasetSpec) -> Iterator[RawRow]:
-    try:
+    with needs(f"Reading {spec.shown_as} needs pyarrow", "parquet"):
         from pyarrow import ArrowException
         from pyarrow.compute import binary_length
         from pyarrow.parquet import ParquetFile, read_metadata
-    except ImportError as error:
-        raise ConfigError(
-            f"Reading {spec.shown_as} needs pyarrow.\nInstall it: pip install 'guardmark[parquet]'."
-        ) from error
     number = 0
     try:
         told = read_metadata(spec.path)

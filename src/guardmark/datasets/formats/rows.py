@@ -28,7 +28,7 @@ from guardmark.store.samples import Kind, PlainSample, kind_of, rest_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from guardmark.core.taxonomy import Taxonomy
+    from guardmark.core.sample import Taxonomy
     from guardmark.datasets.formats.fields import DatasetSpec
 
     Row = Mapping[str, object]

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from guardmark.canon.visible import csv_line, is_formula
-from guardmark.core.errors import ConfigError, DatasetError, listed
+from guardmark.core.errors import ConfigError, DatasetError, listed, needs
 from guardmark.core.sample import Prompt, Sample
 from guardmark.datasets.formats.fields import USUAL_NAMES
 from guardmark.datasets.formats.files import INERT_COLUMN, NESTED_COLUMNS
@@ -178,13 +178,9 @@ def _cells(sample: Sample) -> dict[str, str]:
 
 
 def _write_parquet(samples: Iterable[Sample], out: BinaryIO) -> None:
-    try:
+    with needs("Writing Parquet needs pyarrow", "parquet"):
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError as error:
-        raise ConfigError(
-            "Writing Parquet needs pyarrow.\nInstall it: pip install 'guardmark[parquet]'."
-        ) from error
     schema = pa.schema([(name, pa.string()) for name in COLUMNS])
     rows = map(_cells, samples)
     with pq.ParquetWriter(out, schema) as table:

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from guardmark.core.errors import ConfigError
+from guardmark.core.errors import needs
 from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChart
 from guardmark.reports.document.wording import measure_text
 from guardmark.reports.figures.bars import draw_histogram
@@ -66,10 +66,8 @@ def figure_svg(figure: Figure, series: Mapping[str, int] | None = None) -> str:
 
 def pdf_of(drawing: str) -> bytes:
     """Turn an SVG file into a PDF file of one page that holds its fonts."""
-    try:
+    with needs("PDF needs typst", "pdf"):
         import typst
-    except ImportError:
-        raise ConfigError("PDF needs typst.\nNext: pip install 'guardmark[pdf]'.") from None
     # Nothing of the drawing is read as a program: it comes in as a value.
     page = b"#set page(width: auto, height: auto, margin: 0pt)\n#set document(date: none)\n"
     page += b'#image(bytes(sys.inputs.drawing), format: "svg")'

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from guardmark.core.errors import ConfigError, StoreError
+from guardmark.core.errors import StoreError, needs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,13 +49,9 @@ def read_signature(signed: Path, signature: Path, *, public_key: Path) -> Signed
 
 
 def _holds(public: bytes, signature: bytes, message: bytes) -> bool:
-    try:
+    with needs("A signature needs cryptography", "sign"):
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    except ImportError as error:
-        raise ConfigError(
-            "A signature needs cryptography.\nNext: pip install 'guardmark[sign]'."
-        ) from error
     try:
         Ed25519PublicKey.from_public_bytes(public[10:]).verify(signature, message)
     except InvalidSignature:
