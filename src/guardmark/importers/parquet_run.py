@@ -57,18 +57,18 @@ def _fill(connection: StoreConnection, source: Path) -> None:
 
 
 def _fill_table(connection: StoreConnection, name: str, file: Path) -> None:
-    from pyarrow.parquet import ParquetFile
+    from pyarrow.parquet import ParquetFile, read_metadata
 
     fields = [field for field, _ in connection.rows(FIELDS, (name,))]
     connection.execute(f"DELETE FROM {name}")  # noqa: S608 - a name of ours
     insert = f"INSERT INTO {name} VALUES ({', '.join('?' * len(fields))})"  # noqa: S608 - a name of ours
+    told = read_metadata(file)
+    if told.schema.to_arrow_schema().names != fields:
+        raise ValueError(f"{file.name} has other columns than the table {name}")
+    if any(told.row_group(at).total_byte_size > _MOST for at in range(told.num_row_groups)):
+        raise ValueError(f"{file.name} unpacks to more than guardmark writes at once")
     # As a dictionary, a text that many rows share takes its memory only once.
-    with ParquetFile(file, read_dictionary=fields) as table:
-        groups = map(table.metadata.row_group, range(table.num_row_groups))
-        if any(group.total_byte_size > _MOST for group in groups):
-            raise ValueError(f"{file.name} unpacks to more than guardmark writes at once")
-        if table.schema_arrow.names != fields:
-            raise ValueError(f"{file.name} has other columns than the table {name}")
+    with ParquetFile(file, read_dictionary=[each.path for each in told.schema]) as table:
         for batch in table.iter_batches(AT_ONCE):
             connection.executemany(insert, zip(*map(_cells, batch.columns), strict=True))
 

@@ -1,4 +1,4 @@
-"""Classifiers in this process: texts in, probabilities of labels out."""
+"""Classifiers in this process, by torch or ONNX: texts in, probabilities of labels out."""
 
 from __future__ import annotations
 

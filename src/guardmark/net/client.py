@@ -1,4 +1,4 @@
-"""The one HTTP client of a run, and the endpoints it hands out."""
+"""The one HTTP client of a run, the endpoints it hands out, and trying again after a failure."""
 
 from __future__ import annotations
 

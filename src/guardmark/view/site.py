@@ -1,4 +1,4 @@
-"""The pages with their addresses, and who may ask for them."""
+"""The pages with their addresses, who may ask for them, and what is kept until a run changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb `import`: a finished run of another tool, as a run of guardmark."""
+"""The verbs `import` and `merge`: a finished run of another tool, or several runs, as one run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a part raised, or that it broke its contract, as an answer of its own."""
+"""Calls that failed: as answers of their own, and as requests behind answers that came later."""
 
 from __future__ import annotations
 
