@@ -59,7 +59,9 @@ def _names_in_file(path: Path, searching: Redactor) -> frozenset[str]:
                 names |= searching.names_in(data)
                 before = data[-searching.overlap :]
     except OSError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror}.") from error
+        raise StorageError(
+            f"{path} cannot be read: {error.strerror}.\nNext: make it readable."
+        ) from error
     return names | _names_in_rows(path, searching) if path.name == "records.sqlite" else names
 
 

@@ -66,7 +66,7 @@ def read_garak(path: Path, statements: Statements) -> ImportedRun:
     threshold = _threshold(setup, warnings)
     rows = rows_of(_pairs(attempts, threshold), "attempt", warnings)
     if not rows:
-        raise DatasetError(f"{path} holds no completed attempt with a prompt of text.")
+        raise DatasetError(f"{path} holds no completed attempt.\nNext: name a finished report.")
     _check_counts(attempts, counted, threshold=threshold, warnings=warnings)
     target = "/".join(
         part

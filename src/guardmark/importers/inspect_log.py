@@ -363,7 +363,7 @@ def _log(data: bytes, path: Path) -> tuple[Object, list[Object]]:
             names = packed.namelist()
             first = next((name for name in _HEADERS if name in names), None)
             if first is None:
-                raise DatasetError(f"{path} is a zip file, but not a log of Inspect.")
+                raise DatasetError(f"{path} is a zip file, but not a log of Inspect.\n{_HINT}")
             header = object_of(read_member(packed, data, first), f"{path}: {first}")
             inside = sorted(n for n in names if n.startswith("samples/") and n.endswith(".json"))
             return header, [

@@ -263,7 +263,7 @@ def _imported(rows: list[Object], shown_as: str) -> tuple[tuple[ImportedRow, ...
         sample, guard = _sample(row, label, source, taken), text_of(row, "guardrail_model")
         imported.append(ImportedRow(sample=sample, answers=read_answers(row), guard=guard))
     if not imported:
-        raise DatasetError(f"{shown_as} holds no labelled row.")
+        raise DatasetError(f"{shown_as} holds no labelled row.\nNext: fill in is_harmful.")
     return tuple(imported), unlabelled
 
 

@@ -68,7 +68,8 @@ def _fill_table(connection: StoreConnection, name: str, file: Path) -> None:
     if any(told.row_group(at).total_byte_size > _MOST for at in range(told.num_row_groups)):
         raise ValueError(f"{file.name} unpacks to more than guardmark writes at once")
     # As a dictionary, a text that many rows share takes its memory only once.
-    with ParquetFile(file, read_dictionary=[each.path for each in told.schema]) as table:
+    paths = [each.path for each in told.schema]
+    with ParquetFile(file, read_dictionary=paths, pre_buffer=False) as table:
         for batch in table.iter_batches(AT_ONCE):
             connection.executemany(insert, zip(*map(_cells, batch.columns), strict=True))
 

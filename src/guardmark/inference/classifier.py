@@ -57,7 +57,9 @@ class SequenceClassifier:
         self._before, self._after = _specials(self._tokenizer)
         self._room = max_length - len(self._before) - len(self._after)
         if self._room < 1:
-            raise ConfigError(f"max_length {max_length} leaves no room for any text.")
+            raise ConfigError(
+                f"max_length {max_length} leaves no room for any text.\nNext: raise it."
+            )
 
     def scores(self, texts: Sequence[str]) -> list[ClassScore]:
         """Score texts."""
@@ -150,7 +152,10 @@ def _specials(tokenizer: Any) -> tuple[list[int], list[int]]:
     for start in range(len(whole) - len(bare) + 1):
         if whole[start : start + len(bare)] == bare:
             return whole[:start], whole[start + len(bare) :]
-    raise ConfigError("The tokenizer changes a text beyond what it puts before and after it.")
+    raise ConfigError(
+        "The tokenizer changes a text beyond what it puts before and after it.\n"
+        "Next: name another model; texts cannot be cut for this one."
+    )
 
 
 def _positions(id2label: Mapping[Any, Any], positive: Sequence[str], path: Path) -> list[int]:
@@ -163,7 +168,10 @@ def _positions(id2label: Mapping[Any, Any], positive: Sequence[str], path: Path)
                 f"Its labels: {listed(names)}."
             )
     if len(set(positive)) >= len(names):
-        raise ConfigError(f"All labels of {path.name} are positive: it could only block.")
+        raise ConfigError(
+            f"All labels of {path.name} are positive: it could only block.\n"
+            "Next: leave out those that mean that a text may pass."
+        )
     return [names[label] for label in positive]
 
 

@@ -49,7 +49,10 @@ class LocalGenerator:
         self._device = device_of(device)
         self._tokenizer = load("AutoTokenizer", path)
         if has_template and self._tokenizer.chat_template is None:
-            raise ConfigError(f"The tokenizer in {path} has no chat template.")
+            raise ConfigError(
+                f"The tokenizer in {path} has no chat template.\n"
+                "Next: name a model that was trained for chat."
+            )
         if self._tokenizer.pad_token_id is None:
             self._tokenizer.pad_token = self._tokenizer.eos_token
         self._tokenizer.padding_side = "left"

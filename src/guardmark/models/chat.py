@@ -126,7 +126,9 @@ class SystemPromptSettings(Settings):
         except yaml.YAMLError as error:
             raise ConfigError(f"{path} is not YAML: a map of names to prompts.") from error
         if not isinstance(named, dict):
-            raise ConfigError(f"{path} is not a map of names to prompts.")
+            raise ConfigError(
+                f"{path} is not a map of names to prompts.\nWrite each as NAME: text."
+            )
         if self.system_prompt_name not in named:
             raise UnknownName("system prompt", self.system_prompt_name, map(str, named))
         return str(named[self.system_prompt_name])

@@ -170,7 +170,7 @@ class LocalEncoder:
         self._tokenizer = load("AutoTokenizer", path)
         self._model = load("AutoModel", path).to(self._device).eval()
         if getattr(self._model.config, "is_encoder_decoder", False):
-            raise ConfigError(f"{path.name} is not an encoder: it also writes.")
+            raise ConfigError(f"{path.name} writes text: it is no encoder.\nNext: name an encoder.")
         reach = getattr(self._model.config, "max_position_embeddings", None)
         self._most = max_length if reach is None else min(max_length, reach)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="guardmark-encoder")

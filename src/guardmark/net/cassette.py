@@ -77,7 +77,8 @@ class CassetteRecorder:
             self._file.flush()
         except OSError as error:
             raise StorageError(
-                f"The cassette {self._path} cannot be written: {error.strerror}."
+                f"The cassette {self._path} cannot be written: {error.strerror}.\n"
+                "Next: free disk space, or name another file with --record."
             ) from error
 
     def close(self) -> None:
@@ -164,7 +165,10 @@ def _open_to_append(path: Path, lock: Lock | None) -> IO[bytes]:
         file.seek(0)
         file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
     except OSError as error:
-        raise StorageError(f"The cassette {path} cannot be written: {error.strerror}.") from error
+        raise StorageError(
+            f"The cassette {path} cannot be written: {error.strerror}.\n"
+            "Next: free disk space, or name another file with --record."
+        ) from error
     return file
 
 

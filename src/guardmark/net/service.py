@@ -252,4 +252,7 @@ def _trusting(ca_file: str | None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it holds no certificate in PEM form"
-        raise ConfigError(f"The certificate file {ca_file} cannot be used: {reason}.") from error
+        raise ConfigError(
+            f"The certificate file {ca_file} cannot be used: {reason}.\n"
+            "Next: name a file of certificates in PEM form under ca_file."
+        ) from error

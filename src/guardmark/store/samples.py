@@ -163,7 +163,7 @@ def _row(position: int, sample: Sample, kinds: dict[Kind, int]) -> SampleRow:
     except UnicodeEncodeError as error:
         raise DatasetError(
             f"Sample {sample.id!r} holds a lone surrogate at character {error.start};"
-            " it cannot be sent or stored as UTF-8."
+            " UTF-8 cannot carry it.\nNext: take it out of the data."
         ) from error
     return (
         position,

@@ -148,7 +148,8 @@ class _Work:
                     parts = build_parts(loaded, services, only=measured)
             except Overrun as error:
                 raise ConfigError(
-                    f"{folder.path} names parts that take too long to build."
+                    f"{folder.path} names parts that take too long to build.\n"
+                    "Next: name your own configuration of the run with --config."
                 ) from error
             try:
                 return await self._attack(folder, parts, attacker=attacker)

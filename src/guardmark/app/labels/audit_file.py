@@ -95,7 +95,10 @@ def read_audit(path: Path) -> AuditFile:
     columns = set(rows[0]) if rows else set()
     sheet = next((each for each in (BYPASSES, TRAFFIC) if each.label in columns), ANSWERS)
     if missing := set(sheet.columns) - columns:
-        raise DatasetError(f"{path} is not an audit file: it lacks {', '.join(sorted(missing))}.")
+        raise DatasetError(
+            f"{path} is not an audit file: it lacks {', '.join(sorted(missing))}.\n"
+            "Next: name one that `guardmark audit RUN` or `guardmark data label` wrote."
+        )
     kept = tuple({name: row[name] for name in sheet.columns} for row in rows)
     return AuditFile(path=path, rows=kept, sheet=sheet)
 

@@ -58,7 +58,7 @@ def read_labels(path: Path, reader: RecordReader) -> tuple[HumanLabel, ...]:
             labels[label.position, label.repeat] = label
     _refuse(faults)
     if not labels:
-        raise DatasetError(f"{path} holds no label: every human_label is empty.")
+        raise DatasetError(f"{path} holds no label: every human_label is empty.\nNext: fill it in.")
     return tuple(labels.values())
 
 
@@ -126,7 +126,9 @@ def read_bypass_labels(path: Path, reader: RecordReader) -> tuple[BypassLabel, .
     known = {each.audit_id: each for bypasses in resting for each in bypasses}
     _refuse([f"{path}:{fault}" for fault in _faults(rows, known)])
     if not any(_word(row, BYPASSES) for row in rows):
-        raise DatasetError(f"{path} holds no answer: every {BYPASSES.label} is empty.")
+        raise DatasetError(
+            f"{path} holds no answer: every {BYPASSES.label} is empty.\nNext: fill it in."
+        )
     return tuple(
         BypassLabel(bypass=known[_id(row)], same=_word(row, BYPASSES), notes=_notes(row))
         for row in rows

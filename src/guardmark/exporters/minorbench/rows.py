@@ -59,7 +59,7 @@ def write_rows(reader: RecordReader, layer: str = "") -> Iterator[ArmRows]:
     frame = read_frame(reader, replace(AnalysisSettings.of(manifest), headline=layer))
     pipeline = read_pipeline(reader, frame)
     if pipeline is None:
-        raise StoreError("The run asked no target model, so it has no rows in this layout.")
+        raise StoreError("The run asked no target model.\nNext: export it --to promptfoo.")
     answers = _records(reader, NO_GUARD, Stage.MODEL, "run")
     of_one = pipeline.judgings[0].judges[0].layer if pipeline.judgings else ""
     verdicts = _records(reader, NO_GUARD, Stage.JUDGE, of_one) if of_one else {}
