@@ -167,10 +167,19 @@ def make(entry: Entry, home: Path) -> None:
     print(f"made: {entry.name}")
 
 
+_STUDY = """
+## Guards that people use
+
+Guards from package registries, measured on the same data:
+[the field study](../field-study/README.md).
+"""
+
+
 def index() -> str:
     """Return the page that leads to all of them."""
     parts = [
-        "# Gallery\n\nReal reports, made by `make gallery` from the examples of the repository.\n"
+        "# Gallery\n\nReal reports, made by `make gallery` from the examples of the repository, "
+        + "each with the commands that made it; `RUN` is a folder of your choice.\n"
     ]
     for entry in ENTRIES:
         links = [f"[the report]({entry.name}/{entry.page})"]
@@ -180,7 +189,7 @@ def index() -> str:
         parts.append(
             f"\n## {entry.title}\n\n{entry.about} See {', '.join(links)}.\n\n```sh\n{shown}\n```\n"
         )
-    return "".join(parts)
+    return "".join([*parts, _STUDY])
 
 
 def main() -> None:
