@@ -177,10 +177,11 @@ Guards from package registries, measured on the same data:
 
 def index() -> str:
     """Return the page that leads to all of them."""
-    parts = [
+    head = (
         "# Gallery\n\nReal reports, made by `make gallery` from the examples of the repository, "
-        + "each with the commands that made it; `RUN` is a folder of your choice.\n"
-    ]
+        "each with the commands that made it; `RUN` is a folder of your choice.\n"
+    )
+    parts = [head]
     for entry in ENTRIES:
         links = [f"[the report]({entry.name}/{entry.page})"]
         if entry.config:
