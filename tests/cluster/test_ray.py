@@ -129,6 +129,45 @@ def test_local_and_ray_runs_give_the_same_records(folder: Path) -> None:
     assert any("was ready after" in line for line in lines)
 
 
+PROGRAM = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    print(json.dumps({"id": asked["id"], "score": len(asked["text"]) / 100}), flush=True)
+"""
+OTHERS = """
+  program: {type: command, command: [PYTHON, program.py], threshold: 0.2}
+  cleaned: {type: canonical, of: code, steps: [nfkd, space]}
+  either: {type: chain, of: [program, words], rule: any}
+"""
+
+
+def test_programs_and_combined_defenses_give_the_same_records(folder: Path) -> None:
+    """What answers line by line, what cleans before another, and what is made of two."""
+    (folder / "program.py").write_text(PROGRAM)
+    for name, settings in (("here", "{}"), ("there", RAY)):
+        config = configured(folder, settings, name=f"{name}.yaml")
+        text = config.read_text().replace("report:", f"{OTHERS.lstrip(chr(10))}report:")
+        config.write_text(text.replace("PYTHON", sys.executable))
+        measured(config, folder / name)
+    assert records(folder / "here") == records(folder / "there")
+    assert len(records(folder / "here")) == 360
+
+
+def test_a_local_classifier_decides_the_same(folder: Path, classifier_folder: Path) -> None:
+    """Its scores agree to six digits: sums of a model depend on which texts share a batch."""
+    settings = f"type: classifier, path: {classifier_folder}, positive: [INJECTION], threshold: 0.5"
+    for name, run_settings in (("here", "{}"), ("there", RAY)):
+        config = configured(folder, run_settings, name=f"{name}.yaml")
+        text = config.read_text().replace("report:", f"  model: {{{settings}}}\nreport:")
+        config.write_text(text)
+        measured(config, folder / name, only=("model",))
+    here, there = records(folder / "here"), records(folder / "there")
+    assert len(here) == 60
+    assert [(*each[:5], *each[6:]) for each in here] == [(*each[:5], *each[6:]) for each in there]
+    assert [each[5] for each in here] == pytest.approx([each[5] for each in there], abs=1e-5)
+
+
 def test_a_worker_killed_in_the_middle_of_a_batch_loses_nothing(folder: Path) -> None:
     """Its batch is asked again in halves, and the run says so."""
     here, _ = measured(configured(folder, "{}"), folder / "here", only=("code",))
