@@ -155,6 +155,7 @@ def test_a_perfect_guard_and_one_that_blocks_everything_get_different_cards(
     one, other = arm_of(analysis, "perfect"), arm_of(analysis, "wall")
     assert one.system.over_refusal_rate.value == 0.0
     assert other.system.over_refusal_rate.value == 1.0
+    assert other.system.balanced_error.groups == len(SAMPLES)
     assert one.legacy[0].counts == other.legacy[0].counts == (0, 0, 10, 10)
     assert one.legacy[0].recall == 0.0
     assert one.legacy[0].balanced_error == 0.5

@@ -256,3 +256,15 @@ def test_putting_values_together_loses_no_sample(
         assert sum(each.folded or 1 for each in rates) == len({value for _, value, _ in own})
         thin = [each for each in rates if not each.folded and each.asked < MIN_SLICE_SAMPLES]
         assert len(thin) <= (0 if any(each.folded for each in rates) else 1)
+
+
+def test_a_slice_that_one_group_dominates_names_that_group(runs: Runs) -> None:
+    """Twelve of 52 attacks in German are rewritings of one; those in English stand alone."""
+    german = [attack(n, language="de", group="story" if n < 12 else "") for n in range(52)]
+    english = [attack(n, language="en", group=f"g-{n // 2}") for n in range(100, 152)]
+    found = one(
+        runs, [*english, *german, *SAMPLES[200:]], lambda at, _s: allow() if at % 3 else block()
+    )
+    table = next(t for t in found.slices if t.facet == "language" and t.is_attack)
+    named = {entry.name: entry.rate.dominant_group for entry in table.rates}
+    assert named == {"de": "story", "en": ""}
