@@ -9,7 +9,7 @@ import pytest
 
 from guardmark.core import estimate, manifest, outcome, protocols, record, sample
 from guardmark.core.estimate import Estimate
-from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Outcome
+from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Outcome, fault_of
 from guardmark.core.record import FIRST_LAYER, Record, RecordKey, Stage
 from guardmark.core.sample import Prompt, View
 
@@ -78,3 +78,22 @@ def test_a_class_needs_no_base_to_be_a_defense() -> None:
     assert not isinstance(Careful(), protocols.InlineDefense)
     assert not isinstance(Careful(), protocols.Judge)
     assert not isinstance(object(), protocols.Defense)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "fault"),
+    [
+        ([(1.0, 0.0), (0.5, 0.5)], ""),
+        ([(1.0, 0.0), (1.0,)], "differ in their dimensions (1 and 2)"),
+        ([(1.0, float("nan"))], "not a finite number"),
+        ([(1.0, 0.0), (0.0, 0.0)], "empty or all zeros"),
+        ([()], "empty or all zeros"),
+    ],
+)
+def test_vectors_that_cannot_be_compared_say_why(
+    vectors: list[tuple[float, ...]], fault: str
+) -> None:
+    """A cosine needs the same dimensions, finite numbers, and a length."""
+    found = fault_of(vectors)
+    assert fault in found
+    assert bool(found) == bool(fault)
