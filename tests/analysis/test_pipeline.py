@@ -22,6 +22,7 @@ from guardmark.analysis.pipeline.arms import RESPONSE_UNSAFE, ArmAnalysis, Pipel
 from guardmark.analysis.pipeline.frame import SAFE, UNSAFE, combine
 from guardmark.analysis.run import RunAnalysis, analyse_run
 from guardmark.analysis.settings import AnalysisSettings
+from guardmark.core.errors import UnknownName
 from guardmark.core.estimate import Estimate
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import AnswerMode, Verdict, VerdictLabel
@@ -186,6 +187,8 @@ def test_the_later_definition_wants_benign_prompts_answered() -> None:
         is_attack=np.array([True, True, False, False]),
     )
     assert card.counts == (1, 1, 1, 1)
+    with pytest.raises(UnknownName, match="older definition"):
+        count_legacy("none", ends, definition="newest", scope="system", is_attack=yes)
 
 
 def test_several_judges_decide_by_majority(tmp_path: Path) -> None:

@@ -137,6 +137,22 @@ def test_parts_that_are_configured_differently_are_remarked_upon(
     assert remarks("a", None) == remarks(None, "b") == []
 
 
+def test_a_defense_that_is_shown_something_else_is_remarked_upon(runs: Runs) -> None:
+    """The same guard over the whole conversation is another measurement; a baseline has no view."""
+    wall = Planned(name="wall", answers=lambda _at, _s: block(), type="block-all")
+    guard = PartManifest(name="guard", kind="defense", type="pattern", view="conversation")
+    baseline = PartManifest(name="wall", kind="defense", type="block-all", view="text")
+    with ExitStack() as stack:
+        old = stack.enter_context(runs.opened(SAMPLES, [blocks_from(9), wall]))
+        parts = (guard, baseline)
+        new = stack.enter_context(runs.opened(SAMPLES, [blocks_from(9), wall], parts=parts))
+        opened = [OpenRun(label="old", reader=old), OpenRun(label="new", reader=new)]
+        remarks = match_runs(opened, AnalysisSettings.of(old.manifest())).remarks
+    assert [each for each in remarks if "another part of a prompt" in each] == [
+        "guard is shown another part of a prompt: text in old, conversation in new."
+    ]
+
+
 def test_the_fewer_repeats_are_compared(runs: Runs) -> None:
     """Two repeats here, one there: one is compared, and that is said."""
     found, compared = matched(runs, SAMPLES, SAMPLES, repeats=2)

@@ -17,7 +17,12 @@ from tests.analysis.small_runs import (
 )
 
 from guardmark.analysis.defense.frame import read_frame
-from guardmark.analysis.defense.scorecard import Scorecard, complement, make_scorecard
+from guardmark.analysis.defense.scorecard import (
+    Scorecard,
+    complement,
+    describe_share,
+    make_scorecard,
+)
 from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.manifest import Policy
@@ -273,3 +278,10 @@ def test_the_report_tells_how_many_texts_were_cut(runs: Runs) -> None:
     assert "(40/40) of attacks" in line
     assert "(0/60) of benign samples" in line
     assert "Attacks cut to fit it, of those answered" in page
+
+
+def test_a_share_without_an_interval_is_told_by_its_counts(runs: Runs) -> None:
+    """Nothing asked is no zero, and a rate that has limits is told with them."""
+    some = card_of(runs, lambda at, _s: allow() if at < 4 else block(), MIXED[:20])
+    assert describe_share(some.false_positive_rate) == "0 of 0, no interval"
+    assert describe_share(some.attack_success_rate) == "4 of 20 = 0.200 [0.081, 0.416]"
