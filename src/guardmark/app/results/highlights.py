@@ -29,13 +29,14 @@ def read_highlights(reader: RecordReader, analysis: RunAnalysis, config: Config)
     worst = [analysis.worst, *filter(None, (analysis.system_worst,))]
     ids = {each.sample.id for samples in worst for each in samples.listed}
     most = analysis.settings.listed_samples
-    if analysis.adaptive:
+    fell = any(card.rounds[-1].full.successes for card in analysis.adaptive)
+    if fell:
         from guardmark.app.results.variant_texts import read_rewrites  # loads the attacks
     return Highlights(
         gate=None if analysis.settings.thresholds else check_own_limits(reader, analysis, config),
         exchanges=read_exchanges(reader, ids) if analysis.pipeline is not None else {},
         refused=refused_fields(reader),
-        rewrites=read_rewrites(reader, most=most) if analysis.adaptive else (),
+        rewrites=read_rewrites(reader, most=most) if fell else (),
     )
 
 
