@@ -13,9 +13,10 @@ from tests.planted.defenses import PLANTED, Planted, planted
 from tests.planted.references import greedy
 from tests.planted.table import Row, attacked, measure, share
 
+from guardmark.adaptive import controls
 from guardmark.analysis.defense.counts import grouped_difference
 from guardmark.core.estimate import Difference
-from guardmark.store.layers import ADAPTIVE
+from guardmark.store.layers import ADAPTIVE, BLIND
 
 SCORED = [each for each in PLANTED if each.is_scored and each.is_gated]
 pytestmark = pytest.mark.slow
@@ -166,3 +167,48 @@ def compared(
     """Mark what fell to two arms by the k-th call, for each row that has attacks."""
     some = [row for row in rows if row.groups]
     return [row.within(first(row), k) for row in some], [row.within(second(row), k) for row in some]
+
+
+ALONE = ("words gated", "letters gated", "hardened", "format")
+ALONE_SCORED = ("ngrams gated", "bag gated", "nearest gated")
+
+
+@cache
+def alone_against_blind(name: str) -> dict[int, tuple[list[bool], list[bool], list[str]]]:
+    """Attack each text by itself with six seeds; mark what fell to the search and to blind draws."""
+    each = planted(name)
+    marks: dict[int, tuple[list[bool], list[bool], list[str]]] = {
+        16: ([], [], []),
+        64: ([], [], []),
+    }
+    for seed in range(1, 7):
+        state, asked, _, _ = attacked(
+            each.data(), each.start(), budget=64, seed=seed, shares_memory=False
+        )
+        asked.drive(controls.run_blind(state))
+        for k, (searched, blind, attacks) in marks.items():
+            searched += [first <= k for first in asked.firsts(ADAPTIVE, state.blocked)]
+            blind += [first <= k for first in asked.firsts(BLIND, state.blocked)]
+            attacks += [f"{name} {place}" for place in state.blocked]
+    return marks
+
+
+def gain_alone(names: Iterable[str], k: int) -> Difference:
+    """Compare search and blind draws; the six seeds of one attack are one group."""
+    every = [alone_against_blind(name)[k] for name in names]
+    searched, blind, attacks = (np.concatenate(part) for part in zip(*every, strict=True))
+    codes = np.unique(attacks, return_inverse=True)[1]
+    return grouped_difference(searched, blind, groups=codes, confidence=0.95)
+
+
+@pytest.mark.parametrize("name", [*ALONE, *ALONE_SCORED])
+def test_an_attack_alone_loses_nothing_to_blind_draws(name: str) -> None:
+    """What it learns from its own failures never costs it a bypass at 64 tries, nor shown at 16."""
+    assert gain_alone([name], 64).value >= 0
+    assert gain_alone([name], 16).high >= 0
+
+
+def test_an_attack_alone_gains_where_there_is_a_score() -> None:
+    """And over all defenses together."""
+    assert gain_alone(ALONE_SCORED, 64).low > 0
+    assert gain_alone((*ALONE, *ALONE_SCORED), 64).low > 0

@@ -219,11 +219,6 @@ class Bandit:
         weights = weight + passes + np.array(self.stops)
         return (mean * weight + passes) / weights, weights
 
-    def means(self) -> list[float]:
-        """Return how often each chain is believed to get through, in [0, 1]."""
-        means: list[float] = self.beliefs()[0].tolist()
-        return means
-
     def rankings(
         self, draw: Random, most: int
     ) -> Callable[[int, int, tuple[int, int]], Mapping[int, float]]:
@@ -247,9 +242,13 @@ class Bandit:
 
         return lambda number, tries, kind: ranking(number % len(views), tries, kind)
 
-    def learn(self, number: int, *, passed: bool) -> None:
-        """Take note of an outcome."""
+    def learn(self, number: int, *, passed: bool, alike: float = 0.0) -> None:
+        """Take note of an outcome; other settings of a single operator share so much of a stop."""
         (self.passes if passed else self.stops)[number] += 1
+        own = self.chains[number].arms
+        for other, chain in enumerate(self.chains if alike and not passed else ()):
+            if len(own) == len(chain.arms) == 1 and own[0].operator is chain.arms[0].operator:
+                self.stops[other] += alike
 
     def fade(self) -> None:
         """Let passes count half as much: each took the attack that it tells of away."""
@@ -260,8 +259,3 @@ class Bandit:
         chains, others = zip(*made, strict=True)
         chains, others = (*self.chains, *chains), (*self.others, *others)
         return replace(self, chains=chains, others=others, begun={})
-
-
-def best(means: Sequence[float], count: int) -> list[int]:
-    """Return the numbers of the highest means, highest first; the first of equals first."""
-    return sorted(range(len(means)), key=lambda i: (-means[i], i))[:count]

@@ -13,7 +13,7 @@ from guardmark.adaptive.attacker import ModelRound, run_attacker, run_rewording
 from guardmark.adaptive.beliefs import Background
 from guardmark.adaptive.diagnosis import UNKNOWN, diagnose, measure_baseline
 from guardmark.adaptive.model_asker import ModelAsker
-from guardmark.adaptive.search import SEARCH_VERSION, search, spend_rest
+from guardmark.adaptive.search import ALONE_VERSION, SEARCH_VERSION, search, spend_rest
 from guardmark.adaptive.state import SearchState
 from guardmark.adaptive.target import TargetAsker, by_attack, measure_effects
 from guardmark.attacks.application import derive_seed
@@ -83,7 +83,7 @@ class AdaptivePlan:
             "kind": "adaptive",
             "battery": self.battery,
             "lock": lock_digest(self.lock),
-            "search": SEARCH_VERSION,
+            "search": SEARCH_VERSION if self.shares_memory else ALONE_VERSION,
             "canon": CANON_VERSION,
             "budget": self.budget,
             "seed": self.seed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.beliefs import Background, Bandit, Belief, Precedents, best
+from guardmark.adaptive.beliefs import Background, Bandit, Belief, Precedents
 from guardmark.adaptive.guided import Descents
 from guardmark.adaptive.state import Query, together
 from guardmark.attacks.contract import OperatorChain, Slot, fault_of
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from guardmark.adaptive.state import SearchState, Steps, Target, TryAnswer
 
 SEARCH_VERSION: Final = "search-v7"  # changes whenever equal answers no longer lead to equal tries
+ALONE_VERSION: Final = "search-v8"  # the same, of attacks that share no memory
 BEAM: Final = 4
 _EXTENSIONS: Final = 12
 _CARRIERS: Final = (Slot.CARRIER, Slot.WRAPPER)
-_ALONE: Final = 16  # tries of single operators, where other attacks teach nothing
+_ALIKE: Final = 0.5  # of a failure, for other settings of its operator where an attack is alone
 _CHAINS_FIRST: Final = 8  # tries for which a score changes nothing: it must not cost a bypass
 _HOPE: Final = 1.0  # tries that the parts of a chain are worth
 MOST_USES: Final = 2  # of a seeded chain on one attack; others give the same text again
@@ -59,9 +60,12 @@ def _search(state: SearchState, known: Background) -> Steps[list[Target]]:
     targets, most = state.targets(), state.budget
     bandit = _singles(state, known)
     descents = Descents(state=state)
-    alone = 0 if state.shares_memory else min(most, _ALONE)
-    ends = (("R2", max(alone, most // 2)), ("R3", most * 5 // 8), ("R4", most))
+    # One attack alone never says which parts of a chain help: every single operator comes first.
+    single = most // 2 if state.shares_memory else most
+    ends = (("R2", single), ("R3", most * 5 // 8), ("R4", most))
     for lengths, (round_, until) in enumerate(ends):
+        if all(t.win or t.tries >= most for t in targets):
+            break
         bandit = _extended(bandit, lengths=lengths) if lengths else bandit
         yield from _waves(state, targets, bandit, round_=round_, until=until, descents=descents)
     return targets
@@ -75,8 +79,8 @@ def _singles(state: SearchState, known: Background) -> Bandit:
 
 def _extended(bandit: Bandit, *, lengths: int) -> Bandit:
     """Add chains made of the best ones with the best single arms before or behind them."""
-    means, chains = bandit.means(), bandit.chains
-    order = best(means, len(means))
+    means, chains = bandit.beliefs()[0].tolist(), bandit.chains
+    order = sorted(range(len(means)), key=lambda i: -means[i])
     singles = [i for i in order if len(chains[i].arms) == 1][:_EXTENSIONS]
     seeds = [i for i in order if len(chains[i].arms) == lengths][:BEAM]
     known = {chain.key for chain in chains}
@@ -170,7 +174,8 @@ def _learn(
 ) -> None:
     """Take note of what a chain came to."""
     chain, score = bandit.chains[number], answer.score or 0.0
-    bandit.learn(number, passed=target.win is not None)
+    shared = _ALIKE if state.unit else 0.0
+    bandit.learn(number, passed=target.win is not None, alike=shared)
     if score > state.allowed_score and chain.arms[0].operator.slot in _CARRIERS:
         target.carried = min(target.carried, (score, chain.key))
     if target.win is None:
