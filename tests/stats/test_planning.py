@@ -237,3 +237,16 @@ def test_pairs_without_an_answer_are_refused(question: object) -> None:
     assert callable(question)
     with pytest.raises(ValueError, match=r"must|asked"):
         question()
+
+
+def test_groups_whose_pairs_all_differ_still_need_as_many_pairs() -> None:
+    """Where every pair differs nothing varies between groups but the sides, which are alike."""
+    alone, grouped = plan_difference(0.5, 1.0), plan_difference(0.5, 1.0, layout=FIVE)
+    assert grouped.groups < alone.groups < 5 * grouped.groups
+    assert grouped.chance is not None
+    assert grouped.chance >= 0.8
+
+
+def test_a_rate_without_spread_comes_out_as_planned_in_every_run() -> None:
+    """All rows succeed, so each simulated run is the same one."""
+    assert plan_margin(0.05, 1.0, layout=FIVE).chance == 1.0

@@ -245,3 +245,20 @@ def test_no_other_beta_makes_the_tries_likelier(rows: list[tuple[int, int]]) -> 
 
     others = [height(a * more, b * less) for more in (0.9, 1.1) for less in (0.9, 1.1)]
     assert height(a, b) >= max(others) - 1e-6
+
+
+def test_draws_that_hold_no_success_reach_nothing() -> None:
+    """One sample in forty fell once; where neither of two draws holds it, nothing is fitted."""
+    successes = [1] + [0] * 39
+    limits = []
+    for seed in range(12):
+        drawing = DrawPlan(seed=seed, replicates=2)
+        rate = extrapolate_success([4] * 40, successes, k=8, drawing=drawing).beta.rate
+        assert rate.value == pytest.approx(0.0489, abs=1e-4)
+        assert rate.low is not None
+        assert rate.high is not None
+        limits.append((rate.low, rate.high))
+    assert all(0 <= low <= high <= 1 for low, high in limits)
+    lows = {low for low, _ in limits}
+    assert 0.0 in lows
+    assert len(lows) > 2

@@ -15,6 +15,7 @@ from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.figures import Ratio
 from guardmark.stats.rates.clustered import wilson_default
 from guardmark.stats.rates.corrected import (
+    JudgedWorth,
     JudgeLabels,
     audited_rate,
     corrected_rate,
@@ -306,3 +307,13 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says(
         if found.low is not None and found.high is not None:
             covered += found.low <= truth <= found.high
     assert covered >= 460
+
+
+def test_labels_that_are_worth_no_trial_show_nothing_of_a_judge() -> None:
+    """Many labels of one group are worth none: the judge may be at chance, and no rate is told."""
+    told = rogan_gladen(30, 100, labels=GOOD)
+    bare = rogan_gladen(30, 100, labels=GOOD, worth=JudgedWorth(judged=100, unsafe=0, safe=200))
+    assert told.value is not None
+    assert (bare.value, bare.low, bare.high) == (None, None, None)
+    assert bare.raw == told.raw
+    assert "chance" in bare.reason

@@ -192,7 +192,8 @@ def _bands(
         # A draw without any bypass says 0 and one of bypasses alone says 1: neither has a fit.
         reached = np.tile(np.where(hits == 0, 0.0, 1.0), (2, 1))
         mixed = (hits > 0) & (hits < total)
-        reached[:, mixed] = [_reached(part, k) for part in _fit_both(cells, weights[mixed])]
+        if mixed.any():
+            reached[:, mixed] = [_reached(part, k) for part in _fit_both(cells, weights[mixed])]
         drawn.append(reached)
     return [Limits(*percentile_limits(each, confidence)) for each in np.concatenate(drawn, axis=1)]
 
@@ -282,8 +283,6 @@ def _fit(cells: Ints, weights: Floats) -> tuple[Floats, Floats]:
     The likelihood is searched over log(a + b), first coarsely, then by golden section, with the
     mean solved for at each step: two parameters, no start value, no way to diverge.
     """
-    if not len(weights):
-        return np.empty(0), np.empty(0)
     counts = _Exceeding.of(cells, weights)
     grid = np.linspace(_LOWEST, _HIGHEST, 22)
     heights = np.stack([_profile(counts, np.full(len(weights), each))[0] for each in grid])

@@ -82,11 +82,6 @@ class EffectiveCounts:
         """Row-weighted share of successes; 0 without rows."""
         return self.successes / max(1, self.trials)
 
-    @property
-    def is_dominated(self) -> bool:
-        """Whether one group dominates."""
-        return is_dominated(self.largest_group, self.groups)
-
     def quantile(self, confidence: float) -> float:
         """Return the two-sided quantile that goes with `n_eff`: t, or normal without groups."""
         if self.degrees_of_freedom is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -134,13 +135,15 @@ def _first_lost(values: Floats, groups: Ints, *, limit: float, error: float) -> 
     below = np.concatenate(([0], np.cumsum(np.bincount(places)))) if len(values) else np.zeros(1)
     # Past the limit itself no bound can keep it.
     reach = int(np.searchsorted(below, limit * len(values), side="right"))
-    kept = None
-    for level in np.unique(np.linspace(0, reach, _LEVELS).astype(int)).tolist():
-        if not len(values) or not _is_shown(places < level, codes, sizes, limit=limit, error=error):
-            break
-        kept = level
-    if kept is None:
+    levels = np.unique(np.linspace(0, reach, _LEVELS).astype(int)).tolist() if len(values) else []
+    shown = [
+        *takewhile(
+            lambda level: _is_shown(places < level, codes, sizes, limit=limit, error=error), levels
+        )
+    ]
+    if not shown:
         return None
+    kept = shown[-1]
     return float(distinct[kept]) if kept < len(distinct) else np.inf
 
 
