@@ -121,9 +121,8 @@ def test_lines_that_cannot_be_used_end_nothing(tmp_path: Path) -> None:
         *(b'{"id": 2, "label": "unsure"}\n', b"[" * 100_000 + b"\n", b"9" * 10_000 + b"\n"),
         b'{"id": 2, "outcome": "block", "more": "' + b"x" * 3_000_000 + b'"}\n',
     )
-    pieces = 3  # of a megabyte: what a line is cut into that is longer
     path.write_bytes(fine + b"".join(odd) + b'{"id": 3, "outcome": "blo')
-    assert figures(watched(path, "--json"))["lines"]["unreadable"] == len(odd) - 1 + pieces + 1
+    assert figures(watched(path, "--json"))["lines"]["unreadable"] == len(odd) + 1
     path.write_bytes(b'{"id": "\\ud800", "outcome": "block"}\n{"id": 3, "outcome": "allow"}')
     assert rates(watched(path, "--json"))["blocked"] == (1, 2)
     rows = [{"id": at, "defense": f"d{at}", "outcome": "allow"} for at in range(120)]
@@ -337,6 +336,24 @@ def test_a_stream_ends_at_the_first_broken_limit() -> None:
         assert process.wait() == 1
         assert "BROKEN" in process.stdout.read()
         process.stdin.close()
+
+
+def test_a_long_line_is_one_line(tmp_path: Path) -> None:
+    """At, and beside, whole megabytes; what follows it is read."""
+    path, end = tmp_path / "log", b'{"id": 1, "outcome": "block"}\n'
+    for length in (0, 1, 2, 3_000_000):
+        for around in (-1, 0, 1):
+            long = b"x" * max(1, (length if length > 2 else length << 20) + around) + b"\n"
+            path.write_bytes(long + end)
+            counted = figures(watched(path, "--json"))["lines"]
+            assert (counted["lines"], counted["unreadable"]) == (2, 1)
+            assert rates(watched(path, "--json"))["blocked"] == (1, 1)
+
+
+def test_a_stream_without_a_line_says_so(tmp_path: Path) -> None:
+    """Silence would read as all is well."""
+    (tmp_path / "log").write_bytes(b"\n\n")
+    assert watched(tmp_path / "log").stdout.split("\n") == ["No line was read.", "", ""]
 
 
 def test_an_empty_line_is_no_line(tmp_path: Path) -> None:

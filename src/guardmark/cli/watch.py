@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from guardmark.app.results.watching import LiveView
 
-_LONGEST_LINE: Final = 1 << 20  # bytes; what is longer comes in pieces that cannot be read
+_LONGEST_LINE: Final = 1 << 20  # bytes; of what is longer the start is kept, and cannot be read
 
 
 def _read_limits(_context: Any, _option: Any, words: Sequence[str]) -> dict[str, float]:
@@ -47,11 +47,10 @@ def watch_command(
     from guardmark.app.results.watching import Watch
 
     watch, is_stream = Watch(limits, announce=tell_line, **typed), file.name == "<stdin>"
-    lines = filter(bytes.strip, iter(lambda: file.readline(_LONGEST_LINE), b""))  # none is empty
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with suppress(KeyboardInterrupt):
-            for number, line in enumerate(lines, 1):
+            for number, line in enumerate(_read_lines(file), 1):
                 watch.take(line)
                 if is_stream and watch.broken and not typed["webhook"]:
                     break
@@ -61,6 +60,15 @@ def watch_command(
         signal.signal(signal.SIGTERM, before)
     _tell(watch.look(), as_json=as_json)
     return int(bool(watch.broken))
+
+
+def _read_lines(file: IO[bytes]) -> Iterator[bytes]:
+    while line := file.readline(_LONGEST_LINE):
+        piece = line
+        while len(piece) == _LONGEST_LINE and not piece.endswith(b"\n"):
+            piece = file.readline(_LONGEST_LINE)
+        if line.strip():
+            yield line
 
 
 def _tell(view: LiveView, *, as_json: bool) -> None:
@@ -90,4 +98,5 @@ def _lines(view: LiveView) -> Iterator[str]:
         limit = f"{100 * (broken.limit or 0.0):g} %"
         shown = f"shown after {broken.after_lines:,} lines: {rate_text(broken.live)}"
         yield f"BROKEN {broken.defense}: {broken.name} above {limit}, {shown}"
-    yield "; ".join(f"{count:,} {words.get(of, of)}" for of, count in view.lines.items() if count)
+    counts = (f"{count:,} {words.get(of, of)}" for of, count in view.lines.items() if count)
+    yield "; ".join(counts) or words["empty"]

@@ -58,11 +58,6 @@ class VariantRows:
     drawn_attacks: int  # Attacks in every slice.
     drawn_benign: int  # Benign samples in every slice.
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether a slice takes everything of a label, so that it cannot vary there."""
-        return self.drawn_attacks == self.attacks or self.drawn_benign == self.benign
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceFigure:
