@@ -239,7 +239,7 @@ class Asker(Generic[Q, A]):
                 "Next: use the settings and version that wrote it, or a new run."
             )
         asked.answer, asked.is_answered = self.read(stored), True
-        asked.subject = replace(asked.subject, details=stored.subject.details)
+        asked.subject = asked.subject._replace(details=stored.subject.details)
         if not stored.is_free:
             self._count(asked.question, asked.answer)
         if self.context.is_replay:
@@ -251,7 +251,7 @@ class Asker(Generic[Q, A]):
     ) -> None:
         asked.answer, asked.is_answered = answer, True
         if details := self.details(asked.question, answer):
-            asked.subject = replace(asked.subject, details={**asked.subject.details, **details})
+            asked.subject = asked.subject._replace(details={**asked.subject.details, **details})
         answer = self.kept(answer)
         self.context.add(asked.key, asked.subject, answer, is_free=is_free, latency_ns=latency_ns)
 

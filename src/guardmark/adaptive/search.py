@@ -166,7 +166,7 @@ def _next_try(
     query = target.made.pop(name)
     target.tried.add(name)
     target.seen.add(query.text)
-    return replace(query, round=round_), number
+    return query if query.round == round_ else replace(query, round=round_), number
 
 
 def _learn(
@@ -184,8 +184,11 @@ def _learn(
 
 def _next_use(state: SearchState, target: Target, chain: OperatorChain, *, round_: str) -> str:
     """Name the next variant that a chain gives of an attack, made and not asked yet; or nothing."""
+    key = chain.key
+    if key in target.tried:
+        return ""
     for index in range(MOST_USES if any(arm.operator.seeded for arm in chain.arms) else 1):
-        name = f"{chain.key}#{index}"
+        name = f"{key}#{index}"
         if name in target.tried:
             continue
         query = target.made.get(name) or state.variant(target.position, chain, round_, index=index)
@@ -193,4 +196,5 @@ def _next_use(state: SearchState, target: Target, chain: OperatorChain, *, round
             target.made[name] = query
             return name
         target.tried.add(name)
+    target.tried.add(key)  # no other use of it is left
     return ""

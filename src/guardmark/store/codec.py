@@ -47,7 +47,7 @@ _MOST: Final = {"count": (1 << 31) - 1, "few": 100}
 
 def stored_object(text: str | None, column: str, layer: str | None = None) -> dict[str, Any]:
     """Read a JSON object back, of the form that `forms.toml` tells of its column and layer."""
-    value = json.loads(text or "{}")
+    value = json.loads(text) if text else {}
     if not _check_of(column, layer)(value):
         raise TypeError(f"not what guardmark writes: {text!r:.80}")
     return cast("dict[str, Any]", value)

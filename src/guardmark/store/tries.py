@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from operator import attrgetter, itemgetter
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.store.codec import (
     ILL_TYPED,
@@ -41,12 +41,12 @@ _SELECT: Final = (
     " LEFT JOIN confirmations c USING (defense, layer, number, sample)"
 )
 _BY_PLACE: Final = itemgetter(0, 1)
+_of_subject: Final = attrgetter(*_SUBJECT)
 
 Row = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrySubject:
+class TrySubject(NamedTuple):
     """What a try is about."""
 
     account: str  # who pays
@@ -57,11 +57,10 @@ class TrySubject:
     size: int | None = None  # characters of the text, where that is kept
     decoded: bool | None = None  # whether the shipped decoders read it; None where nobody looked
     resend_of: int | None = None  # number of the try whose text is sent again
-    details: Mapping[str, object] = field(default_factory=dict)  # what else is said, as JSON values
+    details: Mapping[str, object] = MappingProxyType({})  # what else is said, as JSON values
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TryRecord:
+class TryRecord(NamedTuple):
     """One try, as it is stored; the fields from `outcome` to `evidence` are those of a `Record`."""
 
     defense: str
@@ -120,8 +119,7 @@ class TryBatch:
             row, evidence = encode(answer, latency_ns, flags), evidence_text(answer.evidence)
         except ILL_TYPED as mistake:
             row, evidence = encode_mistake(answer, mistake, latency_ns, flags)
-        values = (getattr(subject, name) for name in _SUBJECT)
-        head = [int(each) if isinstance(each, bool) else each for each in values]
+        head = [int(each) if isinstance(each, bool) else each for each in _of_subject(subject)]
         details = None
         if subject.details:
             details = json.dumps(subject.details, ensure_ascii=False, separators=(",", ":"))
@@ -170,17 +168,25 @@ def read_tries(
 
 
 def _record_of(row: Row) -> TryRecord:
-    defense, layer, is_confirmed, number, sample, *subject, is_free = row[:14]
+    defense, layer, is_confirmed, number, sample, *about, decoded, resend_of, is_free = row[:14]
+    account, round_, chain, tier, digest, size = about
     *observed, _, details, evidence = row[14:]
-    values = dict(zip(_SUBJECT, subject, strict=True))
-    if values["decoded"] is not None:
-        values["decoded"] = bool(values["decoded"])
     return TryRecord(
         defense=defense,
         layer=layer,
         sample=sample,
         number=number,
-        subject=TrySubject(**values, details=stored_object(details, "details", layer)),
+        subject=TrySubject(
+            account,
+            round_,
+            digest,
+            chain,
+            tier,
+            size,
+            decoded=None if decoded is None else bool(decoded),
+            resend_of=resend_of,
+            details=stored_object(details, "details", layer),
+        ),
         is_free=bool(is_free),
         is_confirmed=None if is_confirmed is None else bool(is_confirmed),
         **decode((*observed, evidence)),

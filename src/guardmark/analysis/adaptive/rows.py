@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from guardmark.core.usage import UsageTotals
 from guardmark.store.layers import (
@@ -36,11 +36,11 @@ CRITIC_ACCOUNT: Final = "critic"
 STRICT: Final = frozenset({"V0", "V1"})
 FULL: Final = frozenset({"V0", "V1", "V2", "V3-table", "V3"})
 _EVALUATED: Final = ("repair", "reworded", "transfer", "twin", "wrapper")
+_PASSED: Final = {"allow": True, "block": False}
 _UNSTEADY: Final = frozenset({"RANDOMISED", "STATEFUL", "RATE_LIMITED"})
 
 
-@dataclass(frozen=True, slots=True)
-class Try:
+class Try(NamedTuple):
     """One question of an attacker or its evaluator."""
 
     sample: int  # Position of the sample.
@@ -231,7 +231,7 @@ def _try_of(record: TryRecord) -> Try:
         subject.chain or "",
         subject.tier or "",
         subject.digest,
-        {"allow": True, "block": False}.get(record.outcome),
+        _PASSED.get(record.outcome),
         record.is_free,
         subject.size,
         subject.decoded,

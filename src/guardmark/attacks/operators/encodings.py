@@ -96,7 +96,6 @@ def _read_words(words: list[str], table: dict[str, str]) -> str:
 
 _BYTES = tuple(format(byte, "08b") for byte in range(256))
 _BITS = re.compile(r"[01]{8}(?: [01]{8})*")
-_LARGEST = 0x10FFFF
 
 
 @cache
@@ -123,11 +122,11 @@ def _unmarked_bytes(code: str, mark: str) -> str:
     return bytes.fromhex(code.replace(mark, "")).decode()
 
 
-def _char(number: str) -> str:
-    code = int(number)
-    if not 0 <= code <= _LARGEST:
-        raise ValueError(f"no character has the number {code}")
-    return chr(code)
+def _numbered(code: str, between: str) -> str:
+    try:
+        return "".join(map(chr, map(int, code.split(between)))) if code else ""
+    except OverflowError as error:
+        raise ValueError("no character has such a number") from error
 
 
 def _escapes(text: str) -> str:
@@ -163,7 +162,7 @@ _CODES: dict[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
     "percent": (partial(_marked_bytes, mark="%"), partial(_unmarked_bytes, mark="%")),
     "html_entities": (
         lambda text: f"&#{';&#'.join(map(str, map(ord, text)))};" if text else "",
-        lambda code: "".join(map(_char, code[2:-1].split(";&#"))) if code else "",
+        lambda code: _numbered(code[2:-1], ";&#"),
     ),
     "unicode_escapes": (
         _escapes,
@@ -172,7 +171,7 @@ _CODES: dict[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
     "binary": (lambda text: " ".join(map(_BYTES.__getitem__, text.encode())), _unbinary),
     "decimal": (
         lambda text: " ".join(map(str, map(ord, text))),
-        lambda code: "".join(map(_char, code.split(" "))) if code else "",
+        lambda code: _numbered(code, " "),
     ),
     "ascii85": (
         lambda text: base64.a85encode(text.encode()).decode("ascii"),

@@ -51,7 +51,6 @@ _SELECTORS = tuple(
 )
 _UNSELECT = {selector: byte for byte, selector in enumerate(_SELECTORS)}
 _BITS = str.maketrans("01", "\u2062\u2064")
-_UNBITS = str.maketrans("\u2062\u2064", "01")
 _OCTETS = tuple(format(byte, "08b").translate(_BITS) for byte in range(256))
 
 
@@ -80,7 +79,7 @@ def _unselect(variant: str, use: Use) -> str:
 
 
 def _unbits(variant: str, use: Use) -> str:
-    bits = _behind_cover(variant, use).translate(_UNBITS)
+    bits = _behind_cover(variant, use).replace("\u2062", "0").replace("\u2064", "1")
     return int(bits, 2).to_bytes(len(bits) // 8, "big").decode() if bits else ""
 
 

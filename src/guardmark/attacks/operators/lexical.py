@@ -54,15 +54,22 @@ def cased_like(word: str, model: str) -> str:
 
 def swap_listed(text: str, use: Use, listed: Mapping[str, tuple[str, ...]]) -> str:
     """Replace listed words with probability p, by a drawn alternative."""
-    bound = use.threshold("p")
-    pieces = list(_pieces(text))
+    words = _small_words(text)
+    if listed.keys().isdisjoint(words):
+        return text
+    bound, pieces = use.threshold("p"), list(_pieces(text))
     draws = use.draws(len(pieces))
-    alternatives = map(listed.get, map(str.lower, pieces[1::2]))
-    for index, forms in zip(range(1, len(pieces), 2), alternatives, strict=True):
+    for index, forms in zip(range(1, len(pieces), 2), map(listed.get, words), strict=True):
         if forms is not None and draws[index] < bound:
             choice = forms[draws[index - 1] % len(forms)]
             pieces[index] = cased_like(choice, pieces[index])
     return "".join(pieces)
+
+
+@lru_cache(maxsize=256)
+def _small_words(text: str) -> tuple[str, ...]:
+    """Return the words of a text in small letters; each is asked for often."""
+    return tuple(map(str.lower, _pieces(text)[1::2]))
 
 
 @lru_cache(maxsize=256)
