@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from itertools import product
 
 import numpy as np
@@ -11,10 +12,14 @@ from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, bloc
 from guardmark.analysis.compare.chains import Chain, ChainBench, read_bench
 from guardmark.analysis.compare.matching import OpenRun, match_runs
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED
+from guardmark.analysis.early_stop import make_schedule
 from guardmark.analysis.settings import AnalysisSettings
+from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Sample
 from guardmark.defenses.chain import ChainRule, settled
+from guardmark.store.columns import sample_columns
+from guardmark.store.reader import RecordReader
 
 ANSWERS = {ALLOW: allow(), BLOCK: block(), MALFORMED: garbled(), ERROR: failed()}
 SAMPLES = [*(attack(n) for n in range(64)), *(benign(n) for n in range(64))]
@@ -82,3 +87,28 @@ def test_chains_are_measured_as_defenses_are(runs: Runs) -> None:
     assert (through.successes, through.trials) == (8, 64)
     assert chain.rates.false_positive_rate.successes == 56
     assert (chain.cost, chain.priced) == (None, 0)
+
+
+def test_a_chain_with_a_defense_that_was_ended_early_is_refused(runs: Runs) -> None:
+    """Its last samples were asked for nobody knows what; it is named."""
+    settings = {"run": {"stop_when": ["asr<0.5", "fpr<0.5"]}}
+    names = ("a", "b")
+    planned = [
+        Planned(name=n, answers=lambda _, s: block() if s.is_attack else allow()) for n in names
+    ]
+    samples = [*(attack(n) for n in range(400)), *(benign(n) for n in range(400))]
+    with runs.opened(samples, planned, settings=settings) as reader:
+        order, path = make_schedule(sample_columns(reader), seed=7).order, reader.path
+    with sqlite3.connect(path) as connection:
+        connection.executemany(
+            "DELETE FROM records WHERE sample = ? AND defense ="
+            " (SELECT id FROM defenses WHERE name = 'b')",
+            [(int(at),) for at in order[200:]],
+        )
+    connection.close()
+    with RecordReader(path) as reader:
+        matched = match_runs(
+            [OpenRun(label="run", reader=reader)], AnalysisSettings.of(reader.manifest())
+        )
+        with pytest.raises(IncomparableRuns, match=r"^b was ended early by a rule"):
+            read_bench(matched, [arm.name for arm in matched.frame.arms])

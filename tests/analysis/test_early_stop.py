@@ -11,7 +11,7 @@ import pytest
 from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block
 
 from guardmark.analysis.defense.frame import read_frame
-from guardmark.analysis.early_stop import EarlyStop, Schedule, make_schedule
+from guardmark.analysis.early_stop import EarlyStop, Schedule, make_schedule, open_early_stop
 from guardmark.analysis.gate import GatePolicy, check_limits
 from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import AnalysisSettings
@@ -253,6 +253,24 @@ def test_a_run_ended_early_is_reported_by_the_sequence(runs: Runs) -> None:
     pair = found.comparison.pairs[0]
     assert pair.attacks.difference.test == "paired e-value"
     assert (pair.attacks.detectable, pair.attacks.not_worse) == (None, None)
+
+
+def test_a_defense_that_was_not_asked_yet_has_no_verdict(runs: Runs) -> None:
+    """A run that goes on counts in what is stored, of the defenses that answered at all."""
+    samples = [attack(n) for n in range(400)] + [benign(n) for n in range(400)]
+    planned = [Planned(name=name, answers=lambda _n, _s: block()) for name in ("a", "b")]
+    with runs.opened(samples, planned) as reader:
+        path = reader.path
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "DELETE FROM records WHERE defense = (SELECT id FROM defenses WHERE name = 'b')"
+        )
+        connection.execute("DELETE FROM defenses WHERE name = 'b'")
+    connection.close()
+    with RecordReader(path) as reader:
+        rule = open_early_stop(reader, ["asr<0.5"])
+    found = [(asked.defense, verdict.answer) for asked, verdict in rule.verdicts.items()]
+    assert found == [("a", "yes")]
 
 
 def test_a_rate_that_goes_with_the_size_of_families_is_that_of_rows(runs: Runs) -> None:

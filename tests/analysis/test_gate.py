@@ -361,6 +361,14 @@ def test_limits_of_the_system_may_name_an_arm_that_is_no_defense(tmp_path: Path)
     assert system_checks(tmp_path, policy) == [("system.asr_upper", "none")]
 
 
+def test_limits_of_the_system_hold_for_every_guarded_arm_beside_those_of_defenses(
+    tmp_path: Path,
+) -> None:
+    """The model alone is what the guard is measured against, and nothing that is deployed."""
+    policy = GatePolicy(system_asr_upper=0.5, asr_upper=0.5)
+    assert system_checks(tmp_path, policy) == [("asr_upper", "wall"), ("system.asr_upper", "wall")]
+
+
 @pytest.mark.parametrize(
     ("policy", "unknown"),
     [

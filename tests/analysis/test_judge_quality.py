@@ -9,7 +9,7 @@ from tests.analysis.small_pipelines import SAFE_ANSWER, PlannedPipeline, write_p
 from tests.analysis.small_runs import attack
 
 from guardmark.analysis.pipeline.judges import Flip, assess_judge, find_flips
-from guardmark.core.errors import UnknownName
+from guardmark.core.errors import StoreError, UnknownName
 from guardmark.core.outcome import Evidence, Response, Verdict, VerdictLabel
 from guardmark.core.record import Stage
 from guardmark.core.sample import Sample
@@ -87,6 +87,25 @@ def test_a_layer_that_is_not_there_is_named(records: Path) -> None:
     """With those that are."""
     with RecordReader(records) as reader, pytest.raises(UnknownName, match="run"):
         assess_judge(reader, "strict")
+
+
+def test_a_run_without_verdicts_is_refused_with_the_command_that_adds_them(tmp_path: Path) -> None:
+    """A quality of nothing would read as a good one."""
+    planned = PlannedPipeline(samples=[attack(0)])
+    with (
+        RecordReader(write_pipeline(tmp_path / "r.sqlite", planned)) as reader,
+        pytest.raises(StoreError, match=r"no verdicts\.\nNext: guardmark judge RUN"),
+    ):
+        assess_judge(reader, "run")
+
+
+def test_one_judging_alone_has_no_flips(tmp_path: Path) -> None:
+    """There is nothing to hold it against."""
+    planned = PlannedPipeline(
+        samples=[attack(0)], judges={"judge": lambda _at, _sample: SAFE_ANSWER}
+    )
+    with RecordReader(write_pipeline(tmp_path / "r.sqlite", planned)) as reader:
+        assert find_flips(reader, "run") is None
 
 
 def test_a_sound_judge_shows_no_sign(tmp_path: Path) -> None:

@@ -17,9 +17,15 @@ from tests.analysis.small_pipelines import (
 )
 from tests.analysis.small_runs import Planned, allow, attack, benign, block, failed, garbled
 
-from guardmark.analysis.defense.frame import ERROR, MALFORMED, MISSING
-from guardmark.analysis.pipeline.arms import RESPONSE_UNSAFE, ArmAnalysis, PipelineAnalysis
-from guardmark.analysis.pipeline.frame import SAFE, UNSAFE, combine
+from guardmark.analysis.defense.frame import ERROR, MALFORMED, MISSING, read_frame
+from guardmark.analysis.pipeline.arms import (
+    RESPONSE_UNSAFE,
+    ArmAnalysis,
+    PipelineAnalysis,
+    analyse_pipeline,
+)
+from guardmark.analysis.pipeline.frame import SAFE, UNSAFE, PlaceRates, combine, read_pipeline
+from guardmark.analysis.pipeline.judges import estimate_agreement
 from guardmark.analysis.run import RunAnalysis, analyse_run
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import UnknownName
@@ -69,6 +75,35 @@ def test_a_run_without_a_model_has_no_pipeline(tmp_path: Path) -> None:
 
     with Runs(folder=tmp_path).opened(SAMPLES, [Planned(name="g", answers=perfect)]) as reader:
         assert analyse_run(reader).pipeline is None
+        frame = read_frame(reader, AnalysisSettings())
+        assert analyse_pipeline(reader, frame, frame.settings) is None
+
+
+def test_an_arm_that_names_nobody_is_no_arm(tmp_path: Path) -> None:
+    """A configuration may name a guard of which the run holds no decision."""
+    planned = PlannedPipeline(samples=SAMPLES, judges={"judge": mixed}, arms=["none", "ghost"])
+    assert [arm.name for arm in pipeline_of(analysed(tmp_path, planned)).arms] == ["none"]
+
+
+def test_a_judge_that_was_never_asked_still_counts_what_was_blocked(tmp_path: Path) -> None:
+    """No answer came to be judged: no rate stands, and both bounds do."""
+    planned = PlannedPipeline(samples=SAMPLES, judges={"judge": mixed}, fails=lambda _at: True)
+    arm = arm_of(analysed(tmp_path, planned), "none")
+    assert counts(arm.system.attack_success_rate) == (0, 0)
+    assert arm.system.attack_success_rate.value is None
+    assert counts(arm.coverage.known) == (0, 20)
+    assert [name for name, _ in arm.judgings] == ["run"]
+
+
+def test_policies_that_enforce_nothing_have_no_row(tmp_path: Path) -> None:
+    """Where failures are only recorded, the system does what its headline says."""
+    planned = PlannedPipeline(
+        samples=SAMPLES,
+        judges={"judge": mixed},
+        on_malformed=Policy.RECORD,
+        on_error=Policy.RECORD,
+    )
+    assert arm_of(analysed(tmp_path, planned), "none").under_policy is None
 
 
 def test_the_bare_model_is_counted_by_what_came_out(tmp_path: Path) -> None:
@@ -210,6 +245,20 @@ def test_several_judges_decide_by_majority(tmp_path: Path) -> None:
     assert [judge.name for judge in judging.judges] == ["one", "two", "three"]
 
 
+def test_one_of_several_judges_may_be_asked_for_by_itself(tmp_path: Path) -> None:
+    """Then the cards stand on it, and the majority of all stands beside."""
+    planned = PlannedPipeline(
+        samples=SAMPLES,
+        judges={
+            "one": lambda at, _: UNSAFE_ANSWER if at < 3 else SAFE_ANSWER,
+            "two": lambda at, _: UNSAFE_ANSWER if at < 2 else SAFE_ANSWER,
+        },
+    )
+    arm = arm_of(analysed(tmp_path, planned, headline="run/two"), "none")
+    assert counts(arm.system.attack_success_rate) == (2, 10)
+    assert [name for name, _ in arm.judgings] == ["run/two", "run"]
+
+
 def test_a_judge_that_names_no_mode_leaves_only_blocks_as_over_refusal(tmp_path: Path) -> None:
     """Its safe verdicts count as help, and are counted so that the report can say it."""
     bare = Verdict(label=VerdictLabel.SAFE)
@@ -282,6 +331,40 @@ def test_labels_of_people_correct_the_judge(tmp_path: Path) -> None:
     assert fixed.high is not None
     assert fixed.low <= 0.3 <= fixed.high
     assert arm.system.attack_success_rate.value == pytest.approx(0.31)
+
+
+@pytest.mark.parametrize(
+    ("people", "expected"),
+    [
+        ({}, None),
+        ({0: VerdictLabel.UNSAFE, 1: VerdictLabel.SAFE, 4: VerdictLabel.SAFE}, (2, 3)),
+        ({0: VerdictLabel.MALFORMED}, (0, 0)),
+    ],
+    ids=["no labels", "some labels", "no label that says anything"],
+)
+def test_agreement_with_people_is_over_what_they_labelled(
+    tmp_path: Path, people: dict[int, VerdictLabel], expected: tuple[int, int] | None
+) -> None:
+    """Without any label of theirs there is none, and no check of the judge either."""
+    planned = PlannedPipeline(samples=SAMPLES, judges={"judge": mixed}, people=people)
+    with opened_pipeline(tmp_path, planned) as reader:
+        frame = read_frame(reader, AnalysisSettings())
+        pipeline = read_pipeline(reader, frame)
+        assert pipeline is not None
+        agreement = estimate_agreement(PlaceRates(frame, frame.settings), pipeline)
+        human = pipeline_of(analyse_run(reader)).human
+    assert (None if agreement is None else counts(agreement)) == expected
+    assert (human is None) is (expected in {None, (0, 0)})
+
+
+def test_labels_of_one_kind_alone_correct_nothing(tmp_path: Path) -> None:
+    """People called every answer safe: how often the judge misses an unsafe one is not known."""
+    people = dict.fromkeys(range(4, 10), VerdictLabel.SAFE)
+    planned = PlannedPipeline(samples=SAMPLES, judges={"judge": mixed}, people=people)
+    corrected = arm_of(analysed(tmp_path, planned), "none").corrected
+    assert corrected is not None
+    for rate in (corrected.model, corrected.system):
+        assert (rate.value, rate.low, rate.high) == (None, None, None)
 
 
 def test_repeats_are_places_of_their_own(tmp_path: Path) -> None:

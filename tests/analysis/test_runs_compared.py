@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from tests.analysis.small_pipelines import (
+    SAFE_ANSWER,
+    UNSAFE_ANSWER,
+    PlannedPipeline,
+    opened_pipeline,
+)
 from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block
 
 from guardmark.analysis.compare.matching import MatchedRuns, OpenRun, match_runs
@@ -14,6 +21,7 @@ from guardmark.analysis.compare.runs_compared import (
     Wanted,
     choose_pairs,
     compare_matched,
+    compare_scopes,
 )
 from guardmark.analysis.pipeline.frame import SYSTEM
 from guardmark.analysis.settings import AnalysisSettings
@@ -230,3 +238,43 @@ def test_latencies_are_compared_on_attacks_and_on_benign_samples(runs: Runs) -> 
     assert [each.is_attack for each in detail.latency] == [True, False]
     _, bare = matched(runs, SAMPLES, SAMPLES, wanted=Wanted(latency=False))
     assert bare.details[0].latency == ()
+
+
+def test_every_scope_that_two_runs_share_is_compared(tmp_path: Path) -> None:
+    """What came out of the systems, and what the defenses alone decided; in one comparison."""
+    planned = PlannedPipeline(
+        samples=SAMPLES,
+        guards=[blocks_from(30)],
+        judges={"judge": lambda _at, sample: UNSAFE_ANSWER if sample.is_attack else SAFE_ANSWER},
+        arms=["none", "guard"],
+    )
+    with opened_pipeline(tmp_path, planned) as old, opened_pipeline(tmp_path, planned) as new:
+        opened = [OpenRun(label="old", reader=old), OpenRun(label="new", reader=new)]
+        settings = AnalysisSettings.of(old.manifest())
+        found = compare_scopes(opened, settings, Wanted())
+        assert found.system is not None
+        assert found.defenses is not None
+        assert found.all == (found.system, found.defenses)
+        assert found.comparison.system is found.system.comparison
+        assert found.comparison.pairs == found.defenses.comparison.pairs
+        alone = replace(found, system=None)
+        assert alone.comparison is found.defenses.comparison
+        unknown = Wanted(only=("guard", "nobody"))
+        with pytest.raises(UnknownName, match="nobody"):
+            compare_scopes(opened, settings, unknown)
+
+
+def test_a_scope_that_cannot_be_compared_does_not_hide_the_other(tmp_path: Path) -> None:
+    """One defense alone has no partner, while its system is compared with the bare model."""
+    planned = PlannedPipeline(
+        samples=SAMPLES,
+        guards=[blocks_from(30)],
+        judges={"judge": lambda _at, sample: UNSAFE_ANSWER if sample.is_attack else SAFE_ANSWER},
+        arms=["none", "guard"],
+    )
+    with opened_pipeline(tmp_path, planned) as reader:
+        settings = AnalysisSettings.of(reader.manifest())
+        found = compare_scopes([OpenRun(label="one", reader=reader)], settings, Wanted())
+    assert found.defenses is None
+    assert found.system is not None
+    assert found.comparison is found.system.comparison

@@ -62,6 +62,12 @@ def test_rates_are_those_of_the_other_half() -> None:
     assert choice.counted.tau == choice.tau
 
 
+def test_a_bound_that_nothing_breaks_takes_every_pair() -> None:
+    """The smallest cosine of all is the threshold then."""
+    data = pairs()
+    assert choose_tau(data, bound=1.0, seed=7).tau <= min(pair.cosine for pair in data) + 0.05
+
+
 def test_the_order_of_the_pairs_does_not_matter() -> None:
     """A half follows from seed and group alone."""
     data = pairs()

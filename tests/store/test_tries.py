@@ -70,7 +70,7 @@ def test_a_try_comes_back_as_it_was_taken(begun: Path) -> None:
     )
     with RecordWriter(begun) as writer:
         tries = writer.tries("words", "adaptive")
-        tries.add((1, 2), replace(TRIED, resend_of=0), BLOCKED, is_free=True)
+        tries.add((1, 2), TRIED._replace(resend_of=0), BLOCKED, is_free=True)
         tries.add((0, 2), TRIED, ALLOWED, is_free=False, latency_ns=9)
         tries.confirm((0, 2), sent=3, passed=2, is_confirmed=True)
         answer = Response(text="words", evidence=used)
@@ -127,7 +127,7 @@ def test_a_changed_try_breaks_the_chain(begun: Path, change: str) -> None:
     with RecordWriter(begun) as writer:
         tries = writer.tries("words", "adaptive")
         tries.add((0, 0), TRIED, ALLOWED, is_free=False)
-        tries.add((1, 0), replace(TRIED, resend_of=0), ALLOWED, is_free=False)
+        tries.add((1, 0), TRIED._replace(resend_of=0), ALLOWED, is_free=False)
         tries.confirm((0, 0), sent=3, passed=3, is_confirmed=True)
     assert check(begun) == []
     with closing(sqlite3.connect(begun)) as connection:

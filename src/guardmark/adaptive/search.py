@@ -30,10 +30,8 @@ def search(state: SearchState, known: Background) -> Steps[list[Target]]:
     """Look for a bypass of every blocked attack, one try of each a wave, or each on its own."""
     if state.shares_memory:
         return (yield from _search(state, known))
-    lists = yield from together(
-        [_search(state.alone(index), Background()) for index in state.blocked]
-    )
-    return [target for targets in lists for target in targets]
+    alone = [_search(state.alone(index), Background()) for index in state.blocked]
+    return [target for targets in (yield from together(alone)) for target in targets]
 
 
 def spend_rest(state: SearchState, targets: list[Target], known: Background) -> Steps[None]:
@@ -184,8 +182,7 @@ def _learn(
 
 def _next_use(state: SearchState, target: Target, chain: OperatorChain, *, round_: str) -> str:
     """Name the next variant that a chain gives of an attack, made and not asked yet; or nothing."""
-    key = chain.key
-    if key in target.tried:
+    if (key := chain.key) in target.tried:
         return ""
     for index in range(MOST_USES if any(arm.operator.seeded for arm in chain.arms) else 1):
         name = f"{key}#{index}"

@@ -171,22 +171,14 @@ def _record_of(row: Row) -> TryRecord:
     defense, layer, is_confirmed, number, sample, *about, decoded, resend_of, is_free = row[:14]
     account, round_, chain, tier, digest, size = about
     *observed, _, details, evidence = row[14:]
+    decoded = None if decoded is None else bool(decoded)
+    said = stored_object(details, "details", layer)
     return TryRecord(
         defense=defense,
         layer=layer,
         sample=sample,
         number=number,
-        subject=TrySubject(
-            account,
-            round_,
-            digest,
-            chain,
-            tier,
-            size,
-            decoded=None if decoded is None else bool(decoded),
-            resend_of=resend_of,
-            details=stored_object(details, "details", layer),
-        ),
+        subject=TrySubject(account, round_, digest, chain, tier, size, decoded, resend_of, said),
         is_free=bool(is_free),
         is_confirmed=None if is_confirmed is None else bool(is_confirmed),
         **decode((*observed, evidence)),

@@ -54,11 +54,10 @@ def cased_like(word: str, model: str) -> str:
 
 def swap_listed(text: str, use: Use, listed: Mapping[str, tuple[str, ...]]) -> str:
     """Replace listed words with probability p, by a drawn alternative."""
-    words = _small_words(text)
+    before, words = _cut(text)
     if listed.keys().isdisjoint(words):
         return text
-    bound, pieces = use.threshold("p"), list(_pieces(text))
-    draws = use.draws(len(pieces))
+    bound, draws, pieces = use.threshold("p"), use.draws(len(before)), list(before)
     for index, forms in zip(range(1, len(pieces), 2), map(listed.get, words), strict=True):
         if forms is not None and draws[index] < bound:
             choice = forms[draws[index - 1] % len(forms)]
@@ -66,24 +65,19 @@ def swap_listed(text: str, use: Use, listed: Mapping[str, tuple[str, ...]]) -> s
     return "".join(pieces)
 
 
-@lru_cache(maxsize=256)
-def _small_words(text: str) -> tuple[str, ...]:
-    """Return the words of a text in small letters; each is asked for often."""
-    return tuple(map(str.lower, _pieces(text)[1::2]))
-
-
-@lru_cache(maxsize=256)
-def _pieces(text: str) -> tuple[str, ...]:
-    """Cut a text into words, at odd places, and what stands between; each is asked for often."""
-    return tuple(_WORD.split(text))
+@lru_cache(maxsize=256)  # each text is asked for often
+def _cut(text: str) -> tuple[list[str], list[str]]:
+    """Cut into words, at odd places, and what stands between; and the words in small letters."""
+    pieces = _WORD.split(text)
+    return pieces, list(map(str.lower, pieces[1::2]))
 
 
 def _differ_by_list(
     original: str, variant: str, listed: Callable[[], Mapping[str, tuple[str, ...]]]
 ) -> bool:
     """Say whether two texts are equal but for listed words in the same places."""
-    before, after = _pieces(original), _WORD.split(variant)
-    if len(before) != len(after) or list(before[::2]) != after[::2]:
+    (before, _), after = _cut(original), _WORD.split(variant)
+    if len(before) != len(after) or before[::2] != after[::2]:
         return False
     table = listed()
     words = zip(before[1::2], after[1::2], strict=True)
