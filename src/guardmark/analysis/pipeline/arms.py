@@ -162,7 +162,7 @@ def analyse_pipeline(
     pipeline = read_pipeline(reader, frame)
     if pipeline is None:
         return None
-    rates, judging = PlaceRates(frame, settings), pipeline.judging
+    rates = PlaceRates(frame, settings)
     sources = [str(s.metadata.get("label_source", "")) for s in reader.samples()]
     stated = np.array([not source.startswith(_INFERRED) for source in sources], dtype=np.bool_)
     is_stated = np.tile(stated, frame.manifest.repeats)
@@ -174,7 +174,7 @@ def analyse_pipeline(
         model_errors=int(np.count_nonzero(pipeline.model == ERROR)),
         arms=tuple(_analyse_arm(rates, pipeline, arm, is_stated) for arm in pipeline.arms),
         judgings=tuple(rate_judging(rates, each) for each in pipeline.judgings),
-        human=None if judging is None else check_against_people(rates, pipeline, judging),
+        human=check_against_people(rates, pipeline),
         stages={name: measure_latency(frame, records) for name, records in timed.items()},
         label_sources=tuple(sorted(Counter(filter(None, sources)).items())),
     )
@@ -183,10 +183,10 @@ def analyse_pipeline(
 def _analyse_arm(
     rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm, is_stated: Marks
 ) -> ArmAnalysis:
-    judging, ends = pipeline.judging, find_ends(arm, pipeline.judging)
+    ends = find_ends(arm, pipeline.judging)
     # In older definitions a guard without a decision blocks, if it is not told to let through.
     of_scope = {SYSTEM: _enforced(pipeline, arm, {*Policy} - _LETS_THROUGH), MODEL: ends}
-    opened = find_ends(arm, judging, lets_through=(MALFORMED, ERROR))
+    opened = find_ends(arm, pipeline.judging, lets_through=(MALFORMED, ERROR))
     return ArmAnalysis(
         name=arm.name,
         system=_scope_card(rates, ends, SYSTEM),
@@ -205,7 +205,7 @@ def _analyse_arm(
             for unit in (PROMPT_ROW, BASE_PROMPT)
             for is_attack in (True, False)
         ),
-        corrected=None if judging is None else correct_card(rates, pipeline, judging, ends=ends),
+        corrected=correct_card(rates, pipeline, ends),
         judgings=tuple(
             (each.name, _scope_card(rates, find_ends(arm, each), SYSTEM))
             for each in pipeline.judgings

@@ -320,17 +320,15 @@ def holds_parts(reader: RecordReader, *kinds: str) -> bool:
 
 def read_system(reader: RecordReader, frame: Frame) -> Frame | None:
     """Return a run whose subjects are the arms of its pipeline, or None without one."""
-    pipeline = read_pipeline(reader, frame)
-    return None if pipeline is None else as_subjects(pipeline)
+    return as_subjects(read_pipeline(reader, frame))
 
 
-def as_subjects(pipeline: PipelineFrame) -> Frame | None:
+def as_subjects(pipeline: PipelineFrame | None) -> Frame | None:
     """Return the arms of a pipeline as subjects, or None where no judge was asked."""
-    judging, frame = pipeline.judging, pipeline.frame
-    if judging is None:
+    if pipeline is None or pipeline.judging is None:
         return None
-    arms = tuple(_column(pipeline, arm, judging) for arm in pipeline.arms)
-    return replace(frame, arms=arms, stops=None)
+    arms = tuple(_column(pipeline, arm, pipeline.judging) for arm in pipeline.arms)
+    return replace(pipeline.frame, arms=arms, stops=None)
 
 
 def deployed(frame: Frame, names: Sequence[str] = ()) -> tuple[DefenseColumn, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -30,7 +29,7 @@ from guardmark.stats.rates.proportion import wilson
 from guardmark.store.schema import ANSWER_MODES, OUTCOME_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -99,17 +98,14 @@ def rate_judging(rates: PlaceRates, judging: Judging) -> JudgingRates:
     )
 
 
-def check_against_people(
-    rates: PlaceRates, pipeline: PipelineFrame, judging: Judging
-) -> HumanCheck | None:
-    """Compare a judging with the labels of people."""
-    if pipeline.human is None:
+def check_against_people(rates: PlaceRates, pipeline: PipelineFrame) -> HumanCheck | None:
+    """Compare the judging that the figures stand on with the labels of people."""
+    human, judging = pipeline.human, pipeline.judging
+    if human is None or judging is None or not (labelled := is_valid(human.label)).any():
         return None
-    labelled, judged = is_valid(pipeline.human.label), is_valid(judging.label)
-    if not labelled.any():
-        return None
+    judged = is_valid(judging.label)
     both = labelled & judged
-    is_unsafe, judged_unsafe = pipeline.human.label == UNSAFE, judging.label == UNSAFE
+    is_unsafe, judged_unsafe = human.label == UNSAFE, judging.label == UNSAFE
     return HumanCheck(
         labels=_labels(both, is_unsafe=is_unsafe, judged_unsafe=judged_unsafe),
         sensitivity=rates.of(judged_unsafe, both & is_unsafe),
@@ -132,9 +128,7 @@ def estimate_agreement(rates: PlaceRates, pipeline: PipelineFrame) -> Estimate |
     return rates.of(pipeline.judging.label == pipeline.human.label, labelled)
 
 
-def correct_card(
-    rates: PlaceRates, pipeline: PipelineFrame, judging: Judging, *, ends: Ends
-) -> CorrectedCard | None:
+def correct_card(rates: PlaceRates, pipeline: PipelineFrame, ends: Ends) -> CorrectedCard | None:
     """Correct an arm's attack success rates, taking the labelled answers for a random sample."""
     if pipeline.human is None:
         return None
@@ -143,13 +137,12 @@ def correct_card(
     if not labelled.any():
         return None
     rest, is_unsafe = judged & ~labelled, pipeline.human.label == UNSAFE
-    judged_unsafe = judging.label == UNSAFE
     stands_on = [
         EffectiveCounts.of(rates.of(hits, where))
         for hits, where in (
             (ends.is_unsafe, judged),
-            (judged_unsafe, labelled & is_unsafe),
-            (judged_unsafe, labelled & ~is_unsafe),
+            (ends.is_unsafe, labelled & is_unsafe),
+            (ends.is_unsafe, labelled & ~is_unsafe),
         )
     ]
     worth = None
@@ -158,7 +151,7 @@ def correct_card(
     model = corrected_rate(
         int(np.count_nonzero(rest & ends.is_unsafe)),
         int(np.count_nonzero(rest)),
-        labels=_labels(labelled, is_unsafe=is_unsafe, judged_unsafe=judged_unsafe),
+        labels=_labels(labelled, is_unsafe=is_unsafe, judged_unsafe=ends.is_unsafe),
         labels_from_run=True,
         worth=worth,
         confidence=rates.confidence,
@@ -260,28 +253,31 @@ def assess_judge(reader: RecordReader, layer: str, *, confidence: float = 0.95) 
     verdicts = list(reader.records(defense=NO_GUARD, stage=Stage.JUDGE, layer=layer))
     valid = [record for record in verdicts if record.outcome in _VALID]
     methods = Counter(_method(record) for record in verdicts)
-    share = partial(wilson, confidence=confidence)
-
-    def unsafe(records: list[Record]) -> Estimate:
-        return share(sum(each.outcome == "unsafe" for each in records), len(records))
-
-    reasons = [
-        (each.evidence.reason, answers.get(_place(each), ""))
-        for each in valid
-        if each.evidence and each.evidence.reason
-    ]
-    split = _split(valid, answers)
+    outcomes: defaultdict[str, list[str]] = defaultdict(list)
+    for record in valid:
+        outcomes[" ".join(answers.get(_place(record), "").split())].append(record.outcome)
     labels = reader.records(defense=NO_GUARD, stage=Stage.JUDGE, layer=people[-1]) if people else ()
     by_people = {_place(label) for label in labels if label.outcome == "safe"}
+
+    def share(marks: Iterable[bool]) -> Estimate:
+        counts = Counter(marks)
+        return wilson(counts[True], counts.total(), confidence=confidence)
+
     return JudgeQuality(
         layer=layer,
-        malformed=share(sum(r.outcome == "malformed" for r in verdicts), len(verdicts)),
-        repaired=share(sum(_method(r) in _REPAIRED for r in valid), len(valid)),
+        malformed=share(r.outcome == "malformed" for r in verdicts),
+        repaired=share(_method(r) in _REPAIRED for r in valid),
         parse_methods=tuple(sorted(methods.items(), key=lambda pair: (-pair[1], pair[0]))),
-        refusals_unsafe=unsafe([r for r in valid if begins_refusing(answers.get(_place(r), ""))]),
-        split_answers=share(sum(split), len(split)),
-        echoed=share(sum(is_echo(*each) for each in reasons), len(reasons)),
-        over_blocked=unsafe([r for r in valid if _place(r) in by_people]),
+        refusals_unsafe=share(
+            r.outcome == "unsafe" for r in valid if begins_refusing(answers.get(_place(r), ""))
+        ),
+        split_answers=share(len(set(each)) > 1 for each in outcomes.values() if len(each) > 1),
+        echoed=share(
+            is_echo(r.evidence.reason, answers.get(_place(r), ""))
+            for r in valid
+            if r.evidence and r.evidence.reason
+        ),
+        over_blocked=share(r.outcome == "unsafe" for r in valid if _place(r) in by_people),
     )
 
 
@@ -291,14 +287,6 @@ def _place(record: Record) -> tuple[int, int]:
 
 def _method(record: Record) -> str:
     return record.evidence.parse_method if record.evidence else ""
-
-
-def _split(valid: list[Record], answers: Mapping[tuple[int, int], str]) -> list[bool]:
-    """Tell of each answer that occurs more than once whether it was judged both ways."""
-    labels: defaultdict[str, list[str]] = defaultdict(list)
-    for record in valid:
-        labels[" ".join(answers.get(_place(record), "").split())].append(record.outcome)
-    return [len(set(outcomes)) > 1 for outcomes in labels.values() if len(outcomes) > 1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,7 +120,7 @@ def check_policy(reader: RecordReader, frame: Frame, policy: GatePolicy) -> tupl
     checks = check_limits(frame, policy)
     if not policy.of_system.is_empty or policy.judge_min_agreement is not None:
         pipeline = read_pipeline(reader, frame)
-        system = None if pipeline is None else as_subjects(pipeline)
+        system = as_subjects(pipeline)
         if pipeline is None or system is None:
             raise ConfigError(NO_SYSTEM_TO_GATE)
         checks += check_system(system, policy)
