@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, fields, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -80,61 +80,70 @@ class MatchedRuns:
     remarks: tuple[str, ...]
 
 
+_Key = tuple[bytes, bool, int]  # content hash, whether an attack, how often it came before
+
+
+class _ReadRun(NamedTuple):
+    """A run with its subjects, and what its samples are matched by."""
+
+    label: str
+    reader: RecordReader
+    frame: Frame
+    keys: list[_Key]
+
+
 def match_runs(
     opened: Sequence[OpenRun], settings: AnalysisSettings, *, scope: str = DEFENSE
 ) -> MatchedRuns:
     """Put the subjects of one or more runs over the same samples: defenses, or whole systems."""
-    frames = [_read(run, settings, scope) for run in opened]
-    keys = [_keys(run.reader, frame) for run, frame in zip(opened, frames, strict=True)]
-    for run, frame, own in zip(opened[1:], frames[1:], keys[1:], strict=True):
-        _refuse_relabelled(opened[0].label, keys[0], run=(run.label, own), ids=frame.samples.ids)
-    shared = set(keys[0]).intersection(*keys[1:])
+    runs = [_read(run, settings, scope) for run in opened]
+    first = runs[0]
+    for run in runs[1:]:
+        _refuse_relabelled(first, run)
+    shared = set(first.keys).intersection(*(run.keys for run in runs))
     if not shared:
-        labels = " and ".join(run.label for run in opened)
+        labels = " and ".join(run.label for run in runs)
         raise IncomparableRuns(
             f"{labels} share no sample, so nothing can be compared sample by sample.\n"
             "Next: measure the defenses on the same data, then compare these runs."
         )
-    order = [key for key in keys[0] if key in shared]
-    positions = [{key: position for position, key in enumerate(own)} for own in keys]
+    order = [key for key in first.keys if key in shared]
+    positions = [{key: position for position, key in enumerate(run.keys)} for run in runs]
     places = [np.array([at[key] for key in order], dtype=np.int64) for at in positions]
-    repeats = min(frame.manifest.repeats for frame in frames)
-    origins = _origins(opened, frames)
-    names, arms, consumption = iter(origins), [], {}
-    for run, frame, where in zip(opened, frames, places, strict=True):
+    repeats = min(run.frame.manifest.repeats for run in runs)
+    taken = Counter(arm.name for run in runs for arm in run.frame.arms)
+    origins, arms, consumption = [], [], {}
+    for (label, reader, frame, _), where in zip(runs, places, strict=True):
         rows = (np.arange(repeats)[:, None] * frame.sample_count + where).ravel()
         for arm in frame.arms:
-            name = next(names).name
+            name = arm.name if taken[arm.name] == 1 else f"{arm.name} ({label})"
+            origins.append(Origin(name=name, defense=arm.name, run=label))
             arms.append(_moved(arm, name, places=where, frame=frame, repeats=repeats))
-            if scope != DEFENSE:
-                continue
-            used = read_usage_by_sample(
-                run.reader, arm.part, manifest=frame.manifest, samples=frame.sample_count
-            )
-            consumption[name] = UsageBySample(tokens=used.tokens[rows], money=used.money[rows])
-    is_alone = len(opened) == 1
+            if scope == DEFENSE:
+                used = read_usage_by_sample(
+                    reader, arm.part, manifest=frame.manifest, samples=frame.sample_count
+                )
+                consumption[name] = UsageBySample(tokens=used.tokens[rows], money=used.money[rows])
+    is_alone = len(runs) == 1
     return MatchedRuns(
         frame=Frame(
-            manifest=replace(frames[0].manifest, repeats=repeats),
+            manifest=replace(first.frame.manifest, repeats=repeats),
             settings=settings,
-            samples=subset(frames[0].samples, places[0]),
+            samples=subset(first.frame.samples, places[0]),
             arms=tuple(arms),
-            stops=frames[0].stops if is_alone else None,
+            stops=first.frame.stops if is_alone else None,
         ),
-        runs=tuple(
-            _compared_run(run, frame, own, shared)
-            for run, frame, own in zip(opened, frames, keys, strict=True)
-        ),
-        origins=origins,
-        reader=opened[0].reader,
+        runs=tuple(_compared_run(run, shared) for run in runs),
+        origins=tuple(origins),
+        reader=first.reader,
         places=places[0],
         scope=scope,
         consumption=consumption,
-        remarks=() if is_alone else _remarks(opened, frames),
+        remarks=() if is_alone else tuple(_remarks(runs)),
     )
 
 
-def _read(run: OpenRun, settings: AnalysisSettings, scope: str) -> Frame:
+def _read(run: OpenRun, settings: AnalysisSettings, scope: str) -> _ReadRun:
     # Each run is read by its own rules of stopping early.
     own = replace(settings, stop_when=AnalysisSettings.of(run.reader.manifest()).stop_when)
     defenses = run.frame or read_frame(run.reader, own)
@@ -144,50 +153,28 @@ def _read(run: OpenRun, settings: AnalysisSettings, scope: str) -> Frame:
             f"{run.label} asked no target model with a judge, so no system came out of it.\n"
             "Next: compare its defenses, or name runs with a section `pipeline`."
         )
-    return frame
-
-
-_Key = tuple[bytes, bool, int]  # content hash, whether an attack, how often it came before
-
-
-def _keys(reader: RecordReader, frame: Frame) -> list[_Key]:
     counters: defaultdict[tuple[bytes, bool], count[int]] = defaultdict(count)
-    contents = zip(sample_digests(reader), frame.samples.is_attack.tolist(), strict=True)
-    return [(*content, next(counters[content])) for content in contents]
+    contents = zip(sample_digests(run.reader), frame.samples.is_attack.tolist(), strict=True)
+    keys = [(*content, next(counters[content])) for content in contents]
+    return _ReadRun(run.label, run.reader, frame, keys)
 
 
-def _refuse_relabelled(
-    label: str, first: list[_Key], *, run: tuple[str, list[_Key]], ids: Sequence[str]
-) -> None:
+def _refuse_relabelled(first: _ReadRun, other: _ReadRun) -> None:
     """Refuse a run that calls attacks what the first calls benign, or the other way round."""
-    other, own = run
-    labelled = {(digest, is_attack) for digest, is_attack, _ in first}
+    labelled = {(digest, is_attack) for digest, is_attack, _ in first.keys}
     digests = {digest for digest, _ in labelled}
     turned = [
         name
-        for name, (digest, is_attack, _) in zip(ids, own, strict=True)
+        for name, (digest, is_attack, _) in zip(other.frame.samples.ids, other.keys, strict=True)
         if digest in digests and (digest, is_attack) not in labelled
     ]
     if turned:
         named = ", ".join(turned[:_NAMED]) + (" ..." if len(turned) > _NAMED else "")
         raise IncomparableRuns(
-            f"{label} and {other} label {len(turned):,} of the same contents differently "
-            f"({named}).\nAn attack in one run is benign in the other, so their rates do not "
-            "mean the same.\nNext: compare the label settings under `data:` of both runs."
+            f"{first.label} and {other.label} label {len(turned):,} of the same contents "
+            f"differently ({named}).\nAn attack in one run is benign in the other, so their rates "
+            "do not mean the same.\nNext: compare the label settings under `data:` of both runs."
         )
-
-
-def _origins(opened: Sequence[OpenRun], frames: Sequence[Frame]) -> tuple[Origin, ...]:
-    taken = Counter(arm.name for frame in frames for arm in frame.arms)
-    return tuple(
-        Origin(
-            name=arm.name if taken[arm.name] == 1 else f"{arm.name} ({run.label})",
-            defense=arm.name,
-            run=run.label,
-        )
-        for run, frame in zip(opened, frames, strict=True)
-        for arm in frame.arms
-    )
 
 
 def _moved(
@@ -202,8 +189,8 @@ def _moved(
     columns: dict[str, Any] = {
         key: each[kept] for key, each in values.items() if isinstance(each, np.ndarray)
     }
-    columns |= {"defense": name, "sample": new[old.sample[kept]]}
-    records = replace(old, **columns)
+    columns["sample"] = new[columns["sample"]]
+    records = replace(old, defense=name, **columns)
     return replace(arm, part=replace(arm.part, name=name), records=records)
 
 
@@ -222,86 +209,77 @@ def subset(samples: SampleColumns, places: NDArray[np.int64]) -> SampleColumns:
     )
 
 
-def _compared_run(run: OpenRun, frame: Frame, own: list[_Key], shared: set[_Key]) -> ComparedRun:
-    status = run.reader.status()
+def _compared_run(run: _ReadRun, shared: set[_Key]) -> ComparedRun:
+    status, manifest = run.reader.status(), run.frame.manifest
+    matched = zip(run.frame.samples.ids, run.keys, strict=True)
     return ComparedRun(
         label=run.label,
-        created_utc=frame.manifest.created_utc,
-        data_sha256=frame.manifest.data_sha256,
+        created_utc=manifest.created_utc,
+        data_sha256=manifest.data_sha256,
         state=status.state,
         planned=status.planned,
         stored=status.stored,
-        samples=len(own),
-        unmatched=tuple(
-            name for name, key in zip(frame.samples.ids, own, strict=True) if key not in shared
-        ),
+        samples=len(run.keys),
+        unmatched=tuple(name for name, key in matched if key not in shared),
     )
 
 
-def _remarks(opened: Sequence[OpenRun], frames: Sequence[Frame]) -> tuple[str, ...]:
+def _remarks(runs: Sequence[_ReadRun]) -> Iterator[str]:
     """Say in which respects later runs differ from the first, other than in their defenses."""
-    first, label = frames[0].manifest, opened[0].label
-    remarks = [
-        f"{arm.name} of {run.label} was ended early by a rule; across runs its intervals do not "
-        "make up for that."
-        for run, frame in zip(opened, frames, strict=True)
-        for arm in frame.arms
-        if frame.stopped(arm)
-    ]
-    for run, frame in zip(opened[1:], frames[1:], strict=True):
-        other = frame.manifest
-        remarks.extend(
-            f"{title}: {before} in {label}, {after} in {run.label}."
-            for title, before, after in _settings(first, other)
-            if before != after
-        )
-        remarks.extend(_part_remarks(first, other, labels=(label, run.label)))
-    return tuple(remarks)
+    for run in runs:
+        for arm in run.frame.arms:
+            if run.frame.stopped(arm):
+                yield (
+                    f"{arm.name} of {run.label} was ended early by a rule; across runs its "
+                    "intervals do not make up for that."
+                )
+    first, label = runs[0].frame.manifest, runs[0].label
+    for run in runs[1:]:
+        before, after = _settings(first), _settings(run.frame.manifest)
+        for title in before:
+            if before[title] != after[title]:
+                yield f"{title}: {before[title]} in {label}, {after[title]} in {run.label}."
+        yield from _part_remarks(first, run.frame.manifest, labels=(label, run.label))
 
 
-def _settings(first: RunManifest, other: RunManifest) -> tuple[tuple[str, object, object], ...]:
-    return (
-        ("Data (hash)", first.data_sha256[:12], other.data_sha256[:12]),
-        ("Policy on malformed answers", first.on_malformed.value, other.on_malformed.value),
-        ("Policy on errors", first.on_error.value, other.on_error.value),
-        ("Repeats (the fewer are compared)", first.repeats, other.repeats),
-        ("Latency mode", first.latency_mode.value, other.latency_mode.value),
-        ("Concurrency", first.concurrency, other.concurrency),
-        ("guardmark", first.guardmark_version, other.guardmark_version),
-    )
+def _settings(manifest: RunManifest) -> dict[str, object]:
+    return {
+        "Data (hash)": manifest.data_sha256[:12],
+        "Policy on malformed answers": manifest.on_malformed.value,
+        "Policy on errors": manifest.on_error.value,
+        "Repeats (the fewer are compared)": manifest.repeats,
+        "Latency mode": manifest.latency_mode.value,
+        "Concurrency": manifest.concurrency,
+        "guardmark": manifest.guardmark_version,
+    }
 
 
-def _part_remarks(first: RunManifest, other: RunManifest, *, labels: tuple[str, str]) -> list[str]:
+def _part_remarks(
+    first: RunManifest, other: RunManifest, *, labels: tuple[str, str]
+) -> Iterator[str]:
     known = {part.name: part for part in first.parts if part.kind == "defense"}
-    remarks, alike = [], []
+    alike = []
     for part in other.parts:
         before = known.get(part.name)
         if part.kind != "defense" or part.type in BASELINES or before is None:
             continue
         if before.view != part.view:
-            remarks.append(
+            yield (
                 f"{part.name} is shown another part of a prompt: {before.view} in {labels[0]}, "
                 f"{part.view} in {labels[1]}."
             )
         if before.fingerprint and before.fingerprint == part.fingerprint:
             alike.append(part.name)
     if alike:
-        remarks.append(
+        yield (
             f"Identical settings in {labels[0]} and {labels[1]}: {', '.join(alike)}. What differs "
             "there is chance, or a service that changed."
         )
-    return [*remarks, *_changed_parts(first, other, labels)]
-
-
-def _changed_parts(
-    first: RunManifest, other: RunManifest, labels: tuple[str, str]
-) -> Iterator[str]:
-    """Yield which target models and judges are not the same in two runs."""
     for kind, what in (("model", "target models"), ("judge", "judges")):
-        before, after = (
+        one, two = (
             {part.name: part.fingerprint for part in run.parts if part.kind == kind}
             for run in (first, other)
         )
-        if before and after and before != after:
-            names = " and ".join(dict.fromkeys([*before, *after]))
+        if one and two and one != two:
+            names = " and ".join(dict.fromkeys([*one, *two]))
             yield f"{' and '.join(labels)} use {what} ({names}) that are configured differently."
