@@ -1,8 +1,4 @@
-"""The rule that ends a run early, and what may be said of a run that it ended.
-
-Whole groups are asked about in a seeded random order. A look is taken after each hundredth of them
-and counts these alone, so that neither speed nor interruptions move a decision.
-"""
+"""The rule that ends a run early, and what may be said of a run that it ended."""
 
 from __future__ import annotations
 
@@ -71,13 +67,9 @@ class Schedule:
     is_attack: Marks  # labels, by position
     bounds: tuple[int, ...]  # how many samples of the order each look covers, rising
 
-    def largest_group(self, *, is_attack: bool) -> int:
-        """Return how many samples of a label the largest group holds."""
-        return int(np.bincount(self.groups[self.is_attack == is_attack]).max(initial=0))
-
 
 class EarlyStop:
-    """Watches the answers of a run and says which defense needs no more."""
+    """Says which defense needs no more answers; neither speed nor interruptions move a decision."""
 
     def __init__(
         self,
@@ -97,7 +89,10 @@ class EarlyStop:
         self._filled = dict.fromkeys(defenses, 0)
         self._looked = dict.fromkeys(defenses, 0)
         self._limits: defaultdict[tuple[str, bool], list[tuple[float, float]]] = defaultdict(list)
-        self._largest = {each: schedule.largest_group(is_attack=each) for each in (True, False)}
+        self._largest = {
+            label: int(np.bincount(schedule.groups[schedule.is_attack == label]).max(initial=0))
+            for label in (True, False)
+        }
 
     @property
     def order(self) -> Sequence[int]:
@@ -155,12 +150,11 @@ class EarlyStop:
     def difference(self, first: str, second: str, *, is_attack: bool) -> Difference:
         """Compare two defenses on the groups both have answered, valid at any look."""
         look = min(self._last_look(first), self._last_look(second))
-        pairs, groups = self._pairs(first, second, is_attack=is_attack, look=look)
+        pairs, groups, evidence = self._paired(first, second, is_attack=is_attack, look=look)
         gaps, sizes = _by_group(pairs, groups)
         sequence = betting_sequence(
             (gaps + sizes) / 2, sizes, largest=self._largest[is_attack], confidence=self._confidence
         )
-        evidence = self._evidence(pairs, groups, is_attack=is_attack)
         low, high = sequence.low, sequence.high
         return Difference(
             value=float(pairs.mean()) if pairs.size else None,
@@ -182,13 +176,11 @@ class EarlyStop:
         looks = [verdict.look for verdict in self.stopped(defense)]
         return max(looks, default=self._looked[defense] - 1)
 
-    # --- looking ---------------------------------------------------------------------------
-
     def _look(self, defense: str) -> None:
         bounds = self.schedule.bounds
-        while (look := self._looked[defense]) < len(bounds):
-            if self._filled[defense] < bounds[look]:
-                return
+        while (look := self._looked[defense]) < len(bounds) and self._filled[defense] >= bounds[
+            look
+        ]:
             self._looked[defense] = look + 1
             for rule in self._about(defense):
                 if rule not in self.verdicts:
@@ -197,8 +189,7 @@ class EarlyStop:
     def _ask(self, rule: StopStatement, look: int) -> None:
         if rule.kind is StopKind.DIFFERENT:
             look = min(self._looked[rule.defense], self._looked[rule.other]) - 1
-            pairs, groups = self._pairs(rule.defense, rule.other, is_attack=True, look=look)
-            evidence = self._evidence(pairs, groups, is_attack=True)
+            _, _, evidence = self._paired(rule.defense, rule.other, is_attack=True, look=look)
             answer = "yes" if evidence.p_value <= 1 - self._confidence else ""
         else:
             answer = _answer(rule, self._estimate(rule.defense, look, is_attack=rule.is_attack))
@@ -213,9 +204,9 @@ class EarlyStop:
         return self._positions[: self.schedule.bounds[look] if look >= 0 else 0]
 
     def _estimate(self, defense: str, look: int, *, is_attack: bool) -> Estimate:
-        if self._largest[is_attack] > 1:
-            return self._group_estimate(defense, look, is_attack=is_attack)
         estimate = self._at(defense, look, is_attack=is_attack)
+        if self._largest[is_attack] > 1 or estimate.value is None:
+            return estimate
         limits = self._limits[defense, is_attack]
         while len(limits) <= look:  # what a look covers does not change any more
             at = self._at(defense, len(limits), is_attack=is_attack)
@@ -223,27 +214,26 @@ class EarlyStop:
             if at.low is not None and at.high is not None:
                 low, high = max(low, at.low), min(high, at.high)
             limits.append((low, high))
-        if estimate.value is None:
-            return estimate
         # Where looks rule each other out the limits change places: they then still cover.
         return replace(estimate, low=min(limits[look]), high=max(limits[look]))
 
     def _at(self, defense: str, look: int, *, is_attack: bool) -> Estimate:
-        (erred,), _ = self._decided(defense, is_attack=is_attack, look=look)
-        return beta_mixture_sequence(int(erred.sum()), len(erred), confidence=self._confidence)
-
-    def _group_estimate(self, defense: str, look: int, *, is_attack: bool) -> Estimate:
         (erred,), groups = self._decided(defense, is_attack=is_attack, look=look)
-        events, sizes = _by_group(erred.astype(np.float64), groups)
-        rate = betting_sequence(
-            events, sizes, largest=self._largest[is_attack], confidence=self._confidence
+        successes, largest, confidence = (
+            int(erred.sum()),
+            self._largest[is_attack],
+            self._confidence,
         )
+        if largest <= 1:
+            return beta_mixture_sequence(successes, len(erred), confidence=confidence)
+        events, sizes = _by_group(erred.astype(np.float64), groups)
+        rate = betting_sequence(events, sizes, largest=largest, confidence=confidence)
         return Estimate(
-            successes=int(erred.sum()),
+            successes=successes,
             trials=len(erred),
             low=rate.low,
             high=rate.high,
-            confidence=self._confidence,
+            confidence=confidence,
             method=rate.method,
             groups=rate.groups,
             group_mean=float((events / sizes).mean()) if sizes.size else None,
@@ -260,18 +250,15 @@ class EarlyStop:
         decided = ((outcomes >= 0) & (outcomes <= _BLOCK)).all(axis=0)
         return (outcomes[:, decided] == _BLOCK) != is_attack, self.schedule.groups[at[decided]]
 
-    def _pairs(
+    def _paired(
         self, first: str, second: str, *, is_attack: bool, look: int
-    ) -> tuple[Floats, Groups]:
-        """Return 1, 0 or -1 for each sample both decided: who alone erred; and the groups."""
+    ) -> tuple[Floats, Groups, EValue]:
+        """Return 1, 0 or -1 for each sample both decided: who alone erred; groups; the evidence."""
         (one, two), groups = self._decided(first, second, is_attack=is_attack, look=look)
-        return one.astype(np.float64) - two, groups
-
-    def _evidence(self, pairs: Floats, groups: Groups, *, is_attack: bool) -> EValue:
-        largest = self._largest[is_attack]
+        pairs, largest = one.astype(np.float64) - two, self._largest[is_attack]
         if largest <= 1:
-            return mcnemar_e_value(int((pairs > 0).sum()), int((pairs < 0).sum()))
-        return betting_e_value((_by_group(pairs, groups)[0] / largest + 1) / 2)
+            return pairs, groups, mcnemar_e_value(int((pairs > 0).sum()), int((pairs < 0).sum()))
+        return pairs, groups, betting_e_value((_by_group(pairs, groups)[0] / largest + 1) / 2)
 
 
 def open_early_stop(reader: RecordReader, rules: Sequence[str]) -> EarlyStop:

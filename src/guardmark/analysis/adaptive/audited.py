@@ -107,11 +107,6 @@ def _round_of(each: Try) -> int:
     return int(each.round.removeprefix("R"))
 
 
-def resting_bypasses(records: AdaptiveRecords, is_attack: Sequence[bool]) -> dict[int, Try]:
-    """Return the bypasses that got through by nothing better than a judgement or a table."""
-    return Proofs(records, is_attack).resting()
-
-
 def read_audit_card(
     reader: RecordReader, proofs: Proofs, *, rates: SampleRates, seed: int
 ) -> AuditCard | None:

@@ -307,25 +307,21 @@ def _pair(one: AdaptiveCard, other: AdaptiveCard, *, confidence: float) -> Adapt
     by_sample = {fate.sample: fate for fate in other.area.fates}
     both = [(fate, by_sample[fate.sample]) for fate in one.area.fates if fate.sample in by_sample]
     groups = [fate.group for fate, _ in both]
-    first, second = ([fates[at] for fates in both] for at in (0, 1))
+    sides = [[fates[at] for fates in both] for at in (0, 1)]
     areas = [
         areas_of(
             [fate.adaptive or 0 for fate in side],
             [fate.adaptive is not None for fate in side],
             budget=one.budget,
         )
-        for side in (first, second)
+        for side in sides
     ]
-    area = area_difference(areas[0], areas[1], groups=groups, confidence=confidence)
+    area = area_difference(*areas, groups=groups, confidence=confidence)
+    bypassed = [[fate.bypassed for fate in side] for side in sides]
     return AdaptivePair(
         first=one.name,
         second=other.name,
         attacks=area.pairs,
         area=area,
-        outcome=grouped_difference(
-            [fate.bypassed for fate in first],
-            [fate.bypassed for fate in second],
-            groups=groups,
-            confidence=confidence,
-        ),
+        outcome=grouped_difference(*bypassed, groups=groups, confidence=confidence),
     )

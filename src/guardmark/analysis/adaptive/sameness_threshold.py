@@ -144,9 +144,5 @@ def _smallest(
 def _share(pairs: Sequence[TextPair], tau: float, *, is_same: bool, confidence: float) -> Estimate:
     """Estimate the share of the equal, or of the different, pairs that a tau calls the same."""
     chosen = [pair for pair in pairs if pair.is_same is is_same]
-    names = {group: i for i, group in enumerate(sorted({pair.group for pair in chosen}))}
-    return grouped_rate(
-        [pair.cosine >= tau for pair in chosen],
-        [names[pair.group] for pair in chosen],
-        confidence=confidence,
-    )
+    _, codes = np.unique([pair.group for pair in chosen], return_inverse=True)
+    return grouped_rate([pair.cosine >= tau for pair in chosen], codes, confidence=confidence)

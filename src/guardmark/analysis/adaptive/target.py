@@ -149,17 +149,17 @@ def read_target(reader: RecordReader) -> TargetRows | None:
     verdicts: defaultdict[str, defaultdict[str, dict[int, int]]]
     verdicts = defaultdict(lambda: defaultdict(dict))
     canaries: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
-    usage: defaultdict[str, dict[str, UsageTotals]] = defaultdict(dict)
+    usage: defaultdict[str, defaultdict[str, UsageTotals]]
+    usage = defaultdict(lambda: defaultdict(UsageTotals))
     numbers: dict[str, int] = {}
     for layer in filter(is_target_layer, reader.layers()):
         for record in read_tries(reader, layer=layer):
             defense, subject, details = record.defense, record.subject, record.subject.details
             chain = subject.chain or ""
             if not record.is_free:
-                failed, account = record.error_kind is not None, usage[defense]
-                before = account.get(subject.account, UsageTotals())
+                failed, before = record.error_kind is not None, usage[defense][subject.account]
                 after = before.plus(record.usage, failed=failed, requests=record.requests)
-                account[subject.account] = after
+                usage[defense][subject.account] = after
             if layer == CANARY_REPLIES:
                 number = numbers.setdefault(str(details["canary"]), len(numbers))
                 canaries[chain].append((number, str(details["reading"])))

@@ -197,10 +197,7 @@ def compare_arms(
     scope: str = DEFENSE,
     known: RunComparison | None = None,
 ) -> RunComparison | None:
-    """Compare the chosen pairs, or all candidates; those `known` of this frame are not recounted.
-
-    Tests of `areas` join the family.
-    """
+    """Compare chosen pairs, or all candidates, in a family with `areas`; `known` pairs stand."""
     named = None if chosen is None else {name for pair in chosen for name in pair}
     arms = frame.candidates(2) if named is None else [a for a in frame.arms if a.name in named]
     if len(arms) < 2:

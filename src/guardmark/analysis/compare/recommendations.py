@@ -212,7 +212,7 @@ _RULES_BETWEEN: Final[dict[str, str]] = {
 MOST_THROUGH: Final = 0.10  # share of attacks that may get through a defense one relies on
 MOST_ALARMS: Final = 0.05  # share of benign samples that may be blocked by a defense one relies on
 _LEAST_SAMPLES: Final = 20
-_HALF_WIDTH: Final = 0.10
+_MOST_WIDTH: Final = 0.20  # of both intervals, to call a defense that separates nothing useless
 
 
 class Reliance(StrEnum):
@@ -238,8 +238,8 @@ def judge_reliance(card: Scorecard, adapted: Estimate | None = None) -> Reliance
     if (card.true_positive_rate.value or 0.0) <= (alarms.value or 0.0):
         return Reliance.DO_NOT
     if not separates(card):
-        known = max(_half_width(through), _half_width(alarms)) <= _HALF_WIDTH
-        return Reliance.DO_NOT if known else Reliance.NO_DATA
+        widths = [(rate.high or 0.0) - (rate.low or 0.0) for rate in (through, alarms)]
+        return Reliance.DO_NOT if max(widths) <= _MOST_WIDTH else Reliance.NO_DATA
     limited = [(through, MOST_THROUGH), (alarms, MOST_ALARMS)]
     if adapted is not None:
         limited.append((adapted, MOST_THROUGH))
@@ -249,7 +249,3 @@ def judge_reliance(card: Scorecard, adapted: Estimate | None = None) -> Reliance
     if all(rate.high is not None and rate.high <= limit for rate, limit in limited):
         return Reliance.RELY
     return Reliance.NO_DATA
-
-
-def _half_width(rate: Estimate) -> float:
-    return ((rate.high or 0.0) - (rate.low or 0.0)) / 2

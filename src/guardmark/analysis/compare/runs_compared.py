@@ -278,7 +278,8 @@ def _categories(frame: Frame, marks: PairMarks) -> tuple[CategoryDifference, ...
 def _latency(
     frame: Frame, arms: tuple[DefenseColumn, DefenseColumn], *, is_attack: bool
 ) -> LatencyDifference:
-    label = frame.is_attack == is_attack
+    """Compare medians: by drawing groups, or by order statistics where nothing is grouped."""
+    settings, label = frame.settings, frame.is_attack == is_attack
     times = [
         # A time limit that was hit says how long one waited, not how long it took.
         frame.spread(each, each.latency_ns / 1e6, is_timed(each) & (each.error_kind < 0))
@@ -286,44 +287,36 @@ def _latency(
     ]
     both = label & ~np.isnan(times[0]) & ~np.isnan(times[1])
     first, second = (each[both] for each in times)
-    confidence, groups = frame.settings.confidence, frame.groups[both]
+    pairs, groups, confidence = len(first), frame.groups[both], settings.confidence
     shared = groups if frame.is_grouped else None
     alone = [
         estimate_quantiles(each, [0.5], groups=shared, confidence=confidence)[0]
         for each in (first, second)
     ]
-    return LatencyDifference(
-        is_attack=is_attack,
-        median=_median(frame, first, second, groups=groups),
-        first=alone[0],
-        second=alone[1],
-        untimed=int(label.sum() - both.sum()),
-    )
-
-
-def _median(
-    frame: Frame,
-    first: NDArray[np.float64],
-    second: NDArray[np.float64],
-    *,
-    groups: NDArray[np.int32],
-) -> Difference:
-    """Estimate the median of differences: by drawing groups, or by order statistics without any."""
-    settings, pairs, confidence = frame.settings, len(first), frame.settings.confidence
     if frame.is_grouped:
         # Draw less often where there are many pairs: the limits of a median hardly move then.
         most = max(_LEAST_DRAWS, _MOST_CELLS // max(1, pairs))
         plan = DrawPlan(seed=settings.seed, replicates=min(settings.replicates, most))
-        return median_difference(first, second, groups=groups, confidence=confidence, drawing=plan)
-    median = estimate_quantile(first - second, 0.5, confidence=confidence)
-    return Difference(
-        value=median.value,
-        low=median.low,
-        high=median.high,
-        confidence=confidence,
-        method="median of paired differences, order statistics",
-        pairs=pairs,
-        reason=median.reason,
+        median = median_difference(
+            first, second, groups=groups, confidence=confidence, drawing=plan
+        )
+    else:
+        middle = estimate_quantile(first - second, 0.5, confidence=confidence)
+        median = Difference(
+            value=middle.value,
+            low=middle.low,
+            high=middle.high,
+            confidence=confidence,
+            method="median of paired differences, order statistics",
+            pairs=pairs,
+            reason=middle.reason,
+        )
+    return LatencyDifference(
+        is_attack=is_attack,
+        median=median,
+        first=alone[0],
+        second=alone[1],
+        untimed=int(label.sum() - both.sum()),
     )
 
 

@@ -139,12 +139,10 @@ def _price(part: PartManifest, manifest: RunManifest) -> PartPrice | None:
 def _priced(used: UsageColumns, price: PartPrice | None) -> Floats:
     if price is None:
         return np.full(len(used.sample), np.nan)
-    counts = [
-        [None if np.isnan(count) else count for count in pair]
-        for pair in zip(used.read.tolist(), used.written.tolist(), strict=True)
-    ]
-    costs = [price_of(price, read=read, written=written) for read, written in counts]
-    return np.array([np.nan if cost is None else cost for cost in costs], dtype=np.float64)
+    counts = np.stack([used.read, used.written], axis=1)
+    known = np.where(np.isnan(counts), None, counts).tolist()
+    costs = [price_of(price, read=read, written=written) for read, written in known]
+    return np.array(costs, dtype=np.float64)  # nan where there is no price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

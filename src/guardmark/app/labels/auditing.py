@@ -8,7 +8,7 @@ from hashlib import sha256
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.adaptive.audited import resting_bypasses
+from guardmark.analysis.adaptive.audited import Proofs
 from guardmark.analysis.adaptive.rows import read_adaptive
 from guardmark.analysis.pipeline.frame import judge_layers
 from guardmark.app.labels.audit_file import (
@@ -139,7 +139,7 @@ def resting_of(reader: RecordReader, samples: Sequence[Sample]) -> Mapping[str, 
     return {
         records.name: tuple(
             Bypass(defense=records.name, sample=samples[position], position=position, attempt=each)
-            for position, each in resting_bypasses(records, is_attack).items()
+            for position, each in Proofs(records, is_attack).resting().items()
         )
         for records in read_adaptive(reader)
     }
