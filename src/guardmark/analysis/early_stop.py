@@ -26,13 +26,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from guardmark.parsing.stop_rules import StopStatement
+    from guardmark.stats.arguments import Flags, Floats, Ints
     from guardmark.stats.sequential import EValue
     from guardmark.store.columns import SampleColumns
     from guardmark.store.reader import RecordReader
-
-    Floats = NDArray[np.float64]
-    Groups = NDArray[np.int64]
-    Marks = NDArray[np.bool_]
 
 _MISSING: Final = -1
 _BLOCK: Final = 1
@@ -63,8 +60,8 @@ class Schedule:
     """In which order samples are asked about, and when one looks."""
 
     order: array[int]  # positions of samples, whole groups in seeded random order
-    groups: Groups  # number of each sample's group in that order, by position
-    is_attack: Marks  # labels, by position
+    groups: Ints  # number of each sample's group in that order, by position
+    is_attack: Flags  # labels, by position
     bounds: tuple[int, ...]  # how many samples of the order each look covers, rising
 
 
@@ -111,7 +108,7 @@ class EarlyStop:
         self._filled[defense] = at
         self._look(defense)
 
-    def load(self, defense: str, positions: NDArray[np.int64], outcomes: NDArray[np.int8]) -> None:
+    def load(self, defense: str, positions: Ints, outcomes: NDArray[np.int8]) -> None:
         """Take note of everything a defense decided before."""
         known = np.frombuffer(self._outcomes[defense], dtype=np.int8)
         known[positions] = outcomes
@@ -143,9 +140,21 @@ class EarlyStop:
             return ()
         return tuple(self.verdicts[rule] for rule in self.verdicts if rule.is_about(defense))
 
-    def estimate(self, defense: str, *, is_attack: bool) -> Estimate:
+    def estimate(self, defense: str, *, is_attack: bool, look: int | None = None) -> Estimate:
         """Estimate an error rate of a watched defense, with an interval that holds at any look."""
-        return self._estimate(defense, self._last_look(defense), is_attack=is_attack)
+        look = self._last_look(defense) if look is None else look
+        estimate = self._at(defense, look, is_attack=is_attack)
+        if self._largest[is_attack] > 1 or estimate.value is None:
+            return estimate
+        limits = self._limits[defense, is_attack]
+        while len(limits) <= look:  # what a look covers does not change any more
+            at = self._at(defense, len(limits), is_attack=is_attack)
+            low, high = limits[-1] if limits else (0.0, 1.0)
+            if at.low is not None and at.high is not None:
+                low, high = max(low, at.low), min(high, at.high)
+            limits.append((low, high))
+        # Where looks rule each other out the limits change places: they then still cover.
+        return replace(estimate, low=min(limits[look]), high=max(limits[look]))
 
     def difference(self, first: str, second: str, *, is_attack: bool) -> Difference:
         """Compare two defenses on the groups both have answered, valid at any look."""
@@ -192,30 +201,16 @@ class EarlyStop:
             _, _, evidence = self._paired(rule.defense, rule.other, is_attack=True, look=look)
             answer = "yes" if evidence.p_value <= 1 - self._confidence else ""
         else:
-            answer = _answer(rule, self._estimate(rule.defense, look, is_attack=rule.is_attack))
+            answer = _answer(rule, self.estimate(rule.defense, is_attack=rule.is_attack, look=look))
         if answer:
             groups_seen = int(self.schedule.groups[self._seen(look)[-1]]) + 1
             self.verdicts[rule] = StopVerdict(
                 statement=rule, answer=answer, look=look, groups=groups_seen
             )
 
-    def _seen(self, look: int) -> NDArray[np.int64]:
+    def _seen(self, look: int) -> Ints:
         """Return the positions that a look covers; look -1 covers none."""
         return self._positions[: self.schedule.bounds[look] if look >= 0 else 0]
-
-    def _estimate(self, defense: str, look: int, *, is_attack: bool) -> Estimate:
-        estimate = self._at(defense, look, is_attack=is_attack)
-        if self._largest[is_attack] > 1 or estimate.value is None:
-            return estimate
-        limits = self._limits[defense, is_attack]
-        while len(limits) <= look:  # what a look covers does not change any more
-            at = self._at(defense, len(limits), is_attack=is_attack)
-            low, high = limits[-1] if limits else (0.0, 1.0)
-            if at.low is not None and at.high is not None:
-                low, high = max(low, at.low), min(high, at.high)
-            limits.append((low, high))
-        # Where looks rule each other out the limits change places: they then still cover.
-        return replace(estimate, low=min(limits[look]), high=max(limits[look]))
 
     def _at(self, defense: str, look: int, *, is_attack: bool) -> Estimate:
         (erred,), groups = self._decided(defense, is_attack=is_attack, look=look)
@@ -240,7 +235,7 @@ class EarlyStop:
             reason=rate.reason,
         )
 
-    def _decided(self, *defenses: str, is_attack: bool, look: int) -> tuple[Marks, Groups]:
+    def _decided(self, *defenses: str, is_attack: bool, look: int) -> tuple[Flags, Ints]:
         """Return who erred on the samples of a label that all decided, a row each; the groups."""
         at = self._seen(look)
         at = at[self.schedule.is_attack[at] == is_attack]
@@ -252,7 +247,7 @@ class EarlyStop:
 
     def _paired(
         self, first: str, second: str, *, is_attack: bool, look: int
-    ) -> tuple[Floats, Groups, EValue]:
+    ) -> tuple[Floats, Ints, EValue]:
         """Return 1, 0 or -1 for each sample both decided: who alone erred; groups; the evidence."""
         (one, two), groups = self._decided(first, second, is_attack=is_attack, look=look)
         pairs, largest = one.astype(np.float64) - two, self._largest[is_attack]
@@ -279,7 +274,7 @@ def open_early_stop(reader: RecordReader, rules: Sequence[str]) -> EarlyStop:
     return rule
 
 
-def _by_group(values: Floats, groups: Groups) -> tuple[Floats, Floats]:
+def _by_group(values: Floats, groups: Ints) -> tuple[Floats, Floats]:
     """Return the sum and the number of values of each group that has any, in their order."""
     sizes, sums = np.bincount(groups), np.bincount(groups, weights=values)
     return sums[sizes > 0].astype(np.float64), sizes[sizes > 0].astype(np.float64)

@@ -61,10 +61,9 @@ from guardmark.store.layers import ADAPTIVE, BLIND, NULL
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate
+    from guardmark.stats.arguments import Flags, Ints
     from guardmark.stats.figures import Ratio
     from guardmark.store.reader import RecordReader
 
@@ -188,9 +187,7 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
     return tuple(cards)
 
 
-def _card(
-    view: AttackMask, attack: NDArray[np.bool_], *, lengths: NDArray[np.int64]
-) -> AdaptiveCard:
+def _card(view: AttackMask, attack: Flags, *, lengths: Ints) -> AdaptiveCard:
     records, budget, rates = view.records, view.records.budget, view.rates
     ks = [k for k in sorted({*_STEPS, budget}) if k <= budget]
     reached = view.rounds | {"R0", "R1"} | ({"R5"} if records.attacker else set())

@@ -23,9 +23,8 @@ from guardmark.store.tries import read_tries
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from guardmark.analysis.adaptive.success import AttackMask
+    from guardmark.analysis.pipeline.frame import Codes
     from guardmark.core.estimate import Difference, Estimate
     from guardmark.store.reader import RecordReader
 
@@ -100,8 +99,7 @@ class TargetCard:
     def has_control(self) -> bool:
         """Whether plain sentences come back, without which the probe says nothing."""
         control = self.read_rate(PLAIN)
-        known = None if control is None else control.value
-        return known is not None and known >= _LEAST_PLAIN
+        return control is not None and (control.value or 0.0) >= _LEAST_PLAIN
 
     def read_rate(self, chain: str) -> Estimate | None:
         """Return how well the target model reads a chain, or None when it was not probed."""
@@ -122,7 +120,7 @@ class TargetRows:
     canaries: Mapping[str, list[tuple[int, str]]]
     usage: Mapping[str, Mapping[str, UsageTotals]]  # Defense to account to what it took.
 
-    def labels(self, defense: str, places: Sequence[int]) -> NDArray[np.int8]:
+    def labels(self, defense: str, places: Sequence[int]) -> Codes:
         """Return what the majority says: `ERROR` without an answer, `MISSING` of nothing asked."""
         answers = self.answers.get(defense, {})
         of_judges = [
@@ -208,7 +206,7 @@ def measure_target(rows: TargetRows, view: AttackMask) -> TargetCard:
 def _effects(rows: TargetRows, view: AttackMask) -> Effects:
     """Tell where each attack ended, with and without the guard."""
 
-    def difference(first: NDArray[np.int8], second: NDArray[np.int8]) -> Difference:
+    def difference(first: Codes, second: Codes) -> Difference:
         both = is_valid(first) & is_valid(second)
         return grouped_difference(
             first[both] == UNSAFE,
@@ -230,7 +228,7 @@ def _effects(rows: TargetRows, view: AttackMask) -> Effects:
     )
 
 
-def _effect_rate(labels: NDArray[np.int8], view: AttackMask) -> EffectRate:
+def _effect_rate(labels: Codes, view: AttackMask) -> EffectRate:
     known, total = is_valid(labels), len(labels)
     rate = grouped_rate(labels[known] == UNSAFE, view.groups[known], confidence=view.confidence)
     error = int(np.isin(labels, (ERROR, MISSING)).sum())

@@ -21,13 +21,11 @@ from guardmark.stats.rates.means import share_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from guardmark.analysis.defense.frame import Frame
+    from guardmark.analysis.pipeline.frame import Codes
     from guardmark.core.estimate import Estimate
+    from guardmark.stats.arguments import Flags, Floats
     from guardmark.stats.figures import Quantile, Ratio
-
-    Floats = NDArray[np.float64]
 
 _LISTED: Final = 12
 
@@ -83,10 +81,10 @@ class ChainBench:
 
     frame: Frame
     names: list[str]
-    outcome: NDArray[np.int8]  # shape (defenses, positions)
+    outcome: Codes  # shape (defenses, positions)
     spent: Floats  # milliseconds and money, nan if unknown; shape (defenses, 2, positions)
 
-    def part(self, chosen: NDArray[np.bool_]) -> ChainBench:
+    def part(self, chosen: Flags) -> ChainBench:
         """Keep some of the samples."""
         at, samples = np.tile(chosen, self.frame.manifest.repeats), self.frame.samples
         frame = replace(self.frame, samples=subset(samples, np.flatnonzero(chosen)), stops=None)
@@ -98,7 +96,7 @@ class ChainBench:
         rule = "any" if chain.settling == BLOCK else "all"
         return f"{rule}({members})" if len(chain.members) > 1 else members
 
-    def ask(self, chain: Chain) -> tuple[NDArray[np.int8], Floats, Floats]:
+    def ask(self, chain: Chain) -> tuple[Codes, Floats, Floats]:
         """Ask members until one settles it, failures settle nothing: outcome, time and money."""
         spent = np.zeros_like(self.spent[0])
         is_open, is_whole = np.ones((2, self.outcome.shape[1]), dtype=np.bool_)

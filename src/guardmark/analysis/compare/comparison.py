@@ -22,13 +22,11 @@ from guardmark.stats.rates.clustered import FEW_GROUPS, is_dominated
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.defense.scores import AreaPair
+    from guardmark.analysis.pipeline.frame import Codes
     from guardmark.core.estimate import Difference
-
-    Marks = NDArray[np.bool_]
+    from guardmark.stats.arguments import Flags, Ints
 
 _POWER_Z: Final = 0.8416212335729143  # Normal quantile of 80 % power.
 
@@ -239,7 +237,7 @@ def compare_arms(
 
 
 def _compare(
-    frame: Frame, outcomes: dict[str, NDArray[np.int8]], pair: tuple[str, str], *, is_attack: bool
+    frame: Frame, outcomes: dict[str, Codes], pair: tuple[str, str], *, is_attack: bool
 ) -> PairedSide:
     """Compare two defenses on one label."""
     marks = mark_pair(frame, outcomes[pair[0]], outcomes[pair[1]])
@@ -269,14 +267,14 @@ def judge_pair(attacks: PairedSide, benign: PairedSide, *, alpha: float) -> Pair
 class PairMarks(NamedTuple):
     """Where two defenses stand by position; an error is an allowed attack or a blocked benign."""
 
-    asked: Marks
-    paired: Marks
-    both: Marks  # Both erred.
-    first_only: Marks  # Only the first erred.
-    second_only: Marks  # Only the second erred.
+    asked: Flags
+    paired: Flags
+    both: Flags  # Both erred.
+    first_only: Flags  # Only the first erred.
+    second_only: Flags  # Only the second erred.
 
 
-def mark_pair(frame: Frame, first: NDArray[np.int8], second: NDArray[np.int8]) -> PairMarks:
+def mark_pair(frame: Frame, first: Codes, second: Codes) -> PairMarks:
     """Mark where two defenses were asked, both decided, and either erred."""
     paired = is_decision(first) & is_decision(second)
     one, two = (paired & ((each == BLOCK) != frame.is_attack) for each in (first, second))
@@ -284,11 +282,11 @@ def mark_pair(frame: Frame, first: NDArray[np.int8], second: NDArray[np.int8]) -
     return PairMarks(asked, paired, one & two, first_only=one & ~two, second_only=two & ~one)
 
 
-def compare_where(frame: Frame, marks: PairMarks, where: Marks) -> PairedSide:
+def compare_where(frame: Frame, marks: PairMarks, where: Flags) -> PairedSide:
     """Compare two defenses on some of the samples, paired and by group."""
     settings, groups = frame.settings, frame.groups
 
-    def by_group(chosen: Marks) -> NDArray[np.int64]:
+    def by_group(chosen: Flags) -> Ints:
         return np.bincount(groups[where & chosen], minlength=len(frame.samples.group.names))
 
     first, second, sizes = map(by_group, (marks.first_only, marks.second_only, marks.paired))
@@ -323,7 +321,7 @@ def adjust_sides(
 
 def _best_set(
     frame: Frame,
-    outcomes: dict[str, NDArray[np.int8]],
+    outcomes: dict[str, Codes],
     pairs: tuple[PairedComparison, ...],
     *,
     is_attack: bool,

@@ -20,9 +20,8 @@ from guardmark.store.reader import RunState
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from guardmark.core.manifest import RunManifest
+    from guardmark.stats.arguments import Ints
     from guardmark.store.columns import SampleColumns
     from guardmark.store.reader import RecordReader
 
@@ -74,7 +73,7 @@ class MatchedRuns:
     runs: tuple[ComparedRun, ...]
     origins: tuple[Origin, ...]
     reader: RecordReader
-    places: NDArray[np.int64]
+    places: Ints
     scope: str
     consumption: Mapping[str, UsageBySample]
     remarks: tuple[str, ...]
@@ -178,7 +177,7 @@ def _refuse_relabelled(first: _ReadRun, other: _ReadRun) -> None:
 
 
 def _moved(
-    arm: DefenseColumn, name: str, *, places: NDArray[np.int64], frame: Frame, repeats: int
+    arm: DefenseColumn, name: str, *, places: Ints, frame: Frame, repeats: int
 ) -> DefenseColumn:
     """Return a defense with its records at the positions of the common samples."""
     new = np.full(frame.sample_count, -1, dtype=np.int64)
@@ -194,7 +193,7 @@ def _moved(
     return replace(arm, part=replace(arm.part, name=name), records=records)
 
 
-def subset(samples: SampleColumns, places: NDArray[np.int64]) -> SampleColumns:
+def subset(samples: SampleColumns, places: Ints) -> SampleColumns:
     """Return some of the samples, with the groups they fall into."""
     used, codes = np.unique(samples.group.codes[places], return_inverse=True)
     names = tuple(samples.group.names[code] for code in used.tolist())

@@ -31,8 +31,6 @@ from guardmark.stats.quantiles import estimate_quantile, estimate_quantiles, med
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from guardmark.analysis.compare.comparison import PairedComparison, PairMarks
     from guardmark.analysis.compare.matching import ComparedRun, MatchedRuns, OpenRun, Origin
     from guardmark.analysis.defense.costs import CostDifference
@@ -40,9 +38,8 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.scorecard import RatePair
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.sample import Sample
+    from guardmark.stats.arguments import Flags
     from guardmark.stats.figures import Quantile
-
-    Marks = NDArray[np.bool_]
 
 _DETAILED: Final = 12  # most pairs described at length; beyond, one names the pair of interest
 _LEAST_DRAWS: Final = 200
@@ -259,20 +256,19 @@ def _categories(frame: Frame, marks: PairMarks) -> tuple[CategoryDifference, ...
         label = frame.is_attack == is_attack
         for code in np.unique(codes[label]).tolist():
             side = compare_where(frame, marks, label & (codes == code))
-            rows.append((category.names[code] or NOT_STATED, is_attack, side))
-    adjusted, _ = adjust_sides([side for _, _, side in rows])
-    return tuple(
-        CategoryDifference(
-            category=name,
-            is_attack=is_attack,
-            side=side,
-            is_greyed=side.difference.pairs < frame.settings.min_per_category,
-        )
-        for (name, is_attack, _), side in sorted(
-            zip(rows, adjusted, strict=True),
-            key=lambda row: (not row[0][1], -abs(row[1].difference.value or 0.0), row[0][0]),
-        )
+            row = CategoryDifference(
+                category=category.names[code] or NOT_STATED,
+                is_attack=is_attack,
+                side=side,
+                is_greyed=side.difference.pairs < frame.settings.min_per_category,
+            )
+            rows.append(row)
+    adjusted, _ = adjust_sides([row.side for row in rows])
+    rows = [replace(row, side=side) for row, side in zip(rows, adjusted, strict=True)]
+    rows.sort(
+        key=lambda row: (not row.is_attack, -abs(row.side.difference.value or 0.0), row.category)
     )
+    return tuple(rows)
 
 
 def _latency(
@@ -320,7 +316,7 @@ def _latency(
     )
 
 
-def _differing(frame: Frame, alone: Marks) -> list[int]:
+def _differing(frame: Frame, alone: Flags) -> list[int]:
     """Return the samples only one side got wrong: attacks before benign ones, by severity."""
     rows = alone.reshape(frame.manifest.repeats, frame.sample_count)
     samples = np.flatnonzero(rows.any(axis=0))

@@ -23,16 +23,15 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.manifest import PartManifest, RunManifest
+    from guardmark.stats.arguments import Floats
     from guardmark.store.columns import PartUsage, UsageColumns
     from guardmark.store.reader import RecordReader
-
-    Floats = NDArray[np.float64]
 
 _FEWEST_GROUPS = 6
 
 
 class CostUnit(StrEnum):
-    """What is counted."""
+    """What is counted: a column of `UsageBySample`."""
 
     TOKENS = "tokens"
     MONEY = "money"
@@ -76,8 +75,7 @@ def read_usage_by_sample(
     money = tokens.copy()
     at = used.repeat * samples + used.sample
     tokens[at] = used.read + used.written
-    priced = _priced(used, _price(part, manifest))
-    money[at] = np.where(np.isnan(used.cost), priced, used.cost)
+    money[at] = np.where(np.isnan(used.cost), _priced(used, part, manifest), used.cost)
     return UsageBySample(tokens=tokens, money=money)
 
 
@@ -86,10 +84,8 @@ def compare_costs(
 ) -> Iterator[CostDifference]:
     """Compare what two defenses consume, attacks and benign samples apart."""
     for is_attack in (True, False):
-        for unit, one, two in (
-            (CostUnit.TOKENS, first.tokens, second.tokens),
-            (CostUnit.MONEY, first.money, second.money),
-        ):
+        for unit in CostUnit:
+            one, two = (getattr(used, unit.value) for used in (first, second))
             both = (frame.is_attack == is_attack) & ~np.isnan(one) & ~np.isnan(two)
             if both.any():
                 yield CostDifference(
@@ -127,21 +123,16 @@ def _mean(gaps: Floats, groups: NDArray[np.int32], settings: AnalysisSettings) -
     )
 
 
-def _price(part: PartManifest, manifest: RunManifest) -> PartPrice | None:
-    """Return the price a defense goes by: under its own name, or that of its model."""
+def _priced(used: UsageColumns, part: PartManifest, manifest: RunManifest) -> Floats:
+    """Price calls by what stands under the name of the defense, or under that of its model."""
     prices = manifest.settings.get("prices")
-    if not isinstance(prices, Mapping):
-        return None
-    price = prices.get(part.name) or prices.get(str(part.settings.get("model")))
-    return PartPrice(**price) if isinstance(price, Mapping) else None
-
-
-def _priced(used: UsageColumns, price: PartPrice | None) -> Floats:
-    if price is None:
+    known = prices if isinstance(prices, Mapping) else {}
+    stated = known.get(part.name) or known.get(str(part.settings.get("model")))
+    if not isinstance(stated, Mapping):
         return np.full(len(used.sample), np.nan)
-    counts = np.stack([used.read, used.written], axis=1)
-    known = np.where(np.isnan(counts), None, counts).tolist()
-    costs = [price_of(price, read=read, written=written) for read, written in known]
+    price, counts = PartPrice(**stated), np.stack([used.read, used.written], axis=1)
+    pairs = np.where(np.isnan(counts), None, counts).tolist()
+    costs = [price_of(price, read=read, written=written) for read, written in pairs]
     return np.array(costs, dtype=np.float64)  # nan where there is no price
 
 

@@ -37,17 +37,14 @@ from guardmark.stats.quantiles import median_difference
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from numpy.typing import NDArray
-
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.defense.latency import Latency
     from guardmark.analysis.pipeline.frame import Ends, PipelineArm, PipelineFrame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate
+    from guardmark.stats.arguments import Flags
     from guardmark.stats.figures import Ratio
     from guardmark.store.reader import RecordReader
-
-    Marks = NDArray[np.bool_]
 
 MODEL: Final = "model"  # the scope of what the guard allowed
 PROMPT_ROW: Final = "prompt row"
@@ -181,7 +178,7 @@ def analyse_pipeline(
 
 
 def _analyse_arm(
-    rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm, is_stated: Marks
+    rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm, is_stated: Flags
 ) -> ArmAnalysis:
     ends = find_ends(arm, pipeline.judging)
     # In older definitions a guard without a decision blocks, if it is not told to let through.
@@ -222,11 +219,10 @@ def _analyse_arm(
 
 def _scope_card(rates: PlaceRates, ends: Ends, scope: str) -> ScopeCard:
     trials, is_attack = ends.trials(scope), rates.is_attack
-    errors = rates.pair(ends.is_unsafe, ends.is_refused, trials)
     return ScopeCard(
         scope=scope,
-        attack_success_rate=errors.attack_success_rate,
-        over_refusal_rate=errors.over_refusal_rate,
+        attack_success_rate=rates.of(ends.is_unsafe, trials & is_attack),
+        over_refusal_rate=rates.of(ends.is_refused, trials & ~is_attack),
         harmful_help_rate=rates.of(ends.is_harmful_help, trials & is_attack),
         benign_unsafe_rate=rates.of(ends.is_unsafe, trials & ~is_attack),
         balanced_error=rates.balanced_error(ends.is_wrong(is_attack), trials),
@@ -258,7 +254,7 @@ def _count_guard(rates: PlaceRates, arm: PipelineArm) -> GuardRates:
 
 
 def _coverage(
-    rates: PlaceRates, pipeline: PipelineFrame, ends: Ends, is_stated: Marks
+    rates: PlaceRates, pipeline: PipelineFrame, ends: Ends, is_stated: Flags
 ) -> PipelineCoverage:
     asked_model = ends.passed & (pipeline.model != MISSING)
     answered = asked_model & (pipeline.model == ANSWERED)
@@ -371,7 +367,7 @@ class LegacyCard:
 
 
 def count_legacy(
-    arm: str, ends: Ends, *, definition: str, scope: str, is_attack: Marks
+    arm: str, ends: Ends, *, definition: str, scope: str, is_attack: Flags
 ) -> LegacyCard:
     """Count an arm by an older definition."""
     if definition not in DEFINITIONS:

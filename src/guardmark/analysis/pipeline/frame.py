@@ -1,8 +1,4 @@
-"""Guard, model and judges of a run side by side, one place a sample and repeat, and what came out.
-
-An arm stops an attack when no unsafe answer comes out, and turns a benign sample down when it is
-blocked, refused or not answered: so comparisons, gates and slices tell of a system, too.
-"""
+"""Guard, model and judges of a run side by side, by sample and repeat, and what came out."""
 
 from __future__ import annotations
 
@@ -33,13 +29,12 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate
+    from guardmark.stats.arguments import Flags, Floats
     from guardmark.stats.figures import Ratio
     from guardmark.store.columns import RecordColumns
     from guardmark.store.reader import RecordReader
 
     Codes = NDArray[np.int8]
-    Floats = NDArray[np.float64]
-    Marks = NDArray[np.bool_]
 
 NO_GUARD: Final = "none"  # name of the arm without a guard; model and judges are stored under it
 SYSTEM: Final = "system"  # the scope that asks what came out of guard and model together
@@ -145,12 +140,12 @@ def headline_of(reader: RecordReader) -> str:
     return chosen[-1].split("/", 2)[2] if chosen else named
 
 
-def is_valid(label: Codes) -> Marks:
+def is_valid(label: Codes) -> Flags:
     """Tell which verdicts say safe or unsafe."""
     return np.isin(label, (SAFE, UNSAFE))
 
 
-def combine(labels: Sequence[Codes]) -> tuple[Codes, Marks]:
+def combine(labels: Sequence[Codes]) -> tuple[Codes, Flags]:
     """Take the verdict of the majority."""
     table = np.stack(labels)
     unsafe, safe = (table == UNSAFE).sum(axis=0), (table == SAFE).sum(axis=0)
@@ -205,18 +200,18 @@ def _arms(frame: Frame) -> Iterator[PipelineArm]:
 class Ends:
     """What came out of an arm, place by place."""
 
-    asked: Marks  # The arm was asked.
-    passed: Marks  # The input went on to the model.
-    is_known: Marks  # How it ended is known: blocked, or answered and judged.
-    is_unsafe: Marks  # An unsafe answer came out.
-    is_refused: Marks  # No answer, or one that did not meet the request; it did without a mode.
-    is_harmful_help: Marks  # An unsafe answer that met the request at least in part.
+    asked: Flags  # The arm was asked.
+    passed: Flags  # The input went on to the model.
+    is_known: Flags  # How it ended is known: blocked, or answered and judged.
+    is_unsafe: Flags  # An unsafe answer came out.
+    is_refused: Flags  # No answer, or one that did not meet the request; it did without a mode.
+    is_harmful_help: Flags  # An unsafe answer that met the request at least in part.
 
-    def is_wrong(self, is_attack: Marks) -> Marks:
+    def is_wrong(self, is_attack: Flags) -> Flags:
         """Return the attacks that ended unsafe, and the benign samples that were turned down."""
         return np.where(is_attack, self.is_unsafe, self.is_refused)
 
-    def trials(self, scope: str) -> Marks:
+    def trials(self, scope: str) -> Flags:
         """Return the places that a rate of this scope is over."""
         return self.is_known if scope == SYSTEM else self.is_known & self.passed
 
@@ -239,25 +234,25 @@ class PlaceRates:
         self.group, self.is_attack = frame.groups, frame.is_attack
         self._names = frame.samples.group.names
 
-    def of(self, hits: Marks, trials: Marks) -> Estimate:
+    def of(self, hits: Flags, trials: Flags) -> Estimate:
         """Estimate the share of places with a property."""
         groups, told = self.group[trials], self._names
         return grouped_rate(hits[trials], groups, confidence=self.confidence, names=told)
 
-    def pair(self, harm: Marks, refused: Marks, trials: Marks) -> EndPair:
+    def pair(self, harm: Flags, refused: Flags, trials: Flags) -> EndPair:
         """Estimate both error rates."""
         return EndPair(
             attack_success_rate=self.of(harm, trials & self.is_attack),
             over_refusal_rate=self.of(refused, trials & ~self.is_attack),
         )
 
-    def difference(self, first: Marks, second: Marks, where: Marks) -> Difference:
+    def difference(self, first: Flags, second: Flags, where: Flags) -> Difference:
         """Estimate the difference of two properties of the same places."""
         return grouped_difference(
             first[where], second[where], groups=self.group[where], confidence=self.confidence
         )
 
-    def balanced_error(self, is_wrong: Marks, trials: Marks) -> Ratio:
+    def balanced_error(self, is_wrong: Flags, trials: Flags) -> Ratio:
         """Estimate the mean of the error rates on attacks and on benign samples."""
         column = np.where(self.is_attack, is_wrong, 3 - is_wrong.astype(np.int64))[trials]
         where = self.group[trials].astype(np.int64) * 4 + column

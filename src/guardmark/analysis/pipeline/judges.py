@@ -31,8 +31,6 @@ from guardmark.store.schema import ANSWER_MODES, OUTCOME_NAMES
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import NDArray
-
     from guardmark.analysis.pipeline.frame import (
         Ends,
         JudgeColumns,
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Estimate
     from guardmark.core.record import Record
     from guardmark.stats.agreement import Alpha, Kappa
+    from guardmark.stats.arguments import Flags
     from guardmark.store.reader import RecordReader
 
 
@@ -209,9 +208,7 @@ def _agreement(rates: PlaceRates, judging: Judging) -> Alpha:
     return krippendorff_alpha(ratings, groups=rates.group[asked], confidence=rates.confidence)
 
 
-def _labels(
-    where: NDArray[np.bool_], *, is_unsafe: NDArray[np.bool_], judged_unsafe: NDArray[np.bool_]
-) -> JudgeLabels:
+def _labels(where: Flags, *, is_unsafe: Flags, judged_unsafe: Flags) -> JudgeLabels:
     cells = (2 * is_unsafe + judged_unsafe)[where]
     cleared, accused, missed, caught = np.bincount(cells, minlength=4).tolist()
     return JudgeLabels(caught=caught, missed=missed, accused=accused, cleared=cleared)

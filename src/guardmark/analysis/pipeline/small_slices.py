@@ -24,16 +24,13 @@ from guardmark.stats.distributions import two_sided_t
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.pipeline.frame import PipelineFrame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Estimate
+    from guardmark.stats.arguments import Flags
     from guardmark.stats.figures import Ratio
     from guardmark.store.reader import RecordReader
-
-    Marks = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +134,8 @@ class _Card(NamedTuple):
 
     arm: str
     scope: str
-    is_wrong: Marks
-    trials: Marks
+    is_wrong: Flags
+    trials: Flags
 
 
 def measure_small_slices(
@@ -181,7 +178,7 @@ def measure_small_slices(
     )
 
 
-def _draw(frame: Frame, request: SliceRequest, seed: int, members: Sequence[Marks]) -> Marks:
+def _draw(frame: Frame, request: SliceRequest, seed: int, members: Sequence[Flags]) -> Flags:
     """Mark the samples of one slice."""
     chosen, ids = np.zeros(frame.sample_count, dtype=np.bool_), frame.samples.ids
     for where in members:
@@ -210,7 +207,7 @@ def _cards(frame: Frame, pipeline: PipelineFrame | None) -> Iterator[_Card]:
 
 
 def _figures(
-    rates: PlaceRates, card: _Card, where: Marks, *, drawn: Marks
+    rates: PlaceRates, card: _Card, where: Flags, *, drawn: Flags
 ) -> tuple[SliceFigure, ...]:
     """Compute both error rates and the mean of them, on some of the places."""
     sides, trials = [], card.trials & where
