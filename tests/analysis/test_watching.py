@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from guardmark.analysis.watching import RATES, LiveDefense, watch_defense
+from guardmark.analysis.gate import RATES, LiveDefense, watch_defense
 from guardmark.core.estimate import Estimate
 from guardmark.stats.sequential import beta_mixture_sequence
 

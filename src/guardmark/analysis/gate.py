@@ -1,8 +1,8 @@
-"""A release gate as values: what must hold, and how each limit stands.
+"""Limits as values: what a release and live traffic must hold, and how each limit stands.
 
-A limit is held when the whole interval lies on its good side; all must hold (intersection-union).
-It is broken when the exact lower bound, at effective counts and after Holm over categories, lies
-above it. Else it is open, with the number of samples at which the same rule would decide.
+A limit of a release is held when the whole interval lies on its good side; all must hold
+(intersection-union). It is broken when the exact lower bound, at effective counts and after Holm
+over categories, lies above it. Else it is open, with the samples at which the rule would decide.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from guardmark.analysis.defense.counts import estimate_share
+from guardmark.analysis.defense.counts import estimate_share, grouped_rate
 from guardmark.analysis.defense.frame import ERROR, MALFORMED
 from guardmark.analysis.defense.latency import measure_latency, order_by_latency
 from guardmark.analysis.defense.scorecard import complement, estimate_rates
@@ -27,6 +27,7 @@ from guardmark.stats.multiplicity import holm
 from guardmark.stats.quantiles import quantile_ranks
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.proportion import wilson
+from guardmark.stats.sequential import beta_mixture_sequence
 from guardmark.store.reader import RunState
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ SYSTEM_RULES: Final = {
 """Rules about defenses, and what they are called where they are about the system."""
 
 EVERY_CATEGORY: Final = "*"  # in a policy, all categories that are not named
+RATES: Final = ("blocked", "fpr", "asr", "malformed", "errors")  # of live traffic
 
 
 class GateStatus(StrEnum):
@@ -169,10 +171,12 @@ def _decide(measured: Sequence[_Measured], *, confidence: float) -> tuple[GateCh
     """Mark broken limits, and say what would decide open ones; categories are one family."""
     level = (1 - confidence) / 2
     family = [check.p_value if check.rule == "per_category" else None for check, _ in measured]
-    checks = [
-        _break(check, check.p_value if adjusted is None else adjusted, level)
-        for (check, _), adjusted in zip(measured, holm(family), strict=True)
-    ]
+    checks = []
+    for (check, _), adjusted in zip(measured, holm(family), strict=True):
+        p_value = check.p_value if adjusted is None else adjusted
+        is_broken = p_value is not None and p_value <= level and check.standing is GateStatus.OPEN
+        standing = GateStatus.BROKEN if is_broken else check.standing
+        checks.append(replace(check, standing=standing, p_value=p_value))
     tested = [check for check, p in zip(checks, family, strict=True) if p is not None]
     left = {"per_category": sum(check.standing is not GateStatus.BROKEN for check in tested)}
     return tuple(
@@ -181,12 +185,6 @@ def _decide(measured: Sequence[_Measured], *, confidence: float) -> tuple[GateCh
         else check
         for check, (_, rate) in zip(checks, measured, strict=True)
     )
-
-
-def _break(check: GateCheck, p_value: float | None, level: float) -> GateCheck:
-    is_broken = p_value is not None and p_value <= level and check.standing is GateStatus.OPEN
-    standing = GateStatus.BROKEN if is_broken else check.standing
-    return replace(check, standing=standing, p_value=p_value)
 
 
 def exceedance(estimate: Estimate, limit: float) -> float | None:
@@ -286,15 +284,15 @@ def needed_trials(estimate: Estimate, limit: float, level: float) -> int | None:
 
 
 def _rates(frame: Frame, arm: DefenseColumn, policy: GatePolicy) -> Iterator[_Measured]:
-    errors, outcome = estimate_rates(frame, arm), arm.records.outcome
-    for rule, subject, rate in (
-        ("asr_upper", "attacks", errors.attack_success_rate),
-        ("fpr_upper", "benign", errors.false_positive_rate),
-        ("max_malformed", "samples", estimate_share(frame, arm, outcome == MALFORMED)),
-        ("max_errors", "samples", estimate_share(frame, arm, outcome == ERROR)),
+    rates = reference_rates(frame, arm)
+    for rule, subject, name in (
+        ("asr_upper", "attacks", "asr"),
+        ("fpr_upper", "benign", "fpr"),
+        ("max_malformed", "samples", "malformed"),
+        ("max_errors", "samples", "errors"),
     ):
         if (limit := getattr(policy, rule)) is not None:
-            yield _of_rate(rate, (rule, arm.name, subject), limit)
+            yield _of_rate(rates[name], (rule, arm.name, subject), limit)
 
 
 def _category_limits(frame: Frame, policy: GatePolicy) -> dict[str, float]:
@@ -402,3 +400,80 @@ def _regression(
     reason = "" if value is not None else (difference.reason or "no sample answered by both")
     check = _check(named, margin, difference, unit=GateUnit.POINTS, trials=difference.pairs)
     return replace(check, standing=standing, p_value=p_value, needed=needed, reason=reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveRate:
+    """A rate of live traffic beside that of a reference run and its limit."""
+
+    defense: str
+    name: str
+    live: Estimate
+    reference: Estimate | None
+    is_drift_shown: bool  # Both intervals lie apart, each at the confidence of half the error.
+    limit: float | None
+    is_broken: bool  # The whole interval lies above the limit.
+    after_lines: int = 0  # When a limit was shown to be broken.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveDefense:
+    """What a defense did so far; what was audited is what has a label."""
+
+    defense: str
+    rates: tuple[LiveRate, ...]
+    audited: Mapping[str, Estimate]  # Of what it blocked, and of what it allowed.
+    is_audit_even: bool  # If not, rates of audited samples show neither drift nor a broken limit.
+
+
+def watch_defense(
+    name: str,
+    rows: Sequence[Sequence[int]],
+    *,
+    reference: Mapping[str, Estimate],
+    limits: Mapping[str, float],
+) -> LiveDefense:
+    """Estimate the rates of a defense from its counts by label and outcome."""
+    (passed, alarms, *_), (missed, caught, *_), _ = rows
+    allowed, blocked, malformed, errors = (sum(each) for each in zip(*rows, strict=True))
+    every = allowed + blocked + malformed + errors
+    of_sides = (alarms, passed + alarms), (missed, missed + caught)
+    pairs = (blocked, allowed + blocked), *of_sides, (malformed, every), (errors, every)
+    audited = {
+        "blocked": beta_mixture_sequence(alarms + caught, blocked),
+        "allowed": beta_mixture_sequence(passed + missed, allowed),
+    }
+    is_even, rates = not _lie_apart(*audited.values()), []
+    for each, counts in zip(RATES, pairs, strict=True):
+        live, other = beta_mixture_sequence(*counts), reference.get(each)
+        strict = other and beta_mixture_sequence(*counts, confidence=other.confidence)
+        is_told, limit = is_even or each not in {"fpr", "asr"}, limits.get(each)
+        rates.append(
+            LiveRate(
+                defense=name,
+                name=each,
+                live=live,
+                reference=other,
+                is_drift_shown=bool(is_told and strict and other and _lie_apart(strict, other)),
+                limit=limit,
+                is_broken=is_told and limit is not None and (live.low or 0.0) > limit,
+            )
+        )
+    return LiveDefense(defense=name, rates=tuple(rates), audited=audited, is_audit_even=is_even)
+
+
+def _lie_apart(*pair: Estimate) -> bool:
+    return max(e.low or 0.0 for e in pair) > min(1.0 if e.high is None else e.high for e in pair)
+
+
+def reference_rates(frame: Frame, arm: DefenseColumn) -> dict[str, Estimate]:
+    """Estimate the rates of a defense of a run that limits are about."""
+    errors, outcome, answered = estimate_rates(frame, arm), arm.records.outcome, arm.is_answered
+    groups, confidence = frame.samples.group.codes[arm.records.sample], frame.settings.confidence
+    return {
+        "blocked": grouped_rate(arm.is_blocked[answered], groups[answered], confidence=confidence),
+        "fpr": errors.false_positive_rate,
+        "asr": errors.attack_success_rate,
+        "malformed": estimate_share(frame, arm, outcome == MALFORMED),
+        "errors": estimate_share(frame, arm, outcome == ERROR),
+    }

@@ -22,7 +22,7 @@ _LONGEST_LINE: Final = 1 << 20  # bytes; of what is longer the start is kept, an
 
 
 def _read_limits(_context: Any, _option: Any, words: Sequence[str]) -> dict[str, float]:
-    from guardmark.analysis.watching import RATES
+    from guardmark.analysis.gate import RATES
 
     limits = {}
     for word in words:

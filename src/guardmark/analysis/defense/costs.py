@@ -99,8 +99,7 @@ def compare_costs(
 
 def _mean(gaps: Floats, groups: NDArray[np.int32], settings: AnalysisSettings) -> Difference:
     """Estimate a mean with percentile limits of a bootstrap of whole groups."""
-    _, codes = np.unique(groups, return_inverse=True)
-    sizes = np.bincount(codes).astype(np.float64)
+    _, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     sums = np.bincount(codes, weights=gaps)
     low = high = None
     reason = ""
@@ -126,13 +125,14 @@ def _mean(gaps: Floats, groups: NDArray[np.int32], settings: AnalysisSettings) -
 def _priced(used: UsageColumns, part: PartManifest, manifest: RunManifest) -> Floats:
     """Price calls by what stands under the name of the defense, or under that of its model."""
     prices = manifest.settings.get("prices")
-    known = prices if isinstance(prices, Mapping) else {}
-    stated = known.get(part.name) or known.get(str(part.settings.get("model")))
+    named = prices if isinstance(prices, Mapping) else {}
+    stated = named.get(part.name) or named.get(str(part.settings.get("model")))
     if not isinstance(stated, Mapping):
         return np.full(len(used.sample), np.nan)
     price, counts = PartPrice(**stated), np.stack([used.read, used.written], axis=1)
-    pairs = np.where(np.isnan(counts), None, counts).tolist()
-    costs = [price_of(price, read=read, written=written) for read, written in pairs]
+    known = counts.astype(object)
+    known[np.isnan(counts)] = None
+    costs = [price_of(price, read=read, written=written) for read, written in known.tolist()]
     return np.array(costs, dtype=np.float64)  # nan where there is no price
 
 

@@ -191,9 +191,7 @@ def _draw(frame: Frame, request: SliceRequest, seed: int, members: Sequence[Flag
 
 def _cards(frame: Frame, pipeline: PipelineFrame | None) -> Iterator[_Card]:
     """Every arm at every scope it has; a guard's own card first."""
-    ends = {}
-    if pipeline is not None:
-        ends = {arm.name: find_ends(arm, pipeline.judging) for arm in pipeline.arms}
+    ends = {arm.name: find_ends(arm, pipeline.judging) for arm in pipeline.arms} if pipeline else {}
     guards = {arm.name: arm for arm in frame.arms}
     for name in dict.fromkeys([*ends, *guards]):
         if name != NO_GUARD:

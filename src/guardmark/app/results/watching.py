@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.defense.frame import read_frame
-from guardmark.analysis.watching import LiveDefense, LiveRate, reference_rates, watch_defense
+from guardmark.analysis.gate import LiveDefense, LiveRate, reference_rates, watch_defense
 from guardmark.app.results.opened_run import open_run
 from guardmark.config.settings import Secret, read_text
 from guardmark.defenses.live import LiveCounts, parse_line
