@@ -17,11 +17,11 @@ from guardmark.core.errors import StoreError
 from guardmark.core.outcome import Decision, Outcome, Response, Verdict, VerdictLabel
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.shards import PLACE, ShardSet, in_ranges, without_place
-from guardmark.store.codec import SELECT_RECORDS, record_of
+from guardmark.store.codec import record_of
 from guardmark.store.connect import values_of
 from guardmark.store.reader import RunState
 from guardmark.store.records import supersede_errors
-from guardmark.store.schema import STAGE_CODE
+from guardmark.store.schema import STAGE_CODE, query
 from guardmark.store.sealing import integrity
 from guardmark.store.under_way import POSSIBLY_BILLED
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 _CHUNK: Final = 1000
 _LISTED: Final = 4
 _LARGEST: Final = 1 << 20  # bytes of a file about an environment that are read
-_RECORDS: Final = f"{SELECT_RECORDS} ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
 _SUPERSEDED: Final = (
     "SELECT d.name, r.stage, l.name, r.repeat, r.sample, r.flags, r.text, r.outcome, r.score,"
     " r.score_kind, r.error_kind, r.answer_mode, r.latency_ns, r.evidence FROM superseded r"
@@ -328,7 +327,9 @@ def _copy(
     """Add records of a run to the merged one."""
     last = Counter[str]()
     with values_of(source.reader.path):
-        for rows in source.reader.connection.chunks(_RECORDS, size=_CHUNK):
+        for rows in source.reader.connection.chunks(
+            query("records").format(condition=1), size=_CHUNK
+        ):
             for row in rows:
                 defense, stage, _, repeat = row[:4]
                 is_warmup = stage == STAGE_CODE[Stage.WARMUP]

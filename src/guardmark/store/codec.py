@@ -238,17 +238,8 @@ def decode(row: Row) -> dict[str, Any]:
     }
 
 
-SELECT_RECORDS: Final = (
-    "SELECT d.name, r.stage, l.name, r.repeat, r.sample, r.flags, x.text, r.outcome, r.score,"  # noqa: S608 - constants of ours
-    f" r.score_kind, r.error_kind, r.answer_mode, r.latency_ns, {schema.EVIDENCE_OF_RECORDS}"
-    " FROM records r JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
-    f"{schema.DETAILS_OF_RECORDS}"
-)
-"""What `record_of` reads; a WHERE clause may follow."""
-
-
 def record_of(row: Row) -> Record:
-    """Decode one row of `SELECT_RECORDS`."""
+    """Decode one row of the query `records`."""
     defense, stage, layer, repeat, sample, flags, text = row[:7]
     key = RecordKey(
         defense=defense, sample=sample, repeat=repeat, stage=schema.STAGES[stage], layer=layer

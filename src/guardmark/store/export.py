@@ -23,32 +23,12 @@ if TYPE_CHECKING:
     Parts = Mapping[tuple[str, ...], Mapping[str, object]]  # of defense, stage and layer
 
 _CHUNK: Final = 250
-_WORD: Final = "(SELECT name FROM words WHERE kind = '{0}' AND id = r.{0})"
-_SOURCES: Final = {
-    "defense": "d.name",
-    "stage": _WORD.format("stage"),
-    "layer": "l.name",
-    "repeat": "r.repeat",
-    "position": "r.sample",
-    "id": "s.id",
-    "sha256": "lower(hex(s.digest))",
-    "label": "CASE k.is_attack WHEN 1 THEN 'attack' ELSE 'benign' END",
-    **{name: f"k.{name}" for name in schema.FACET_COLUMNS},
-    "group": "ifnull(s.origin, s.id)",
-    "score": "r.score",
-    "latency_ns": "r.latency_ns",
-    **{name: _WORD.format(name) for name in ("outcome", "score_kind", "error_kind", "answer_mode")},
-    "flags": "r.flags",
-    "text": "x.text",
-}
-COLUMNS: Final = tuple(_SOURCES)  # fields of a row, in order; JSON lines have `evidence` too
-
-_SELECT: Final = (
-    f"SELECT {', '.join(_SOURCES.values())}"  # noqa: S608 - constants of ours
-    " FROM records r JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
-    " JOIN samples s ON s.position = r.sample JOIN kinds k ON k.id = s.kind"
-    f"{schema.DETAILS_OF_RECORDS} ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
+COLUMNS: Final = (
+    *("defense", "stage", "layer", "repeat", "position", "id", "sha256", "label"),
+    *(*schema.FACET_COLUMNS, "group", "score", "latency_ns"),
+    *("outcome", "score_kind", "error_kind", "answer_mode", "flags", "text"),
 )
+"""Fields of a row, in order; JSON lines have `evidence` too."""
 
 
 def write_jsonl(reader: RecordReader, path: Path, *, parts: Parts | None = None) -> int:
@@ -63,7 +43,7 @@ def write_jsonl(reader: RecordReader, path: Path, *, parts: Parts | None = None)
 
 def record_rows(reader: RecordReader) -> Iterator[Sequence[tuple[Any, ...]]]:
     """Yield the records as rows of `COLUMNS`, some at a time."""
-    return reader.connection.chunks(_SELECT, size=_CHUNK)
+    return reader.connection.chunks(schema.query("rows"), size=_CHUNK)
 
 
 def _lines_of(connection: StoreConnection, parts: Parts) -> Iterator[list[str]]:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.store import connect, samples, schema
-from guardmark.store.codec import SELECT_RECORDS, manifest_from_json, record_of, stored_object
+from guardmark.store.codec import manifest_from_json, record_of, stored_object
 from guardmark.store.run_dir import is_held
-from guardmark.store.schema import COUNT_STORED, ERROR_KIND_CODE, OUTCOME_NAMES, STAGE_CODE, STAGES
+from guardmark.store.schema import ERROR_KIND_CODE, OUTCOME_NAMES, STAGE_CODE, STAGES
 from guardmark.store.under_way import POSSIBLY_BILLED, UNDER_WAY, count_unanswered
 
 if TYPE_CHECKING:
@@ -122,10 +122,8 @@ class RecordReader(AbstractContextManager["RecordReader", None]):
         code = None if stage is None else STAGE_CODE[stage]
         named = {"d.name": defense, "r.stage": code, "l.name": layer}
         wanted = {column: value for column, value in named.items() if value is not None}
-        query = (
-            f"{SELECT_RECORDS} WHERE {' AND '.join(['1', *(f'{each} = ?' for each in wanted)])}"
-            " ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
-        )
+        condition = " AND ".join(["1", *(f"{each} = ?" for each in wanted)])
+        query = schema.query("records").format(condition=condition)
         with connect.values_of(self.path):
             for rows in self.connection.chunks(query, tuple(wanted.values())):
                 yield from map(record_of, rows)
@@ -156,7 +154,7 @@ class RecordReader(AbstractContextManager["RecordReader", None]):
         return RunStatus(
             state=state,
             planned=planned,
-            stored=connection.value(COUNT_STORED),
+            stored=connection.value(schema.query("count_stored")),
             retried=connection.value(retried, (skipped,)) if connection.has_superseded else 0,
             head=connection.head(),
             possibly_billed=billed + unanswered,

@@ -32,28 +32,7 @@ if TYPE_CHECKING:
 _CHUNK: Final = 1000
 _PATIENCE_NS: Final = 400_000_000  # after which fewer records are committed, too
 _ERROR: Final = schema.OUTCOME_CODE["error"]
-_SKIPPED: Final = schema.ERROR_KIND_CODE["skipped"]
-_KEY: Final = "defense, stage, layer, repeat, sample, batch"
-_COLUMNS: Final = f"{_KEY}, outcome, score, score_kind, error_kind, answer_mode, latency_ns, flags"
-_FAILED: Final = (
-    f"r.outcome = {_ERROR} AND r.error_kind IS NOT {_SKIPPED} AND r.{schema.OF_RUN} AND r.stage"
-)
-_STAGES: Final = tuple(
-    schema.STAGE_CODE[stage] for stage in (Stage.DEFENSE, Stage.MODEL, Stage.JUDGE)
-)
-# A defense that reads the response had nothing to read where the target model failed.
-_AGAIN: Final = (
-    f"({_FAILED} IN {_STAGES}) OR (r.outcome = {_ERROR} AND r.error_kind = {_SKIPPED}"  # noqa: S608 - constants of ours
-    f" AND r.stage = {schema.STAGE_CODE[Stage.DEFENSE]} AND (r.repeat, r.sample) IN"
-    f" (SELECT repeat, sample FROM records r WHERE {_FAILED} = {schema.STAGE_CODE[Stage.MODEL]}))"
-)
 _PENDING: Final = 250  # samples in a chunk
-_OF_PART: Final = "r.defense = ? AND r.stage = ? AND r.layer = ? AND r.repeat = ?"
-_SAMPLES: Final = (
-    "SELECT position, kind, text, prompt FROM samples s"
-    " WHERE position IN (SELECT value FROM json_each(?))"
-)
-_GAP: Final = f"NOT EXISTS (SELECT 1 FROM records r WHERE r.sample = s.position AND {_OF_PART})"  # noqa: S608 - a constant of ours
 _MOST: Final = 256  # a part that finds new words for every sample is kept row by row
 _BY_SAMPLE: Final = itemgetter(0)
 _BATCH_KEY: Final = "defense, stage, layer, repeat, batch"
@@ -121,14 +100,12 @@ class RecordWriter(AbstractContextManager["RecordWriter", None]):
         manifest: Callable[[], RunManifest] | None = None,
     ) -> int:
         """Store all samples, unless they are stored already; all of them or none."""
-
-        def sealed(seal: str) -> None:
-            if manifest is not None:
-                self.put_manifest(manifest())
-            self.connection.put_meta("samples", seal)
-
         if self.connection.meta("samples") is None:
-            samples.load(self.connection, source, sealed=sealed)
+            with self.connection.transaction():
+                seal = samples.load(self.connection, source)
+                if manifest is not None:
+                    self.put_manifest(manifest())
+                self.connection.put_meta("samples", seal)
             self.sample_count = samples.count(self.connection)
         return self.sample_count
 
@@ -271,8 +248,7 @@ class RecordWriter(AbstractContextManager["RecordWriter", None]):
 
 def count_errors(writer: RecordWriter) -> int:
     """Count the errors of a run that may be asked about again."""
-    query = f"SELECT count(*) FROM records r WHERE {_FAILED} IN {_STAGES}"  # noqa: S608 - constants of ours
-    return int(writer.connection.value(query))
+    return int(writer.connection.value(schema.query("count_errors")))
 
 
 def supersede_errors(writer: RecordWriter) -> None:
@@ -283,15 +259,8 @@ def supersede_errors(writer: RecordWriter) -> None:
     connection = writer.connection
     with connection.transaction():
         connection.execute(schema.definitions()["superseded"])
-        connection.execute(
-            f"INSERT INTO superseded ({_COLUMNS}, text, evidence)"  # noqa: S608 - constants of ours
-            f" SELECT {', '.join(f'r.{name}' for name in _COLUMNS.split(', '))},"
-            f" x.text, x.evidence FROM records r{schema.DETAILS_OF_RECORDS} WHERE {_AGAIN}"
-        )
-        for table in ("details", "records"):
-            connection.execute(
-                f"DELETE FROM {table} WHERE ({_KEY}) IN (SELECT {_KEY} FROM superseded)"  # noqa: S608 - constants of ours
-            )
+        for statement in schema.table_of("statements.toml")["supersede_errors"]:
+            connection.execute(statement)
         connection.put_meta("state", "running")
 
 
@@ -308,8 +277,7 @@ class Stored:
 
     def count(self, batch: RecordBatch) -> int:
         """Count the records of a part."""
-        query = f"SELECT count(*) FROM records r WHERE {_OF_PART}"  # noqa: S608 - a constant of ours
-        return int(self._connection.value(query, batch.key))
+        return int(self._connection.value(schema.query("count_of_part"), batch.key))
 
     def has_tries(self, layer: str) -> bool:
         """Tell whether anything stands in a layer of tries."""
@@ -318,14 +286,10 @@ class Stored:
 
     def count_by_outcome(self, batch: RecordBatch) -> list[int]:
         """Count the records of a part by outcome, benign samples first, then attacks."""
-        query = (
-            "SELECT k.is_attack, r.outcome, count(*) FROM records r"  # noqa: S608 - a constant of ours
-            " JOIN samples s ON s.position = r.sample JOIN kinds k ON k.id = s.kind"
-            f" WHERE {_OF_PART} GROUP BY 1, 2"
-        )
         outcomes = len(schema.OUTCOME_NAMES)
         counts = [0] * (2 * outcomes)
-        for is_attack, outcome, number in self._connection.rows(query, batch.key):
+        rows = self._connection.rows(schema.query("counts_of_part"), batch.key)
+        for is_attack, outcome, number in rows:
             counts[outcome + outcomes * is_attack] = number
         return counts
 
@@ -336,18 +300,15 @@ class Stored:
 
     def outcomes(self, batch: RecordBatch, positions: Sequence[int]) -> dict[int, int]:
         """Return the outcome codes of some samples in a part."""
-        return self._picked("outcome FROM records", batch, positions)
+        return self._picked("outcomes_of_part", batch, positions)
 
     def texts(self, batch: RecordBatch, positions: Sequence[int]) -> dict[int, str]:
         """Return the stored answers of some samples in a part."""
-        return self._picked("text FROM details", batch, positions)
+        return self._picked("texts_of_part", batch, positions)
 
-    def _picked(self, column: str, batch: RecordBatch, positions: Sequence[int]) -> dict[int, Any]:
-        query = (
-            f"SELECT sample, {column} r WHERE {_OF_PART}"  # noqa: S608 - constants of ours
-            " AND sample IN (SELECT value FROM json_each(?))"
-        )
-        return dict(self._connection.rows(query, (*batch.key, json.dumps(positions))))
+    def _picked(self, query: str, batch: RecordBatch, positions: Sequence[int]) -> dict[int, Any]:
+        values = (*batch.key, json.dumps(positions))
+        return dict(self._connection.rows(schema.query(query), values))
 
     def pending(
         self, batch: RecordBatch | None, *, size: int = _PENDING, order: Sequence[int] | None = None
@@ -357,10 +318,11 @@ class Stored:
         if stored >= total and batch is not None:
             return
         attacks = {n for n, kind in samples.kinds_of(self._connection).items() if kind[0]}
-        gap, key = (f" AND {_GAP}", batch.key) if batch is not None and stored else ("", ())
+        name, key = ("samples_missing", batch.key) if stored and batch else ("samples_asked", ())
+        query = schema.query(name)
         for start in range(0, total, size):
             wanted = list((range(total) if order is None else order)[start : start + size])
-            picked = self._connection.rows(f"{_SAMPLES}{gap}", (json.dumps(wanted), *key))
+            picked = self._connection.rows(query, (json.dumps(wanted), *key))
             by_position = {row[0]: row for row in picked}
             if rows := [by_position[each] for each in wanted if each in by_position]:
                 yield samples.chunk_of(rows, attacks, self._connection.path)

@@ -19,7 +19,7 @@ from guardmark.store.run_dir import whole_file
 from guardmark.store.schema import definitions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
@@ -82,31 +82,25 @@ def _keep_images(prompt: Prompt, records: Path) -> None:
             out.write(image.read())
 
 
-def load(
-    connection: StoreConnection,
-    samples: Iterable[Sample | PlainSample],
-    *,
-    sealed: Callable[[str], None],
-) -> None:
-    """Write all samples, or none; memory stays flat."""
-    with connection.transaction():
-        connection.execute("DELETE FROM samples")
-        connection.execute("DELETE FROM kinds")
-        connection.execute("DROP INDEX IF EXISTS samples_by_id")
-        seal, kinds = sha256(), dict[Kind, int]()
-        source, position = iter(samples), 0
-        while chunk := list(islice(source, _CHUNK)):
-            rows = _rows(chunk, position, kinds, connection.path)
-            position += len(rows)
-            seal.update(_sealed(list(zip(*rows, strict=True))))
-            insert(connection, _SAMPLES, chosen=_VALUES, rows=rows)
-        connection.executemany(_INSERT_KIND, [(number, *kind) for kind, number in kinds.items()])
-        try:
-            connection.execute(definitions()["samples_by_id"])
-        except sqlite3.IntegrityError as error:
-            raise DatasetError(f"Two samples have the same id: {_doubled(connection)}.") from error
-        seal.update(_sealed_kinds(connection))
-        sealed(seal.hexdigest())
+def load(connection: StoreConnection, samples: Iterable[Sample | PlainSample]) -> str:
+    """Write all samples in the transaction that is open, and return their seal."""
+    connection.execute("DELETE FROM samples")
+    connection.execute("DELETE FROM kinds")
+    connection.execute("DROP INDEX IF EXISTS samples_by_id")
+    seal, kinds = sha256(), dict[Kind, int]()
+    source, position = iter(samples), 0
+    while chunk := list(islice(source, _CHUNK)):  # some at a time, so that memory stays flat
+        rows = _rows(chunk, position, kinds, connection.path)
+        position += len(rows)
+        seal.update(_sealed(list(zip(*rows, strict=True))))
+        insert(connection, _SAMPLES, chosen=_VALUES, rows=rows)
+    connection.executemany(_INSERT_KIND, [(number, *kind) for kind, number in kinds.items()])
+    try:
+        connection.execute(definitions()["samples_by_id"])
+    except sqlite3.IntegrityError as error:
+        raise DatasetError(f"Two samples have the same id: {_doubled(connection)}.") from error
+    seal.update(_sealed_kinds(connection))
+    return seal.hexdigest()
 
 
 def seal_of(connection: StoreConnection) -> str:

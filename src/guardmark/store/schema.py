@@ -69,23 +69,6 @@ FACET_COLUMNS: Final = (
 _NAME: Final = re.compile(r"(?:TABLE|VIEW|INDEX)(?: IF NOT EXISTS)? (\w+)")
 _LATER: Final = ("samples_by_id", "superseded")  # what is made when it is first needed
 
-DETAILS_OF_RECORDS: Final = (
-    " LEFT JOIN details x ON x.defense = r.defense AND x.stage = r.stage AND x.layer = r.layer"
-    " AND x.repeat = r.repeat AND x.sample = r.sample"
-)
-"""Joins `details` as x to `records` as r."""
-EVIDENCE_OF_RECORDS: Final = (
-    "ifnull(x.evidence, (SELECT y.evidence FROM sayings y WHERE y.id = r.said))"
-)
-"""The evidence of a record, wherever it is kept; needs `DETAILS_OF_RECORDS`."""
-
-OF_RUN: Final = "layer IN (SELECT id FROM layers WHERE name = 'run' OR name LIKE 'run/%')"
-"""Condition of what a run itself plans, without later judgings."""
-COUNT_STORED: Final = (
-    f"SELECT count(*) FROM records WHERE stage <> {STAGE_CODE[Stage.WARMUP]} AND {OF_RUN}"  # noqa: S608 - constants of ours
-)
-"""How many of the planned records there are."""
-
 
 @cache
 def definitions() -> dict[str, str]:
@@ -102,8 +85,8 @@ def table_of(name: str) -> dict[str, Any]:
 
 
 def query(name: str) -> str:
-    """Return a query of `queries.toml`."""
-    return str(table_of("queries.toml")[name])
+    """Return a query of `queries.toml` or `statements.toml`."""
+    return str((table_of("queries.toml") | table_of("statements.toml"))[name])
 
 
 @cache

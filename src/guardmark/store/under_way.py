@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from guardmark.store.run_dir import errors_of_files
+from guardmark.store.schema import query
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,10 +26,6 @@ _MOST_BYTES: Final = 64_000  # after which lines of answered calls are dropped
 _MOST_READ: Final = 1 << 24
 _MOST_NUMBER: Final = 1 << 63
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-_OF_TRY: Final = "tries WHERE defense = ? AND layer = ? AND sample = ? AND number = ?"
-_OF_RECORD: Final = (
-    "records WHERE defense = ? AND stage = ? AND layer = ? AND repeat = ? AND sample = ?"
-)
 
 CallKey = tuple[int, ...]
 """Numbers of the row its answer becomes: defense, layer, sample and number of a try; or defense,
@@ -93,10 +90,10 @@ def count_unanswered(connection: StoreConnection, path: Path) -> int:
 
 
 def _is_unanswered(connection: StoreConnection, key: CallKey) -> bool:
-    table = {4: _OF_TRY, 5: _OF_RECORD}.get(len(key))
-    if table is None or max(key) >= _MOST_NUMBER:
+    name = {4: "has_try", 5: "has_record"}.get(len(key))
+    if name is None or max(key) >= _MOST_NUMBER:
         return False
-    return connection.value(f"SELECT 1 FROM {table}", key) is None  # noqa: S608 - constants of ours
+    return connection.value(query(name), key) is None
 
 
 def take_over(connection: StoreConnection, path: Path) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.store import connect, samples
 from guardmark.store.migrations import changed_tries
-from guardmark.store.schema import COUNT_STORED, OUTCOME_CODE, WORDS, query, table_of
+from guardmark.store.schema import OUTCOME_CODE, WORDS, query, table_of
 from guardmark.store.tries import COLUMNS, CONFIRMATION_COLUMNS
 
 if TYPE_CHECKING:
@@ -22,16 +22,6 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 
-_ROWS: Final = (
-    "SELECT batch, defense, stage, layer, repeat, score_kind, ifnull(error_kind, -1),"
-    " ifnull(answer_mode, -1), flags, said IS NOT NULL, sample, outcome, score, latency_ns, said"
-    " FROM"
-)
-_ROWS_BY: Final = "ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11"
-_OLD_ROWS: Final = "(SELECT *, NULL AS said FROM superseded)"  # errors: they share no words
-_DETAILS: Final = "SELECT batch, defense, stage, layer, repeat, sample, text, evidence FROM"
-_DETAILS_BY: Final = "ORDER BY 1, 2, 3, 4, 5, 6"
-_SAYS: Final = "WHERE text IS NOT NULL OR evidence IS NOT NULL"
 _MOST: Final = 5  # findings of one sort that are listed one by one
 
 
@@ -75,18 +65,17 @@ def _samples(connection: StoreConnection) -> Iterator[str]:
 
 def _batches(connection: StoreConnection) -> Iterator[str]:
     committed = connection.rows("SELECT id, rows, hash FROM batches ORDER BY id")
-    rows_too = f"UNION ALL {query('old_tries_as_records')}"
-    details_too = f"UNION ALL {query('old_tries_as_details')}"
+    rows_too, details_too = query("old_tries_as_records"), query("old_tries_as_details")
     # A record that a second attempt replaced still belongs to the batch it came with.
     if connection.has_superseded:
-        rows_too += f" UNION ALL {_ROWS} {_OLD_ROWS}"
-        details_too += f" UNION ALL {_DETAILS} superseded {_SAYS}"
+        rows_too += f" UNION ALL {query('superseded_by_batch')}"
+        details_too += f" UNION ALL {query('superseded_details')}"
     streams = [
         _Groups(connection.execute(each))
         for each in (
-            f"{_ROWS} records {rows_too} {_ROWS_BY}",
-            f"{_DETAILS} details {details_too} {_DETAILS_BY}",
-            "SELECT batch, id, evidence FROM sayings ORDER BY batch, id",
+            query("records_by_batch").format(too=rows_too),
+            query("details_by_batch").format(too=details_too),
+            query("evidence_by_batch"),
             query("tries_by_batch").format(columns=COLUMNS),
             query("confirmations_by_batch").format(columns=CONFIRMATION_COLUMNS),
         )
@@ -178,7 +167,7 @@ def _end(connection: StoreConnection) -> Iterator[str]:
     if head != (there or ""):
         last = connection.value("SELECT max(id) FROM batches") or 0
         yield f"The run ended with batch {number}; the last one here is {last}."
-    planned, stored = connection.meta("planned") or "0", connection.value(COUNT_STORED)
+    planned, stored = connection.meta("planned") or "0", connection.value(query("count_stored"))
     if state == "complete" and str(stored) != planned:
         yield f"The run is marked complete with {stored} of {planned} records."
 
