@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -55,7 +54,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--json", "as_json", is_flag=True)
 def adapt_command(subject: Path | None, *, as_json: bool, **options: Any) -> int:
     """Attack the defenses of a run."""
-    analysis, files = _carry_out(subject, _Typed(**options))
+    analysis, files = _carry_out(subject, options)
     if analysis is None:
         return EXIT_INTERRUPTED
     if as_json:
@@ -69,23 +68,7 @@ def adapt_command(subject: Path | None, *, as_json: bool, **options: Any) -> int
     return 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Typed:
-    """Options of the command as they were typed."""
-
-    budget: str
-    out: Path | None
-    config: Path | None
-    trust: bool
-    trust_list: str | None
-    record: Path | None
-    replays: tuple[Path, ...]
-    canaries: int
-    alone: bool
-    seeds: int | None
-
-
-def _carry_out(subject: Path | None, typed: _Typed) -> tuple[RunAnalysis | None, _Files]:
+def _carry_out(subject: Path | None, typed: dict[str, Any]) -> tuple[RunAnalysis | None, _Files]:
     """Attack, write the reports again and read what came out."""
     from guardmark.app.adapt.adapting import adapt
     from guardmark.app.results.reporting import report
@@ -93,12 +76,12 @@ def _carry_out(subject: Path | None, typed: _Typed) -> tuple[RunAnalysis | None,
     from guardmark.app.run.running import Session
     from guardmark.cli.interrupts import interruptible
 
-    what, options = _request(subject, typed)
+    what, options = _request(subject, **typed)
     session = Session(announce=tell_line)
     with interruptible(session.stop), ProgressLine(session.progress, is_attack=True):
         done = adapt(what, session, options)
     if done.trace is None:
-        tell_line(f"{INTERRUPTED} To continue: {_again(subject, done, typed.out)}")
+        tell_line(f"{INTERRUPTED} To continue: {_again(subject, done, typed['out'])}")
         return None, ()
     analysis = report(done.folder.path).analysis
     files = (
@@ -125,7 +108,16 @@ def _write_repair(folder: RunDir, cards: Sequence[AdaptiveCard]) -> Path | None:
 
 
 def _request(
-    subject: Path | None, typed: _Typed
+    subject: Path | None,
+    *,
+    budget: str,
+    out: Path | None,
+    record: Path | None,
+    replays: tuple[Path, ...],
+    trust: bool,
+    trust_list: str | None,
+    alone: bool,
+    **same: Any,
 ) -> tuple[LoadedConfig | Path | None, AdaptOptions]:
     """Return what is attacked and how, as the verb takes it."""
     from guardmark.adaptive.state import BUDGETS
@@ -135,21 +127,19 @@ def _request(
     from guardmark.attacks.battery import parse_budget
     from guardmark.core.errors import ConfigError
 
-    trace, cassette = _sort_replays(typed.replays)
+    trace, cassette = _sort_replays(replays)
     options = AdaptOptions(
-        budget=parse_budget(typed.budget, BUDGETS),
-        config=typed.config,
-        trust=partial(_agree, typed.trust_list) if typed.trust or typed.trust_list else None,
+        budget=parse_budget(budget, BUDGETS),
+        trust=partial(_agree, trust_list) if trust or trust_list else None,
         trace=trace,
-        canaries=typed.canaries,
-        shared_memory=not typed.alone,
-        seeds=typed.seeds,
+        shared_memory=not alone,
         forecast=_tell_forecast,
-        run=RunOptions(out=typed.out, record=typed.record, replay=cassette),
+        run=RunOptions(out=out, record=record, replay=cassette),
+        **same,
     )
     if subject is not None and subject.suffix in {".yaml", ".yml"}:
         return load_config(subject), options
-    if subject is not None and typed.out is not None:
+    if subject is not None and out is not None:
         raise ConfigError(
             f"-o names the folder of a run that is made first, and {subject} is one already.\n"
             "Next: leave out -o, or name a configuration."

@@ -1,9 +1,9 @@
-"""The table of commands: names to the files that hold them, loaded only when typed."""
+"""The commands of `commands.toml`, each loaded from its file only when typed."""
 
 from __future__ import annotations
 
 import tomllib
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
@@ -11,21 +11,6 @@ from typing import Any
 
 import click
 
-_COMMANDS: dict[str, str] = {
-    name: file
-    for file, names in (
-        ("run", ("demo", "run", "init", "check", "matrix", "merge")),
-        ("labels", ("judge", "audit")),
-        ("decide", ("compare", "gate", "plan")),
-        ("read", ("report", "stability", "import", "export", "show", "view")),
-        ("tools", ("verify", "schema", "plugins", "doctor", "completion")),
-        *((name, (name,)) for name in ("data", "attacks", "adapt", "watch")),
-    )
-    for name in names
-}
-"""Command to its file, with NAME_command in it; `commands.toml` says how it is listed."""
-
-_CALLING = ("run", "check", "matrix", "judge", "adapt", "doctor")
 _HELP = "Measure whether an AI defense works, and how sure you can be of it."
 
 
@@ -34,16 +19,17 @@ class _Lazy(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature is click's
         """Return the commands in the order of `--help`."""
-        return list(_texts())
+        return list(read_words("commands"))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the signature is click's
         """Load one command, or None when it does not exist."""
-        if cmd_name not in _COMMANDS:
+        known = read_words("commands").get(cmd_name)
+        if known is None:
             return None
-        module = import_module(f"guardmark.cli.{_COMMANDS[cmd_name]}")
+        module = import_module(f"guardmark.cli.{known.get('file', cmd_name)}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
         command.name = cmd_name
-        if cmd_name in _CALLING and _ENV_FILE not in command.params:
+        if "calls" in known and _ENV_FILE not in command.params:
             command.params.append(_ENV_FILE)
         command.format_epilog = partial(_format_examples, cmd_name)  # type: ignore[method-assign]
         words = read_words("options")
@@ -54,18 +40,19 @@ class _Lazy(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, with a hint when it is misspelt."""
-        name = args[0]
-        if name not in _COMMANDS and not name.startswith("-"):
+        name, known = args[0], read_words("commands")
+        if name not in known and not name.startswith("-"):
             from guardmark.core.errors import UnknownName
 
-            raise UnknownName("command", name, _COMMANDS)
+            raise UnknownName("command", name, known)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the signature is click's
         """List the commands in their groups without importing them."""
-        for group, texts in groupby(_texts().items(), key=lambda each: each[1]["group"]):
+        texts = read_words("commands").items()
+        for group, listed in groupby(texts, key=lambda each: each[1]["group"]):
             with formatter.section(group):
-                formatter.write_dl([(name, text["help"]) for name, text in texts])
+                formatter.write_dl([(name, text["help"]) for name, text in listed])
 
 
 def _set_variables(_context: click.Context, _option: click.Parameter, path: Path | None) -> None:
@@ -88,10 +75,7 @@ _ENV_FILE = click.Option(
 )
 
 
-def _texts() -> dict[str, dict[str, Any]]:
-    return read_words("commands")
-
-
+@cache
 def read_words(name: str) -> dict[str, Any]:
     """Read a table of what commands say."""
     path = Path(__file__).with_name(f"{name}.toml")
@@ -111,7 +95,7 @@ def _describe(command: click.Command, words: dict[str, Any], every: dict[str, st
 
 def _format_examples(name: str, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
     """Write examples and exit codes below the help of a command."""
-    text = _texts()[name]
+    text = read_words("commands")[name]
     with formatter.section("Examples"):
         for example in text["examples"]:
             formatter.write(f"  {example}\n")
