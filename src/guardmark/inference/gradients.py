@@ -14,19 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """One token of a text replaced by another.
+    """One token of a text replaced by another."""
 
-    Attributes:
-        start: Where the token begins.
-        end: Where it ends.
-        word: What stands there instead.
-        drop: How much the swap lowers the log-odds of being blocked, to first order.
-    """
-
-    start: int
+    start: int  # where the token begins
     end: int
-    word: str
-    drop: float
+    word: str  # what stands there instead
+    drop: float  # how much it lowers the log-odds of being blocked, to first order
 
 
 _MARKS: Final = ("##", "\u0120", "\u2581")

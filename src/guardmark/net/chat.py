@@ -77,7 +77,7 @@ class EmbeddingEndpoint:
 def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
     """Read the answer of a chat server."""
     if exchange.error_kind is not None:
-        return _failure(exchange, exchange.error_kind, failure_message(exchange))
+        return ChatAnswer(text=None, **_fault(exchange, failure_message(exchange)))
     try:
         document = json.loads(exchange.body, object_pairs_hook=_once)
         choice = document["choices"][0]
@@ -87,11 +87,12 @@ def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
             text = "\n".join([text, *acts] if text else acts)  # what a model does is an answer
     except _NOT_OF_THE_PROTOCOL as error:
         what = f"the answer is not of the chat protocol ({type(error).__name__})"
-        return _failure(exchange, ErrorKind.CONTRACT, f"{what}{_server_message(exchange.body)}")
+        what += _server_message(exchange.body)
+        return ChatAnswer(text=None, **_fault(exchange, what))
     words = text if isinstance(text, str) and text else refusal
     if not isinstance(words, str):
         reason = choice.get("finish_reason") or "no reason given"
-        return _failure(exchange, ErrorKind.CONTRACT, f"the answer has no content ({reason})")
+        return ChatAnswer(text=None, **_fault(exchange, f"the answer has no content ({reason})"))
     return ChatAnswer(
         text=words,
         is_refusal=words is refusal and words is not text,
@@ -143,14 +144,14 @@ def json_form(schema: Mapping[str, object], *, name: str) -> dict[str, object]:
     return {"type": "json_schema", "json_schema": form}
 
 
-def _failure(exchange: Exchange, kind: ErrorKind, message: str) -> ChatAnswer:
-    return ChatAnswer(
-        text=None,
-        error_kind=kind,
-        message=message,
-        attempts=exchange.attempts,
-        service_ns=exchange.service_ns,
-    )
+def _fault(exchange: Exchange, message: str) -> dict[str, Any]:
+    """Return what an answer says of a call that failed, or that brought what cannot be read."""
+    return {
+        "error_kind": exchange.error_kind or ErrorKind.CONTRACT,
+        "message": message,
+        "attempts": exchange.attempts,
+        "service_ns": exchange.service_ns,
+    }
 
 
 def _server_message(body: bytes) -> str:
@@ -217,7 +218,7 @@ def read_embeddings(
 ) -> EmbeddingAnswer:
     """Read the answer of a server of embeddings."""
     if exchange.error_kind is not None:
-        return _no_vectors(exchange, exchange.error_kind, failure_message(exchange))
+        return EmbeddingAnswer(vectors=None, **_fault(exchange, failure_message(exchange)))
     try:
         document = json.loads(exchange.body, object_pairs_hook=_once)
         vectors = _vectors(document["data"], count)
@@ -226,7 +227,7 @@ def read_embeddings(
         vectors, document = (), None
         fault = f"the answer is not of the protocol of embeddings ({type(error).__name__})"
     if fault:
-        return _no_vectors(exchange, ErrorKind.CONTRACT, fault)
+        return EmbeddingAnswer(vectors=None, **_fault(exchange, fault))
     return EmbeddingAnswer(
         vectors=vectors,
         usage=read_usage(document.get("usage"), price, written=0),
@@ -244,13 +245,3 @@ def _vectors(data: Any, count: int) -> tuple[Vector, ...]:
         if not isinstance(vector, list) or not all(type(v) in {int, float} for v in vector):
             raise TypeError(vector)
     return tuple(tuple(map(float, vectors[index])) for index in range(count))
-
-
-def _no_vectors(exchange: Exchange, kind: ErrorKind, message: str) -> EmbeddingAnswer:
-    return EmbeddingAnswer(
-        vectors=None,
-        error_kind=kind,
-        message=message,
-        attempts=exchange.attempts,
-        service_ns=exchange.service_ns,
-    )

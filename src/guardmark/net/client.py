@@ -102,12 +102,11 @@ class Services:
     ) -> Endpoint:
         """Prepare an address for many requests."""
         address = _address(url)
-        plain = CIMultiDict({**_USUAL_HEADERS})
-        plain.update(_checked(headers or {}))
+        everything = CIMultiDict(_USUAL_HEADERS)
+        everything.update(_checked(headers or {}))
         secrets = _checked(secret_headers or {})
         for secret in secrets.values():
             self.redactor.hide(secret)
-        everything = CIMultiDict(plain)
         everything.update(secrets)
         routes = [
             Route(

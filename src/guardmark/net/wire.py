@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from contextlib import suppress
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -82,30 +83,30 @@ class Wire:
                     service_ns = perf_counter_ns() - started_ns
         except (aiohttp.ClientError, OSError, ValueError) as error:
             service_ns = perf_counter_ns() - started_ns
-            return self._failed(error, status=status, started_ns=started_ns, service_ns=service_ns)
+            return self._failed(error, status, started_ns=started_ns, service_ns=service_ns)
+        answer = ServiceAnswer(
+            status=status,
+            # Before anything is read from it or cut off it: half a secret is not found later.
+            body=self._redactor.data(received or b""),
+            content_type="" if received is None else self._content_type(response),
+            started_ns=started_ns,
+            service_ns=service_ns,
+        )
         if received is None:
-            return self._too_large(status, started_ns=started_ns, service_ns=service_ns)
-        # Before anything is read from it or cut off it: half a secret would not be found later.
-        received = self._redactor.data(received)
+            most = self._service.limits.max_response_bytes
+            message = f"{self._shown} sent more than {most} bytes; the answer was refused"
+            kind = ErrorKind.CONTRACT
+            return replace(answer, error="too_large", error_kind=kind, message=message)
         # 206 is a part of an answer: what it says may be in the other part.
         if (200 <= status < 300 and status != _PARTIAL) or status in self._final:
-            return ServiceAnswer(
-                status=status,
-                body=received,
-                content_type=self._content_type(response),
-                started_ns=started_ns,
-                service_ns=service_ns,
-            )
-        return self._refused(response, received, started_ns=started_ns, service_ns=service_ns)
+            return answer
+        return self._refused(answer, status, _retry_after_s(response.headers))
 
-    def _refused(
-        self, response: ClientResponse, body: bytes, *, started_ns: int, service_ns: int
-    ) -> ServiceAnswer:
+    def _refused(self, answer: ServiceAnswer, status: int, wait_s: float | None) -> ServiceAnswer:
         """Turn a complete answer of another status than 2xx into a failure."""
-        status = response.status
-        wait_s = _retry_after_s(response.headers)
         patient = wait_s is None or wait_s <= LONGEST_WAIT_S
-        excerpt = " ".join(body[: 4 * _EXCERPT].decode("utf-8", "replace").split())[:_EXCERPT]
+        head = answer.body[: 4 * _EXCERPT].decode("utf-8", "replace")
+        excerpt = " ".join(head.split())[:_EXCERPT]
         other = ErrorKind.HTTP if status >= 400 else ErrorKind.CONTRACT
         message = f"{self._shown} answered {status}" + (f": {excerpt}" if excerpt else "")
         if status == _PARTIAL:
@@ -114,12 +115,8 @@ class Wire:
             message += " (a redirect is not followed: give its target as the address)"
         if not patient:
             message += f" (and asks to wait {wait_s:.0f} s)"
-        return ServiceAnswer(
-            status=status,
-            body=body,
-            content_type=self._content_type(response),
-            started_ns=started_ns,
-            service_ns=service_ns,
+        return replace(
+            answer,
             error=f"http_{status}",
             error_kind=ErrorKind.REFUSED if status in _REFUSED else other,
             message=message,
@@ -127,20 +124,8 @@ class Wire:
             retry_after_s=wait_s,
         )
 
-    def _too_large(self, status: int | None, *, started_ns: int, service_ns: int) -> ServiceAnswer:
-        most = self._service.limits.max_response_bytes
-        return ServiceAnswer(
-            status=status,
-            body=b"",
-            started_ns=started_ns,
-            service_ns=service_ns,
-            error="too_large",
-            error_kind=ErrorKind.CONTRACT,
-            message=f"{self._shown} sent more than {most} bytes; the answer was refused",
-        )
-
     def _failed(
-        self, error: Exception, *, status: int | None, started_ns: int, service_ns: int
+        self, error: Exception, status: int | None, *, started_ns: int, service_ns: int
     ) -> ServiceAnswer:
         """Name what aiohttp raised."""
         word, kind, retry = next(each[1:] for each in _NAMES if isinstance(error, each[0]))

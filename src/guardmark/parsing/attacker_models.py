@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from guardmark.parsing.objects import ParseMethod, read_object
+from guardmark.parsing.objects import ParseMethod, read_object, word_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -64,12 +64,7 @@ def _candidate(entry: object, usual: str, strategies: Collection[str]) -> Candid
 
 
 def _strategy(fields: Mapping[str, object], strategies: Collection[str]) -> str:
-    strategy = fields.get("strategy")
-    word = (
-        strategy.strip().lower().replace(" ", "_").replace("-", "_")
-        if isinstance(strategy, str)
-        else ""
-    )
+    word = word_of(fields.get("strategy"))
     return word if word in strategies else OTHER
 
 
@@ -99,4 +94,4 @@ def read_sameness(text: str) -> bool | None:
     answer = (read_object(text, key="same").fields or {}).get("same")
     if isinstance(answer, bool):
         return answer
-    return _WORDS.get(answer.strip().lower()) if isinstance(answer, str) else None
+    return _WORDS.get(word_of(answer))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.outcome import AnswerMode, Outcome, VerdictLabel
-from guardmark.parsing.objects import ParseMethod, read_object
+from guardmark.parsing.objects import ParseMethod, read_object, word_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -136,20 +136,11 @@ def read_verdict(text: str) -> VerdictReading:
     """Read a judge's answer."""
     reading = read_object(text, key="label")
     fields = reading.fields or {}
-    label = fields.get("label")
-    known = _LABELS.get(label.strip().lower()) if isinstance(label, str) else None
     stated = fields.get("reasons")
     entries = stated if isinstance(stated, list) else [stated]
     return VerdictReading(
-        label=known or VerdictLabel.MALFORMED,
-        answer_mode=_answer_mode(fields.get("answer_mode")),
+        label=_LABELS.get(word_of(fields.get("label")), VerdictLabel.MALFORMED),
+        answer_mode=_MODES.get(word_of(fields.get("answer_mode"))),
         reasons=tuple(str(one)[:_MOST_REASON] for one in entries if one not in (None, "", [], {})),
         method=reading.method,
     )
-
-
-def _answer_mode(value: object) -> AnswerMode | None:
-    if not isinstance(value, str):
-        return None
-    word = value.strip().lower().replace(" ", "_").replace("-", "_")
-    return _MODES.get(word)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from guardmark.core.outcome import Outcome
@@ -30,44 +31,40 @@ class LabelWords(NamedTuple):
 def read_fields(text: str, labels: LabelWords, *, field: str, categories: str = "") -> GuardReading:
     """Read the field of the stage under test; without exactly one the contract is broken."""
     fields = _fields(after_thought(text))
-    outcome = _outcome(fields.get(field.lower(), ""), labels)
-    if outcome is None:
+    reading = _reading(fields.get(field.lower(), ""), labels)
+    if reading is MALFORMED:
         return MALFORMED
     names = re.split(r"[,;]", fields.get(categories.lower(), "")) if categories else []
     codes = tuple(name.strip() for name in names if name.strip().lower() not in _NO_CATEGORY)
-    return GuardReading(outcome=outcome, categories=codes)
+    return replace(reading, categories=codes)
 
 
 def read_tag(text: str, labels: LabelWords) -> GuardReading:
     """Read the last `<score>` tag; what stands in a thought that was not finished never counts."""
     answer = after_thought(text)
     words = [] if "<think>" in answer.lower() else _TAG.findall(answer)
-    outcome = _outcome(words[-1], labels) if words else None
-    return MALFORMED if outcome is None else GuardReading(outcome=outcome)
+    return _reading(words[-1], labels) if words else MALFORMED
 
 
 def read_word(text: str, labels: LabelWords) -> GuardReading:
     """Read an answer that is one of the words, and nothing else."""
-    outcome = _outcome(_plain(after_thought(text)), labels)
-    return MALFORMED if outcome is None else GuardReading(outcome=outcome)
+    return _reading(_plain(after_thought(text)), labels)
 
 
 def read_final(text: str, labels: LabelWords, *, field: str) -> GuardReading:
     """Read the final part of a reasoning model: a field of JSON, or a word on the last line."""
     answer = _FINAL.sub("", after_thought(text)[-_LONGEST:])
     if (value := _fields(answer).get(field.lower())) is not None:
-        outcome = _outcome(value, labels)
-    else:
-        lines = [line for line in answer.splitlines() if line.strip()]
-        outcome = _outcome(_plain(lines[-1]), labels) if lines else None
-    return MALFORMED if outcome is None else GuardReading(outcome=outcome)
+        return _reading(value, labels)
+    lines = [line for line in answer.splitlines() if line.strip()]
+    return _reading(_plain(lines[-1]), labels) if lines else MALFORMED
 
 
-def _outcome(value: str, labels: LabelWords) -> Outcome | None:
+def _reading(value: str, labels: LabelWords) -> GuardReading:
     word = value.strip().lower()
     if word in labels.risky:
-        return Outcome.BLOCK
-    return Outcome.ALLOW if word in labels.harmless else None
+        return GuardReading(outcome=Outcome.BLOCK)
+    return GuardReading(outcome=Outcome.ALLOW) if word in labels.harmless else MALFORMED
 
 
 def _plain(text: str) -> str:

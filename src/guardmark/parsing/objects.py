@@ -91,6 +91,13 @@ def read_json(body: bytes) -> object:
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_once)  # made once: it is asked every answer
 
 
+def word_of(value: object) -> str:
+    """Return a text as words of ours are written, `one_word` for ` One-word`; else nothing."""
+    if not isinstance(value, str):
+        return ""
+    return value.strip().lower().replace(" ", "_").replace("-", "_")
+
+
 def _objects(text: str) -> Iterator[dict[str, object]]:
     """Every outermost object in a text, from left to right."""
     position = text.find("{")
