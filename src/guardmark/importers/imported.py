@@ -20,13 +20,11 @@ from guardmark.core.outcome import (
     Verdict,
     VerdictLabel,
 )
-from guardmark.core.sample import Message, Prompt, Role, Sample
+from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
-
-    from guardmark.core.sample import Label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +115,9 @@ PART_TYPE: Final = "imported"  # type of the parts of such a run
 Object = dict[str, Any]  # a JSON object of a foreign file
 
 LARGEST: Final = 1 << 30  # bytes of a file, unpacked
+LABELS: Final = {label.value: label for label in Label}
+_SEVERITIES: Final = {severity.value: severity for severity in Severity}
+_FACETS: Final = ("category", "subcategory", "technique", "language", "source")
 _MOST_FAULTS: Final = 4
 _ROLES: Final = {
     "system": Role.SYSTEM,
@@ -184,6 +185,13 @@ def word(row: Object, field: str) -> str:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
 
 
+def facets_of(row: Object) -> dict[str, Any]:
+    """Return the facets of a sample that a row states in our words."""
+    facets: dict[str, Any] = {name: word(row, name) for name in _FACETS}
+    severity = _SEVERITIES.get(word(row, "severity"))
+    return facets | {"severity": severity, "variant": word(row, "variant") or "original"}
+
+
 def one_of(found: Iterable[str], wanted: str, noun: str, path: Path) -> str:
     """Return the one that a file holds, or of several the one that a person names."""
     names = sorted(set(found))
@@ -195,15 +203,6 @@ def one_of(found: Iterable[str], wanted: str, noun: str, path: Path) -> str:
             "Next: name one with --model, and import the others into folders of their own."
         )
     return wanted or "".join(names)
-
-
-def left_out(noun: str, counts: Mapping[str, int]) -> Iterator[str]:
-    """Say what was not taken, one sentence a reason."""
-    for reason, count in counts.items():
-        if count == 1:
-            yield f"1 {noun} {reason} was left out"
-        elif count:
-            yield f"{count:,} {noun}s {reason} were left out"
 
 
 def response_of(text: object, why: str = "") -> Response:
@@ -254,7 +253,9 @@ def rows_of(
         known = answers.setdefault(sample.id, [])
         if answer is not None:
             known.append(replace(answer, repeat=len(known)))
-    warnings.extend(left_out(noun, missing))
+    for reason, count in missing.items():
+        one_or_more = f"1 {noun} {reason} was" if count == 1 else f"{count:,} {noun}s {reason} were"
+        warnings.append(f"{one_or_more} left out")
     return tuple(ImportedRow(sample=s, answers=tuple(answers[n])) for n, s in samples.items())
 
 

@@ -22,13 +22,15 @@ from guardmark.core.outcome import (
     Verdict,
     VerdictLabel,
 )
-from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
+from guardmark.core.sample import Message, Prompt, Role, Sample
 from guardmark.importers.imported import (
+    LABELS,
     LARGEST,
     ImportedAnswer,
     ImportedRun,
     Object,
     bytes_of,
+    facets_of,
     inner,
     object_of,
     prompt_of,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from zipfile import ZipFile
 
+    from guardmark.core.sample import Label
     from guardmark.importers.imported import Statements
 
 
@@ -74,8 +77,6 @@ JUDGE: Final = "judge"  # name of the score that says what the judge decided, wh
 RIGHT, WRONG, NO_ANSWER = "C", "I", "N"
 """Values of a score."""
 _ATTACHED: Final = "attachment://"
-_LABELS: Final = {label.value: label for label in Label}
-_SEVERITIES: Final = {severity.value: severity for severity in Severity}
 _OUTCOMES: Final = {outcome.value: outcome for outcome in Outcome}
 _VERDICTS: Final = {label.value: label for label in VerdictLabel}
 _MODES: Final = {mode.value: mode for mode in AnswerMode}
@@ -126,7 +127,7 @@ def scorers_of(sample: Object) -> set[str]:
 def read_sample(logged: Object, stated: Label | None) -> Sample | str:
     """Read prompt and label."""
     metadata = inner(logged, "metadata")
-    label = _LABELS.get(word(metadata, "label").lower()) or stated
+    label = LABELS.get(word(metadata, "label").lower()) or stated
     if label is None:
         return "without a label"
     prompt = _prompt(logged, metadata)
@@ -136,14 +137,8 @@ def read_sample(logged: Object, stated: Label | None) -> Sample | str:
         id=word(logged, "id"),
         prompt=prompt,
         label=label,
-        severity=_SEVERITIES.get(word(metadata, "severity")),
-        variant=word(metadata, "variant") or "original",
         group=word(metadata, "group"),
-        category=word(metadata, "category"),
-        subcategory=word(metadata, "subcategory"),
-        language=word(metadata, "language"),
-        technique=word(metadata, "technique"),
-        source=word(metadata, "source"),
+        **facets_of(metadata),
     )
 
 

@@ -215,6 +215,7 @@ def read_minorbench(path: Path, statements: Statements | None = None) -> Importe
     judge = text_of(meta, "safety_judge_model") or ("judge" if has_judge else "rules")
     kept["safety_source"] = "llm_judge" if has_judge else "rules"
     named = {text_of(row, "guardrail_model"): text_of(row, "guardrail_provider") for row in rows}
+    passed = (each.decision for row in imported for each in row.answers if each.response)
     kept["providers"] = {name: provider for name, provider in named.items() if name and provider}
     return ImportedRun(
         tool="minor_bench",
@@ -224,7 +225,7 @@ def read_minorbench(path: Path, statements: Statements | None = None) -> Importe
         rows=imported,
         files=files,
         legacy_cards=LEGACY_CARDS,
-        passes_malformed=_passes_malformed(imported),
+        passes_malformed=any(each and each.outcome is Outcome.MALFORMED for each in passed),
         kept=kept,
         warnings=tuple(warnings),
     )
@@ -319,8 +320,3 @@ def _label(row: Object) -> tuple[Label | None, str]:
     if category == _TELLING_WORD or any(_TELLING_WORD in name.lower() for name in origin):
         return Label.ATTACK, LABEL_INFERRED
     return None, UNKNOWN
-
-
-def _passes_malformed(rows: tuple[ImportedRow, ...]) -> bool:
-    passed = (each.decision for row in rows for each in row.answers if each.response is not None)
-    return any(each and each.outcome is Outcome.MALFORMED for each in passed)

@@ -16,7 +16,7 @@ from guardmark.core.errors import ConfigError, DatasetError, StorageError, Unkno
 from guardmark.core.manifest import DataManifest
 from guardmark.core.outcome import ErrorKind, Evidence, Verdict, VerdictLabel
 from guardmark.core.record import Stage
-from guardmark.core.sample import Label, Sample, Severity
+from guardmark.core.sample import Label, Sample
 from guardmark.importers import imported
 from guardmark.store.connect import open_database
 
@@ -34,20 +34,17 @@ _TOOLS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 }
 """Tool to its reader, and to what a person may have to say of files that do not say it."""
 
-_ASKED: Final = {"jailbreakbench": (), "promptfoo": ("label", "model")}
-"""What a person may have to say of files of tools that are read by a query: else the target."""
-
 
 def read_run(tool: str, path: Path, statements: imported.Statements) -> imported.ImportedRun:
     """Read a finished run of a tool."""
-    by_query = tool in queried_tools()
-    if not by_query and tool not in _TOOLS:
+    rules = _tools().get(tool)
+    if rules is None and tool not in _TOOLS:
         raise UnknownName("tool", tool, (*_TOOLS, *queried_tools()))
-    reader, needed = ("", _ASKED.get(tool, ("model",))) if by_query else _TOOLS[tool]
+    reader, needed = _TOOLS[tool] if rules is None else ("", rules.get("asks", ["model"]))
     for name in ("label", "model", "unsafe"):
         if getattr(statements, name) and name not in needed:
             raise ConfigError(f"--{name} does not apply to files of {tool}. Leave it out.")
-    if by_query:
+    if rules is not None:
         return read_queried(tool, path, statements)
     read = cast("Callable[[Path, imported.Statements], imported.ImportedRun]", resolve_name(reader))
     return read(path, statements)
@@ -90,14 +87,11 @@ def describe_data(imported: imported.ImportedRun, *, name: str, home: Path) -> D
     )
 
 
-_LABELS: Final = {label.value: label for label in Label}
-_SEVERITIES: Final = {severity.value: severity for severity in Severity}
 _SQLITE: Final = b"SQLite format 3\x00"
-_FACETS: Final = ("category", "subcategory", "technique", "language", "source")
 
 
 @cache
-def _tools() -> dict[str, dict[str, str]]:
+def _tools() -> dict[str, dict[str, Any]]:
     return tomllib.loads(Path(__file__).with_name("queries.toml").read_text(encoding="utf-8"))
 
 
@@ -141,7 +135,7 @@ def read_queried(tool: str, path: Path, statements: imported.Statements) -> impo
 
 
 def _opened(
-    path: Path, rules: dict[str, str], files: dict[str, str], warnings: list[str]
+    path: Path, rules: dict[str, Any], files: dict[str, str], warnings: list[str]
 ) -> sqlite3.Connection:
     """Open what is to be asked: a database itself, or the JSON of files as a table."""
     hint, pattern = rules["hint"], rules.get("files", "")
@@ -175,9 +169,9 @@ def _objects(memory: sqlite3.Connection, query: str) -> Iterator[imported.Object
 
 
 def _pair(
-    row: imported.Object, at: int, statements: imported.Statements, rules: dict[str, str]
+    row: imported.Object, at: int, statements: imported.Statements, rules: dict[str, Any]
 ) -> tuple[Sample | str, imported.ImportedAnswer]:
-    label = _LABELS.get(imported.word(row, "label")) or statements.label
+    label = imported.LABELS.get(imported.word(row, "label")) or statements.label
     answer = _answer(row, is_attack=label is Label.ATTACK)
     prompt = imported.prompt_of(_turns(row.get("prompt")))
     if label is None or prompt is None:
@@ -188,11 +182,9 @@ def _pair(
         id=imported.word(row, "id") or f"row-{at}",
         prompt=prompt,
         label=label,
-        severity=_SEVERITIES.get(imported.word(row, "severity")),
-        variant=imported.word(row, "variant") or "original",
         group=imported.word(row, "lineage") or sha256(origin.encode()).hexdigest()[:16],
         metadata=metadata,
-        **{name: imported.word(row, name) for name in _FACETS},  # type: ignore[arg-type]  # all of them are texts
+        **imported.facets_of(row),
     )
     return sample, answer
 

@@ -76,10 +76,7 @@ class CassetteRecorder:
             self._file.write(json.dumps(line).encode() + b"\n")
             self._file.flush()
         except OSError as error:
-            raise StorageError(
-                f"The cassette {self._path} cannot be written: {error.strerror}.\n"
-                "Next: free disk space, or name another file with --record."
-            ) from error
+            raise _unwritable(self._path, error) from error
 
     def close(self) -> None:
         """Close the file."""
@@ -165,11 +162,15 @@ def _open_to_append(path: Path, lock: Lock | None) -> IO[bytes]:
         file.seek(0)
         file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
     except OSError as error:
-        raise StorageError(
-            f"The cassette {path} cannot be written: {error.strerror}.\n"
-            "Next: free disk space, or name another file with --record."
-        ) from error
+        raise _unwritable(path, error) from error
     return file
+
+
+def _unwritable(path: Path, error: OSError) -> StorageError:
+    return StorageError(
+        f"The cassette {path} cannot be written: {error.strerror}.\n"
+        "Next: free disk space, or name another file with --record."
+    )
 
 
 class _Line(BaseModel, strict=True):

@@ -14,27 +14,17 @@ _STEP_BACK = 0.9
 class Gate:
     """Lets in as many as its limit, which may move; an open one is entered at once."""
 
-    __slots__ = ("_inside", "_limit", "_waiters")
+    __slots__ = ("_waiters", "inside", "limit")
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._inside = 0
+        self.limit = limit  # how many may be inside now
+        self.inside = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
-
-    @property
-    def limit(self) -> int:
-        """How many may be inside now."""
-        return self._limit
-
-    @property
-    def inside(self) -> int:
-        """How many are inside now."""
-        return self._inside
 
     async def enter(self) -> None:
         """Go in, waiting for a place if need be."""
-        if self._inside < self._limit and not self._waiters:
-            self._inside += 1
+        if self.inside < self.limit and not self._waiters:
+            self.inside += 1
             return
         turn = asyncio.get_running_loop().create_future()
         self._waiters.append(turn)
@@ -50,19 +40,19 @@ class Gate:
 
     def leave(self) -> None:
         """Go out and let the next one in."""
-        self._inside -= 1
+        self.inside -= 1
         self._admit()
 
     def move_limit(self, limit: int) -> None:
         """Set another limit; those inside above it may finish."""
-        self._limit = limit
+        self.limit = limit
         self._admit()
 
     def _admit(self) -> None:
-        while self._waiters and self._inside < self._limit:
+        while self._waiters and self.inside < self.limit:
             turn = self._waiters.popleft()
             if not turn.done():
-                self._inside += 1
+                self.inside += 1
                 turn.set_result(None)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
@@ -233,16 +234,13 @@ class RunIndex:
 
 
 def _stamp(folder: Path) -> _Stamp:
-    stamps = []
+    stamps = dict.fromkeys(_WATCHED, (0, 0))
     for name in _WATCHED:
-        try:
+        with suppress(OSError):
             stat = os.lstat(folder / name)
-        except OSError:
-            stamps.append((0, 0))
-        else:
-            # Reading alone may make an empty log appear.
-            stamps.append((stat.st_mtime_ns, stat.st_size) if stat.st_size else (0, 0))
-    return tuple(stamps)
+            if stat.st_size:  # reading alone may make an empty log appear
+                stamps[name] = (stat.st_mtime_ns, stat.st_size)
+    return tuple(stamps.values())
 
 
 def _runs_below(folder: Path, depth: int) -> Iterator[Path]:
@@ -278,8 +276,7 @@ class RunFilter:
 
     def query(self, number: int) -> str:
         """Return the query that shows a page of these runs."""
-        pairs = {"words": self.words, "state": self.state, "defense": self.defense}
-        stated = {key: value for key, value in pairs.items() if value}
+        stated = {key: value for key, value in asdict(self).items() if value}
         return urlencode({**stated, "page": number}, errors="replace")
 
 
@@ -314,12 +311,10 @@ def list_runs(entries: Sequence[RunEntry], wanted: RunFilter, *, number: int = 1
 
 
 def _passes(entry: RunEntry, wanted: RunFilter, words: list[str]) -> bool:
-    if wanted.state and entry.state != wanted.state:
-        return False
     names = [each.name for each in entry.defenses]
-    if wanted.defense and wanted.defense not in names:
-        return False
-    if not words:
-        return True
     held = " ".join((entry.name, entry.path, *entry.data, *names)).casefold()
-    return all(word in held for word in words)
+    return (
+        wanted.state in {"", entry.state}
+        and wanted.defense in {"", *names}
+        and all(word in held for word in words)
+    )

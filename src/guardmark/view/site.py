@@ -178,11 +178,7 @@ class _Site:
 
     def all_runs(self, request: Request) -> Response:
         query = request.query_params
-        wanted = RunFilter(
-            words=query.get("words", ""),
-            state=query.get("state", ""),
-            defense=query.get("defense", ""),
-        )
+        wanted = RunFilter(**{name: query.get(name, "") for name in ("words", "state", "defense")})
         listing = list_runs(self._index.entries(), wanted, number=_number(query.get("page")))
         page = render_page("list", title="Runs", subtitle="", listing=listing, wanted=wanted)
         return HTMLResponse(page)
@@ -315,10 +311,9 @@ class Answers:
         return self._kept(kind, runs, tuple(self._index.stamp(run.key) for run in runs))
 
     def _made(self, kind: str, runs: tuple[RunEntry, ...], _stamps: object) -> str:
-        return self._rendered(*runs) if kind == "report" else self._compared(kind, runs)
-
-    def _rendered(self, entry: RunEntry) -> str:
-        with RecordReader(RunDir(path=entry.folder).records) as reader:
+        if kind != "report":
+            return self._compared(kind, runs)
+        with RecordReader(RunDir(path=runs[0].folder).records) as reader:
             document = build_document(analyse_run(reader, analysis_settings(reader)))
         return render_html(document, texts=self._texts)
 

@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from importlib import import_module
 from operator import attrgetter
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -93,12 +93,8 @@ def _readers(kind: type) -> tuple[tuple[str, Callable[[Any], Any], bool], ...]:
     return tuple((entry.key, entry.reader(), entry.is_table) for entry in entries_of(kind))
 
 
-@cache
-def function_at(path: str) -> Callable[[Any], object]:
-    """Import the function that a table of sentences names as `module:function`."""
-    module, _, name = path.partition(":")
-    function: Callable[[Any], object] = getattr(import_module(module), name)
-    return function
+function_at: Final[Callable[[str], Callable[[Any], object]]] = cache(resolve_name)
+"""Imports the function that a table of sentences names as `module:function`."""
 
 
 def encode(value: object, sentences: Sentences | None = None) -> Tree:
