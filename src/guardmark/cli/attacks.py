@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,16 +42,12 @@ def _list(*, wanted: str | None, of_battery: bool, as_json: bool) -> None:
         echo_json(json.dumps([one.facts() for one in listed], indent=2))
         return
     width = max(len(one.name) for one in listed)
-    last = ""
-    for one in listed:
-        if one.family != last:
-            last = one.family
-            echo(f"{last}  {families()[last]}")
-        decoder = "decoder" if one.needs_decoder else ""
-        echo(
-            f"  {one.name:<{width}}  {one.tier.value:<8}  {one.legit_use.value:<6}  "
-            f"{decoder:<7}  {one.summary}"
-        )
+    for name, members in groupby(listed, key=attrgetter("family")):
+        echo(f"{name}  {families()[name]}")
+        for one in members:
+            needs = "decoder" if one.needs_decoder else ""
+            facts = f"{one.tier.value:<8}  {one.legit_use.value:<6}  {needs:<7}"
+            echo(f"  {one.name:<{width}}  {facts}  {one.summary}")
 
 
 def _print_battery(*, as_json: bool) -> None:

@@ -124,12 +124,11 @@ class Redactor:
         """Return the variables whose secrets the bytes hold; words that are no key do not count."""
         return frozenset(name for _, _, name in self._spans(data) if name)
 
-    def named(self, names: Iterable[tuple[str, str]] = ()) -> Redactor:
+    def named(self) -> Redactor:
         """Return a redactor for searching files: what has a name and is no mere word."""
         searching = Redactor()
-        known = ((secret, name) for secret, name in self._secrets.items() if name)
-        for secret, name in (*known, *names):
-            if not is_word(secret):
+        for secret, name in self._secrets.items():
+            if name and not is_word(secret):
                 searching.hide(secret, name)
         return searching
 

@@ -79,12 +79,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def read_json(body: bytes) -> object:
-    """Read the JSON of a service, in which no key may stand twice with different values.
-
-    Raises:
-        AmbiguousJson: If one does.
-        ValueError: If it is no JSON.
-    """
+    """Read the JSON of a service; two values of one key raise `AmbiguousJson`, a `ValueError`."""
     return _DECODER.decode(body.decode(json.detect_encoding(body), "surrogatepass"))
 
 

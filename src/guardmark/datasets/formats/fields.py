@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -76,18 +77,11 @@ def plan_fields(row: Mapping[str, object], spec: DatasetSpec) -> FieldPlan:
     metadata = inner if isinstance(inner, dict) else {}
     paths: dict[str, str] = {}
     for target, names in USUAL_NAMES.items():
-        stated = (
-            spec.label_field if target == "label" and spec.label_field else spec.map.get(target)
-        )
-        if stated:
-            paths[target] = stated
-            continue
-        here = next((name for name in names if name in row), None)
-        below = next((name for name in names if name in metadata), None)
-        if here is not None:
-            paths[target] = here
-        elif below is not None:
-            paths[target] = f"metadata.{below}"
+        stated = (spec.label_field if target == "label" else "") or spec.map.get(target)
+        here = (name for name in names if name in row)
+        below = (f"metadata.{name}" for name in names if name in metadata)
+        if path := stated or next(chain(here, below), ""):
+            paths[target] = path
     return FieldPlan(paths=paths, taken=frozenset(path.split(".")[0] for path in paths.values()))
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 DASHES: Final = 4  # how many patterns of dashes the style sheet has for lines
 _WIDTH, _HEIGHT = 440, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 50
+_ACROSS, _UP = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM  # how long the axes are
 _LETTER: Final = 7.2  # width of one, about
 _LONGEST_NAME: Final = 28
 
@@ -43,10 +44,10 @@ class _Plane:
     y_scale: Scale
 
     def x(self, value: float) -> float:
-        return _LEFT + self.x_scale.at(value) * (_WIDTH - _LEFT - _RIGHT)
+        return _LEFT + self.x_scale.at(value) * _ACROSS
 
     def y(self, value: float) -> float:
-        return _HEIGHT - _BOTTOM - self.y_scale.at(value) * (_HEIGHT - _TOP - _BOTTOM)
+        return _HEIGHT - _BOTTOM - self.y_scale.at(value) * _UP
 
     def path(self, points: Iterable[tuple[float, float]]) -> str:
         return "M" + "L".join(f"{self.x(x):.1f} {self.y(y):.1f}" for x, y in points)
@@ -156,11 +157,11 @@ def _frame(chart: LineChart, plane: _Plane) -> Markup:
     bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
     grid, labels = [], []
     for tick in plane.x_scale.ticks:
-        x = _across(tick.at)
+        x = _LEFT + tick.at * _ACROSS
         grid.append(element("line", x1=x, x2=x, y1=_TOP, y2=bottom))
         labels.append(element("text", tick.label, x=x, y=bottom + 18, text_anchor="middle"))
     for tick in plane.y_scale.ticks:
-        y = _up(tick.at)
+        y = _HEIGHT - _BOTTOM - tick.at * _UP
         grid.append(element("line", x1=_LEFT, x2=right, y1=y, y2=y))
         labels.append(element("text", tick.label, x=_LEFT - 8, y=y + 4.5, text_anchor="end"))
     x_title, y_title = plane.x_scale.titled(chart.x_axis), plane.y_scale.titled(chart.y_axis)
@@ -197,11 +198,3 @@ def _mark(line: Line, plane: _Plane, index: int) -> list[Markup]:
         *([element("g", *whiskers, class_="whisker")] if whiskers else []),
         element("g", dot(index), transform=f"translate({number(x)} {number(y)})"),
     ]
-
-
-def _across(share: float) -> float:
-    return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
-
-
-def _up(share: float) -> float:
-    return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
