@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -48,26 +48,19 @@ def read_garak(path: Path, statements: Statements) -> ImportedRun:
     del statements  # a report states everything
     data = bytes_of(path, hint="Name the file that ends in .report.jsonl.")
     warnings: list[str] = []
-    setup: Object = {}
-    begun: Object = {}
-    attempts: list[Object] = []
-    counted: list[Object] = []
+    entries = defaultdict[str, list[Object]](list)
     for _, entry in objects_of(data, path, warnings):
         kind = word(entry, "entry_type")
-        if kind == "start_run setup":
-            setup = entry
-        elif kind == "init":
-            begun = entry
-        elif kind == "attempt" and entry.get("status") == _COMPLETE:
-            attempts.append(entry)
-        elif kind == "eval":
-            counted.append(entry)
+        if kind != "attempt" or entry.get("status") == _COMPLETE:
+            entries[kind].append(entry)
+    attempts = entries["attempt"]
+    setup, begun = ([{}, *entries[kind]][-1] for kind in ("start_run setup", "init"))
     _check_version(begun, setup, path)
     threshold = _threshold(setup, warnings)
     rows = rows_of(_pairs(attempts, threshold), "attempt", warnings)
     if not rows:
         raise DatasetError(f"{path} holds no completed attempt.\nNext: name a finished report.")
-    _check_counts(attempts, counted, threshold=threshold, warnings=warnings)
+    _check_counts(attempts, entries["eval"], threshold=threshold, warnings=warnings)
     target = "/".join(
         part
         for key in ("target_type", "target_name", "model_type", "model_name")

@@ -69,7 +69,8 @@ class LocalGenerator:
         template_options: Mapping[str, Any] | None = None,
     ) -> list[ChatAnswer]:
         """Answer conversations."""
-        prompts = [self._ids(messages, template_options or {}) for messages in conversations]
+        texts = (self._rendered(messages, template_options or {}) for messages in conversations)
+        prompts = [self._ids(text) for text in texts]
         answers: dict[int, ChatAnswer] = {}
         lengths = [len(ids) + self._max_tokens for ids in prompts]
 
@@ -112,8 +113,7 @@ class LocalGenerator:
         return ""
 
     def _first_piece(self, text: str) -> str:
-        ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
-        pieces = (str(self._tokenizer.decode([token])) for token in ids)
+        pieces = (str(self._tokenizer.decode([token])) for token in self._ids(text))
         return next((p.strip() for p in pieces if any(map(str.isalnum, p))), "")
 
     def _rendered(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> str:
@@ -126,8 +126,7 @@ class LocalGenerator:
             )
         )
 
-    def _ids(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> list[int]:
-        text = self._rendered(messages, options)
+    def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def _generate(

@@ -13,10 +13,11 @@ from guardmark.reports.document.blocks import (
     FigureCell,
     IntervalChart,
     IntervalMark,
-    Paragraph,
     Section,
     Table,
-    Tone,
+    muted,
+    section,
+    warning,
 )
 from guardmark.reports.document.cells import figure, name, table_of
 from guardmark.reports.document.wording import count_text, counts_text
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from guardmark.core.estimate import Estimate
-    from guardmark.reports.document.blocks import Block
     from guardmark.view.index import ListedRates, RunEntry
 
 
@@ -52,21 +52,18 @@ def history_sections(entries: Sequence[RunEntry], defense: str) -> tuple[Section
 
 
 def _section(number: int, measured: list[_Measured]) -> Section:
-    newest = measured[0][0]
-    shown = measured[:_SHOWN][::-1]
-    blocks: list[Block] = []
-    if len(measured) > _SHOWN:
-        text = f"The newest {_SHOWN} of {count_text(len(measured))} runs."
-        blocks.append(Paragraph(text=text, tone=Tone.MUTED))
-    changes = list(_changes(shown))
-    if changes:
-        blocks.append(Paragraph(text=" ".join(changes), tone=Tone.WARNING))
-    blocks.append(_chart(number, shown, is_attack=True))
-    blocks.append(_chart(number, shown, is_attack=False))
-    blocks.append(_table(number, shown))
+    newest, shown = measured[0][0], measured[:_SHOWN][::-1]
+    newest_of = f"The newest {_SHOWN} of {count_text(len(measured))} runs."
+    changes = " ".join(_changes(shown))
     names = ", ".join(dict.fromkeys(newest.data)) or "data without a name"
-    title = f"On {names} ({newest.data_sha256[:_SHORT]})"
-    return Section(id=f"data-{number}", title=title, blocks=tuple(blocks))
+    return section(
+        f"data-{number}",
+        f"On {names} ({newest.data_sha256[:_SHORT]})",
+        muted(newest_of) if len(measured) > _SHOWN else None,
+        warning(changes) if changes else None,
+        *(_chart(number, shown, is_attack=is_attack) for is_attack in (True, False)),
+        _table(number, shown),
+    )
 
 
 def _changes(shown: list[_Measured]) -> Iterator[str]:

@@ -29,7 +29,7 @@ from guardmark.app.results.reading import Selection, compare_runs, show
 from guardmark.core.errors import GuardmarkError
 from guardmark.reports.chapters.comparison import comparison_document
 from guardmark.reports.chapters.run_document import build_document
-from guardmark.reports.document.blocks import Bullets, Section, Tone
+from guardmark.reports.document.blocks import section, warning
 from guardmark.reports.render.html.page import render_html
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
@@ -323,9 +323,7 @@ class Answers:
         document = comparison_document(compared, texts=self._texts)
         if kind == "file":
             return render_html(document, texts=self._texts)
-        caveats = Section(
-            id="caveats", title="Note", blocks=(Bullets(lines=document.caveats, tone=Tone.WARNING),)
-        )
+        caveats = section("caveats", "Note", warning(document.caveats))
         sections = (*([caveats] if document.caveats else []), *document.sections)
         file = "&".join(["/compare?file=1", *(f"run={run.key}" for run in runs)])
         level = f"{100 * compared.all[0].confidence:g} % confidence intervals."

@@ -74,9 +74,8 @@ def _raw(file: SourceFile, path: Path, rules: RowRules | None) -> Iterator[_Numb
     kind = "" if is_yaml else file.format
     spec = DatasetSpec(name="", path=path, shown_as=path.name, format=kind)
     if is_yaml or file_format(spec) == "json":
-        yield from _document_rows(
-            file, path, rules, parse=yaml.safe_load if is_yaml else json.loads
-        )
+        parse = yaml.safe_load if is_yaml else json.loads
+        yield from _document_rows(file, path, rules, parse=parse)
         return
     for number, row in read_rows(spec):
         if isinstance(row, Fault):
@@ -211,16 +210,13 @@ class _Compiled:
     def mapped(self, number: int, row: Row, ids: dict[bytes, int]) -> dict[str, object] | Fault:
         """Return a row in the form of guardmark, or what is wrong with it."""
         mapped: dict[str, object] = {"source": self._name}
-        for fields in (self._fields, self._keep):
-            for field, read in fields.items():
-                try:
-                    mapped[field] = read(row)
-                except _UnlistedWord as unlisted:
-                    message = "says {value}, which the entry does not translate: a new word at home"
-                    value = repr(str(unlisted)[:40])
-                    return Fault(
-                        file=self._file, row=number, field=field, message=message, value=value
-                    )
+        for field, read in (*self._fields.items(), *self._keep.items()):
+            try:
+                mapped[field] = read(row)
+            except _UnlistedWord as unlisted:
+                message = "says {value}, which the entry does not translate: a new word at home"
+                value = repr(str(unlisted)[:40])
+                return Fault(file=self._file, row=number, field=field, message=message, value=value)
         mapped["id"] = self._sample_id(row, str(mapped["text"]), ids)
         return mapped
 
