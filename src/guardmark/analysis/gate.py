@@ -312,7 +312,7 @@ def _category_limits(frame: Frame, policy: GatePolicy) -> dict[str, float]:
 def _categories(
     frame: Frame, arm: DefenseColumn, slicer: Slicer, limits: Mapping[str, float]
 ) -> Iterator[_Measured]:
-    attacks, _ = slicer.tables(arm, by_latency=order_by_latency(arm.records))
+    attacks, _ = slicer.tables(arm, by_latency=order_by_latency(frame, arm.records))
     rates = {entry.name: entry.rate for entry in attacks.rates}
     nothing = wilson(0, 0, confidence=frame.settings.confidence)
     for name, limit in limits.items():

@@ -10,8 +10,8 @@ import numpy as np
 from guardmark.analysis.compare.recommendations import Advice, recommend
 from guardmark.analysis.defense.bypasses import WorstSamples, find_worst
 from guardmark.analysis.defense.costs import PartRetries, read_part_usage
+from guardmark.analysis.defense.counted_run import MOST_HELD, read_for_report
 from guardmark.analysis.defense.defense_analysis import DefenseAnalysis, analyse_defense
-from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.defense.slices import FACETS, Slicer, TaxonomyCoverage, count_taxonomy
 from guardmark.analysis.pipeline.frame import SYSTEM, holds_parts
 from guardmark.analysis.settings import AnalysisSettings
@@ -88,10 +88,12 @@ _EXCHANGES = 40  # exchanges that a report lists at most
 _SHOWN = 8  # defenses that the text of a run names
 
 
-def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) -> RunAnalysis:
-    """Compute everything a report says; equal records give equal figures."""
+def analyse_run(
+    reader: RecordReader, settings: AnalysisSettings | None = None, *, most: int = MOST_HELD
+) -> RunAnalysis:
+    """Compute everything a report says; of more than `most` samples, counted where that is told."""
     chosen = settings or AnalysisSettings.of(reader.manifest())
-    frame = read_frame(reader, chosen)
+    frame = read_for_report(reader, chosen, most=most)
     taxonomy = count_taxonomy(frame)
     slicers = [Slicer(frame, facet) for facet in FACETS]
     defenses = tuple(
@@ -169,13 +171,14 @@ def _adaptive(reader: RecordReader, settings: AnalysisSettings) -> dict[str, Any
 
 def _sample_counts(frame: Frame) -> SampleCounts:
     samples = frame.samples
-    attacks = int(samples.is_attack.sum())
-    counts = np.bincount(samples.language.codes, minlength=len(samples.language.names)).tolist()
+    benign, attacks = frame.count(samples.is_attack.view(np.uint8), at_least=2).tolist()
+    counts = frame.count(samples.language.codes, at_least=len(samples.language.names)).tolist()
+    often = frame.group_weights
     languages = [each for each in zip(counts, samples.language.names, strict=True) if each[1]]
     return SampleCounts(
         attacks=attacks,
-        benign=frame.sample_count - attacks,
-        groups=len(samples.group.names),
+        benign=benign,
+        groups=len(samples.group.names) if often is None else int(often.sum()),
         is_grouped=frame.is_grouped,
         languages=tuple(name for _, name in sorted(languages, key=lambda n: (-n[0], n[1]))),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -127,12 +127,12 @@ def estimate_quantiles(
             _group_ranks(numbers <= cut, codes, at, confidence)
             for cut, at in zip(cuts, quantiles, strict=True)
         ]
-    times = _read_times(numbers, late)
+    times = RisingTimes(numbers, late)  # read by place once they are in order
     if numbers.size:
         places = (_places(each, at) for each, at in zip(intervals, quantiles, strict=True))
         numbers.partition(sorted(set().union(*places)))
     return [
-        _estimate(times, at, ranks=ranks, confidence=confidence)
+        sorted_quantile(times, at, ranks=ranks, confidence=confidence)
         for ranks, at in zip(intervals, quantiles, strict=True)
     ]
 
@@ -180,27 +180,65 @@ def median_difference(
 
 
 def sorted_quantile(
-    values: Floats, quantile: float, *, censored: Flags, ranks: RankInterval, confidence: float
+    times: RisingTimes, quantile: float, *, ranks: RankInterval, confidence: float
 ) -> Quantile:
     """Estimate a quantile of rising times with given ranks; see `estimate_quantile`."""
-    times = _read_times(values, censored)
-    return _estimate(times, quantile, ranks=ranks, confidence=confidence)
+    measured = times.measured
+    value, rests_on, reason = None, 0, _too_few(ranks, quantile, confidence)
+    if not reason:
+        value, rests_on = times.point(quantile)
+    high = None if ranks.upper is None else times[ranks.upper - 1]
+    if high is not None and ranks.upper is not None and ranks.upper > measured:
+        high, reason = None, reason or "the upper limit lies among the timeouts"
+    return Quantile(
+        quantile=quantile,
+        value=value,
+        low=None if ranks.lower is None else times[ranks.lower - 1],
+        high=high,
+        trials=len(times),
+        censored=times.censored,
+        confidence=confidence,
+        method="type7, order statistics",
+        at_least=rests_on > measured,
+        reason=reason,
+    )
 
 
-class _Times(NamedTuple):
-    """Times, how many are timeouts, and how many of the smallest were measured to the end."""
+class RisingTimes:
+    """Times in order, read by place, each measured as often as `counts` say; None: once.
 
-    numbers: Floats
-    censored: int
-    measured: int
+    `late` marks timeouts: `censored` is how many there are, `measured` how many of the smallest
+    were measured to the end.
+    """
 
+    def __init__(
+        self, values: Floats | Ints, late: Flags | None, counts: Ints | None = None
+    ) -> None:
+        self.values, self._ends = values, None if counts is None else np.cumsum(counts)
+        often = np.ones(len(values), dtype=np.int64) if counts is None else counts
+        self.censored, self.measured = 0, int(often.sum())
+        if late is not None and late.any():
+            # At equal times the measured one comes first: the timed out would have taken longer.
+            to_end = ~late & (values <= values[late].min())
+            self.censored, self.measured = int(often[late].sum()), int(often[to_end].sum())
 
-def _read_times(numbers: Floats, late: Flags | None) -> _Times:
-    if late is None or not late.any():
-        return _Times(numbers, 0, len(numbers))
-    # At equal times the measured one comes first: the timed out would have taken longer.
-    measured = int((numbers[~late] <= numbers[late].min()).sum())
-    return _Times(numbers, int(late.sum()), measured)
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.values) if self._ends is None else int(self._ends[-1:].sum())
+
+    def __getitem__(self, place: int) -> float:
+        """Return the time at a place, 0 for the smallest."""
+        at = place if self._ends is None else np.searchsorted(self._ends, place, side="right")
+        return float(self.values[at])
+
+    def point(self, quantile: float) -> tuple[float, int]:
+        """Return a quantile (type 7), and the highest rank it rests on."""
+        position = (len(self) - 1) * quantile
+        below = math.floor(position)
+        share = position - below
+        if not share:
+            return self[below], below + 1
+        return self[below] + share * (self[below + 1] - self[below]), below + 2
 
 
 def _group_ranks(below: Flags, codes: Ints, quantile: float, confidence: float) -> RankInterval:
@@ -232,30 +270,6 @@ def _places(ranks: RankInterval, quantile: float) -> set[int]:
     below = math.floor((ranks.trials - 1) * quantile)
     wanted = {below, min(below + 1, ranks.trials - 1)}
     return wanted | {rank - 1 for rank in (ranks.lower, ranks.upper) if rank is not None}
-
-
-def _estimate(
-    times: _Times, quantile: float, *, ranks: RankInterval, confidence: float
-) -> Quantile:
-    numbers, measured = times.numbers, times.measured
-    value, rests_on, reason = None, 0, _too_few(ranks, quantile, confidence)
-    if not reason:
-        value, rests_on = _point(numbers, quantile)
-    high = None if ranks.upper is None else float(numbers[ranks.upper - 1])
-    if high is not None and ranks.upper is not None and ranks.upper > measured:
-        high, reason = None, reason or "the upper limit lies among the timeouts"
-    return Quantile(
-        quantile=quantile,
-        value=value,
-        low=None if ranks.lower is None else float(numbers[ranks.lower - 1]),
-        high=high,
-        trials=len(numbers),
-        censored=times.censored,
-        confidence=confidence,
-        method="type7, order statistics",
-        at_least=rests_on > measured,
-        reason=reason,
-    )
 
 
 def _binomial_quantile(probability: float, trials: int, rate: float) -> int:
@@ -292,17 +306,6 @@ def _too_few(ranks: RankInterval, quantile: float, confidence: float) -> str:
         f"not estimable: a {confidence:.0%} interval of the {quantile:g} quantile "
         f"needs {ranks.needed} measurements, got {ranks.trials}"
     )
-
-
-def _point(numbers: Floats, quantile: float) -> tuple[float, int]:
-    """Return the estimate and the highest rank it rests on."""
-    position = (len(numbers) - 1) * quantile
-    below = math.floor(position)
-    share = position - below
-    if not share:
-        return float(numbers[below]), below + 1
-    gap = numbers[below + 1] - numbers[below]
-    return float(numbers[below] + share * gap), below + 2
 
 
 def _weighted_medians(gaps: Floats, weights: Floats) -> Floats:

@@ -6,7 +6,7 @@ import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, overload
 
@@ -17,14 +17,17 @@ from guardmark.store.samples import kinds_of
 from guardmark.store.schema import FACET_COLUMNS, FLAG_CACHED, STAGE_CODE, STAGES, query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
 
+    from guardmark.store.connect import Row
     from guardmark.store.reader import RecordReader
 
+HAS_TIME: Final = 1 << 32  # mark of `coded` numbers
 _CHUNK: Final = 250
+_ANSWER: Final = (1 << 36) - 1  # what of these is of a record
 _SAMPLES: Final = "SELECT id, kind, length, origin FROM samples ORDER BY position LIMIT ?"
 _OF_PART: Final = (
     " WHERE defense = (SELECT id FROM defenses WHERE name = ?) AND stage = ?"
@@ -105,17 +108,67 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
                 stated = (name if origin is None else origin for origin, name in pairs)
                 codes[here] = [groups.setdefault(each, len(groups)) for each in stated]
             ids.extend(names)
+    group = Facet(names=PackedStrings(groups) if groups else ids, table=codes)
+    return _samples_of(kinds, numbers, ids=ids, lengths=lengths, group=group)
+
+
+def _samples_of(
+    kinds: Mapping[int, Sequence[Any]],
+    numbers: NDArray[np.int64],
+    *,
+    ids: Sequence[str],
+    lengths: NDArray[np.int64],
+    group: Facet,
+) -> SampleColumns:
+    import numpy as np
+
     kind = np.searchsorted(list(kinds), numbers).astype(np.min_scalar_type(len(kinds)))
     shared = list(zip(*kinds.values(), strict=True)) if kinds else [()] * (1 + len(FACET_COLUMNS))
     facets = {
         name: facet_of(words, kind) for name, words in zip(FACET_COLUMNS, shared[1:], strict=True)
     }
-    return SampleColumns(
-        ids=ids,
-        is_attack=np.array(shared[0], dtype=np.bool_)[kind],
-        length=lengths,
-        group=Facet(names=PackedStrings(groups) if groups else ids, table=codes),
-        **facets,
+    is_attack = np.array(shared[0], dtype=np.bool_)[kind]
+    return SampleColumns(ids=ids, is_attack=is_attack, length=lengths, group=group, **facets)
+
+
+def coded_rows(
+    reader: RecordReader, name: str, defense: str, *, edges: Sequence[int]
+) -> Iterator[Row]:
+    """Yield what a query says of samples and records of a defense as one number."""
+    numbers = {each: number for number, each in reader.connection.names("defenses").items()}
+    layers = {each: number for number, each in reader.connection.names("layers").items()}
+    part = {"defense": numbers[defense], "layer": layers[FIRST_LAYER]}
+    words = {
+        "coded": query("coded").format(sizes=" + ".join(f"(s.length > {at})" for at in edges)),
+        "answers": query("answers").format(stage=STAGE_CODE[Stage.DEFENSE], **part),
+    }
+    with values_of(reader.path):
+        yield from chain.from_iterable(reader.connection.chunks(query(name).format(**words)))
+
+
+def coded_columns(
+    reader: RecordReader,
+    defense: str,
+    coded: NDArray[np.int64],
+    *,
+    edges: Sequence[int],
+    group: Facet,
+    latency_ns: NDArray[np.int64] | None = None,
+) -> tuple[SampleColumns, RecordColumns]:
+    """Turn numbers into samples of no name and their records, timed or with a time of 0."""
+    import numpy as np
+
+    kinds, (numbers, sizes) = kinds_of(reader.connection), np.divmod(coded >> 36, 8)
+    lengths = np.array([0, *(edge + 1 for edge in edges)])[sizes]
+    at = np.flatnonzero(coded & _ANSWER)
+    packed = (coded & _ANSWER)[at] - 1
+    no_time = np.where(packed & HAS_TIME, 0, -1)
+    return _samples_of(kinds, numbers, ids=(), lengths=lengths, group=group), _records_of(
+        (defense, Stage.DEFENSE, FIRST_LAYER),
+        at,
+        packed=packed & (HAS_TIME - 1),
+        score=np.full(len(at), np.nan),
+        latency=no_time if latency_ns is None else latency_ns[at],
     )
 
 
@@ -153,10 +206,24 @@ def record_columns(
                 column[here] = values
             filled += len(rows)
     sample, packed, score, latency = columns
+    named = (defense, stage, layer)
+    return _records_of(named, sample, packed=packed, score=score, latency=latency)
+
+
+def _records_of(
+    named: tuple[str, Stage, str],
+    sample: NDArray[np.int64],
+    *,
+    packed: NDArray[np.int64],
+    score: NDArray[np.float64],
+    latency: NDArray[np.int64],
+) -> RecordColumns:
+    import numpy as np
+
     return RecordColumns(
-        defense=defense,
-        stage=stage,
-        layer=layer,
+        defense=named[0],
+        stage=named[1],
+        layer=named[2],
         sample=sample,
         repeat=_lean((packed >> 32).astype(np.int32)),
         outcome=packed.astype(np.uint8).view(np.int8),

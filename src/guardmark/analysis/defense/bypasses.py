@@ -106,12 +106,18 @@ class _Judged:
 
 def find_worst(reader: RecordReader, frame: Frame) -> WorstSamples:
     """Find the samples worth reading, and read them; baselines count where nothing else is."""
+    everything, frame = frame, frame.examples or frame
     judged = [_judge(frame, arm) for arm in frame.arms]
     candidates = {arm.name for arm in frame.candidates()}
     telling = [each for each in judged if each.arm.name in candidates]
     ranks = [_SEVERITY_RANK.get(name, 0) for name in frame.samples.severity.names]
     severity = np.array(ranks, dtype=np.int8)[frame.samples.severity.codes]
     flagged = _flags(frame, telling)
+    totals = {flaw: int(marks.sum()) for flaw, marks in flagged.items()}
+    if everything.weights is not None:
+        marked = _flags(everything, [_judge(everything, arm) for arm in everything.arms])
+        totals = {flaw: int(everything.weights[marks].sum()) for flaw, marks in marked.items()}
+    at = range(frame.sample_count) if frame.positions is None else frame.positions.tolist()
     most = frame.settings.listed_samples
     positions = _listed(flagged, _order(frame, telling, severity), most) if most else []
     cache: dict[int, ListedSample] = {}
@@ -119,7 +125,7 @@ def find_worst(reader: RecordReader, frame: Frame) -> WorstSamples:
     def listed(position: int) -> ListedSample:
         if position not in cache:
             cache[position] = ListedSample(
-                sample=reader.sample_at(position),
+                sample=reader.sample_at(at[position]),
                 flaws=tuple(flaw for flaw in flagged if flagged[flaw][position]),
                 answers=tuple(_answer(frame, each, position) for each in judged),
             )
@@ -129,8 +135,8 @@ def find_worst(reader: RecordReader, frame: Frame) -> WorstSamples:
         listed=tuple(map(listed, positions)),
         counts=tuple(
             FlawCount(flaw=flaw, total=total, listed=int(flagged[flaw][positions].sum()))
-            for flaw in flagged
-            if (total := int(flagged[flaw].sum()))
+            for flaw, total in totals.items()
+            if total
         ),
         top=tuple(
             (each.arm.name, tuple(map(listed, _top(frame, each, severity)))) for each in telling

@@ -11,7 +11,6 @@ from guardmark.stats.arguments import distinct_keys
 from guardmark.stats.rates.clustered import (
     is_dominated,
     wilson_default,
-    wilson_default_rows,
     wilson_default_slices,
 )
 from guardmark.store.schema import ERROR_KINDS
@@ -84,14 +83,21 @@ class Cells:
     slice_count: int  # how many slices there are; some may be empty
     # Name of each group, and group of each cell; None where each record is its own group.
     groups: tuple[Sequence[str], NDArray[np.int64]] | None = None
+    weights: NDArray[np.int64] | None = None  # how many such groups a counted run has, by cell
 
 
 def sort_into_cells(
-    frame: Frame, codes: NDArray[np.int32] | None = None, slice_count: int = 1
+    frame: Frame,
+    codes: NDArray[np.int32] | None = None,
+    slice_count: int = 1,
+    *,
+    by_label: bool = True,
 ) -> Cells:
     """Sort the samples of a run into slices and groups; without codes, by label alone."""
-    count = 2 * slice_count
+    count = 2 * slice_count if by_label else 1
     slices = slice_codes(frame, codes, slice_count)
+    if not by_label:
+        slices = np.zeros_like(slices)
     if not frame.is_grouped:
         return Cells(of_sample=slices, slices=np.arange(count), slice_count=count)
     groups = len(frame.samples.group.names)
@@ -99,8 +105,14 @@ def sort_into_cells(
         slices.astype(np.int64) * groups + frame.samples.group.codes, span=count * groups
     )
     narrow = cells.astype(np.min_scalar_type(4 * len(keys)))
-    named = frame.samples.group.names, keys % groups
-    return Cells(of_sample=narrow, slices=keys // groups, slice_count=count, groups=named)
+    owner, often = keys % groups, frame.group_weights
+    return Cells(
+        of_sample=narrow,
+        slices=keys // groups,
+        slice_count=count,
+        groups=(frame.samples.group.names, owner),
+        weights=None if often is None else often[owner],
+    )
 
 
 def slice_codes(
@@ -122,20 +134,26 @@ def tally(
     count: int,
     hits: Marks,
     trials: Marks,
+    weights: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Count the hits and the trials of each cell in one pass over the records."""
     cells = of_sample.take(arm.records.sample)
     where = cells * 4 + trials.view(np.uint8) * 2 + (hits & trials).view(np.uint8)
-    table = np.bincount(where, minlength=4 * count).reshape(count, 4)
+    counts = np.bincount(where, weights=weights, minlength=4 * count)
+    table = counts.astype(np.int64).reshape(count, 4)
     return table[:, 3], table[:, 2] + table[:, 3]
 
 
 def count_outcomes(frame: Frame, arm: DefenseColumn) -> Confusion:
     """Count the outcomes of one defense."""
     attack = frame.samples.is_attack.take(arm.records.sample).view(np.int8)
-    table = np.bincount(attack * 4 + arm.records.outcome, minlength=8).tolist()
-    kinds = np.bincount(arm.records.error_kind + 1, minlength=len(ERROR_KINDS) + 1)[1:].tolist()
-    named = [(kind.value, n) for kind, n in zip(ERROR_KINDS, kinds, strict=True) if n]
+    often, places = frame.record_weights(arm.records), len(ERROR_KINDS) + 1
+    counted = ((attack * 4 + arm.records.outcome, 8), (arm.records.error_kind + 1, places))
+    table, kinds = (
+        np.bincount(codes, weights=often, minlength=least).astype(np.int64).tolist()
+        for codes, least in counted
+    )
+    named = [(kind.value, n) for kind, n in zip(ERROR_KINDS, kinds[1:], strict=True) if n]
     benign, attacks = (
         OutcomeCounts(allow=allow, block=block, malformed=malformed, error=error)
         for allow, block, malformed, error in (table[:4], table[4:])
@@ -148,21 +166,31 @@ def count_outcomes(frame: Frame, arm: DefenseColumn) -> Confusion:
 
 
 def estimate_slices(
-    cells: Cells, arm: DefenseColumn, *, hits: Marks, trials: Marks, confidence: float
+    frame: Frame, cells: Cells, arm: DefenseColumn, *, hits: Marks, trials: Marks
 ) -> list[Estimate]:
     """Estimate a rate in every slice, with the interval that groups call for."""
+    slices, often, is_alone = cells.slices, cells.weights, cells.groups is None
     successes, sizes = tally(
-        cells.of_sample, arm, count=len(cells.slices), hits=hits, trials=trials
+        cells.of_sample,
+        arm,
+        count=len(slices),
+        hits=hits,
+        trials=trials,
+        weights=frame.record_weights(arm.records) if is_alone else None,
     )
-    if cells.groups is None:
-        counts = zip(successes.tolist(), sizes.tolist(), strict=True)
-        return [wilson_default_rows(*each, confidence=confidence) for each in counts]
-    slices, count = cells.slices, cells.slice_count
+    if is_alone:  # groups of one row are hits or misses
+        often, slices = np.concatenate([successes, sizes - successes]), np.tile(slices, 2)
+        successes, sizes = np.repeat([1, 0], len(sizes)), np.ones_like(often)
     rates = wilson_default_slices(
-        successes, sizes, slices=slices, slice_count=count, confidence=confidence
+        successes,
+        sizes,
+        slices=slices,
+        slice_count=cells.slice_count,
+        weights=often,
+        confidence=frame.settings.confidence,
     )
     for at, rate in enumerate(rates):
-        if is_dominated(rate.largest_group or 0.0, rate.groups or 1):
+        if cells.groups and is_dominated(rate.largest_group or 0.0, rate.groups or 1):
             largest = cells.groups[1][np.where(slices == at, sizes, -1).argmax()]
             rates[at] = replace(rate, dominant_group=cells.groups[0][largest])
     return rates
@@ -170,10 +198,8 @@ def estimate_slices(
 
 def estimate_share(frame: Frame, arm: DefenseColumn, hits: Marks) -> Estimate:
     """Estimate a share of all records of a defense, attacks and benign samples together."""
-    if not frame.is_grouped:
-        return wilson_default_rows(int(hits.sum()), len(hits), confidence=frame.settings.confidence)
-    groups = frame.samples.group.codes[arm.records.sample]
-    return grouped_rate(hits, groups, confidence=frame.settings.confidence)
+    cells = sort_into_cells(frame, by_label=False)
+    return estimate_slices(frame, cells, arm, hits=hits, trials=np.ones_like(hits))[0]
 
 
 def grouped_rate(

@@ -79,7 +79,7 @@ def analyse_defense(
 ) -> DefenseAnalysis:
     """Compute everything a report says about one defense."""
     settings, card = frame.settings, make_scorecard(frame, arm)
-    by_latency = order_by_latency(arm.records)
+    by_latency = order_by_latency(frame, arm.records)
     slices = [table for slicer in slicers for table in slicer.tables(arm, by_latency=by_latency)]
     stopped = frame.stopped(arm)
     if stopped:

@@ -21,8 +21,6 @@ from guardmark.store.columns import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from guardmark.analysis.early_stop import EarlyStop, StopVerdict
@@ -91,7 +89,9 @@ class Frame:
     """A run as columns, with what its reader decided beforehand.
 
     A position is a sample of a repeat; columns by position hold one repeat after the other.
-    `stops` is the rule that could end defenses early, as far as it was decided.
+    `stops` is the rule that could end defenses early, as far as it was decided. A counted run has
+    each kind of group once: `weights` say of each sample how many such groups there are, `times`
+    are kinds of records with a time and `examples` the first samples that are worth reading.
     """
 
     manifest: RunManifest
@@ -99,11 +99,32 @@ class Frame:
     samples: SampleColumns
     arms: tuple[DefenseColumn, ...]
     stops: EarlyStop | None = None
+    weights: NDArray[np.int64] | None = None
+    times: Frame | None = None
+    examples: Frame | None = None
+    positions: NDArray[np.int64] | None = None  # of examples in the run
 
     @property
     def sample_count(self) -> int:
-        """How many samples the run has."""
-        return len(self.samples.ids)
+        """How many samples the columns hold."""
+        return len(self.samples.is_attack)
+
+    def count(self, codes: NDArray[np.integer], *, at_least: int) -> NDArray[np.int64]:
+        """Count how often the run has each code, of one code a sample."""
+        return np.bincount(codes, weights=self.weights, minlength=at_least).astype(np.int64)
+
+    def record_weights(self, records: RecordColumns) -> NDArray[np.int64] | None:
+        """Return how often the run has each record, or None for once."""
+        return None if self.weights is None else self.weights[records.sample]
+
+    @property
+    def group_weights(self) -> NDArray[np.int64] | None:
+        """How many such groups the run has of each, or None for one."""
+        if self.weights is None:
+            return None
+        often = np.empty(len(self.samples.group.names), dtype=np.int64)
+        often[self.samples.group.codes] = self.weights
+        return often
 
     @property
     def is_grouped(self) -> bool:
@@ -214,12 +235,12 @@ def is_decision(outcomes: NDArray[np.int8]) -> Marks:
 def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
     """Read a run as columns."""
     manifest = reader.manifest()
-    parts = {part.name: part for part in manifest.parts if part.kind == "defense"}
+    parts = {part.name for part in manifest.parts if part.kind == "defense"}
     # The arm without a guard holds answers and verdicts only, or nothing.
     stages = reader.recorded_stages()
     others = {name for name, stage, _ in stages if stage in {Stage.MODEL, Stage.JUDGE}}
     guards = {name for name, stage, _ in stages if stage is Stage.DEFENSE}
-    known = guards | ((parts.keys() or set(reader.defenses())) - others)
+    known = guards | ((parts or set(reader.defenses())) - others)
     names = tuple(name for name in reader.defenses() if name in known)
     for name in (thresholds := dict(settings.thresholds)):
         if name not in names:
@@ -233,23 +254,22 @@ def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
         manifest=manifest,
         settings=settings,
         samples=sample_columns(reader),
-        arms=tuple(_arm(reader, name, parts=parts, thresholds=thresholds) for name in names),
+        arms=tuple(
+            part_column(manifest, record_columns(reader, name), thresholds.get(name))
+            for name in names
+        ),
         stops=stops,
     )
 
 
-def _arm(
-    reader: RecordReader,
-    name: str,
-    *,
-    parts: Mapping[str, PartManifest],
-    thresholds: Mapping[str, float],
+def part_column(
+    manifest: RunManifest, records: RecordColumns, threshold: float | None = None
 ) -> DefenseColumn:
+    """Return a defense with its records, decided anew where a threshold is given."""
+    name, parts = records.defense, {p.name: p for p in manifest.parts if p.kind == "defense"}
     part = parts.get(name) or PartManifest(name=name, kind="defense", type="")
-    records = record_columns(reader, name)
-    if name not in thresholds:
+    if threshold is None:
         return DefenseColumn(part=part, records=records, threshold=part.threshold)
-    threshold = thresholds[name]
     records = _redecided(records, threshold)
     return DefenseColumn(part=part, records=records, threshold=threshold, is_redecided=True)
 

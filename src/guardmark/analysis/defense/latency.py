@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from guardmark.analysis.defense.counts import estimate_slices, sort_into_cells
 from guardmark.analysis.defense.frame import ERROR
 from guardmark.core.outcome import ErrorKind
-from guardmark.stats.quantiles import estimate_quantiles
+from guardmark.stats.quantiles import (
+    RisingTimes,
+    estimate_quantiles,
+    ranks_of,
+    sorted_quantile,
+)
+from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.store.schema import (
     ERROR_KIND_CODE,
     FLAG_AMORTISED,
@@ -63,6 +70,8 @@ class Latency:
     benign: SideLatency
     cold_ms: tuple[float, ...]  # First calls of the part in a process, left out above.
     is_amortised: bool  # Whether times are shares of a batch's time.
+    # Whether they are told to three digits, and limits take groups to be alike within.
+    is_counted: bool = field(metadata={"json": False})
     is_from_plan: bool  # Whether times count from the planned send time (open loop).
     cached: int  # Answers from the cache, left out.
     shared: int  # Answers of the first repeat that stand for later ones, left out.
@@ -71,39 +80,62 @@ class Latency:
 
 def measure_latency(frame: Frame, records: RecordColumns) -> Latency:
     """Estimate the latency of one part."""
-    manifest, timed = frame.manifest, is_timed(records)
-    attack = frame.samples.is_attack.take(records.sample)
-    sides, waited = [], []
+    manifest, (timing, often) = frame.manifest, timing_of(frame, records)
+    timed, samples = is_timed(timing), (frame.times or frame).samples
+    attack = samples.is_attack.take(timing.sample)
+    sides, measured = [], []
     for is_attack in (True, False):
         # Many times faster than an index of booleans.
         where = timed & (attack == is_attack)
-        waited.append(records.latency_ns.compress(where) / 1e6)
-        late = records.error_kind.compress(where) == TIMEOUT
-        groups = None
-        if frame.is_grouped:
-            groups = frame.samples.group.codes.take(records.sample.compress(where))
+        waited = timing.latency_ns.compress(where) / 1e6
+        late = timing.error_kind.compress(where) == TIMEOUT
+        counts = None if often is None else often.compress(where)
+        measured.append((waited, counts))
+        if counts is not None:
+            quantiles = _counted_quantiles(frame, waited, late, counts, is_attack=is_attack)
+        else:
+            groups = None
+            if frame.is_grouped:
+                groups = samples.group.codes.take(timing.sample.compress(where))
+            quantiles = _quantiles(waited, late, groups, frame.settings.confidence)
         sides.append(
             SideLatency(
                 is_attack=is_attack,
-                quantiles=_quantiles(waited[-1], late, groups, frame.settings.confidence),
-                timed=len(late),
-                timeouts=int(late.sum()),
+                quantiles=quantiles,
+                timed=_total(np.ones_like(late), counts),
+                timeouts=_total(late, counts),
             )
         )
-    cold = (records.flags & FLAG_COLD != 0) & (records.latency_ns >= 0)
+    cold = (timing.flags & FLAG_COLD != 0) & (timing.latency_ns >= 0)
+    calls = frame.record_weights(records)
     return Latency(
         mode=manifest.latency_mode,
         concurrency=manifest.concurrency,
         warmup=manifest.warmup,
         attacks=sides[0],
         benign=sides[1],
-        cold_ms=tuple((records.latency_ns[cold] / 1e6).tolist()),
-        is_amortised=bool((timed & (records.flags & FLAG_AMORTISED != 0)).any()),
-        is_from_plan=bool((timed & (records.flags & FLAG_PLANNED != 0)).any()),
-        cached=int((records.flags & (FLAG_CACHED | FLAG_SHARED) == FLAG_CACHED).sum()),
-        shared=int((records.flags & FLAG_SHARED != 0).sum()),
-        histogram=_histogram(*waited),
+        cold_ms=tuple((timing.latency_ns[cold] / 1e6).tolist()),
+        is_counted=often is not None,
+        is_amortised=bool((timed & (timing.flags & FLAG_AMORTISED != 0)).any()),
+        is_from_plan=bool((timed & (timing.flags & FLAG_PLANNED != 0)).any()),
+        cached=_total(records.flags & (FLAG_CACHED | FLAG_SHARED) == FLAG_CACHED, calls),
+        shared=_total(records.flags & FLAG_SHARED != 0, calls),
+        histogram=_histogram(*measured),
     )
+
+
+def timing_of(
+    frame: Frame, records: RecordColumns
+) -> tuple[RecordColumns, NDArray[np.int64] | None]:
+    """Return records with their times, and how often a counted run has each, or None for once."""
+    if frame.times is None:
+        return records, None
+    timing = frame.times.arms[0].records
+    return timing, frame.times.record_weights(timing)
+
+
+def _total(marks: NDArray[np.bool_], counts: NDArray[np.int64] | None) -> int:
+    return int(np.count_nonzero(marks) if counts is None else counts[marks].sum())
 
 
 def spread_times(frame: Frame, records: RecordColumns) -> NDArray[np.float64]:
@@ -119,8 +151,9 @@ def is_timed(records: RecordColumns) -> NDArray[np.bool_]:
     return timed
 
 
-def order_by_latency(records: RecordColumns) -> NDArray[np.int64]:
+def order_by_latency(frame: Frame, records: RecordColumns) -> NDArray[np.int64]:
     """Return the timed records of a part, fastest first."""
+    records, _ = timing_of(frame, records)
     timed = np.flatnonzero(is_timed(records))
     order: NDArray[np.int64] = timed[np.argsort(records.latency_ns[timed], kind="stable")]
     return order
@@ -135,10 +168,37 @@ def _quantiles(
     estimates = estimate_quantiles(
         waited_ms, QUANTILES, censored=late, groups=groups, confidence=confidence
     )
-    if not waited_ms.size:
+    points = np.quantile(waited_ms, QUANTILES).tolist() if waited_ms.size else []
+    return _with_points(estimates, points, waited_ms[late].min(initial=np.inf))
+
+
+def _counted_quantiles(
+    frame: Frame,
+    waited_ms: NDArray[np.float64],
+    late: NDArray[np.bool_],
+    counts: NDArray[np.int64],
+    *,
+    is_attack: bool,
+) -> tuple[Quantile, ...]:
+    """Estimate quantiles of counted times, groups taken to be alike within, to be safe."""
+    (arm,), confidence = frame.arms, frame.settings.confidence
+    timed = is_timed(arm.records)
+    worth = estimate_slices(frame, sort_into_cells(frame), arm, hits=timed, trials=timed)[is_attack]
+    order = np.argsort(waited_ms, kind="stable")
+    times = RisingTimes(waited_ms[order], late[order], counts[order])
+    estimates, counted = [], EffectiveCounts.of(worth)
+    for each in QUANTILES:
+        ranks = ranks_of(counted, each, confidence=confidence)
+        estimates.append(sorted_quantile(times, each, ranks=ranks, confidence=confidence))
+    points = [times.point(each)[0] for each in QUANTILES] if len(times) else []
+    return _with_points(estimates, points, waited_ms[late].min(initial=np.inf))
+
+
+def _with_points(
+    estimates: list[Quantile], points: list[float], first_late: float
+) -> tuple[Quantile, ...]:
+    if not points:
         return tuple(estimates)
-    first_late = waited_ms[late].min(initial=np.inf)
-    points = np.quantile(waited_ms, QUANTILES).tolist()
     return tuple(
         each
         if each.value is not None
@@ -148,8 +208,10 @@ def _quantiles(
     )
 
 
-def _histogram(*waited_ms: NDArray[np.float64]) -> LatencyHistogram | None:
-    sides = [np.maximum(side, 1e-6) for side in waited_ms]  # a logarithmic axis has no zero
+def _histogram(
+    *measured: tuple[NDArray[np.float64], NDArray[np.int64] | None],
+) -> LatencyHistogram | None:
+    sides = [np.maximum(side, 1e-6) for side, _ in measured]  # a logarithmic axis has no zero
     both = np.concatenate(sides)
     if not both.size:
         return None
@@ -157,13 +219,17 @@ def _histogram(*waited_ms: NDArray[np.float64]) -> LatencyHistogram | None:
     edges = np.geomspace(low, max(high, low * 1.001), _BINS + 1)
     # geomspace may miss its ends by a rounding; nothing measured may fall outside.
     edges[0], edges[-1] = low, max(high, edges[-1])
-    attacks, benign = (_counts(side, edges) for side in sides)
+    attacks, benign = (
+        _counts(side, edges, often) for side, (_, often) in zip(sides, measured, strict=True)
+    )
     return LatencyHistogram(edges_ms=tuple(edges.tolist()), attacks=attacks, benign=benign)
 
 
-def _counts(times: NDArray[np.float64], edges: NDArray[np.float64]) -> tuple[int, ...]:
+def _counts(
+    times: NDArray[np.float64], edges: NDArray[np.float64], often: NDArray[np.int64] | None
+) -> tuple[int, ...]:
     """Count times between edges; the last bin holds its right edge too."""
     # A pass for each of few edges takes a tenth of sorting.
-    below = [int(np.count_nonzero(times < edge)) for edge in edges[:-1]]
-    below.append(int(np.count_nonzero(times <= edges[-1])))
+    below = [_total(times < edge, often) for edge in edges[:-1]]
+    below.append(_total(times <= edges[-1], often))
     return tuple(more - fewer for fewer, more in pairwise(below))

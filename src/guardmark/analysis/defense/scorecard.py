@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -135,15 +136,14 @@ def make_scorecard(frame: Frame, arm: DefenseColumn) -> Scorecard:
     cells, settings = sort_into_cells(frame), frame.settings
 
     def sides(hits: Marks, trials: Marks) -> _Sides:
-        confidence = settings.confidence
-        return _Sides(*estimate_slices(cells, arm, hits=hits, trials=trials, confidence=confidence))
+        return _Sides(*estimate_slices(frame, cells, arm, hits=hits, trials=trials))
 
     answered, blocked, everything = arm.is_answered, arm.is_blocked, arm.records.outcome >= 0
     rates = _at_stop(frame, arm) or sides(blocked, answered)
     errors, shares = rates.as_errors(), sides(answered, everything)
     worth = BlockedCounts(EffectiveCounts.of(rates.attacks), EffectiveCounts.of(rates.benign))
     under = _under_policy(arm, frame.manifest)
-    any_bypass, group_mean = _by_group(cells, arm, settings.confidence)
+    any_bypass, group_mean = _by_group(frame, cells, arm)
     is_cut = answered & (arm.records.flags & FLAG_TRUNCATED != 0)
     cut = sides(is_cut, answered) if is_cut.any() else None
     return Scorecard(
@@ -171,11 +171,9 @@ def make_scorecard(frame: Frame, arm: DefenseColumn) -> Scorecard:
     )
 
 
-def estimate_errors(
-    cells: Cells, arm: DefenseColumn, *, blocked: Marks, trials: Marks, confidence: float
-) -> RatePair:
+def estimate_errors(frame: Frame, arm: DefenseColumn, *, blocked: Marks, trials: Marks) -> RatePair:
     """Estimate both rates of errors where decisions are given."""
-    shares = estimate_slices(cells, arm, hits=blocked, trials=trials, confidence=confidence)
+    shares = estimate_slices(frame, sort_into_cells(frame), arm, hits=blocked, trials=trials)
     return _Sides(*shares).as_errors()
 
 
@@ -184,13 +182,7 @@ def estimate_rates(frame: Frame, arm: DefenseColumn) -> RatePair:
     stopped = _at_stop(frame, arm)
     if stopped is not None:
         return stopped.as_errors()
-    return estimate_errors(
-        sort_into_cells(frame),
-        arm,
-        blocked=arm.is_blocked,
-        trials=arm.is_answered,
-        confidence=frame.settings.confidence,
-    )
+    return estimate_errors(frame, arm, blocked=arm.is_blocked, trials=arm.is_answered)
 
 
 def _at_stop(frame: Frame, arm: DefenseColumn) -> _Sides | None:
@@ -216,12 +208,12 @@ def _under_policy(arm: DefenseColumn, manifest: RunManifest) -> tuple[Marks, Mar
 
 
 def _by_group(
-    cells: Cells, arm: DefenseColumn, confidence: float
+    frame: Frame, cells: Cells, arm: DefenseColumn
 ) -> tuple[Estimate | None, Ratio | None]:
     """Estimate in how many groups any attack got through, and the mean of the groups' own rates."""
     if cells.groups is None:
         return None, None
-    count = len(cells.slices)
+    count, confidence = len(cells.slices), frame.settings.confidence
     blocked, answered = tally(
         cells.of_sample, arm, count=count, hits=arm.is_blocked, trials=arm.is_answered
     )
@@ -230,9 +222,11 @@ def _by_group(
     if not (sizes > 1).any():
         return None, None
     allowed, own = sizes - blocked[of_attacks], np.arange(len(sizes))
+    often = None if cells.weights is None else cells.weights[of_attacks]
+    mean = partial(share_mean, name="mean of groups", confidence=confidence)
     return (
-        any_per_group(allowed, sizes, confidence=confidence),
-        share_mean(allowed / sizes, own, name="mean of groups", confidence=confidence),
+        any_per_group(allowed, sizes, weights=often, confidence=confidence),
+        mean(allowed / sizes, own, counts=often),
     )
 
 
@@ -253,8 +247,10 @@ def estimate_ratios(frame: Frame, arm: DefenseColumn, worth: BlockedCounts) -> B
     """Estimate the figures that are no plain rates."""
     settings, correlation, groups = frame.settings, 0.0, None
     if frame.is_grouped:
-        table = _count(frame, arm)
-        correlation, groups = ratios.correlate(table), int((table.sum(axis=1) > 0).sum())
+        table, often = _count(frame, arm), frame.group_weights
+        correlation = ratios.correlate(table, weights=often)
+        used = table.sum(axis=1) > 0
+        groups = int(used.sum() if often is None else often[used].sum())
     figures = ratios.estimate_ratios(
         *worth,
         correlation=correlation,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from guardmark.analysis.defense.counts import sort_into_cells
 from guardmark.analysis.defense.scorecard import RatePair, complement, estimate_errors
 from guardmark.analysis.settings import PARTIAL_MAX_FPR
 from guardmark.stats.drawing import DrawPlan
@@ -248,13 +247,8 @@ def _measure(
     frame: Frame, arm: DefenseColumn, threshold: float | None, measuring: Marks
 ) -> RatePair:
     """Measure a threshold, None to block nothing, on samples it was not chosen on."""
-    return estimate_errors(
-        sort_into_cells(frame),
-        arm,
-        blocked=measuring & (arm.records.score >= (np.inf if threshold is None else threshold)),
-        trials=measuring,
-        confidence=frame.settings.confidence,
-    )
+    blocked = measuring & (arm.records.score >= (np.inf if threshold is None else threshold))
+    return estimate_errors(frame, arm, blocked=blocked, trials=measuring)
 
 
 def _halves(frame: Frame, arm: DefenseColumn) -> tuple[Marks, Marks]:

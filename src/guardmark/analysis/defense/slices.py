@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from guardmark.analysis.defense.counts import estimate_slices, slice_codes, sort_into_cells
-from guardmark.analysis.defense.latency import TIMEOUT, is_timed
+from guardmark.analysis.defense.latency import TIMEOUT, is_timed, timing_of
 from guardmark.analysis.defense.scorecard import complement
 from guardmark.core.sample import Severity
-from guardmark.stats.quantiles import ranks_of, sorted_quantile
+from guardmark.stats.quantiles import RisingTimes, ranks_of, sorted_quantile
 from guardmark.stats.rates.clustered import EffectiveCounts
 
 if TYPE_CHECKING:
@@ -81,32 +81,27 @@ class Slicer:
     def __init__(self, frame: Frame, facet: str) -> None:
         column = frame.facet(facet)
         self.facet = facet
-        self._settings = frame.settings
+        self._frame, self._settings = frame, frame.settings
         self._names = [name or NOT_STATED for name in column.names]
         rare = _rare_values(frame, facet, codes=column.codes, names=self._names)
         # The slices of rare values come after those of values, and are named by how many.
-        codes, count = column.codes, len(rare)
-        if rare.any():
-            is_rare = rare[codes, frame.samples.is_attack.view(np.uint8)]
-            codes, count = np.where(is_rare, np.int32(count), codes), count + 1
+        codes, count = _fold(frame, facet, rare), len(rare) + int(rare.any())
         self._folded: list[int] = rare.sum(axis=0).tolist()
         self._cells: Cells = sort_into_cells(frame, codes, count)
         alone = self._cells.of_sample  # where no samples share groups, these are the slices
         self._slices = slice_codes(frame, codes, count) if frame.is_grouped else alone
+        self._timed = self._slices
+        if frame.times is not None:
+            self._timed = slice_codes(frame.times, _fold(frame.times, facet, rare), count)
 
     def tables(
         self, arm: DefenseColumn, *, by_latency: NDArray[np.int64]
     ) -> tuple[SliceTable, SliceTable]:
         """Slice one defense's error rates: of attacks, of benign samples."""
-        rates = estimate_slices(
-            self._cells,
-            arm,
-            hits=arm.is_blocked,
-            trials=arm.is_answered,
-            confidence=self._settings.confidence,
-        )
-        of_record = self._slices.take(arm.records.sample)
-        asked = np.bincount(of_record, minlength=len(rates)).tolist()
+        frame, cells = self._frame, self._cells
+        rates = estimate_slices(frame, cells, arm, hits=arm.is_blocked, trials=arm.is_answered)
+        of_record, often = self._slices.take(arm.records.sample), frame.record_weights(arm.records)
+        asked = np.bincount(of_record, weights=often, minlength=len(rates)).astype(int).tolist()
         medians = self._medians(arm, of_record, by_latency)
         sides: tuple[list[SliceRate], list[SliceRate]] = ([], [])
         for number, rate in enumerate(rates):
@@ -143,36 +138,43 @@ class Slicer:
     ) -> list[Quantile | None]:
         """Return the median latency of each slice in milliseconds, by the ranks of its groups."""
         count, confidence = self._cells.slice_count, self._settings.confidence
-        waited, slices = arm.records.latency_ns, of_record.take(by_latency)
+        timing, often = timing_of(self._frame, arm.records)
+        waited, slices = timing.latency_ns, self._timed.take(timing.sample.take(by_latency))
         # A stable sort by slice keeps the fastest first within each; quick on small integers.
         order = np.argsort(slices, kind="stable")
         sizes = np.bincount(slices, minlength=count)
         starts = np.cumsum(sizes) - sizes
         sorted_by_slice = by_latency[order]
-        used = np.flatnonzero(sizes)
-        middles = np.zeros(count)
-        for shift in (-1, 0):
-            at = sorted_by_slice[starts[used] + (sizes[used] + shift) // 2]
-            middles[used] += waited[at] / 2
-        timed = is_timed(arm.records)
-        below = estimate_slices(
-            self._cells,
-            arm,
-            hits=timed & (waited <= middles[of_record]),
-            trials=timed,
-            confidence=confidence,
-        )
-        medians: list[Quantile | None] = [None] * count
-        for number in used.tolist():
+        middles, held = np.zeros(count), dict[int, RisingTimes]()
+        for number in np.flatnonzero(sizes).tolist():
             mine = sorted_by_slice[starts[number] : starts[number] + sizes[number]]
-            ranks = ranks_of(EffectiveCounts.of(below[number]), 0.5, confidence=confidence)
-            late = arm.records.error_kind[mine] == TIMEOUT
-            told = sorted_quantile(
-                waited[mine] / 1e6, 0.5, censored=late, ranks=ranks, confidence=confidence
+            late, repeated = (
+                timing.error_kind[mine] == TIMEOUT,
+                None if often is None else often[mine],
             )
+            held[number] = times = RisingTimes(waited[mine], late, repeated)
+            middles[number] = times[(len(times) - 1) // 2] / 2 + times[len(times) // 2] / 2
+        # Of a counted run all times are below: groups are taken to be alike within, to be safe.
+        timed, own = is_timed(arm.records), arm.records.latency_ns
+        hits = timed & (own <= middles[of_record])
+        below = estimate_slices(self._frame, self._cells, arm, hits=hits, trials=timed)
+        medians: list[Quantile | None] = [None] * count
+        for number, times in held.items():
+            ranks = ranks_of(EffectiveCounts.of(below[number]), 0.5, confidence=confidence)
+            told = sorted_quantile(times, 0.5, ranks=ranks, confidence=confidence)
+            low, high = (None if at is None else at / 1e6 for at in (told.low, told.high))
             # Of times too few for limits the middle still stands, with the reason.
-            medians[number] = replace(told, value=middles[number] / 1e6)
+            medians[number] = replace(told, value=middles[number] / 1e6, low=low, high=high)
         return medians
+
+
+def _fold(frame: Frame, facet: str, rare: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Return the code of each sample, that behind the last for rare values."""
+    codes = frame.facet(facet).codes
+    if not rare.any():
+        return codes
+    is_rare = rare[codes, frame.samples.is_attack.view(np.uint8)]
+    return np.where(is_rare, np.int32(len(rare)), codes)
 
 
 def folded_name(values: int) -> str:
@@ -191,7 +193,7 @@ def _rare_values(
 ) -> NDArray[np.bool_]:
     """Find the values to put together, shape (values, 2): of benign samples, of attacks."""
     is_attack = frame.samples.is_attack.view(np.uint8)
-    counts = np.bincount(codes * 2 + is_attack, minlength=2 * len(names)).reshape(-1, 2)
+    counts = frame.count(codes * 2 + is_attack, at_least=2 * len(names)).reshape(-1, 2)
     is_stated = np.array([name != NOT_STATED for name in names], dtype=np.bool_)
     rare: NDArray[np.bool_] = (counts > 0) & (counts < MIN_SLICE_SAMPLES) & is_stated[:, None]
     for side, facets in enumerate((_OPEN_BENIGN_FACETS, _OPEN_ATTACK_FACETS)):
@@ -273,8 +275,8 @@ def count_taxonomy(frame: Frame) -> TaxonomyCoverage:
 
 def _counts(frame: Frame, facet: str, *, declared: list[str]) -> tuple[CategoryCount, ...]:
     column = frame.facet(facet)
-    codes = column.codes[frame.samples.is_attack]
-    counts = np.bincount(codes, minlength=len(column.names)).tolist()
+    codes = column.codes * 2 + frame.samples.is_attack.view(np.uint8)
+    counts = frame.count(codes, at_least=2 * len(column.names))[1::2].tolist()
     attacks = {name: n for name, n in zip(column.names, counts, strict=True) if name and n}
     others = sorted(attacks.keys() - set(declared))
     return tuple(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 from guardmark.analysis.compare.matching import OpenRun
 from guardmark.analysis.compare.runs_compared import Wanted, compare_scopes
 from guardmark.analysis.defense.bypasses import find_worst
-from guardmark.analysis.defense.frame import read_frame
+from guardmark.analysis.defense.counted_run import read_for_report
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.analysis.run import analyse_run
 from guardmark.app.results.gating import check_own_limits
@@ -123,7 +123,7 @@ def run_sarif(reader: RecordReader, analysis: RunAnalysis, *, texts: bool) -> st
     """Write what the defenses of a run got wrong as SARIF."""
     manifest = analysis.manifest
     settings = replace(analysis.settings, listed_samples=MOST_RESULTS)
-    worst = find_worst(reader, read_frame(reader, settings))
+    worst = find_worst(reader, read_for_report(reader, settings))
     located = tuple(
         Located(listed=each, place=_place(manifest, reader.position_of(each.sample.id) or 0))
         for each in worst.listed

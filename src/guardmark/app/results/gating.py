@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.comparison import compare_arms
 from guardmark.analysis.compare.matching import OpenRun, match_runs
-from guardmark.analysis.defense.frame import read_frame
+from guardmark.analysis.defense.counted_run import read_for_report
 from guardmark.analysis.gate import (
     SYSTEM_RULES,
     GateCheck,
@@ -110,7 +110,7 @@ def check_own_limits(
     policy = replace(gate_policy(config.gate), regression_margin=None)
     if policy.is_empty:
         return None
-    limits = check_policy(reader, read_frame(reader, analysis.settings), policy)
+    limits = check_policy(reader, analysis.frame, policy)
     checks = check_complete(analysis.status) + limits
     return GateResult(checks=checks, confidence=analysis.settings.confidence)
 
@@ -159,7 +159,7 @@ def check_run(run: OpenedRun, limits: GatePolicy, *, baseline: RunDir | None = N
     """Check a run against limits."""
     reader, settings = run.reader, run.settings
     with ExitStack() as stack:
-        frame = read_frame(reader, settings)
+        frame = read_for_report(reader, settings)
         status = reader.status()
         checks = check_complete(status) + check_policy(reader, frame, limits)
         caveats: tuple[str, ...] = ()

@@ -73,6 +73,8 @@ def _remarks(defense: DefenseAnalysis) -> Iterator[str]:
     if latency.cold_ms:
         first = value_text(latency.cold_ms[0], Unit.MILLISECONDS)
         yield f"{defense.name}: the first call took {first} (cold start, left out)."
+    if latency.is_counted:
+        yield say("counted_times")
     if latency.is_amortised:
         yield f"{defense.name}: times are shares of a batch's time."
     if latency.shared:

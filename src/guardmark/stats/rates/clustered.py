@@ -6,7 +6,7 @@ where the data cannot show it, and is plain Wilson when every group has one row.
 
 `successes` and `sizes` are events and rows, one entry a group, groups without rows left out;
 `confidence` is in (0, 1). Unequal lengths, a bad count, or more successes than rows in a group
-raise `ValueError`.
+raise `ValueError`. `weights` say how many such groups each entry stands for; None: one.
 """
 
 from __future__ import annotations
@@ -146,32 +146,13 @@ def summarise(successes: ArrayLike, sizes: ArrayLike) -> ClusterSummary:
     return _summaries(counts, np.zeros(len(counts.sizes), dtype=np.int64), 1)[0]
 
 
-def summarise_rows(successes: int, rows: int) -> ClusterSummary:
-    """Summarise rows that are each a group of their own, from two counts.
-
-    Costs the same for ten rows as for a million.
-    """
-    events, trials = require_part(successes, rows)
-    spread = events * (trials - events) / trials if trials else 0.0
-    return _summary(
-        _Sums(
-            groups=trials,
-            successes=events,
-            trials=trials,
-            residual=spread,
-            between=spread,
-            within=0.0,
-            squares=trials,
-            shares=events,
-            with_event=events,
-            with_non_event=trials - events,
-            largest=min(trials, 1),
-        )
-    )
-
-
 def summarise_slices(
-    successes: ArrayLike, sizes: ArrayLike, *, slices: ArrayLike, slice_count: int
+    successes: ArrayLike,
+    sizes: ArrayLike,
+    *,
+    slices: ArrayLike,
+    slice_count: int,
+    weights: Ints | None = None,
 ) -> list[ClusterSummary]:
     """Summarise many slices at once, in a single pass over the counts.
 
@@ -180,13 +161,15 @@ def summarise_slices(
         sizes: Rows, one entry for each group within a slice.
         slices: Index of the slice of each entry, in 0..slice_count - 1, or `ValueError`.
         slice_count: Slices wanted; one without entries gives an undefined summary.
+        weights: How many such groups each entry stands for, at least 1.
     """
     index = require_counts("slices", slices)
     rows = require_counts("sizes", sizes)
     require_equal_lengths(slices=len(index), sizes=len(rows))
     if len(index) and int(index.max()) >= slice_count:
         raise ValueError(f"slices must be below {slice_count}, got {index.max()}")
-    return _summaries(require_group_counts(successes, rows), index[rows > 0], slice_count)
+    counts, used = require_group_counts(successes, rows), rows > 0
+    return _summaries(counts, index[used], slice_count, None if weights is None else weights[used])
 
 
 def wilson_default(successes: ArrayLike, sizes: ArrayLike, *, confidence: float = 0.95) -> Estimate:
@@ -211,18 +194,24 @@ def wilson_default_slices(
     *,
     slices: ArrayLike,
     slice_count: int,
+    weights: Ints | None = None,
     confidence: float = 0.95,
 ) -> list[Estimate]:
     """Estimate the rate of many slices at once, as `summarise_slices` cuts them."""
     require_fraction("confidence", confidence)
-    summaries = summarise_slices(successes, sizes, slices=slices, slice_count=slice_count)
+    summaries = summarise_slices(
+        successes, sizes, slices=slices, slice_count=slice_count, weights=weights
+    )
     return [default_estimate(summary, confidence=confidence) for summary in summaries]
 
 
 def wilson_default_rows(successes: int, rows: int, *, confidence: float = 0.95) -> Estimate:
     """Estimate the rate of rows that are each a group of their own, from two counts."""
-    require_fraction("confidence", confidence)
-    return default_estimate(summarise_rows(successes, rows), confidence=confidence)
+    events, trials = require_part(successes, rows)
+    often = np.array([events, trials - events])
+    return wilson_default_slices(
+        [1, 0], [1, 1], slices=[0, 0], slice_count=1, weights=often, confidence=confidence
+    )[0]
 
 
 def default_estimate(summary: ClusterSummary, *, confidence: float = 0.95) -> Estimate:
@@ -268,27 +257,38 @@ def effective_counts(summary: ClusterSummary) -> EffectiveCounts:
     )
 
 
-def any_per_group(successes: ArrayLike, sizes: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+def any_per_group(
+    successes: ArrayLike,
+    sizes: ArrayLike,
+    *,
+    weights: Ints | None = None,
+    confidence: float = 0.95,
+) -> Estimate:
     """Estimate the share of groups with at least one success.
 
     "Does any variant get through?" is asked of groups, which are independent: plain Wilson.
     """
     counts = require_group_counts(successes, sizes)
-    hit = int((counts.successes > 0).sum())
-    return wilson(hit, len(counts.sizes), confidence=confidence)
+    used = np.asarray(sizes) > 0
+    weight = np.ones(len(counts.sizes), dtype=np.int64) if weights is None else weights[used]
+    hit = int(weight[counts.successes > 0].sum())
+    return wilson(hit, int(weight.sum()), confidence=confidence)
 
 
-def _summaries(counts: GroupCounts, slices: Ints, slice_count: int) -> list[ClusterSummary]:
+def _summaries(
+    counts: GroupCounts, slices: Ints, slice_count: int, weights: Ints | None = None
+) -> list[ClusterSummary]:
     """Reduce groups to slices; every sum is one weighted `bincount`, or one in its order."""
     (events, rows), is_one = counts, slice_count == 1
 
     def total(values: Floats | Ints | Flags) -> Floats:
+        values = values if weights is None else values * weights
         if is_one and values.dtype.kind in "bi":  # whole numbers have one sum in any order
             return np.array([float(values.sum())])
         sums: Floats = np.bincount(slices, weights=values, minlength=slice_count).astype(float)
         return sums
 
-    groups = np.bincount(slices, minlength=slice_count)
+    groups = np.bincount(slices, weights=weights, minlength=slice_count).astype(np.int64)
     trials, successes = total(rows), total(events)
     with np.errstate(divide="ignore", invalid="ignore"):
         rate = successes / trials

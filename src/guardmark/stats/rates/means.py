@@ -61,7 +61,12 @@ NO_ROWS: Final = MeanLimits(None, None, "none", "no samples")
 
 
 def share_limits(
-    values: Floats, codes: Ints, *, confidence: float, weights: Floats | None = None
+    values: Floats,
+    codes: Ints,
+    *,
+    confidence: float,
+    weights: Floats | None = None,
+    counts: Ints | None = None,
 ) -> MeanLimits:
     """Return limits for the mean of figures in [0, 1], at least one, with each row's group.
 
@@ -69,27 +74,33 @@ def share_limits(
     of whole groups the fewer groups show events (or non-events), as `wilson_default` is for marks;
     Student's t with the degrees of freedom of `group_freedom`. None with one group. `weights`, none
     below zero, make it a weighted mean: a group counts with the weight of its rows, and rows are
-    worth at most Kish's number. Source: Korn & Graubard (1998), Survey Methodology 24, 193-201.
+    worth at most Kish's number. `counts`, without weights, say for how many rows each row stands
+    that are groups of their own. Source: Korn & Graubard (1998), Survey Methodology 24, 193-201.
     """
     weight = np.ones(len(values)) if weights is None else weights * len(values) / weights.sum()
-    rows, mean, counted = len(values), float(np.average(values, weights=weights)), weight > 0
+    times = np.ones(len(values)) if counts is None else counts.astype(np.float64)
+    rows, counted = float(times.sum()), weight > 0
+    mean = float(np.average(values, weights=weights if counts is None else counts))
     members, of_row = np.unique(codes[counted], return_inverse=True)
-    if len(members) < 2:
+    times = times[: len(members)]
+    groups = float(times.sum())
+    if groups < 2:
         return MeanLimits(None, None, _EFFECTIVE, "an interval needs two groups")
     values, weight = values[counted], weight[counted]
     sizes = np.bincount(of_row, weights=weight)
     sums = np.bincount(of_row, weights=weight * values)
-    effect = most = float(sizes @ sizes) / rows
-    marks, kish = bool(np.all((values == 0) | (values == 1))), float(weight @ weight) / rows
+    effect = most = float(times * sizes @ sizes) / rows
+    marks, kish = bool(np.all((values == 0) | (values == 1))), float(weight @ weight) / len(weight)
     if 0.0 < mean < 1.0:
         residuals = sums - mean * sizes
-        seen = float(residuals @ residuals) / rows / (mean * (1.0 - mean))
-        seen = max(seen * len(members) / (len(members) - 1), kish if marks else 0.0)
-        telling = min(int((sums > 0).sum()), int((sums < sizes).sum()))
+        seen = float(times * residuals @ residuals) / rows / (mean * (1.0 - mean))
+        seen = max(seen * groups / (groups - 1), kish if marks else 0.0)
+        telling = min(float(times[sums > 0].sum()), float(times[sums < sizes].sum()))
         share = telling / (telling + 2.0)
         effect = share * seen + (1.0 - share) * max(most, seen)
-    quantile = two_sided_t(confidence, group_freedom(sizes))
-    if marks and kish == 1.0 and len(members) == rows:
+    freedom = group_freedom(sizes) if counts is None else groups - 1.0
+    quantile = two_sided_t(confidence, freedom)
+    if marks and kish == 1.0 and groups == rows:
         effect, quantile = 1.0, two_sided_z(confidence)
     limits = wilson_limits(mean, rows / effect, z=quantile)
     return MeanLimits(limits.low, limits.high, _EFFECTIVE, "")
@@ -102,25 +113,27 @@ def share_mean(
     name: str,
     confidence: float,
     weights: Floats | None = None,
+    counts: Ints | None = None,
 ) -> Ratio:
     """Estimate the mean of figures in [0, 1] as `name`, with the limits of `share_limits`.
 
     `groups` name each row's group, None when each is its own. Undefined without rows or weight.
     """
     require_fraction("confidence", confidence)
-    codes = group_column(groups, len(values))
-    weight = np.ones(len(values)) if weights is None else weights
+    codes, shares = group_column(groups, len(values)), weights if counts is None else counts
+    weight = np.ones(len(values)) if shares is None else shares
     limits = NO_ROWS
     if known := bool(weight.sum() > 0):
-        limits = share_limits(values, codes, confidence=confidence, weights=weight)
+        limits = share_limits(values, codes, confidence=confidence, weights=weights, counts=counts)
+    rows = len(values) if counts is None else int(counts.sum())
     return Ratio(
-        value=float(np.average(values, weights=weights)) if known else None,
+        value=float(np.average(values, weights=shares)) if known else None,
         low=limits.low,
         high=limits.high,
         confidence=confidence,
         method=f"{name}, {limits.method}",
-        trials=len(values),
-        groups=len(np.unique(codes)) if groups is not None else None,
+        trials=rows,
+        groups=(len(np.unique(codes)) if counts is None else rows) if groups is not None else None,
         reason=limits.reason,
     )
 

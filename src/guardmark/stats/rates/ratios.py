@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from guardmark.stats.arguments import Floats
+    from guardmark.stats.arguments import Floats, Ints
     from guardmark.stats.rates.clustered import EffectiveCounts
 
     Figure = Callable[[Floats, Floats, float], Floats]
@@ -144,12 +144,12 @@ def estimate_ratios(
     return ratios
 
 
-def correlate(table: ArrayLike) -> float:
+def correlate(table: ArrayLike, *, weights: Ints | None = None) -> float:
     """Return the correlation of both estimated rates blocked, from counts by group.
 
     `table` holds attacks blocked, attacks allowed, benign blocked and benign allowed, one row a
     group, shape (groups, 4); residuals are summed by group. 0 where no group holds both labels, or
-    where a rate does not vary.
+    where a rate does not vary. `weights`: how many such groups each row stands for; None: one.
     """
     counts = np.asarray(table, dtype=np.float64)
     if counts.ndim != 2 or counts.shape[1] != 4:
@@ -157,10 +157,11 @@ def correlate(table: ArrayLike) -> float:
     attacks, benign = counts[:, :2].sum(axis=1), counts[:, 2:].sum(axis=1)
     if len(counts) < 2 or not bool(((attacks > 0) & (benign > 0)).any()):
         return 0.0
-    first = counts[:, 0] - attacks * (counts[:, 0].sum() / attacks.sum())
-    second = counts[:, 2] - benign * (counts[:, 2].sum() / benign.sum())
-    spread = math.sqrt(float(first @ first) * float(second @ second))
-    return float(first @ second) / spread if spread > 0 else 0.0
+    weight = np.ones(len(counts)) if weights is None else weights
+    first = counts[:, 0] - attacks * (weight @ counts[:, 0] / (weight @ attacks))
+    second = counts[:, 2] - benign * (weight @ counts[:, 2] / (weight @ benign))
+    spread = math.sqrt(float(weight * first @ first) * float(weight * second @ second))
+    return float(weight * first @ second) / spread if spread > 0 else 0.0
 
 
 def _draw(
