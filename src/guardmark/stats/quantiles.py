@@ -216,10 +216,11 @@ class RisingTimes:
     ) -> None:
         self.values, self._ends = values, None if counts is None else np.cumsum(counts)
         often = np.ones(len(values), dtype=np.int64) if counts is None else counts
-        self.censored, self.measured = 0, int(often.sum())
+        self.censored, self.measured, self.first_late = 0, int(often.sum()), math.inf
         if late is not None and late.any():
             # At equal times the measured one comes first: the timed out would have taken longer.
-            to_end = ~late & (values <= values[late].min())
+            self.first_late = float(values[late].min())
+            to_end = ~late & (values <= self.first_late)
             self.censored, self.measured = int(often[late].sum()), int(often[to_end].sum())
 
     def __len__(self) -> int:
@@ -230,6 +231,10 @@ class RisingTimes:
         """Return the time at a place, 0 for the smallest."""
         at = place if self._ends is None else np.searchsorted(self._ends, place, side="right")
         return float(self.values[at])
+
+    def count_below(self, value: int) -> int:
+        """Return how many times stand before the first `value` of those that differ in count."""
+        return value if self._ends is None else int(self._ends[value - 1]) if value else 0
 
     def point(self, quantile: float) -> tuple[float, int]:
         """Return a quantile (type 7), and the highest rank it rests on."""

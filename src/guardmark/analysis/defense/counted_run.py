@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
     Rows = Callable[[str], Iterator[Row]]
 
-MOST_HELD: Final = 2_000_000
-"""Samples that are read one by one; at some 95 bytes each they take 200 MB."""
-
+MOST_HELD: Final = 2_000_000  # samples that are read one by one, at some 95 bytes each
 _FEWEST_SHOWN: Final = 100
 _ORIGIN: Final = "SELECT 1 FROM samples WHERE origin IS NOT NULL LIMIT 1"
 _SCORE: Final = "SELECT 1 FROM records WHERE score IS NOT NULL LIMIT 1"

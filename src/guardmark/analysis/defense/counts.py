@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.core.estimate import Difference, Estimate
+    from guardmark.store.columns import RecordColumns
 
     Marks = NDArray[np.bool_]
 
@@ -129,7 +130,7 @@ def slice_codes(
 
 def tally(
     of_sample: NDArray[np.unsignedinteger],
-    arm: DefenseColumn,
+    records: RecordColumns,
     *,
     count: int,
     hits: Marks,
@@ -137,7 +138,7 @@ def tally(
     weights: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Count the hits and the trials of each cell in one pass over the records."""
-    cells = of_sample.take(arm.records.sample)
+    cells = of_sample.take(records.sample)
     where = cells * 4 + trials.view(np.uint8) * 2 + (hits & trials).view(np.uint8)
     counts = np.bincount(where, weights=weights, minlength=4 * count)
     table = counts.astype(np.int64).reshape(count, 4)
@@ -166,17 +167,17 @@ def count_outcomes(frame: Frame, arm: DefenseColumn) -> Confusion:
 
 
 def estimate_slices(
-    frame: Frame, cells: Cells, arm: DefenseColumn, *, hits: Marks, trials: Marks
+    frame: Frame, cells: Cells, records: RecordColumns, *, hits: Marks, trials: Marks
 ) -> list[Estimate]:
     """Estimate a rate in every slice, with the interval that groups call for."""
     slices, often, is_alone = cells.slices, cells.weights, cells.groups is None
     successes, sizes = tally(
         cells.of_sample,
-        arm,
+        records,
         count=len(slices),
         hits=hits,
         trials=trials,
-        weights=frame.record_weights(arm.records) if is_alone else None,
+        weights=frame.record_weights(records) if is_alone else None,
     )
     if is_alone:  # groups of one row are hits or misses
         often, slices = np.concatenate([successes, sizes - successes]), np.tile(slices, 2)
@@ -199,7 +200,7 @@ def estimate_slices(
 def estimate_share(frame: Frame, arm: DefenseColumn, hits: Marks) -> Estimate:
     """Estimate a share of all records of a defense, attacks and benign samples together."""
     cells = sort_into_cells(frame, by_label=False)
-    return estimate_slices(frame, cells, arm, hits=hits, trials=np.ones_like(hits))[0]
+    return estimate_slices(frame, cells, arm.records, hits=hits, trials=np.ones_like(hits))[0]
 
 
 def grouped_rate(

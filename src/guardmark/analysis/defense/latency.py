@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,12 +10,7 @@ import numpy as np
 from guardmark.analysis.defense.counts import estimate_slices, sort_into_cells
 from guardmark.analysis.defense.frame import ERROR
 from guardmark.core.outcome import ErrorKind
-from guardmark.stats.quantiles import (
-    RisingTimes,
-    estimate_quantiles,
-    ranks_of,
-    sorted_quantile,
-)
+from guardmark.stats.quantiles import RisingTimes, ranks_of, sorted_quantile
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.store.schema import (
     ERROR_KIND_CODE,
@@ -81,46 +75,47 @@ class Latency:
 def measure_latency(frame: Frame, records: RecordColumns) -> Latency:
     """Estimate the latency of one part."""
     manifest, (timing, often) = frame.manifest, timing_of(frame, records)
-    timed, samples = is_timed(timing), (frame.times or frame).samples
-    attack = samples.is_attack.take(timing.sample)
-    sides, measured = [], []
+    timed, attack = is_timed(timing), (frame.times or frame).samples.is_attack.take(timing.sample)
+    counted, cells, measured = is_timed(records), sort_into_cells(frame), []
     for is_attack in (True, False):
-        # Many times faster than an index of booleans.
-        where = timed & (attack == is_attack)
-        waited = timing.latency_ns.compress(where) / 1e6
-        late = timing.error_kind.compress(where) == TIMEOUT
-        counts = None if often is None else often.compress(where)
-        measured.append((waited, counts))
-        if counts is not None:
-            quantiles = _counted_quantiles(frame, waited, late, counts, is_attack=is_attack)
-        else:
-            groups = None
-            if frame.is_grouped:
-                groups = samples.group.codes.take(timing.sample.compress(where))
-            quantiles = _quantiles(waited, late, groups, frame.settings.confidence)
-        sides.append(
-            SideLatency(
-                is_attack=is_attack,
-                quantiles=quantiles,
-                timed=_total(np.ones_like(late), counts),
-                timeouts=_total(late, counts),
-            )
+        mine = np.flatnonzero(timed & (attack == is_attack))
+        mine = mine[np.argsort(timing.latency_ns[mine], kind="stable")]
+        times, quantiles = rising_times(timing, often, mine, unit_ns=1e6), []
+        for each in QUANTILES:
+            point = times.point(each)[0] if len(times) else 0.0
+            # Of a counted run all times are below: groups are taken to be alike, to be safe.
+            hits = counted & (records.latency_ns / 1e6 <= point)
+            below = estimate_slices(frame, cells, records, hits=hits, trials=counted)[is_attack]
+            ranks = ranks_of(EffectiveCounts.of(below), each, confidence=below.confidence)
+            told = sorted_quantile(times, each, ranks=ranks, confidence=below.confidence)
+            if told.value is None and len(times):
+                # Of too few times the point alone is told; the reason says how many give limits.
+                late = point >= times.first_late
+                told = replace(told, value=point, low=None, high=None, at_least=late)
+            quantiles.append(told)
+        side = SideLatency(
+            is_attack=is_attack,
+            quantiles=tuple(quantiles),
+            timed=len(times),
+            timeouts=times.censored,
         )
+        measured.append((side, times))
+    (attacks, _), (benign, _) = measured
     cold = (timing.flags & FLAG_COLD != 0) & (timing.latency_ns >= 0)
     calls = frame.record_weights(records)
     return Latency(
         mode=manifest.latency_mode,
         concurrency=manifest.concurrency,
         warmup=manifest.warmup,
-        attacks=sides[0],
-        benign=sides[1],
+        attacks=attacks,
+        benign=benign,
         cold_ms=tuple((timing.latency_ns[cold] / 1e6).tolist()),
         is_counted=often is not None,
         is_amortised=bool((timed & (timing.flags & FLAG_AMORTISED != 0)).any()),
         is_from_plan=bool((timed & (timing.flags & FLAG_PLANNED != 0)).any()),
         cached=_total(records.flags & (FLAG_CACHED | FLAG_SHARED) == FLAG_CACHED, calls),
         shared=_total(records.flags & FLAG_SHARED != 0, calls),
-        histogram=_histogram(*measured),
+        histogram=_histogram(*(times for _, times in measured)),
     )
 
 
@@ -151,6 +146,18 @@ def is_timed(records: RecordColumns) -> NDArray[np.bool_]:
     return timed
 
 
+def rising_times(
+    timing: RecordColumns,
+    often: NDArray[np.int64] | None,
+    at: NDArray[np.int64],
+    *,
+    unit_ns: float = 1.0,
+) -> RisingTimes:
+    """Return the times of records that stand in order of them."""
+    late = timing.error_kind[at] == TIMEOUT
+    return RisingTimes(timing.latency_ns[at] / unit_ns, late, None if often is None else often[at])
+
+
 def order_by_latency(frame: Frame, records: RecordColumns) -> NDArray[np.int64]:
     """Return the timed records of a part, fastest first."""
     records, _ = timing_of(frame, records)
@@ -159,77 +166,20 @@ def order_by_latency(frame: Frame, records: RecordColumns) -> NDArray[np.int64]:
     return order
 
 
-def _quantiles(
-    waited_ms: NDArray[np.float64],
-    late: NDArray[np.bool_],
-    groups: NDArray[np.int32] | None,
-    confidence: float,
-) -> tuple[Quantile, ...]:
-    estimates = estimate_quantiles(
-        waited_ms, QUANTILES, censored=late, groups=groups, confidence=confidence
-    )
-    points = np.quantile(waited_ms, QUANTILES).tolist() if waited_ms.size else []
-    return _with_points(estimates, points, waited_ms[late].min(initial=np.inf))
-
-
-def _counted_quantiles(
-    frame: Frame,
-    waited_ms: NDArray[np.float64],
-    late: NDArray[np.bool_],
-    counts: NDArray[np.int64],
-    *,
-    is_attack: bool,
-) -> tuple[Quantile, ...]:
-    """Estimate quantiles of counted times, groups taken to be alike within, to be safe."""
-    (arm,), confidence = frame.arms, frame.settings.confidence
-    timed = is_timed(arm.records)
-    worth = estimate_slices(frame, sort_into_cells(frame), arm, hits=timed, trials=timed)[is_attack]
-    order = np.argsort(waited_ms, kind="stable")
-    times = RisingTimes(waited_ms[order], late[order], counts[order])
-    estimates, counted = [], EffectiveCounts.of(worth)
-    for each in QUANTILES:
-        ranks = ranks_of(counted, each, confidence=confidence)
-        estimates.append(sorted_quantile(times, each, ranks=ranks, confidence=confidence))
-    points = [times.point(each)[0] for each in QUANTILES] if len(times) else []
-    return _with_points(estimates, points, waited_ms[late].min(initial=np.inf))
-
-
-def _with_points(
-    estimates: list[Quantile], points: list[float], first_late: float
-) -> tuple[Quantile, ...]:
-    if not points:
-        return tuple(estimates)
-    return tuple(
-        each
-        if each.value is not None
-        # Of too few times the point alone is told; the reason says how many give an interval.
-        else replace(each, value=point, low=None, high=None, at_least=point >= first_late)
-        for each, point in zip(estimates, points, strict=True)
-    )
-
-
-def _histogram(
-    *measured: tuple[NDArray[np.float64], NDArray[np.int64] | None],
-) -> LatencyHistogram | None:
-    sides = [np.maximum(side, 1e-6) for side, _ in measured]  # a logarithmic axis has no zero
-    both = np.concatenate(sides)
-    if not both.size:
+def _histogram(*sides: RisingTimes) -> LatencyHistogram | None:
+    held = [np.maximum(side.values, 1e-6) for side in sides]  # a logarithmic axis has no zero
+    both = [float(end) for each in held if each.size for end in (each[0], each[-1])]
+    if not both:
         return None
-    low, high = float(both.min()), float(both.max())
+    low, high = min(both), max(both)
     edges = np.geomspace(low, max(high, low * 1.001), _BINS + 1)
     # geomspace may miss its ends by a rounding; nothing measured may fall outside.
     edges[0], edges[-1] = low, max(high, edges[-1])
     attacks, benign = (
-        _counts(side, edges, often) for side, (_, often) in zip(sides, measured, strict=True)
+        # Between edges; the last bin holds its right edge too.
+        tuple(
+            np.diff([*map(side.count_below, np.searchsorted(each, edges[:-1])), len(side)]).tolist()
+        )
+        for side, each in zip(sides, held, strict=True)
     )
     return LatencyHistogram(edges_ms=tuple(edges.tolist()), attacks=attacks, benign=benign)
-
-
-def _counts(
-    times: NDArray[np.float64], edges: NDArray[np.float64], often: NDArray[np.int64] | None
-) -> tuple[int, ...]:
-    """Count times between edges; the last bin holds its right edge too."""
-    # A pass for each of few edges takes a tenth of sorting.
-    below = [_total(times < edge, often) for edge in edges[:-1]]
-    below.append(_total(times <= edges[-1], often))
-    return tuple(more - fewer for fewer, more in pairwise(below))

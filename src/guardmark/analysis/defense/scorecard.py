@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -136,7 +135,7 @@ def make_scorecard(frame: Frame, arm: DefenseColumn) -> Scorecard:
     cells, settings = sort_into_cells(frame), frame.settings
 
     def sides(hits: Marks, trials: Marks) -> _Sides:
-        return _Sides(*estimate_slices(frame, cells, arm, hits=hits, trials=trials))
+        return _Sides(*estimate_slices(frame, cells, arm.records, hits=hits, trials=trials))
 
     answered, blocked, everything = arm.is_answered, arm.is_blocked, arm.records.outcome >= 0
     rates = _at_stop(frame, arm) or sides(blocked, answered)
@@ -173,7 +172,9 @@ def make_scorecard(frame: Frame, arm: DefenseColumn) -> Scorecard:
 
 def estimate_errors(frame: Frame, arm: DefenseColumn, *, blocked: Marks, trials: Marks) -> RatePair:
     """Estimate both rates of errors where decisions are given."""
-    shares = estimate_slices(frame, sort_into_cells(frame), arm, hits=blocked, trials=trials)
+    shares = estimate_slices(
+        frame, sort_into_cells(frame), arm.records, hits=blocked, trials=trials
+    )
     return _Sides(*shares).as_errors()
 
 
@@ -213,9 +214,9 @@ def _by_group(
     """Estimate in how many groups any attack got through, and the mean of the groups' own rates."""
     if cells.groups is None:
         return None, None
-    count, confidence = len(cells.slices), frame.settings.confidence
+    count, level = len(cells.slices), frame.settings.confidence
     blocked, answered = tally(
-        cells.of_sample, arm, count=count, hits=arm.is_blocked, trials=arm.is_answered
+        cells.of_sample, arm.records, count=count, hits=arm.is_blocked, trials=arm.is_answered
     )
     of_attacks = (cells.slices == 1) & (answered > 0)
     sizes = answered[of_attacks]
@@ -223,11 +224,8 @@ def _by_group(
         return None, None
     allowed, own = sizes - blocked[of_attacks], np.arange(len(sizes))
     often = None if cells.weights is None else cells.weights[of_attacks]
-    mean = partial(share_mean, name="mean of groups", confidence=confidence)
-    return (
-        any_per_group(allowed, sizes, weights=often, confidence=confidence),
-        mean(allowed / sizes, own, counts=often),
-    )
+    shares = share_mean(allowed / sizes, own, name="mean of groups", confidence=level, counts=often)
+    return any_per_group(allowed, sizes, weights=often, confidence=level), shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,7 +269,7 @@ def _count(frame: Frame, arm: DefenseColumn) -> NDArray[np.int64]:
     groups = len(frame.samples.group.names)
     codes = slice_codes(frame, frame.samples.group.codes, groups)
     blocked, answered = tally(
-        codes, arm, count=2 * groups, hits=arm.is_blocked, trials=arm.is_answered
+        codes, arm.records, count=2 * groups, hits=arm.is_blocked, trials=arm.is_answered
     )
     # Benign samples have the even places, attacks the odd ones.
     both = np.stack([blocked, answered - blocked], axis=1).reshape(groups, 4)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from guardmark.analysis.defense.counts import estimate_slices, slice_codes, sort_into_cells
-from guardmark.analysis.defense.latency import TIMEOUT, is_timed, timing_of
+from guardmark.analysis.defense.latency import is_timed, rising_times, timing_of
 from guardmark.analysis.defense.scorecard import complement
 from guardmark.core.sample import Severity
-from guardmark.stats.quantiles import RisingTimes, ranks_of, sorted_quantile
+from guardmark.stats.quantiles import ranks_of, sorted_quantile
 from guardmark.stats.rates.clustered import EffectiveCounts
 
 if TYPE_CHECKING:
@@ -99,7 +99,9 @@ class Slicer:
     ) -> tuple[SliceTable, SliceTable]:
         """Slice one defense's error rates: of attacks, of benign samples."""
         frame, cells = self._frame, self._cells
-        rates = estimate_slices(frame, cells, arm, hits=arm.is_blocked, trials=arm.is_answered)
+        rates = estimate_slices(
+            frame, cells, arm.records, hits=arm.is_blocked, trials=arm.is_answered
+        )
         of_record, often = self._slices.take(arm.records.sample), frame.record_weights(arm.records)
         asked = np.bincount(of_record, weights=often, minlength=len(rates)).astype(int).tolist()
         medians = self._medians(arm, of_record, by_latency)
@@ -139,32 +141,25 @@ class Slicer:
         """Return the median latency of each slice in milliseconds, by the ranks of its groups."""
         count, confidence = self._cells.slice_count, self._settings.confidence
         timing, often = timing_of(self._frame, arm.records)
-        waited, slices = timing.latency_ns, self._timed.take(timing.sample.take(by_latency))
+        slices = self._timed.take(timing.sample.take(by_latency))
         # A stable sort by slice keeps the fastest first within each; quick on small integers.
         order = np.argsort(slices, kind="stable")
-        sizes = np.bincount(slices, minlength=count)
-        starts = np.cumsum(sizes) - sizes
-        sorted_by_slice = by_latency[order]
-        middles, held = np.zeros(count), dict[int, RisingTimes]()
-        for number in np.flatnonzero(sizes).tolist():
-            mine = sorted_by_slice[starts[number] : starts[number] + sizes[number]]
-            late, repeated = (
-                timing.error_kind[mine] == TIMEOUT,
-                None if often is None else often[mine],
-            )
-            held[number] = times = RisingTimes(waited[mine], late, repeated)
-            middles[number] = times[(len(times) - 1) // 2] / 2 + times[len(times) // 2] / 2
+        ends = np.cumsum(np.bincount(slices, minlength=count))
+        parts = np.split(by_latency[order], ends)[:-1]
+        held = [rising_times(timing, often, at) for at in parts]
+        middles = np.array([each.point(0.5)[0] if len(each) else 0.0 for each in held])
         # Of a counted run all times are below: groups are taken to be alike within, to be safe.
         timed, own = is_timed(arm.records), arm.records.latency_ns
         hits = timed & (own <= middles[of_record])
-        below = estimate_slices(self._frame, self._cells, arm, hits=hits, trials=timed)
-        medians: list[Quantile | None] = [None] * count
-        for number, times in held.items():
-            ranks = ranks_of(EffectiveCounts.of(below[number]), 0.5, confidence=confidence)
+        below = estimate_slices(self._frame, self._cells, arm.records, hits=hits, trials=timed)
+        medians: list[Quantile | None] = []
+        for times, rate, middle in zip(held, below, middles.tolist(), strict=True):
+            ranks = ranks_of(EffectiveCounts.of(rate), 0.5, confidence=confidence)
             told = sorted_quantile(times, 0.5, ranks=ranks, confidence=confidence)
             low, high = (None if at is None else at / 1e6 for at in (told.low, told.high))
             # Of times too few for limits the middle still stands, with the reason.
-            medians[number] = replace(told, value=middles[number] / 1e6, low=low, high=high)
+            told = replace(told, value=middle / 1e6, low=low, high=high)
+            medians.append(told if len(times) else None)
         return medians
 
 
