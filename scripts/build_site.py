@@ -3,8 +3,8 @@
     python scripts/build_site.py [FOLDER]
 
 The README is the home page. Pages are copied to FOLDER/pages (default: build/site), lists of each
-shelf and the Python interface are written beside them, and Zensical builds them with strict links
-into FOLDER/site. A gallery that lies in FOLDER/gallery is shipped with the site.
+shelf, the Python interface and the packed examples are written beside them, and Zensical builds
+them with strict links into FOLDER/site. A gallery that lies in FOLDER/gallery is shipped with the site.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
 
 ROOT = Path(__file__).resolve().parents[1]
 SHELVES = {
@@ -35,6 +36,7 @@ OUTSIDE = {
     "data-card.md": CARDS.format(1),
     "data-card-2.md": CARDS.format(2),
 }
+EXAMPLES = "examples.zip"  # what a link to the folder of examples leads to
 LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)")
 SETTINGS = """\
 [project]
@@ -105,6 +107,8 @@ def stage(pages: Path) -> None:
             match: re.Match[str], folder: Path = ROOT / "docs" / inside.parent, up: str = up
         ) -> str:
             target = (folder / match[2]).resolve()
+            if target == ROOT / "examples":
+                return f"{match[1]}{up}{EXAMPLES}"
             if target.is_dir() and not (target / "index.md").exists():
                 return f"{match[1]}{match[2].rstrip('/')}/index.md"
             name = target.relative_to(ROOT).as_posix()
@@ -123,10 +127,21 @@ def _from_outside(source: str, places: dict[str, str]) -> str:
         name = target.relative_to(ROOT).as_posix()
         if name in places:
             return match[1] + places[name]
+        if name == "examples":
+            return match[1] + EXAMPLES
         inside = name.removeprefix("docs/")
         return f"{match[1]}{inside}/index.md" if target.is_dir() else match[1] + inside
 
     return LINK.sub(bent, (ROOT / source).read_text(encoding="utf-8"))
+
+
+def pack_examples(pages: Path) -> None:
+    """Pack the examples that pages name: who installed the package has no checkout."""
+    with ZipFile(pages / EXAMPLES, "w", ZIP_DEFLATED) as pack:
+        for path in sorted((ROOT / "examples").rglob("*")):
+            inside = path.relative_to(ROOT)
+            if path.is_file() and not {"field-study", "__pycache__"} & set(inside.parts):
+                pack.write(path, inside)
 
 
 def write_lists(pages: Path) -> None:
@@ -174,6 +189,7 @@ def main() -> None:
     home.mkdir(parents=True, exist_ok=True)
     stage(pages)
     write_lists(pages)
+    pack_examples(pages)
     if (home / "gallery").exists():
         shutil.copytree(home / "gallery", pages / "gallery")
     settings = home / "zensical.toml"

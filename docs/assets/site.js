@@ -1,7 +1,8 @@
-// Tables that scroll sideways can be reached and scrolled with the keyboard; the theme wraps them late.
+// What scrolls sideways (tables, the recorded terminal) can be reached and scrolled with the keyboard; the theme wraps them late.
+const SIDEWAYS = "p:has(> img[src$='demo.svg']), .md-typeset__scrollwrap";
 function reachable() {
-  for (const table of document.querySelectorAll(".md-typeset__scrollwrap:not([tabindex])")) {
-    table.tabIndex = 0;
+  for (const each of document.querySelectorAll(SIDEWAYS)) {
+    each.tabIndex = 0;
   }
 }
 reachable();
