@@ -68,7 +68,7 @@ def test_a_guard_that_breaks_a_limit_fails_with_the_figures(many: Path) -> None:
     )
     assert done.returncode == 1
     assert "The defense does not guard as it should" in done.stdout
-    assert "(120 attacks), p < 0.0001 is above the limit of 10.0 %" in done.stdout
+    assert "(120 attacks) is above the limit of 10.0 %, p < 0.0001" in done.stdout
     assert "guarding.py" not in done.stdout, "the failure is shown in the test, not in our code"
     assert "lambda: Scorecard(attacks let through" in done.stdout
 

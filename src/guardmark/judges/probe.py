@@ -37,5 +37,5 @@ def unreadable(said: str) -> str:
     return (
         f"answers, but its verdict cannot be read.\n{said}"
         "Every answer would count as not judged.\n"
-        "Check that the model follows the rubric, or take another one."
+        "Check that the model answers with the JSON object of the rubric, or take another one."
     )

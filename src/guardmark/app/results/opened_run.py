@@ -73,8 +73,8 @@ def find_run(path: Path) -> RunDir:
             + (f"For one of minor_bench: guardmark import minorbench {path}\n" if is_theirs else "")
             + "Name the folder that `guardmark run` printed."
         )
-    names = "\n".join(f"  {path}" for path in below[-2:])
-    raise StoreError(f"{path} holds {len(below)} runs; name one. The newest:\n{names}")
+    names = "\n".join(f"  {path}" for path in below[:-3:-1])
+    raise StoreError(f"{path} holds {len(below)} runs; name one. The newest come first:\n{names}")
 
 
 def label_runs(folders: Sequence[RunDir]) -> tuple[str, ...]:

@@ -347,8 +347,8 @@ class RowReader:
             fault(
                 "category",
                 f"says {{value}}, which is not declared.{hint} "
-                "Own categories go under taxonomy: {extend: ...}; open_categories: true takes any, "
-                "and filter: takes some rows only",
+                "Declare your own at the top level, taxonomy: {extend: ...}; or, beside path:, "
+                "open_categories: true takes any and filter: takes some rows only",
                 repr(category[:60]),
             )
         elif subcategory and subcategory not in known:

@@ -62,7 +62,7 @@ def check_sentence(check: GateCheck) -> str:
     limit = f"the limit of {value_text(check.limit, _UNITS[check.unit])}"
     stands = {
         GateStatus.HELD: f" holds {limit}",
-        GateStatus.BROKEN: f"{p_value} is above {limit}",
+        GateStatus.BROKEN: f" is above {limit}{p_value}",
         GateStatus.OPEN: f" does not decide about {limit}; {_what_would(check)}",
     }
     rests = f"{measure_text(_figure_of(check))} ({count_text(check.trials)} {what})"

@@ -135,20 +135,20 @@ def _needed(cells: Sequence[Sequence[str]]) -> int:
 
 
 def _heading(title: str, width: int, *, colour: bool) -> Iterator[str]:
-    if title:
-        for line in _wrapped(plain_line(title), width, rest="  "):
-            yield _painted(line, _BOLD, use=colour)
+    for line in _wrapped(plain_line(title), width, rest="  ") if title else ():
+        yield _painted(line, _BOLD, use=colour)
 
 
 def _wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
-    return textwrap.wrap(
-        text,
+    lines = textwrap.wrap(
+        text.replace(" %", "\u00a0%"),  # a rate does not end a line without its unit
         width,
         initial_indent=first,
         subsequent_indent=rest,
         break_long_words=False,
         break_on_hyphens=False,
     ) or [first.rstrip()]
+    return [line.replace("\u00a0%", " %") for line in lines]
 
 
 def _painted(text: str, paint: str, *, use: bool) -> str:

@@ -175,4 +175,5 @@ def _yaml(entry: Mapping[str, Mapping[str, object]]) -> list[str]:
 
 
 def _remark(text: str) -> list[str]:
-    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH, break_on_hyphens=False)]
+    lines = textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
+    return [f"# {line}" for line in lines]
