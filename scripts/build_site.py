@@ -4,7 +4,7 @@
 
 The README is the home page. Pages are copied to FOLDER/pages (default: build/site), lists of each
 shelf, the Python interface and the packed examples are written beside them, and Zensical builds
-them with strict links into FOLDER/site. A gallery that lies in FOLDER/gallery is shipped with the site.
+them with strict links into FOLDER/site. A gallery that lies in FOLDER/gallery is shipped with it.
 """
 
 from __future__ import annotations
