@@ -13,13 +13,20 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urldefrag, urlsplit
+from zipfile import ZipFile
 
 import pytest
 
 SITE = Path(os.environ.get("GUARDMARK_SITE", ""))
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 LOADING = {"src", "srcset", "poster", "data"}
-SHOWN = ("index.html", "explanation/how-to-read-a-report.html", "reference/api.html")
+SHOWN = (
+    "index.html",
+    "explanation/how-to-read-a-report.html",
+    "reference/api.html",
+    "reference/configuration.html",
+    "gallery/index.html",
+)
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,11 +42,14 @@ class _Page(HTMLParser):
         self.links: list[str] = []
         self.loads: list[str] = []
         self.names: set[str] = set()
+        self.unsaid: list[str] = []
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
         self.names |= {given[name] for name in ("id", "name") if name in given}
+        if tag == "img" and not given.get("alt"):
+            self.unsaid.append(given.get("src", ""))
         self.loads += [given[name] for name in LOADING & set(given)]
         if "href" in given:
             loads = tag == "link" and given.get("rel") not in {"canonical", "next", "prev"}
@@ -89,6 +99,24 @@ def test_nothing_is_loaded_from_elsewhere(pages: dict[Path, _Page]) -> None:
     assert outside == []
 
 
+def test_every_picture_is_told_in_words(pages: dict[Path, _Page]) -> None:
+    """For those who do not see it."""
+    assert [each for page in pages.values() for each in page.unsaid] == []
+
+
+def test_the_examples_that_pages_name_come_with_the_site(pages: dict[Path, _Page]) -> None:
+    """Who installed the package has no checkout."""
+    named = {
+        name
+        for path in pages
+        for name in re.findall(r"\bexamples/[\w/.-]+\.\w+", path.read_text(encoding="utf-8"))
+        if path.parent.name in {"tutorial", "how-to"} or path.parent == SITE
+    }
+    with ZipFile(SITE / "examples.zip") as packed:
+        assert named - set(packed.namelist()) == set()
+    assert len(named) > 10
+
+
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """The site on the loopback interface."""
@@ -108,7 +136,7 @@ def address() -> Iterator[str]:
 def test_a_browser_asks_nobody_else_and_axe_finds_nothing(
     address: str, width: int, scheme: str
 ) -> None:
-    """On a phone by day and on a desk by night."""
+    """On a phone by day and on a desk by night, with a search at the end."""
     api: Any = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     axe: Any = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     browser = next(filter(None, map(shutil.which, BROWSERS)), "")
@@ -124,11 +152,16 @@ def test_a_browser_asks_nobody_else_and_axe_finds_nothing(
             page.goto(f"{address}/{name}")
             page.wait_for_load_state("networkidle")
             found = axe.run(page, context="article").response["violations"]
+            if page.evaluate("document.documentElement.scrollWidth") > width:
+                faults.append((name, "wider than the screen"))
             faults += [
                 (name, each["id"], [node["html"][:120] for node in each["nodes"][:3]])
                 for each in found
                 if each["impact"] in {"serious", "critical"}
             ]
+        page.keyboard.press("Control+k")
+        page.keyboard.type("exit codes", delay=20)
+        page.get_by_text("results").first.wait_for()
         opened.close()
     assert [url for url in asked if not url.startswith(address)] == []
     assert faults == []
