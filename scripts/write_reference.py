@@ -27,7 +27,8 @@ _NOTE = "<!-- Written by scripts/write_reference.py; edit the code, not this pag
 def commands_page() -> str:
     """Return the help of every command as Markdown."""
     root = build()
-    context = click.Context(root, info_name="guardmark", max_content_width=88)
+    settings = root.context_settings  # which options print help, for one
+    context = click.Context(root, info_name="guardmark", **settings | {"max_content_width": 88})
     parts = [
         "# Commands\n\n",
         _NOTE,

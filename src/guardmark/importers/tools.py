@@ -140,7 +140,7 @@ def _opened(
     """Open what is to be asked: a database itself, or the JSON of files as a table."""
     hint, pattern = rules["hint"], rules.get("files", "")
     home = path.parent if pattern and path.is_file() else path
-    paths = sorted(home.rglob(pattern)) if pattern else [path]
+    paths = sorted(home.rglob(pattern)) if pattern and home.exists() else [path]
     memory = sqlite3.connect(":memory:")
     # Half a character, which JSON can escape, is shown as what stands for it.
     memory.text_factory = lambda data: data.decode("utf-8", "replace")
