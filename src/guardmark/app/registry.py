@@ -43,7 +43,8 @@ def settings_model(kind: str, part_type: str) -> type[BaseModel]:
         return cast("type[BaseModel]", getattr(import_module(module_name), attribute))
     except (ImportError, AttributeError) as error:
         raise ConfigError(
-            f"The {kind} type {part_type!r} cannot be loaded from {table[part_type]}: {error}."
+            f"The {kind} type {part_type!r} cannot be loaded from {table[part_type]}: {error}.\n"
+            "Next: repair or uninstall the package that provides it."
         ) from error
 
 

@@ -260,7 +260,7 @@ def compare(path: str | PathLike[str], *others: str | PathLike[str]) -> RunCompa
     analysis = load_run(path).analysis
     comparison = analysis.comparison or analysis.systems
     if comparison is None:
-        raise ConfigError(f"{Path(path)} holds one defense; a comparison needs two.")
+        raise ConfigError(f"{Path(path)} holds one defense: name a second run too.")
     return replace(comparison, system=analysis.systems)
 
 

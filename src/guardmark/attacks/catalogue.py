@@ -94,7 +94,8 @@ def parse_arm(key: str, extra: tuple[Operator, ...] = ()) -> OperatorConfig:
     if parts["version"] is not None and int(parts["version"]) != known.version:
         raise ConfigError(
             f"{key!r} is version {parts['version']} of {known.name}; this installation has "
-            f"version {known.version}. Their variants differ."
+            f"version {known.version}. Their variants differ.\n"
+            "Next: use the guardmark that wrote it, or leave the version out."
         )
     settings: dict[str, Value] = {}
     for part in filter(None, (parts["settings"] or "").split(",")):

@@ -191,7 +191,10 @@ def _agree(known: str | None, listed: TrustList) -> bool:
     if known == listed.digest:
         return True
     if known is not None:
-        raise ConfigError(f"This is a different list; its hash is {listed.digest}.")
+        raise ConfigError(
+            "This list is not the one that --trust-list names.\n"
+            f"Next: read it above; to agree to it: --trust-list {listed.digest}"
+        )
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ConfigError(
             "--trust asks at a terminal, and there is none.\n"

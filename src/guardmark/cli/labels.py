@@ -266,7 +266,10 @@ def _messages(path: Path) -> AuditFile:
 
     sheet = read_audit(path)
     if sheet.sheet is not TRAFFIC:
-        raise DatasetError(f"{path} holds {sheet.sheet.items}, not messages of `data label`.")
+        raise DatasetError(
+            f"{path} holds {sheet.sheet.items}, not messages of `data label`.\n"
+            "Next: name the sheet that `guardmark data label LOG -o SHEET` wrote."
+        )
     return sheet
 
 

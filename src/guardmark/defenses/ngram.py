@@ -127,7 +127,10 @@ def read_model(path: Path) -> NgramModel:
             "They are written by scripts/fit_ngram.py."
         ) from error
     if model.weights.shape != (2**model.bits,) or not 1 <= model.shortest <= model.longest:
-        raise ConfigError(f"The weights {path} do not fit their own description.")
+        raise ConfigError(
+            f"The weights {path} do not fit their own description.\n"
+            "They are written by scripts/fit_ngram.py."
+        )
     return model
 
 

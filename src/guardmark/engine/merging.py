@@ -305,7 +305,10 @@ def _in_order(
         last, count = position, count + 1
         yield without_place(sample) if is_whole else sample
     if is_whole and count != _samples_of(manifest):
-        raise StoreError(f"The shards hold {count:,} samples, and the data more or fewer.")
+        raise StoreError(
+            f"These shards hold {count:,} samples, and their data {_samples_of(manifest):,}.\n"
+            "Next: measure the shards again from the same data."
+        )
 
 
 def _numbered(number: int, source: MergeSource) -> Iterator[tuple[int, int, Sample]]:
@@ -313,7 +316,10 @@ def _numbered(number: int, source: MergeSource) -> Iterator[tuple[int, int, Samp
     for sample in source.reader.samples():
         position = sample.metadata.get(PLACE)
         if type(position) is not int or shards is None or not shards.holds(sample):
-            raise StoreError(f"{source.label} holds a sample of no shard of its own.")
+            raise StoreError(
+                f"{source.label} holds the sample {sample.id!r}, which belongs to another shard.\n"
+                "Next: measure this shard again."
+            )
         yield position, number, sample
 
 

@@ -92,7 +92,10 @@ class LocalGenerator:
         try:
             return self._rendered(messages, options)
         except library("jinja2").TemplateError as error:
-            raise ConfigError(f"The chat template refuses what it is given: {error}") from error
+            raise ConfigError(
+                f"The chat template refuses what it is given: {error}\n"
+                "Next: name a model whose template takes these roles, or another template."
+            ) from error
 
     def writes(
         self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any], text: str

@@ -110,7 +110,8 @@ def plain_words(tokenizer: Any) -> dict[str, tuple[list[int], list[str]]]:
     """Return ids and words of ASCII letters and digits, by how the token is marked."""
     if not getattr(tokenizer, "is_fast", False):
         raise ConfigError(
-            "Gradients need a fast tokenizer (tokenizer.json), which says where tokens stand."
+            "Gradients need a fast tokenizer (tokenizer.json), which says where tokens stand.\n"
+            "Next: name a model that has one."
         )
     marked: defaultdict[str, tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
     special = set(tokenizer.all_special_ids)

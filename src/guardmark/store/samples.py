@@ -98,7 +98,10 @@ def load(connection: StoreConnection, samples: Iterable[Sample | PlainSample]) -
     try:
         connection.execute(definitions()["samples_by_id"])
     except sqlite3.IntegrityError as error:
-        raise DatasetError(f"Two samples have the same id: {_doubled(connection)}.") from error
+        raise DatasetError(
+            f"Two samples have the same id: {_doubled(connection)}.\n"
+            "Next: give each sample of the data an id of its own, or none."
+        ) from error
     seal.update(_sealed_kinds(connection))
     return seal.hexdigest()
 

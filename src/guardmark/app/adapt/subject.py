@@ -248,11 +248,9 @@ def unseen(views: Mapping[str, View], samples: Iterable[Sample]) -> dict[str, Vi
 
 def nothing_to_attack(left: Mapping[str, View]) -> ConfigError:
     """Say that no defense is left, and why."""
-    if not left:
-        return ConfigError("There is no defense to attack: only baselines are configured.")
     notes = "; ".join(left_out_note(name, view.value) for name, view in left.items())
     return ConfigError(
-        f"There is no defense to attack: {notes}.\n"
+        f"There is no defense to attack: {notes or 'only baselines are configured'}.\n"
         "Next: name a defense of inputs too; what a guard of responses lets through is measured "
         "by `guardmark run` with a pipeline."
     )

@@ -181,7 +181,7 @@ def export(run: Path, form: str, *, out: Path | None = None, layer: str = "") ->
     write = cast("Callable[..., int]", resolve_name(factory))
     with open_run(run) as opened:
         if layer and form not in {"inspect", "minorbench"}:
-            raise ConfigError(f"{form} contains every judging, so --layer has no effect.")
+            raise ConfigError(f"{form} contains every judging: leave out --layer.")
         if layer:
             require_judging(opened.reader, layer)
         path, chosen = out or opened.folder.file(name), {"layer": layer} if layer else {}

@@ -51,8 +51,8 @@ def load_matrix(path: Path) -> tuple[MatrixRow, ...]:
     document, _ = parse_yaml(read_text(path, f"The matrix {path}"), str(path))
     if not isinstance(document, dict) or not isinstance(document.get("rows"), list):
         raise ConfigError(f"{path}: a matrix has the keys global and rows (a list).")
-    if set(document) - _KEYS:
-        raise ConfigError(f"{path}: unknown keys: {', '.join(sorted(set(document) - _KEYS))}.")
+    if strange := sorted(set(document) - _KEYS):
+        raise ConfigError(f"{path}: unknown keys: {', '.join(strange)}. Known: global, rows.")
     rows = [_row(document.get("global") or {}, entry, path) for entry in document["rows"]]
     names = [row.row_id for row in rows]
     if not rows or len(set(names)) < len(names):
