@@ -87,3 +87,13 @@ def test_an_unknown_name_lists_the_known_ones_however_they_are_given() -> None:
     """Also from an iterator, which can be read once only."""
     told = str(errors.UnknownName("colour", "bleu", iter(["red", "blue"])))
     assert told == "No colour is called 'bleu'. Did you mean 'blue'? Known: blue, red."
+
+
+def test_what_an_extra_brings_is_named_where_it_is_missing() -> None:
+    """With the command that installs it; what is installed is simply imported."""
+    with errors.needs("Tables need pandas", "pandas"):
+        import json
+    assert json.loads("1") == 1
+    with pytest.raises(errors.ConfigError) as told, errors.needs("Tables need pandas", "pandas"):
+        import no_such_library  # noqa: F401  # that is the point
+    assert str(told.value) == "Tables need pandas.\nNext: pip install 'guardmark[pandas]'."

@@ -5,12 +5,25 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from base64 import b64encode
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.core.sample import Label, Message, Prompt, Role, Sample, View
+from guardmark.core.errors import DatasetError
+from guardmark.core.sample import (
+    MOST_IMAGE_BYTES,
+    Image,
+    Label,
+    Message,
+    Prompt,
+    Role,
+    Sample,
+    ToolCall,
+    View,
+)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 conversations = st.lists(
@@ -125,3 +138,99 @@ def test_values_cannot_be_changed() -> None:
     prompt = Prompt.of_text("t")
     with pytest.raises(dataclasses.FrozenInstanceError):
         prompt.under_test = 3  # type: ignore[misc]  # that is the point
+
+
+PIXELS = b"not really pixels"
+
+
+def image_of(content: bytes, place: object) -> Image:
+    """An image with the hash of its bytes."""
+    digest = hashlib.sha256(content).hexdigest()
+    return Image(sha256=digest, media_type="image/png", place=str(place))
+
+
+@pytest.mark.parametrize(
+    ("sha256", "media_type"),
+    [("../../etc", "image/png"), ("a" * 64, "image/svg"), ("A" * 64, "image/png"), ("", "")],
+)
+def test_an_image_is_named_by_a_hash_and_a_kind_of_picture(sha256: str, media_type: str) -> None:
+    """Both become parts of paths and of URLs, so nothing else may stand there."""
+    with pytest.raises(ValueError, match="SHA-256 and a media type"):
+        Image(sha256=sha256, media_type=media_type, place="x.png")
+
+
+def test_an_image_is_read_from_its_file_or_its_url(tmp_path: Path) -> None:
+    """Where it lies is no part of what it is."""
+    file = tmp_path / "x.png"
+    file.write_bytes(PIXELS)
+    here = image_of(PIXELS, file)
+    inside = image_of(PIXELS, f"data:image/png;base64,{b64encode(PIXELS).decode()}")
+    assert here.read() == inside.read() == PIXELS
+    assert here == inside
+
+
+def test_an_image_that_is_not_the_one_that_was_read_is_refused(tmp_path: Path) -> None:
+    """Changed, gone, or grown beyond what is opened."""
+    changed, gone, grown = (tmp_path / name for name in ("changed.png", "gone.png", "grown.png"))
+    changed.write_bytes(PIXELS + b"!")
+    with grown.open("wb") as file:
+        file.truncate(MOST_IMAGE_BYTES + 1)  # a hole: it takes no room on disk
+    for path in (changed, gone, grown):
+        with pytest.raises(DatasetError, match="is gone, or was changed since"):
+            image_of(PIXELS, path).read()
+
+
+def test_a_message_with_an_image_is_sent_as_parts() -> None:
+    """Words first, then each image with its bytes; an image alone has no empty words beside it."""
+    url = f"data:image/png;base64,{b64encode(PIXELS).decode()}"
+    shown = {"type": "image_url", "image_url": {"url": url}}
+    image = image_of(PIXELS, url)
+    talk = Message(role=Role.USER, content="look", images=(image,))
+    assert talk.parts() == [{"type": "text", "text": "look"}, shown]
+    assert dataclasses.replace(talk, content="").parts() == [shown]
+    assert Message(role=Role.USER, content="look").parts() == "look"
+
+
+def test_calls_of_tools_and_their_results_are_sent_as_services_take_them() -> None:
+    """A result names the call that it answers, under the role that services have for it."""
+    call = ToolCall(id="c1", name="search", arguments='{"q": 1}')
+    asks = Message(role=Role.ASSISTANT, content="", calls=(call,))
+    assert asks.chat("assistant") == {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [
+            {
+                "id": "c1",
+                "type": "function",
+                "function": {"name": "search", "arguments": '{"q": 1}'},
+            }
+        ],
+    }
+    answers = Message(role=Role.TOOL, content="found", answers="c1")
+    assert answers.chat("user") == {"role": "tool", "content": "found", "tool_call_id": "c1"}
+    assert (asks.words, answers.words) == ('\nsearch({"q": 1})', "found")
+
+
+def test_another_text_takes_the_place_of_the_one_under_test() -> None:
+    """The rest of the conversation stays, and images stand behind those that were there."""
+    first, second = (image_of(name, "x") for name in (b"1", b"2"))
+    assert Prompt.of_text("a").with_text("b") == Prompt.of_text("b")
+    messages = (
+        Message(role=Role.USER, content="a", images=(first,)),
+        Message(role=Role.ASSISTANT, content="kept"),
+    )
+    talk = Prompt(messages=messages, under_test=-2)
+    changed = talk.with_text("b", second)
+    assert changed.text == "b"
+    assert changed.messages[0].images == (first, second)
+    assert (changed.messages[1], changed.under_test) == (messages[1], -2)
+    assert Prompt.of_text("a").with_text("a", first).messages[0].images == (first,)
+
+
+def test_a_defense_of_texts_is_not_shown_half_of_a_message() -> None:
+    """Words beside an image are not the whole input, unless the defense takes images as well."""
+    message = Message(role=Role.USER, content="look", images=(image_of(PIXELS, "x"),))
+    prompt = Prompt(messages=(message,))
+    assert (prompt.is_plain, Prompt.of_text("look").is_plain) == (False, True)
+    assert prompt.shown(View.TEXT) is None
+    assert prompt.shown(View.TEXT, beside_images=True) == "look"

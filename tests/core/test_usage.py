@@ -92,3 +92,11 @@ def test_a_price_is_known_when_all_counts_that_cost_something_are(
 ) -> None:
     """What costs nothing need not be counted."""
     assert price_of(rates, read=read, written=written) == cost
+
+
+def test_what_two_calls_used_is_added_up() -> None:
+    """What only one of them reported stands alone; what none reported stays unknown."""
+    both = Usage(prompt_tokens=3, completion_tokens=2, cost=0.5) + Usage(prompt_tokens=4, cost=0.0)
+    assert both == Usage(prompt_tokens=7, completion_tokens=2, cost=0.5)
+    assert Usage() + Usage(cost=0.0) == Usage(cost=0.0)
+    assert Usage() + Usage() == Usage()
