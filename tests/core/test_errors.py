@@ -97,3 +97,9 @@ def test_what_an_extra_brings_is_named_where_it_is_missing() -> None:
     with pytest.raises(errors.ConfigError) as told, errors.needs("Tables need pandas", "pandas"):
         import no_such_library  # noqa: F401  # that is the point
     assert str(told.value) == "Tables need pandas.\nNext: pip install 'guardmark[pandas]'."
+
+
+def test_a_number_stands_with_its_noun() -> None:
+    """One alone has no plural; thousands are marked."""
+    said = [errors.counted(count, "run") for count in (0, 1, 2_000)]
+    assert said == ["0 runs", "1 run", "2,000 runs"]

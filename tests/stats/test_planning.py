@@ -213,6 +213,24 @@ def test_a_truly_worse_rate_needs_more_pairs_to_pass() -> None:
     assert worse.groups > 3 * plan_noninferiority(0.1, 0.1).groups
 
 
+def test_not_worse_in_pairs_of_pairs_is_simulated() -> None:
+    """With the test for groups: where both rows of a group agree, more pairs are needed."""
+    layout = Layout(rows_per_group=2, icc=0.5)
+    plan = plan_noninferiority(0.5, 0.2, layout=layout)
+    assert plan.rows > plan_noninferiority(0.5, 0.2).rows
+    assert plan.chance is not None
+    assert plan.chance >= 0.8
+    assert 0 < plan.error < 0.05
+
+
+def test_a_number_that_few_simulated_runs_found_is_raised_until_many_keep_it() -> None:
+    """A search by few runs ends at 18 groups of two here, of which many runs keep too few."""
+    plan = plan_margin(0.2, 0.8, layout=Layout(rows_per_group=2))
+    assert plan.chance is not None
+    assert plan.chance >= 0.95
+    assert plan.groups == 19
+
+
 @pytest.mark.slow
 def test_not_worse_in_groups_costs_more_pairs() -> None:
     """The grouped test is asked of simulated groups."""

@@ -182,3 +182,15 @@ def test_counts_that_do_not_fit_are_refused(
     """The message says what is wrong."""
     with pytest.raises(ValueError, match=said):
         attack_success_at(tries, successes, k=k)
+
+
+def test_a_median_says_why_it_is_not_there() -> None:
+    """Nothing fell, less than half fell, all fell at once, forty of forty fell one by one."""
+    none = kaplan_meier([10] * 30, [False] * 30).queries
+    assert (none.value, none.reason) == (None, "nothing was bypassed: the curve has no limits")
+    some = kaplan_meier([1] * 3 + [50] * 7, [True] * 3 + [False] * 7).queries
+    assert (some.value, some.low, some.high, some.reason) == (None, None, None, "not reached")
+    once = kaplan_meier([1] * 3, [True] * 3).queries
+    assert (once.value, once.low, once.reason) == (1, None, "no limit crosses a half")
+    many = kaplan_meier(range(1, 41), [True] * 40).queries
+    assert (many.value, many.trials, many.reason) == (20, 40, "")

@@ -125,3 +125,14 @@ def test_bad_options_are_named() -> None:
         calibration_error([1], [0.5], binning="by_hand")
     with pytest.raises(ValueError, match="confidence"):
         calibration_error([1], [0.5], confidence=1.0)
+
+
+def test_rows_that_share_their_label_err_by_chance_as_one_row_does() -> None:
+    """400 groups of two equal rows show what 400 rows show, not what 800 do."""
+    labels, scores = [at % 2 == 0 for at in range(400)], [0.5] * 400
+    alone = calibration_error(labels, scores)
+    twice = calibration_error(labels * 2, scores * 2, groups=[*range(400), *range(400)])
+    assert twice.reference == pytest.approx(alone.reference, rel=1e-12)
+    # E|B - 200| of a binomial B of 400 halves is 200 C(400, 200) / 2^400.
+    exact = 200 * math.comb(400, 200) / 2**400 / 400
+    assert alone.reference == pytest.approx(exact, rel=1e-3)

@@ -331,7 +331,8 @@ def _best_mean(counts: _Exceeding, size: Floats) -> Floats:
     """
     low, high = np.zeros(len(size)), np.ones(len(size))
     mean: Floats = counts.passes.sum(axis=1) / counts.tries.sum(axis=1)
-    for _ in range(_STEPS):
+    moves, steps = True, 0
+    while moves and steps < _STEPS:
         first, first_bend = _inverses(counts.passes, mean * size)
         second, second_bend = _inverses(counts.failures, (1 - mean) * size)
         slope, bend = first - second, -size * (first_bend + second_bend)
@@ -341,8 +342,7 @@ def _best_mean(counts: _Exceeding, size: Floats) -> Floats:
         wanted = mean - step
         fits = (wanted >= low) & (wanted <= high)
         before, mean = mean, np.where(fits, wanted, (low + high) / 2)
-        if bool(np.all(np.abs(mean - before) <= _CLOSE * mean)):
-            break
+        moves, steps = bool(np.any(np.abs(mean - before) > _CLOSE * mean)), steps + 1
     return mean
 
 
