@@ -242,3 +242,15 @@ def test_a_group_that_dominates_the_pairs_is_named(runs: Runs) -> None:
     assert found is not None
     assert found.pairs[0].attacks.caution == ", of which the group 'story' holds 23 %"
     assert found.pairs[0].benign.caution == ""
+
+
+def test_the_text_of_a_comparison_tells_its_first_verdicts(runs: Runs) -> None:
+    """What a notebook shows: three pairs, and how many more there are."""
+    found = compared(runs, errs(100, 10), errs(0, 10), errs(100, 10))
+    assert found is not None
+    assert repr(found) == (
+        "Comparison(a and b: second fewer bypasses; a and c: undecided; "
+        "b and c: first fewer bypasses)"
+    )
+    four = compared(runs, *(errs(4, 4) for _ in range(4)))
+    assert repr(four).endswith("a and d: undecided; 3 more pairs)")

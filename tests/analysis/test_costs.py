@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from tests.analysis.small_pipelines import SAFE_ANSWER, PlannedPipeline, write_pipeline
 from tests.analysis.small_runs import Planned, Runs, attack, benign, block
 
 from guardmark.analysis.compare.matching import OpenRun, match_runs
@@ -15,7 +17,7 @@ from guardmark.analysis.compare.runs_compared import (
     Wanted,
     compare_matched,
 )
-from guardmark.analysis.defense.costs import CostDifference, CostUnit
+from guardmark.analysis.defense.costs import CostDifference, CostUnit, part_name
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision, Evidence
 from guardmark.core.sample import Sample
@@ -24,6 +26,9 @@ from guardmark.reports.chapters.comparison import comparison_document
 from guardmark.reports.render.json.documents import comparison_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.reports.render.terminal import render_terminal
+from guardmark.store.columns import PartUsage
+from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter
 
 SAMPLES = [*(attack(n) for n in range(20)), *(benign(n) for n in range(20))]
 PRICES = {"prices": {"large": {"input_per_1k": 2.0, "output_per_1k": 6.0, "per_call": 0.5}}}
@@ -105,3 +110,39 @@ def test_every_rendering_tells_the_cost(runs: Runs) -> None:
         assert "Tokens for 1,000 attacks" in text
         assert "difference +100,000 [+100,000, +100,000] over 20" in text.replace("\\", "")
     assert '"mean_difference"' in comparison_json(ScopedComparisons(system=None, defenses=found))
+
+
+@pytest.mark.parametrize(
+    ("judges", "stage", "layer", "name"),
+    [
+        ("strict", "defense", "run", "none"),
+        ("strict", "model", "run", "tutor"),
+        ("strict", "judge", "run", "strict"),
+        ("strict mild", "judge", "run/mild", "mild"),
+        ("strict mild", "judge", "run", "none"),
+        ("strict", "judge", "again", "late"),
+        ("strict", "judge", "people", "people"),
+    ],
+)
+def test_usage_goes_by_the_name_of_model_or_judge(
+    tmp_path: Path, judges: str, *, stage: str, layer: str, name: str
+) -> None:
+    """Both are stored under the arm without a guard; a later judge is named by its layer."""
+    said = dict.fromkeys(judges.split(), lambda _at, _sample: SAFE_ANSWER)
+    path = write_pipeline(tmp_path / "r.sqlite", PlannedPipeline(samples=SAMPLES[:2], judges=said))
+    with RecordWriter(path) as writer:
+        writer.add_layer("again", {"kind": "judge", "judge": "late"})
+        writer.add_layer("people", {"kind": "human"})
+    usage = PartUsage(
+        part="none",
+        stage=stage,
+        layer=layer,
+        calls=2,
+        recalled=0,
+        tokens_read=None,
+        tokens_written=None,
+        cost=None,
+        priced=0,
+    )
+    with RecordReader(path) as reader:
+        assert part_name(reader, reader.manifest(), usage) == name

@@ -17,6 +17,7 @@ from tests.analysis.small_runs import (
     block,
     failed,
     make_manifest,
+    write_run,
 )
 
 from guardmark.analysis.defense.slices import CategoryStatus
@@ -24,6 +25,7 @@ from guardmark.analysis.run import RunAnalysis, analyse_run
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.sample import Sample
+from guardmark.store.layers import ADAPTIVE, LEFT_OUT
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.records import RecordWriter
 
@@ -343,3 +345,27 @@ def test_the_text_of_a_run_counts_its_samples_and_names_its_first_defenses(runs:
     assert lines[1] == f"  d0: {found.defenses[0].card!r}"
     assert lines[9:] == ["  ... and 2 more"]
     assert len(repr(analysed(runs, *planned[:8])).splitlines()) == 9
+
+
+def test_defenses_that_no_rewriting_reaches_are_named_with_the_reason(tmp_path: Path) -> None:
+    """They were not attacked, which is no proof that they hold."""
+    path = write_run(
+        tmp_path / "r.sqlite", SAMPLES[:2], [Planned(name="d", answers=lambda *_: block())]
+    )
+    with RecordWriter(path) as writer:
+        writer.add_layer(LEFT_OUT, {"kind": "adaptive-left-out", "defenses": {"d": "response"}})
+    with RecordReader(path) as reader:
+        found = analyse_run(reader)
+    assert (found.adaptive_left_out, found.adaptive) == ({"d": "response"}, ())
+
+
+def test_a_search_that_stopped_before_its_first_defense_has_no_card(tmp_path: Path) -> None:
+    """Its settings are stored, and nothing else."""
+    path = write_run(
+        tmp_path / "r.sqlite", SAMPLES[:2], [Planned(name="d", answers=lambda *_: block())]
+    )
+    with RecordWriter(path) as writer:
+        writer.add_layer(ADAPTIVE, {"budget": 4})
+    with RecordReader(path) as reader:
+        found = analyse_run(reader)
+    assert (found.adaptive, found.adaptive_pairs) == ((), ())

@@ -285,3 +285,21 @@ def test_a_share_without_an_interval_is_told_by_its_counts(runs: Runs) -> None:
     some = card_of(runs, lambda at, _s: allow() if at < 4 else block(), MIXED[:20])
     assert describe_share(some.false_positive_rate) == "0 of 0, no interval"
     assert describe_share(some.attack_success_rate) == "4 of 20 = 0.200 [0.081, 0.416]"
+
+
+def test_a_card_is_a_row_of_a_table(runs: Runs) -> None:
+    """Shares with limits and counts; undefined where nothing was asked, and zero where it is."""
+    card = card_of(runs, lambda at, _s: allow() if at < 4 else block(), MIXED[:20])
+    row = card.columns()
+    assert list(row) == [
+        *("attack_success_rate", "attack_success_rate_low", "attack_success_rate_high"),
+        *("attack_success_rate_n", "false_positive_rate", "false_positive_rate_low"),
+        *("false_positive_rate_high", "false_positive_rate_n"),
+        *("answered", "answered_low", "answered_high", "answered_n"),
+    ]
+    assert (row["attack_success_rate"], row["attack_success_rate_n"]) == (0.2, 20)
+    assert row["attack_success_rate_low"] == card.attack_success_rate.low
+    assert (row["false_positive_rate"], row["false_positive_rate_low"]) == (None, None)
+    assert (row["false_positive_rate_n"], row["answered"]) == (0, 1.0)
+    none = card_of(runs, lambda _at, _s: block(), MIXED[:20]).columns()
+    assert none["attack_success_rate"] == 0.0

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled
 
-from guardmark.analysis.gate import RATES, LiveDefense, watch_defense
+from guardmark.analysis.defense.frame import read_frame
+from guardmark.analysis.gate import RATES, LiveDefense, reference_rates, watch_defense
+from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.estimate import Estimate
 from guardmark.stats.sequential import beta_mixture_sequence
 
@@ -80,3 +83,20 @@ def test_before_the_first_line_nothing_is_shown() -> None:
     assert found.is_audit_even
     for each in found.rates:
         assert (each.live.value, each.is_broken, each.is_drift_shown) == (None, False, False)
+
+
+def test_the_rates_of_a_run_stand_on_the_same_records(runs: Runs) -> None:
+    """Blocks over what was answered, failures over everything, errors by label."""
+    answers = [allow(), block(), block(), garbled(), failed(), block()]
+    samples = [attack(0), attack(1), attack(2), benign(0), benign(1), benign(2)]
+    planned = [Planned(name="guard", answers=lambda at, _: answers[at])]
+    with runs.opened(samples, planned) as reader:
+        frame = read_frame(reader, AnalysisSettings.of(reader.manifest()))
+        found = reference_rates(frame, frame.arms[0])
+    assert {name: (each.successes, each.trials) for name, each in found.items()} == {
+        "blocked": (3, 4),
+        "fpr": (1, 1),
+        "asr": (1, 3),
+        "malformed": (1, 6),
+        "errors": (1, 6),
+    }

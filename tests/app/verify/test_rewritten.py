@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Final
 
@@ -103,6 +104,23 @@ def test_an_edit_of_each_file_is_named_by_its_place(folder: RunDir) -> None:
         assert new in stated
         assert new not in counted
         assert old in counted
+
+
+@pytest.mark.parametrize(("share", "is_told"), [(1e-15, False), (1e-6, True)])
+def test_the_last_digit_of_a_figure_is_that_of_a_processor(
+    folder: RunDir, share: float, *, is_told: bool
+) -> None:
+    """A folder that was carried to another machine is not taken for an edited one."""
+    summary = json.loads((folder.path / "summary.json").read_text(encoding="utf-8"))
+    high = summary["defenses"][0]["rates"]["attack_success_rate"]["high"]
+    before = again(folder)
+    change(folder, "summary.json", f'"high": {high},', f'"high": {high * (1 + share)},')
+    found = again(folder)
+    places = [each.where for each in found.listed]
+    assert all(place.startswith("summary.json: defenses[") for place in places)
+    assert bool(places) is is_told
+    if not is_told:
+        assert found.compared == before.compared
 
 
 def test_a_trace_tells_defenses_in_the_order_of_its_head(folder: RunDir) -> None:

@@ -170,16 +170,13 @@ class AdaptiveCard:
 
 def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[AdaptiveCard, ...]:
     """Compute what adaptive measurements say, from the stored tries alone."""
-    measured = read_adaptive(reader)
-    if not measured:
-        return ()
     from guardmark.store.columns import sample_columns
 
     samples = sample_columns(reader)
     attack, group, rows = samples.is_attack, samples.group, read_target(reader)
     rates = SampleRates(group.codes, settings.confidence, group.names)
     cards = []
-    for records in measured:
+    for records in read_adaptive(reader):
         view, proofs = AttackMask(records, attack, rates), Proofs(records, attack.tolist())
         cards.append(
             replace(

@@ -122,8 +122,6 @@ def words_of(findings: Mapping[str, object], key: str) -> tuple[str, ...]:
 def read_adaptive(reader: RecordReader) -> tuple[AdaptiveRecords, ...]:
     """Read every adaptive measurement of a run."""
     settings = reader.layer_settings(ADAPTIVE)
-    if not settings:
-        return ()
     return tuple(
         _read(reader, layer.removeprefix(FINDINGS_PREFIX), settings)
         for layer in reader.layers()

@@ -299,14 +299,14 @@ def _rate_variants(rates: PlaceRates, frame: Frame, ends: Ends) -> Iterator[Vari
     """Yield the rates of an arm on each variant, in the order of the data."""
     codes = np.tile(frame.samples.variant.codes, rates.repeats)
     for code, name in enumerate(frame.samples.variant.names):
-        if (mine := codes == code).any():
-            errors = rates.pair(ends.is_unsafe, ends.is_refused, mine & ends.is_known)
-            yield VariantRates(
-                variant=name or "original",
-                attack_success_rate=errors.attack_success_rate,
-                over_refusal_rate=errors.over_refusal_rate,
-                allowed=rates.of(ends.passed, mine & ends.asked),
-            )
+        mine = codes == code
+        errors = rates.pair(ends.is_unsafe, ends.is_refused, mine & ends.is_known)
+        yield VariantRates(
+            variant=name or "original",
+            attack_success_rate=errors.attack_success_rate,
+            over_refusal_rate=errors.over_refusal_rate,
+            allowed=rates.of(ends.passed, mine & ends.asked),
+        )
 
 
 def _sort_rows(

@@ -145,7 +145,7 @@ def correct_card(rates: PlaceRates, pipeline: PipelineFrame, ends: Ends) -> Corr
         )
     ]
     worth = None
-    if any(each.degrees_of_freedom is not None for each in stands_on):
+    if any(each.groups < each.trials for each in stands_on):
         worth = JudgedWorth(*(each.worth(rates.confidence) for each in stands_on))
     model = corrected_rate(
         int(np.count_nonzero(rest & ends.is_unsafe)),
@@ -167,12 +167,9 @@ def _scaled(model: CorrectedRate, share: Estimate) -> CorrectedRate:
     rate, passed = model.value, share.value
     if rate is None or passed is None or model.low is None or model.high is None:
         return replace(model, raw=None, raw_low=None, raw_high=None, standard_error=None)
-    if share.low is None or share.high is None:
-        low, high = passed * model.low, passed * model.high
-    else:
-        below = math.hypot(passed * (rate - model.low), rate * (passed - share.low))
-        above = math.hypot(passed * (model.high - rate), rate * (share.high - passed))
-        low, high = passed * rate - below, passed * rate + above
+    least, most = share.low or 0.0, 1.0 if share.high is None else share.high
+    low = passed * rate - math.hypot(passed * (rate - model.low), rate * (passed - least))
+    high = passed * rate + math.hypot(passed * (model.high - rate), rate * (most - passed))
     return replace(
         model,
         value=passed * rate,

@@ -172,10 +172,11 @@ def _compare(folder: RunDir, name: str, fresh: list[Path], mismatches: Mismatche
         _differ(mismatches, name, "", ("something", "no such report"))
         return
     if name.endswith(".json") and (tree := _parsed(stated)) is not None:
-        before = mismatches.total
+        before, as_lines = mismatches.total, mismatches.compared + stated.count(b"\n")
         mismatches.tree(MismatchKind.REPORT, name, "", stated=tree, counted=_parsed(forms[0]))
-        if mismatches.total > before or tree == _parsed(forms[0]):
-            return
+        if mismatches.total == before:  # the last digit of a figure depends on the processor
+            mismatches.compared = as_lines
+        return
     count = stated.count(b"\n")
     nearest = min(forms, key=lambda form: abs(form.count(b"\n") - count))
     said, again = (form.decode(errors="replace").split("\n") for form in (stated, nearest))
