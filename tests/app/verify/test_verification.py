@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -19,6 +22,10 @@ from guardmark.app.results.reporting import report
 from guardmark.app.run.running import RunOptions, Session
 from guardmark.app.run.running import run as measure
 from guardmark.app.verify.verification import UNSHOWN, Verification, verify
+from guardmark.core.outcome import ALLOWED
+from guardmark.core.record import Stage
+from guardmark.store.reader import RunState
+from guardmark.store.records import RecordWriter
 
 COUNT = 12
 
@@ -201,24 +208,39 @@ def test_a_noted_head_leaves_nothing_unshown(run: Path) -> None:
     )
 
 
-def test_texts_in_a_compressed_file_are_looked_for(
-    run: Path, monkeypatch: pytest.MonkeyPatch
+def pressed(rows: bytes) -> bytes:
+    """Rows as they lie in a compressed file."""
+    return gzip.compress(rows)
+
+
+def as_list(rows: bytes) -> bytes:
+    """The same rows as one JSON list."""
+    return b"[" + b",".join(rows.splitlines()) + b"]"
+
+
+@pytest.mark.parametrize(("name", "form"), [("data.jsonl.gz", pressed), ("data.json", as_list)])
+def test_texts_are_looked_for_in_files_of_other_forms(
+    run: Path, monkeypatch: pytest.MonkeyPatch, name: str, form: Callable[[bytes], bytes]
 ) -> None:
-    """As many places are compared as in the file as it was."""
-    home = run.parent / "pressed"
+    """As many places are compared as in the file as it was; one that was cut off holds none."""
+    home = run.parent / "other"
     home.mkdir()
-    rows = (run.parent / "data.jsonl").read_bytes()
-    (home / "data.jsonl.gz").write_bytes(gzip.compress(rows))
-    config = CONFIG.replace("data.jsonl", "data.jsonl.gz") + "report: []\n"
+    content = form((run.parent / "data.jsonl").read_bytes())
+    (home / name).write_bytes(content)
+    config = CONFIG.replace("data.jsonl", name) + "report: []\n"
     (home / "bench.yaml").write_text(config, encoding="utf-8")
     monkeypatch.chdir(home)
     out = measure(load_config(home / "bench.yaml"), RunOptions(out=home / "out"), Session()).folder
     whole = verify(out.path)
     assert whole.holds
-    (home / "data.jsonl.gz").unlink()
+    (home / name).write_bytes(content[:-30])
+    places = [where for where, *_ in said(verify(out.path))]
+    assert places[0] == f"{name}: sha256"
+    assert len(places) == COUNT + 1
+    (home / name).unlink()
     without = verify(out.path)
     assert whole.compared - without.compared == COUNT + 1  # each text, and the hash
-    assert without.notes[0] == "data.jsonl.gz was not found; --data FOLDER says where it lies."
+    assert without.notes[0] == f"{name} was not found; --data FOLDER says where it lies."
 
 
 def test_a_description_that_was_changed_is_named_by_its_place(run: Path) -> None:
@@ -282,3 +304,115 @@ def test_a_note_names_five_files_and_counts_the_others(run: Path) -> None:
     tables = ["categories.csv", "summary.md", "variant_metrics.csv"]
     assert names.split(", ") == sorted([*every, *tables])[:5]
     assert more == f"{len(every) + len(tables) - 5} more"
+
+
+def add_records(run: Path) -> None:
+    """Let records come later that no report tells of."""
+    with RecordWriter(run / "records.sqlite") as writer:
+        writer.record_batch("words", Stage.WARMUP, repeat=1).add(0, ALLOWED, latency_ns=1)
+
+
+def test_records_that_came_later_are_told_from_other_records(run: Path) -> None:
+    """The noted head is an earlier one of this chain; only the list of all records lacks it."""
+    report(run, formats=("json", "md"))
+    noted = verify(run)
+    add_records(run)
+    found = verify(run, expect=noted.head)
+    (where, stated, counted), *others = said(found)
+    assert (where, stated) == ("records.sqlite: head", found.head)
+    assert counted.startswith(f"{noted.head}, the head after batch ")
+    assert counted.endswith(": records were added since")
+    assert [place for place, *_ in others] == ["results.jsonl: line 16", "results.jsonl: lines"]
+
+
+def test_a_report_of_fewer_records_that_is_put_back_is_found(run: Path) -> None:
+    """It has a seal, and not the last one."""
+    path = run / "summary.md"
+    report(run, formats=("json", "md"))
+    before = path.read_bytes()
+    add_records(run)
+    report(run, formats=("json", "md"))
+    path.write_bytes(before)
+    fault = "a write was interrupted, or an old file put back"
+    assert ("summary.md", "this is the file of an earlier seal", fault) in said(verify(run))
+
+
+def test_an_earlier_form_of_a_report_is_a_note(run: Path) -> None:
+    """Of the same records: a write was interrupted, and nothing says otherwise than before."""
+    path = run / "summary.md"
+    report(run, formats=("md",))
+    before = path.read_bytes()
+    report(run, formats=("md",), texts=False)
+    assert path.read_bytes() != before
+    path.write_bytes(before)
+    found = verify(run)
+    assert found.holds
+    (note,) = found.notes
+    assert note.startswith("summary.md: as sealed before, not as sealed last; a write was ")
+    assert note.endswith(f" To write anew: guardmark report {run}")
+
+
+def test_a_file_that_was_sealed_and_not_yet_named_is_no_edit(run: Path) -> None:
+    """A writer that was killed leaves it beside its place, under a name of its own."""
+    (run / "results.jsonl").rename(run / ".results.jsonl.half")
+    found = verify(run)
+    assert found.mismatches == ()
+    assert found.notes[0].startswith("results.jsonl is not there; to write it: ")
+
+
+def test_records_of_another_run_do_not_carry_the_seals(run: Path) -> None:
+    """The same configuration, run again, has a chain of its own."""
+    other = measure(
+        load_config(run.parent / "bench.yaml"), RunOptions(out=run.parent / "other"), Session()
+    )
+    head = verify(run).head
+    shutil.copy(other.folder.records, run / "records.sqlite")
+    faults = [(stated, counted) for _, stated, counted in said(verify(run))]
+    assert (f"sealed over head {head[:16]}...", "these are other records") in faults
+
+
+def test_a_link_below_the_folder_is_not_followed(run: Path) -> None:
+    """Nor is anything else compared: nothing of the folder is to be trusted."""
+    private = run.parent / "private.txt"
+    private.write_text("a private line", encoding="utf-8")
+    (run / "figures").mkdir()
+    (run / "figures" / "mine.svg").symlink_to(private)
+    found = verify(run)
+    assert [where for where, *_ in said(found)] == ["figures/mine.svg"]
+    assert said(found)[0][2] == "a link, a pipe or a device stands in place of a file"
+    assert found.notes[0] == "figures/mine.svg: not opened."
+
+
+def test_settings_of_a_judging_that_were_changed_are_named(run: Path) -> None:
+    """They are in no record, and sealed all the same."""
+    with RecordWriter(run / "records.sqlite") as writer:
+        writer.add_layer("later", {"kind": "judge"})
+    assert verify(run).holds, "a layer that nothing belongs to may have come after the seals"
+    with closing(sqlite3.connect(run / "records.sqlite")) as connection, connection:
+        connection.execute("UPDATE layers SET settings = '{}' WHERE name = 'run'")
+        connection.execute("DELETE FROM layers WHERE name = 'later'")
+        connection.execute("UPDATE layers SET name = 'ran' WHERE name = 'run'")
+    stated = "names and settings of its layers are not those that were sealed"
+    assert stated in [stated for _, stated, _ in said(verify(run))]
+
+
+def test_a_run_that_is_not_complete_is_checked_as_far_as_it_came(run: Path) -> None:
+    """It says so in place of what is missing."""
+    with RecordWriter(run / "records.sqlite") as writer:
+        writer.finish(RunState.INTERRUPTED)
+    assert "The run is not complete; what it stored so far was checked." in verify(run).notes
+
+
+def test_a_description_that_was_taken_away_is_missed_once(run: Path) -> None:
+    """By its seal; there is nothing to compare with the manifest."""
+    (run / "data_manifest.json").unlink()
+    fault = "it was sealed", "it is not there any more"
+    assert said(verify(run)) == [("data_manifest.json", *fault)]
+
+
+def test_a_summary_that_is_no_json_is_compared_by_its_lines(run: Path) -> None:
+    """The first that differs, and how many there are."""
+    count = (run / "summary.json").read_bytes().count(b"\n")
+    (run / "summary.json").write_text("{", encoding="utf-8")
+    lines = ("summary.json: lines", "1", str(count + 1))
+    assert lines in said(verify(run))
