@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Hundreds of tests start the command line: byte code is compiled once, not by each of them.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo test slow check lint types floors sizes fix bench field-study soak lock clean hf inspect interop ray docs gallery dist sbom installed mutation packaging
+.PHONY: help demo test slow coverage check lint types floors sizes fix bench field-study soak lock clean hf inspect interop ray docs gallery dist sbom installed mutation packaging
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -37,6 +37,13 @@ test: $(VENV)/.ready-dev      ## the tests, but for the slow ones: a few minutes
 
 slow: $(VENV)/.ready-dev      ## kills, browsers, whole journeys: what `make test` leaves to `make check`
 	$(BIN)/python -m pytest -m "slow and not soak and not hf" -n auto --dist loadfile
+
+# A few tests that limit time or memory fail under measurement: whether tests pass is for `make test`.
+coverage: $(VENV)/.ready-dev  ## the same tests, measured: every branch of core, stats and analysis
+	rm -rf build/coverage
+	mkdir -p build/coverage
+	-$(BIN)/python -m coverage run -m pytest -m "not slow and not soak and not hf" -n auto --dist loadfile -q
+	$(BIN)/python scripts/branches.py
 
 hf: $(VENV)/.ready-hf         ## tests of local models, which need torch
 	$(BIN)/python -m pytest -m "hf and not soak" --no-header || [ $$? -eq 5 ]
@@ -145,7 +152,7 @@ floors: $(VENV)/.ready-dev
 sizes: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest tests/house -q
 
-check: lint types floors test slow hf inspect ray installed docs packaging    ## all of CI: lint, types, floors, every test
+check: lint types floors test slow coverage hf inspect ray installed docs packaging    ## all of CI: lint, types, floors, every test
 
 fix: $(VENV)/.ready-dev       ## format and fix what can be fixed
 	$(BIN)/ruff check --fix-only .

@@ -115,6 +115,18 @@ def test_a_signed_run_holds_without_a_limit(work: Path) -> None:
     assert guardmark("verify", "out", *given, cwd=work).code == 0
 
 
+def test_seals_that_are_broken_are_not_held_against_the_signature_too(work: Path) -> None:
+    """The line that does not follow is named once; before that the signature was the owner's."""
+    whole = look(work)
+    assert (whole.holds, whole.is_signed) == (True, True)
+    path = work / "out" / "seals.jsonl"
+    first, second, *rest = path.read_text("utf-8").splitlines(keepends=True)
+    path.write_text("".join([first, second.replace('"', '" ', 1), *rest]), encoding="utf-8")
+    places = [each.where for each in look(work).mismatches]
+    assert "seals.jsonl: line 2" in places
+    assert not any("minisig" in place for place in places)
+
+
 @pytest.mark.slow
 def test_a_run_made_anew_is_not_the_one_that_was_signed(work: Path) -> None:
     """Records, seals and reports of another hand agree with each other, not with the signature."""

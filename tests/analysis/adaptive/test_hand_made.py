@@ -190,6 +190,18 @@ def test_a_model_that_gives_back_no_plain_sentence_says_nothing_of_chains() -> N
     assert value.reason == "the target model does not give back plain sentences either"
 
 
+def test_a_chain_of_which_nothing_is_known_leaves_the_guess_undefined() -> None:
+    """What got through came by a chain that nobody probed: it is counted, and no zero."""
+    rows = asked(answers={"d": {1: ("typo", True)}}, canaries={PLAIN: [(0, "read")]})
+    arms = {ADAPTIVE: {1: history(tried(1))}}
+    card = measure_target(rows, mask(records_of(arms, passes=())))
+    assert card.estimated is not None
+    assert card.has_control
+    value = card.estimated.value
+    assert (value.value, value.low, value.high, card.estimated.unread) == (None, None, None, 1)
+    assert card.estimated.read.value is None
+
+
 def test_where_nothing_came_through_there_is_nothing_to_read() -> None:
     """A true zero, although no chain was read; its upper limit is that of the bypasses."""
     card = measure_target(asked(canaries=CANARIES), mask(records_of({}, passes=())))
