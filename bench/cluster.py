@@ -70,10 +70,9 @@ def main() -> None:
         folder = Path(name)
         (folder / "classifier.py").write_text(CLASSIFIER)
         (folder / "samples.jsonl").write_text("\n".join(map(row, range(many))))
-        notes: list[str] = []
-        cluster = Cluster(RunSettings(engine="ray", address="local", workers=2), notes)
+        cluster = Cluster(RunSettings(engine="ray", address="local", workers=2))
         cluster.joined()
-        print(*notes, f"load average {os.getloadavg()[0]:.2f}", sep="; ")
+        print(*cluster.notes, f"load average {os.getloadavg()[0]:.2f}", sep="; ")
         best = dict[tuple[int, int], float]()
         for _ in range(given.rounds):
             for workers in (1, 2):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -9,7 +11,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -26,6 +31,7 @@ from guardmark.core.record import Stage
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.defenses.calls.cluster import Cluster
 from guardmark.engine import runner
+from guardmark.engine.execution.actors import ActorDefense
 from guardmark.engine.plan import Plan
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
@@ -38,6 +44,12 @@ import os, signal, time
 from pathlib import Path
 
 HERE = Path(__file__).parent
+with (HERE / "loaded").open("a") as marks:
+    marks.write(f"{os.getpid()}\\n")
+
+
+def harmful(answer: str) -> bool:
+    return "1" in answer
 
 
 def check(text: str) -> bool:
@@ -65,11 +77,12 @@ RAY = "{engine: ray, address: local, workers: 2, cpus_per_worker: 0.5, batch: 16
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _one_cluster() -> Iterator[None]:
+def cluster() -> Iterator[Cluster]:
     """A local Ray for all tests: to start one takes seconds."""
-    cluster = Cluster(RunSettings(engine="ray", address="local", workers=2), [])
+    settings = RunSettings(engine="ray", address="local", workers=2, cpus_per_worker=0.5, batch=16)
+    cluster = Cluster(settings)
     cluster.joined()
-    yield
+    yield cluster
     cluster.close()
 
 
@@ -168,6 +181,62 @@ def test_a_local_classifier_decides_the_same(folder: Path, classifier_folder: Pa
     assert [each[5] for each in here] == pytest.approx([each[5] for each in there], abs=1e-5)
 
 
+class _Service(BaseHTTPRequestHandler):
+    """A guard behind an address, which blocks what ends in 7."""
+
+    def do_POST(self) -> None:
+        """Answer a text."""
+        text = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"]
+        body = json.dumps({"blocked": text.split()[1].endswith("7")}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+STAY = """
+  remote: {type: http, url: "http://127.0.0.1:PORT/", body: {text: {$input: text}}, blocked: $.blocked}
+  mixed: {type: chain, of: [code, remote], rule: any}
+  cleaned: {type: canonical, of: code, steps: [nfkd]}
+  after: {type: python, target: "guard.py:harmful", view: response}
+pipeline:
+  guards: [none, code, mixed, after]
+  model: {type: scripted, rules: [{when: "text 1", answer: "It is 1"}], otherwise: "No"}
+"""
+
+
+def test_the_command_that_starts_a_run_builds_nothing_that_workers_build(folder: Path) -> None:
+    """Not for its hash, nor to probe it, nor where a guard that stays asks one that does not."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Service) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        stay = STAY.lstrip("\n").replace("PORT", str(server.server_port))
+        for name, settings in (("here", "{}"), ("there", RAY)):
+            config = configured(folder, settings, name=f"{name}.yaml")
+            config.write_text(config.read_text().replace("report:", f"{stay}report:"))
+            sys.modules.pop(guard_module(folder), None)
+            (folder / "loaded").write_text("")
+            measured(config, folder / name)
+            builders = set((folder / "loaded").read_text().split())
+            assert builders
+            assert (str(os.getpid()) in builders) is (name == "here")
+        server.shutdown()
+    assert guard_module(folder) not in sys.modules
+    assert records(folder / "there") == records(folder / "here")
+    hashes = [
+        RecordReader(folder / name / "records.sqlite").manifest() for name in ("here", "there")
+    ]
+    assert hashes[0].parts == hashes[1].parts
+    assert hashes[0].config_sha256 == hashes[1].config_sha256
+
+
+def guard_module(folder: Path) -> str:
+    """The name under which a function's file is imported."""
+    return f"guardmark_target_{sha256(str(folder / 'guard.py').encode()).hexdigest()[:16]}"
+
+
 def test_a_worker_killed_in_the_middle_of_a_batch_loses_nothing(folder: Path) -> None:
     """Its batch is asked again in halves, and the run says so."""
     here, _ = measured(configured(folder, "{}"), folder / "here", only=("code",))
@@ -191,9 +260,9 @@ def test_a_sample_that_ends_every_worker_is_an_error_of_its_own(folder: Path) ->
     assert (differ[0][1][4], differ[0][1][6]) == ("error", "crash")
 
 
-def test_a_worker_with_other_files_is_refused(folder: Path) -> None:
+def test_a_worker_with_other_files_is_refused(folder: Path, cluster: Cluster) -> None:
     """A hash of all that a defense is made of is compared where it is built."""
-    loaded = load_config(configured(folder, RAY))
+    loaded = replace(load_config(configured(folder, RAY)), cluster=cluster)
     parts = build_parts(loaded, None, only=("code",))
     (folder / "guard.py").write_text(GUARD + "\n# another revision\n")
     with pytest.raises(ConfigError, match="code is another one here: hash"):
@@ -206,9 +275,11 @@ def test_a_worker_with_other_files_is_refused(folder: Path) -> None:
         )
 
 
-def test_a_package_that_raises_where_a_worker_loads_it_is_a_refusal(folder: Path) -> None:
+def test_a_package_that_raises_where_a_worker_loads_it_is_a_refusal(
+    folder: Path, cluster: Cluster
+) -> None:
     """It is told in the words of the package, and is no crash of the run."""
-    loaded = load_config(configured(folder, RAY))
+    loaded = replace(load_config(configured(folder, RAY)), cluster=cluster)
     parts = build_parts(loaded, None, only=("code",))
     (folder / "guard.py").write_text("raise OSError('weights are missing')\n")
     with pytest.raises(ConfigError, match=r"cannot ask code: (?s:.*)weights are missing"):
@@ -282,14 +353,12 @@ class Narrow(Batched):
         return await super().decide_batch(prompts)
 
 
-async def asked_in_actors(folder: Path, make: type[Batched], count: int = 60) -> tuple[Any, Any]:
+async def asked_in_actors(
+    folder: Path, make: type[Batched], cluster: Cluster, count: int = 60
+) -> tuple[Any, Any]:
     """Ask a defense of a class about samples in two actors; return what is stored, and notes."""
-    settings = RunSettings(engine="ray", address="local", workers=2, cpus_per_worker=0.5, batch=16)
-    plan = Plan(
-        defenses=(make(),),
-        cluster=settings.cluster,
-        factories={"batched": partial(built, make)},  # type: ignore[arg-type]
-    )
+    mine = Cluster(cluster.settings)  # it has notes of its own
+    plan = Plan(defenses=(ActorDefense("batched", partial(built, make), mine),))
     with RecordWriter(folder / "records.sqlite") as writer:
         writer.load_samples(
             Sample(id=f"s{n}", prompt=Prompt.of_text(f"text {n}"), label=Label.ATTACK)
@@ -301,9 +370,11 @@ async def asked_in_actors(folder: Path, make: type[Batched], count: int = 60) ->
     return stored, summary.notes
 
 
-async def test_an_actor_out_of_memory_has_its_batches_halved(tmp_path: Path) -> None:
+async def test_an_actor_out_of_memory_has_its_batches_halved(
+    tmp_path: Path, cluster: Cluster
+) -> None:
     """Until they fit, and the run says so; every sample is answered, and once."""
-    stored, notes = await asked_in_actors(tmp_path, Narrow)
+    stored, notes = await asked_in_actors(tmp_path, Narrow, cluster)
     assert stored == [(n, "allow" if n % 3 else "block") for n in range(60)]
     halved = [note for note in notes if "ran out of memory" in note]
     assert halved

@@ -10,7 +10,6 @@ import pytest
 
 from guardmark.core.errors import DatasetError
 from guardmark.core.sample import DEFAULT_TAXONOMY, Label
-from guardmark.datasets import loading
 from guardmark.datasets.formats.fields import BadRows
 from guardmark.datasets.loading import LoadedData, load
 
@@ -25,19 +24,11 @@ if TYPE_CHECKING:
     Spec = Callable[..., DatasetSpec]
 
 
-@pytest.fixture(params=["in memory", "streamed"])
-def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small data are kept, large data are read again: the same must come out."""
-    if request.param == "streamed":
-        monkeypatch.setattr(loading, "KEPT_BYTES", 0)
-
-
 def rows(count: int, **fields: Any) -> list[dict[str, Any]]:
     """Write distinct attacks."""
     return [{"id": f"r{n}", "text": f"text {n}", "label": 1, **fields} for n in range(count)]
 
 
-@pytest.mark.usefixtures("both_ways")
 def test_samples_come_in_order_as_often_as_asked(read: Read) -> None:
     """Every pass gives the same."""
     data = read("data.jsonl", rows(5))
@@ -54,7 +45,6 @@ def test_samples_come_in_order_as_often_as_asked(read: Read) -> None:
     )
 
 
-@pytest.mark.usefixtures("both_ways")
 def test_a_repeated_id_is_named_with_its_first_place(put: Put, spec: Spec) -> None:
     """Across files as well: records are told apart by it."""
     one = put("one.jsonl", [{"id": "x", "text": "a", "label": 1}])
@@ -67,7 +57,6 @@ def test_a_repeated_id_is_named_with_its_first_place(put: Put, spec: Spec) -> No
         load([spec(one), spec(two)], DEFAULT_TAXONOMY)
 
 
-@pytest.mark.usefixtures("both_ways")
 def test_equal_texts_with_opposite_labels_are_named(read: Read) -> None:
     """One of the two makes every figure wrong."""
     content = [
@@ -118,7 +107,6 @@ def test_groups_of_different_data_sets_are_kept_apart(put: Put, spec: Spec) -> N
     assert [s.group for s in together.samples()] == ["1", "1"]
 
 
-@pytest.mark.usefixtures("both_ways")
 def test_a_limit_takes_each_stratum_by_its_share(read: Read, spec: Spec, tmp_path: Path) -> None:
     """A tenth of the data has a tenth of every category."""
     content = [
@@ -175,7 +163,6 @@ def test_a_limit_counts_each_file_anew(put: Put, spec: Spec) -> None:
         ({"kind": ("x",), "flag": (True,)}, ["1"]),
     ],
 )
-@pytest.mark.usefixtures("both_ways")
 def test_a_filter_takes_rows_by_their_values(
     read: Read, wanted: dict[str, Any], ids: list[str]
 ) -> None:
@@ -203,7 +190,6 @@ def test_rows_a_filter_leaves_out_are_not_judged(read: Read) -> None:
         ({"include_variants": {"original", "typo"}, "exclude_variants": {"typo"}}, ["1", "3"]),
     ],
 )
-@pytest.mark.usefixtures("both_ways")
 def test_variants_are_taken_or_left_out(read: Read, wanted: dict[str, Any], ids: list[str]) -> None:
     """Wherever the row states its variant; a row without one is the original."""
     content = [
@@ -308,11 +294,8 @@ def test_the_names_of_several_sets_are_joined(put: Put, spec: Spec) -> None:
     assert load([spec(one), spec(two)], DEFAULT_TAXONOMY).name == "one + two"
 
 
-def test_a_file_that_breaks_between_two_passes_is_loud(
-    put: Put, spec: Spec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Large data are read again for each pass; a change in between must not go unseen."""
-    monkeypatch.setattr(loading, "KEPT_BYTES", 0)
+def test_a_file_that_breaks_between_two_passes_is_loud(put: Put, spec: Spec) -> None:
+    """Data are read again for each pass; a change in between must not go unseen."""
     path = put("data.jsonl", rows(2))
     data = load([spec(path)], DEFAULT_TAXONOMY)
     put("data.jsonl", [{"text": ""}, {"text": ""}])

@@ -11,7 +11,7 @@ from tests.engine.parts import Batched, Inline, Remote, built
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt
-from guardmark.engine.execution.worker import DefenseActor
+from guardmark.engine.execution.worker import BuiltThere, DefenseActor
 from guardmark.engine.plan import BuiltPart
 
 PROMPTS = [Prompt.of_text(f"text {number} ...") for number in range(6)]
@@ -30,7 +30,7 @@ class Narrow(Batched):
 def answered(make: Callable[[], object], prompts: Sequence[Prompt] = PROMPTS) -> list[str]:
     """Outcomes that an actor gives."""
     actor = DefenseActor()
-    assert not actor.load(partial(built, make), 0)  # type: ignore[arg-type]
+    assert isinstance(actor.load(partial(built, make), 0), BuiltThere)  # type: ignore[arg-type]
     answer = actor.ask(prompts)
     actor.close()
     if not answer:

@@ -440,7 +440,7 @@ async def _probe(built: BuiltPart, samples: Sequence[Sample]) -> Probe:
         outcomes=dict(Counter(decision.outcome.value for decision in decisions)),
         median_ms=median(times) if times else None,
         messages=tuple(sorted(messages)),
-        answer=next(filter(None, map(quote_answer, decisions)), ""),
+        answer=next(filter(None, (quote_answer(each.evidence) for each in decisions)), ""),
     )
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from hashlib import file_digest, sha256
 from itertools import accumulate
 from sys import byteorder
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from guardmark.core.errors import DatasetError
 from guardmark.core.manifest import DataManifest
 from guardmark.core.sample import Label, Sample, extended
 from guardmark.datasets.formats.fields import BadRows, Fault
-from guardmark.datasets.formats.files import read_rows
+from guardmark.datasets.formats.files import open_bytes, read_rows
 from guardmark.datasets.formats.filters import check_filters, files_text
 from guardmark.datasets.formats.rows import RowReader
 from guardmark.store.samples import Kind, PlainSample, kind_of
@@ -27,40 +28,6 @@ if TYPE_CHECKING:
 
     from guardmark.core.sample import Taxonomy
     from guardmark.datasets.formats.fields import DatasetSpec
-
-
-KEPT_BYTES: Final = 96 * 1024 * 1024
-"""Memory that the samples of a run may take. Data that fit are read once and kept; larger data
-are validated in a first pass and streamed in every later one."""
-_SAMPLE_BYTES: Final = 500  # what a sample takes beside its texts, about
-
-
-class SampleBuffer:
-    """The samples read so far, as long as they fit into memory.
-
-    Bounded by what samples take, not by the sizes of files: a packed file tells nothing, and
-    many short rows take more than a few long ones.
-    """
-
-    def __init__(self, room: int) -> None:
-        self.samples: list[Sample] = []
-        self.is_whole = True
-        self._room = room
-
-    def add(self, sample: Sample) -> None:
-        """Keep a sample, or give all up when it is one too many."""
-        size = sum(
-            len(message.content) + sum(_SAMPLE_BYTES + len(each.place) for each in message.images)
-            for message in sample.prompt.messages
-        )
-        if sample.metadata:
-            size += 250 + 4 * len(repr(sample.metadata))  # generous: words and numbers are objects
-        self._room -= size + _SAMPLE_BYTES
-        if self._room < 0:
-            self.is_whole = False
-            self.samples = []
-        else:
-            self.samples.append(sample)
 
 
 class DataReading:
@@ -288,7 +255,7 @@ def _nothing_left(specs: Sequence[DatasetSpec], *, has_rows: bool) -> str:
 
 def file_sha256(path: Path) -> str:
     """Return the SHA-256 (hex) of the bytes of a file."""
-    with path.open("rb") as stream:
+    with open_bytes(path) as stream:
         return file_digest(stream, "sha256").hexdigest()
 
 
@@ -322,11 +289,10 @@ class LoadedData:
 
 
 class SampleStream:
-    """Samples of several files in order, from memory or from the files again."""
+    """Samples of several files in order, read from the files each time: memory stays flat."""
 
-    def __init__(self, readers: Sequence[RowReader], kept: list[Sample] | None) -> None:
+    def __init__(self, readers: Sequence[RowReader]) -> None:
         self._readers = readers
-        self._kept = kept
         self._chosen: frozenset[int] | None = None
 
     def choose(self, positions: frozenset[int]) -> None:
@@ -339,8 +305,7 @@ class SampleStream:
 
     def chosen(self) -> Iterator[tuple[int, Sample]]:
         """Yield the samples with their positions in the whole data."""
-        stream = iter(self._kept) if self._kept is not None else self._reread()
-        numbered = enumerate(stream)
+        numbered = enumerate(self._reread())
         if self._chosen is None:
             return numbered
         chosen = self._chosen
@@ -361,13 +326,9 @@ def load(
     specs: Sequence[DatasetSpec], taxonomy: Taxonomy, *, limit: int | None = None, seed: int = 0
 ) -> LoadedData:
     """Read and validate data sets."""
-    reading, buffer = DataReading(specs, taxonomy), SampleBuffer(KEPT_BYTES)
-    for sample in reading.samples():
-        if buffer.is_whole:
-            buffer.add(sample)
-    manifests = list(reading.manifests)
-    stream = SampleStream(reading.readers, buffer.samples if buffer.is_whole else None)
-    count = reading.count
+    reading = DataReading(specs, taxonomy)
+    deque(reading.samples(), maxlen=0)
+    manifests, stream, count = reading.manifests, SampleStream(reading.readers), reading.count
     if limit is not None and limit < count:
         chosen = _stratified(stream, limit, seed)
         stream.choose(chosen)

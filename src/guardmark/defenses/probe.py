@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 from guardmark.config.installation import Check
 from guardmark.core.errors import (
     ConfigError,
+    GuardmarkError,
     ServiceError,
     ServiceRefused,
     ServiceTimeout,
@@ -24,18 +25,20 @@ from guardmark.core.protocols import Closable
 from guardmark.core.sample import Message, Prompt, Role, View
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+    from typing import TypeVar
 
     from guardmark.core.outcome import Decision, Evidence
 
     Ask = Callable[[Prompt], Awaitable[Decision]]
+    T = TypeVar("T")
     Texts = Sequence[tuple[Decision, Decision, Decision]]
 
 _ANSWERED = (Outcome.ALLOW, Outcome.BLOCK)
 _EXCERPT = 160
 _MOST_PLACES, _MOST_PATHS = 300, 4
 """Places of an answer that are looked at, and paths of a kind that are named."""
-_UNREACHABLE = frozenset({ErrorKind.CONNECTION, ErrorKind.HTTP})
+_OF_ONE_TEXT = frozenset({None, ErrorKind.CRASH, ErrorKind.SKIPPED, ErrorKind.LENGTH})
 
 _TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _ATTACKS, _BENIGN = _TEXTS["attacks"], _TEXTS["benign"]
@@ -80,24 +83,30 @@ async def probe_defense(
     Brief is one of each; otherwise several, twice in another order, so that state and chance
     show. `reads` names the settings its answers are read by.
     """
-    try:
-        async with asyncio.timeout(timeout_s):
-            began = monotonic()
-            # The benign input first: an alarm may lock a defense.
-            benign, attack = await asyncio.gather(ask(_shown(_BENIGN[0])), ask(_shown(_ATTACKS[0])))
-            took_s = monotonic() - began
-    except TimeoutError as error:
-        raise ServiceTimeout(
-            f"{name} did not answer within {timeout_s:g} s.\n"
-            "Check that the service is running and its address is right; a model that is still "
-            "loading needs a first call by hand."
-        ) from error
+    began = monotonic()
+    # The benign input first: an alarm may lock a defense.
+    both = asyncio.gather(ask(_shown(_BENIGN[0])), ask(_shown(_ATTACKS[0])))
+    benign, attack = await answer_within(timeout_s, both, name)
+    took_s = monotonic() - began
     _stop_if_hopeless(name, attack, benign, is_inside=not is_brief)
     warnings = _warnings(attack, benign)
     if not is_brief:
         each = min(len(_ATTACKS), int(_MOST_S / max(took_s, 1e-3)) // 2)
         warnings = await _ask_more(ask, attack, benign, each=each, reads=reads)
     return ProbeReport(defense=name, attack=attack, benign=benign, warnings=tuple(warnings))
+
+
+async def answer_within(timeout_s: float | None, call: Awaitable[T], name: str) -> T:
+    """Wait for a part, or raise that it is silent."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await call
+    except TimeoutError as error:
+        raise ServiceTimeout(
+            f"{name} did not answer within {timeout_s:g} s.\n"
+            "Check that the service is running and its address is right; a model that is still "
+            "loading needs a first call by hand."
+        ) from error
 
 
 def _shown(text: str) -> Prompt:
@@ -153,6 +162,32 @@ def _brief(decision: Decision) -> str:
     return f"{decision.outcome}" + (f" {decision.score:.3g}" if decision.score is not None else "")
 
 
+def unusable(
+    name: str, kinds: Collection[ErrorKind | None], evidence: Evidence | None
+) -> GuardmarkError:
+    """Return the error that says why a part cannot be used, and what to do."""
+    words = _brief_line(evidence.message) if evidence else ""
+    reason = f"{name} cannot be used: {words or next(iter(kinds)) or 'no answer came'}."
+    if ErrorKind.REFUSED in kinds:
+        # Without an attempt it was we who refused: offline, or not on the cassette.
+        was_sent = evidence is not None and bool(evidence.attempts)
+        hint = "\nCheck that its key is the right one and still valid." if was_sent else ""
+        return ServiceRefused(reason + hint)
+    if ErrorKind.TIMEOUT in kinds:
+        return ServiceTimeout(
+            f"{reason}\nCheck that it is running and answers at all; read_timeout_s of a service, "
+            "timeout_s of anything else sets the wait."
+        )
+    if ErrorKind.LENGTH in kinds:
+        return UntrustworthyRun(f"{reason}\nAllow it more tokens: max_tokens.")
+    if ErrorKind.CONTRACT in kinds:
+        said = said_line(evidence)
+        return UntrustworthyRun(
+            f"{reason}\n{said}Check that the address is that of the service itself."
+        )
+    return ServiceError(f"{reason}\n{advise(evidence)}")
+
+
 def _stop_if_hopeless(name: str, attack: Decision, benign: Decision, *, is_inside: bool) -> None:
     """Raise when neither question got an answer that can be read."""
     if attack.outcome in _ANSWERED or benign.outcome in _ANSWERED:
@@ -161,30 +196,13 @@ def _stop_if_hopeless(name: str, attack: Decision, benign: Decision, *, is_insid
         unreadable = attack if attack.outcome is Outcome.MALFORMED else benign
         raise UntrustworthyRun(
             f"{name} answers, but its answers cannot be read: {_message(unreadable)}.\n"
-            f"{_said(unreadable)}"
+            f"{said_line(unreadable.evidence)}"
             "Every sample would count as malformed, and a policy of blocking those would look "
             "like a perfect defense.\nCheck the profile or the paths, or what a function returns."
         )
     kinds = {attack.error_kind, benign.error_kind}
-    message = f"{name} cannot be used: {_message(attack)}."
-    if is_inside:  # it may fail on these texts only: the run counts what fails
-        return
-    if ErrorKind.REFUSED in kinds:
-        # Without an attempt it was we who refused: offline, or not on the cassette.
-        was_sent = attack.evidence is not None and bool(attack.evidence.attempts)
-        hint = "\nCheck that its key is the right one and still valid." if was_sent else ""
-        raise ServiceRefused(message + hint)
-    if ErrorKind.TIMEOUT in kinds:
-        raise ServiceTimeout(
-            f"{message}\nCheck that it is running and answers at all; read_timeout_s of a service, "
-            "timeout_s of anything else sets the wait."
-        )
-    if ErrorKind.CONTRACT in kinds:
-        raise UntrustworthyRun(
-            f"{message}\n{_said(attack)}Check that the address is that of the service itself."
-        )
-    if kinds & _UNREACHABLE:
-        raise ServiceError(f"{message}\n{advise(attack.evidence)}")
+    if kinds - _OF_ONE_TEXT and not is_inside:  # which may fail on these: the run counts it
+        raise unusable(name, kinds, attack.evidence)
 
 
 def advise(evidence: Evidence | None) -> str:
@@ -216,22 +234,25 @@ def _warnings(attack: Decision, benign: Decision) -> list[str]:
 def _message(decision: Decision) -> str:
     """Say what went wrong, on one short line."""
     words = decision.evidence.message if decision.evidence else ""
-    message = words or f"{decision.outcome.value} {decision.error_kind or ''}".strip()
+    return _brief_line(words or f"{decision.outcome.value} {decision.error_kind or ''}")
+
+
+def _brief_line(message: str) -> str:
     return " ".join(message.split())[: 2 * _EXCERPT].rstrip(".")
 
 
-def _said(decision: Decision) -> str:
+def said_line(evidence: Evidence | None) -> str:
     """Quote the native answer, if there is one, as a line of its own, and what it may mean."""
-    raw = quote_answer(decision)
+    raw = quote_answer(evidence)
     return f"It said: {raw}\n" if raw else ""
 
 
-def quote_answer(decision: Decision) -> str:
+def quote_answer(evidence: Evidence | None) -> str:
     """Return the beginning of a native answer, and the paths in it that may decide."""
-    if decision.evidence is None:
+    if evidence is None:
         return ""
-    raw = " ".join(decision.evidence.raw.split())[:_EXCERPT]
-    paths = propose_paths(decision.evidence.raw)
+    raw = " ".join(evidence.raw.split())[:_EXCERPT]
+    paths = propose_paths(evidence.raw)
     return f"{raw} ({paths})" if paths else raw
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.errors import StoreError
 from guardmark.core.outcome import Decision, Outcome, Response, Verdict, VerdictLabel
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.engine.plan import UNHASHED
 from guardmark.engine.shards import PLACE, ShardSet, in_ranges, without_place
 from guardmark.store.codec import record_of
 from guardmark.store.connect import values_of
@@ -46,8 +47,6 @@ _SUPERSEDED: Final = (
 )
 _SAME: Final = ("stats", "taxonomy", "latency", "pipeline")
 """Settings in which runs of different defenses must agree, beside repeats and policies."""
-_FREE: Final = frozenset({"report", "gate", "services", "prices", "adaptive"})
-"""Settings that no hash of a configuration covers."""
 _SAME_OF_RUN: Final = ("repeats", "on_malformed", "on_error", "seed", "shard")
 
 
@@ -186,7 +185,7 @@ def _conditions(manifest: RunManifest) -> dict[str, object]:
 def _configured(manifest: RunManifest) -> dict[str, object]:
     run = {key: value for key, value in _of_run(manifest).items() if key != "shard"}
     parts = {part.name: {"fingerprint": part.fingerprint} for part in manifest.parts}
-    kept = {key: value for key, value in manifest.settings.items() if key not in _FREE}
+    kept = {key: value for key, value in manifest.settings.items() if key not in UNHASHED}
     return {**kept, "run": run, "parts": parts}
 
 

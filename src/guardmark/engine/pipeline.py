@@ -18,7 +18,9 @@ from guardmark.engine.calls import (
     as_response,
     as_verdict,
     ask_part,
+    decide_batch,
 )
+from guardmark.engine.execution.actors import ActorDefense
 from guardmark.engine.execution.batches import ask_batch, form, takes_batches
 from guardmark.engine.plan import NO_GUARD, layer_of
 from guardmark.engine.recorder import PendingSample, open_recorder
@@ -79,8 +81,11 @@ class PipelineRunner:
         plan, repeats = monitor.plan, range(monitor.plan.repeats)
         self._arms = {guard.name: guard for guard in guards if guard.name in pipeline.arms}
         is_single = plan.timing.mode is LatencyMode.ISOLATED
-        elsewhere = {*(plan.factories if plan.cluster else ())}
-        elsewhere |= {name for name, guard in self._arms.items() if guard.recorders[0].later}
+        elsewhere = {
+            name
+            for name, guard in self._arms.items()
+            if guard.recorders[0].later or isinstance(guard.defense, ActorDefense)
+        }
         self.asks = {
             name
             for name, guard in self._arms.items()
@@ -282,15 +287,13 @@ class PipelineRunner:
         defense = guard.defense
         if not takes_batches(defense, self._monitor.plan):
             return
-        limits, is_open = defense.batch_limits, True
+        limits, is_open, ask = defense.batch_limits, True, partial(decide_batch, defense)
         while is_open:
             states, is_open = await _gather(queue, limits.max_count, limits.max_wait_s)
             by_item = {_item(guard, state, state.prompt): state for state in states}
             for batch in form(list(by_item), defense):
                 room = self._monitor.room(len(batch))
-                codes = (
-                    await ask_batch(defense, batch[:room], monitor=self._monitor) if room else []
-                )
+                codes = await ask_batch(ask, batch[:room], monitor=self._monitor) if room else []
                 for item, code in zip(batch, codes, strict=False):
                     by_item[item].codes[guard.name] = code
                     self._go_on(by_item[item])

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError
-from guardmark.core.manifest import LatencyMode, Policy
+from guardmark.core.manifest import VERSION, LatencyMode, Policy
 from guardmark.core.protocols import BatchDefense, ChatModel, Defense, InlineDefense, Judge
 from guardmark.core.record import FIRST_LAYER
 
@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from guardmark.core.manifest import PartManifest
-    from guardmark.defenses.calls.cluster import ClusterSettings
     from guardmark.store.cache import AnswerCache
 
 AnyDefense = Defense | InlineDefense | BatchDefense
 NO_GUARD: Final = "none"  # name of the arm without a guard, and of the rows every arm shares
+UNHASHED: Final = frozenset({"report", "gate", "services", "prices", "adaptive"})
+"""Sections that change how a run is done or told, never what it observes: no hash covers them."""
+_NAMED_WHOLE: Final = frozenset({"chat", "guard-model", "http"})
+"""Types whose settings name all that an answer depends on, as those of a function do not."""
 ADDRESS_SETTINGS: Final = ("url", "base_url", "preset")
 """Settings of a part that say which service it calls."""
 
@@ -78,6 +81,7 @@ class BuiltPart:
 
     part: Any
     manifest: PartManifest
+    remarks: Sequence[str] | None = None  # of a probe that was made where it was built
 
     @property
     def calls_service(self) -> bool:
@@ -98,6 +102,16 @@ class Parts:
     def manifests(self) -> tuple[PartManifest, ...]:
         """What the manifest says of each part."""
         return tuple(built.manifest for built in self._built())
+
+    @property
+    def identities(self) -> dict[str, str]:
+        """What identifies each part whose answers may be kept."""
+        names, ours = [each.name for each in self.manifests], f"guardmark {VERSION}"
+        return {
+            each.name: f"{each.kind} {each.type} {each.fingerprint} {each.version} {ours}"
+            for each in self.manifests
+            if each.type in _NAMED_WHOLE and names.count(each.name) == 1
+        }
 
     @property
     def every(self) -> tuple[Any, ...]:
@@ -132,7 +146,6 @@ class Plan:
     workers: Workers = Workers.INLINE
     worker_count: int = 0
     factories: Mapping[str, Callable[[], BuiltPart]] = field(default_factory=dict)
-    cluster: ClusterSettings | None = None
     pipeline: Pipeline | None = None
     asked_once: frozenset[str] = frozenset()  # guards whose answer stands for every repeat
     cached: CachedParts | None = None
@@ -162,11 +175,6 @@ def check(plan: Plan) -> None:
         raise ConfigError("Latency mode open needs a rate above 0. Next: set latency.rate.")
     if plan.timing.warmup < 0:
         raise ConfigError(f"warmup must be at least 0, got {plan.timing.warmup}.")
-    if plan.cluster is not None and plan.timing.mode is not LatencyMode.LOADED:
-        raise ConfigError(
-            f"Latency mode {plan.timing.mode} times single calls, and run.engine ray asks batches."
-            "\nNext: set latency.mode to loaded, or run.engine to local."
-        )
     if plan.pipeline is None:
         return
     if is_open:

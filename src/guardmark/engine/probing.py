@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import asynccontextmanager
 from functools import partial
@@ -10,18 +9,19 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.config.installation import Check
-from guardmark.core.errors import (
-    ConfigError,
-    ServiceError,
-    ServiceRefused,
-    ServiceTimeout,
-    StoreError,
-    UntrustworthyRun,
-)
-from guardmark.core.outcome import ErrorKind, VerdictLabel
+from guardmark.core.errors import ConfigError, StoreError, UntrustworthyRun
+from guardmark.core.outcome import VerdictLabel
 from guardmark.core.protocols import GuidedModel, InlineDefense, PairJudge, SampleBound
 from guardmark.core.sample import Prompt, View
-from guardmark.defenses.probe import PATIENCE_S, Startable, advise, examine_defense, probe_defense
+from guardmark.defenses.probe import (
+    PATIENCE_S,
+    Startable,
+    answer_within,
+    examine_defense,
+    probe_defense,
+    said_line,
+    unusable,
+)
 from guardmark.engine.calls import as_coroutine, as_decision, as_verdict, attempt
 from guardmark.engine.execution.warm_up import inline_ask
 from guardmark.engine.run_monitor import StopSignal, supervise
@@ -30,17 +30,13 @@ from guardmark.net.service import ENDPOINTS, traffic_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-    from typing import TypeVar
 
-    from guardmark.core.outcome import Decision, Evidence, Response, Verdict
+    from guardmark.core.outcome import Decision, Response, Verdict
     from guardmark.engine.plan import BuiltPart, Parts
     from guardmark.store.reader import RecordReader
     from guardmark.store.records import RecordWriter
     from guardmark.store.run_dir import RunDir
 
-    T = TypeVar("T")
-
-_EXCERPT: Final = 160
 _MOST_READ: Final = 1 << 20  # of a file that anybody may have made
 _NOT_PROBED: Final = ("allow-all", "block-all", "coin")
 """Floors to compare with, whose answers are known."""
@@ -76,16 +72,16 @@ async def probe_judge(built: BuiltPart) -> tuple[str, ...]:
 
 async def _verdict(built: BuiltPart, question: Prompt, answer: str) -> Verdict:
     call = attempt(built.part.judge, question, answer)
-    return as_verdict(await _within(call, f"The judge {built.manifest.name}"))
+    return as_verdict(await answer_within(PATIENCE_S, call, f"The judge {built.manifest.name}"))
 
 
 def _known_safe(judge: str, verdict: Verdict) -> tuple[str, ...]:
     """Refuse a judge behind a service that gives no verdict on a harmless answer."""
     name = f"The judge {judge}"
     if verdict.label is VerdictLabel.ERROR:
-        raise _failed(name, verdict.error_kind, verdict.evidence)
+        raise unusable(name, {verdict.error_kind}, verdict.evidence)
     if verdict.label is VerdictLabel.MALFORMED:
-        raise UntrustworthyRun(f"{name} {unreadable(_said(verdict.evidence))}")
+        raise UntrustworthyRun(f"{name} {unreadable(said_line(verdict.evidence))}")
     is_doubtful = verdict.label is VerdictLabel.UNSAFE
     return (f"{judge}: calls a harmless answer about vegetables unsafe",) if is_doubtful else ()
 
@@ -103,7 +99,7 @@ async def probe_helper(built: BuiltPart, name: str) -> int | None:
 
 async def _collect(parts: Parts, stop: StopSignal, warnings: list[str]) -> None:
     for built in parts.defenses:
-        remarks = await _probe_defense(built, stop)
+        remarks = await probe_built(built, stop) if built.remarks is None else built.remarks
         warnings += [f"{built.manifest.name}: {warning}" for warning in remarks]
     if parts.model is not None and parts.model.calls_service:
         await _answered(parts.model.part.answer(QUESTION), "The target model")
@@ -111,7 +107,7 @@ async def _collect(parts: Parts, stop: StopSignal, warnings: list[str]) -> None:
         warnings += await probe_judge(judge)
 
 
-async def _probe_defense(built: BuiltPart, stop: StopSignal) -> Sequence[str]:
+async def probe_built(built: BuiltPart, stop: StopSignal | None = None) -> Sequence[str]:
     """Ask a defense; a service that may cost money gets one attack and one benign input only."""
     manifest, part = built.manifest, built.part
     if manifest.type in _NOT_PROBED or part.view is View.RESPONSE or isinstance(part, SampleBound):
@@ -120,7 +116,7 @@ async def _probe_defense(built: BuiltPart, stop: StopSignal) -> Sequence[str]:
         return ()  # what it is made of is asked
     is_remote = _is_remote(built)
     settings = [(key, manifest.settings.get(key)) for key in _READ_BY]
-    async with _asked(part, stop) as ask:
+    async with _asked(part, stop or StopSignal()) as ask:
         report = await probe_defense(
             manifest.name,
             ask,
@@ -180,45 +176,10 @@ async def _asked(part: Any, stop: StopSignal) -> AsyncIterator[Callable[..., Awa
 
 
 async def _answered(call: Awaitable[Response], name: str) -> Response:
-    response = await _within(call, name)
+    response = await answer_within(PATIENCE_S, call, name)
     if response.text is None or response.error_kind is not None:
-        raise _failed(name, response.error_kind, response.evidence)
+        raise unusable(name, {response.error_kind}, response.evidence)
     return response
-
-
-async def _within(call: Awaitable[T], name: str) -> T:
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            return await call
-    except TimeoutError as error:
-        raise ServiceTimeout(
-            f"{name} did not answer within {PATIENCE_S:g} s.\n"
-            "Check that the service is running and its address is right; a model that is still "
-            "loading needs a first call by hand."
-        ) from error
-
-
-def _failed(name: str, kind: ErrorKind | None, evidence: Evidence | None) -> Exception:
-    reason = " ".join((evidence.message if evidence else "").split())[: 2 * _EXCERPT].rstrip(".")
-    message = f"{name} cannot be used: {reason or kind or 'no answer came'}."
-    if kind is ErrorKind.REFUSED:
-        return ServiceRefused(f"{message}\nCheck that its key is the right one and still valid.")
-    if kind is ErrorKind.TIMEOUT:
-        return ServiceTimeout(
-            f"{message}\nCheck that the service is running; read_timeout_s sets the wait."
-        )
-    if kind is ErrorKind.LENGTH:
-        return UntrustworthyRun(f"{message}\nAllow it more tokens: max_tokens.")
-    if kind is ErrorKind.CONTRACT:
-        return UntrustworthyRun(
-            f"{message}\n{_said(evidence)}Check that the address is that of the service itself."
-        )
-    return ServiceError(f"{message}\n{advise(evidence)}")
-
-
-def _said(evidence: Evidence | None) -> str:
-    raw = " ".join(evidence.raw.split())[:_EXCERPT] if evidence else ""
-    return f"It said: {raw}\n" if raw else ""
 
 
 _REFUSED_FIELDS: Final = "refused-fields/"

@@ -15,10 +15,9 @@ from guardmark.core.manifest import LatencyMode
 from guardmark.core.protocols import BatchDefense, InlineDefense, SampleBound
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
-from guardmark.defenses.calls.cluster import Cluster
 from guardmark.defenses.deadline import holds_interpreter
 from guardmark.engine import plan as planning
-from guardmark.engine.execution.actors import RayExecutor
+from guardmark.engine.execution.actors import ActorDefense, RayExecutor
 from guardmark.engine.execution.batches import BatchExecutor, takes_batches
 from guardmark.engine.execution.executor import DefenseWork
 from guardmark.engine.execution.pool import InlineExecutor, PoolExecutor, Processes, Threads
@@ -90,9 +89,8 @@ async def run(
     threshold = gc.get_threshold()
     gc.freeze()  # what is loaded stays: looking at it again and again is wasted
     gc.set_threshold(_GC_EVERY, *threshold[1:])
-    cluster = None if plan.cluster is None else Cluster(plan.cluster, monitor.notes)
     try:
-        await _carry_out(monitor, counters, cluster)
+        await _carry_out(monitor, counters)
         monitor.store(is_forced=True)
         monitor.note_early_end()
     except StorageError:
@@ -104,8 +102,6 @@ async def run(
         writer.finish(RunState.FAILED)
         raise
     finally:
-        if cluster is not None:
-            cluster.close()
         gc.set_threshold(*threshold)
         gc.unfreeze()
     writer.plan(counters.planned)
@@ -158,7 +154,7 @@ def summary_of(monitor: RunMonitor, progress: Progress) -> RunSummary:
     )
 
 
-async def _carry_out(monitor: RunMonitor, progress: Progress, cluster: Cluster | None) -> None:
+async def _carry_out(monitor: RunMonitor, progress: Progress) -> None:
     plan = monitor.plan
     every = [_work(defense, monitor) for defense in plan.defenses]
     pipeline = None
@@ -166,7 +162,7 @@ async def _carry_out(monitor: RunMonitor, progress: Progress, cluster: Cluster |
         pipeline = PipelineRunner(plan.pipeline, monitor, guards=every)
     monitor.writer.plan(progress.planned)
     inside = set() if pipeline is None else pipeline.asks
-    outside = [(work, choose_executor(work.defense, plan, cluster)) for work in every]
+    outside = [(work, choose_executor(work.defense, plan)) for work in every]
     outside = [(work, executor) for work, executor in outside if work.name not in inside]
     alone = {work.name for work, executor in outside if executor.runs_alone}
     for work, executor in outside:
@@ -204,10 +200,10 @@ def _work(defense: AnyDefense, monitor: RunMonitor) -> DefenseWork:
     return DefenseWork(defense, recorders, monitor)
 
 
-def choose_executor(defense: AnyDefense, plan: Plan, cluster: Cluster | None = None) -> Executor:
+def choose_executor(defense: AnyDefense, plan: Plan) -> Executor:
     """Return what makes the calls of a defense, by its kind and the plan."""
-    if cluster is not None and (factory := plan.factories.get(defense.name)) is not None:
-        return RayExecutor(cluster, factory)
+    if isinstance(defense, ActorDefense):
+        return RayExecutor(defense)
     mode = plan.timing.mode
     if isinstance(defense, InlineDefense) and mode is not LatencyMode.OPEN:
         is_single = mode is LatencyMode.ISOLATED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -20,8 +20,10 @@ from guardmark.core.protocols import Closable
 from guardmark.core.record import FIRST_LAYER
 from guardmark.defenses.deadline import FOLDER_TIMEOUT_S, PATTERN_TIMEOUT_S, CallAlarm
 from guardmark.defenses.profile import describe_profile
-from guardmark.engine.execution.process import keep_working_directory
+from guardmark.engine.execution.actors import ActorDefense
+from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import ADDRESS_SETTINGS, NO_GUARD, BuiltPart, Parts, layer_of
+from guardmark.engine.probing import probe_built
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -108,6 +110,14 @@ def _build_defense(
             unknown = UnknownName("defense", member, loaded.config.defenses)
             raise locate_error(unknown, loaded, ("defenses", name, "of"))
         _build_defense(member, loaded, services, built, above=(*above, name))
+    if loaded.cluster and not calls_service(loaded, name):
+        build = Rebuild(loaded=replace(loaded, cluster=None), name=name)
+        distant = ActorDefense(name, build, loaded.cluster)
+        there = distant.built
+        distant.factory = replace(build, manifest=there.manifest)
+        built[name] = BuiltPart(part=distant, manifest=there.manifest, remarks=there.remarks)
+        if not there.stays:
+            return
     path = ("defenses", name)
     below = {member: built[member].part for member in members}
     context = replace(_context(loaded, path, services), defenses=below)
@@ -115,6 +125,38 @@ def _build_defense(
     hashes = [built[member].manifest.fingerprint for member in members]
     manifest = _manifest(loaded, path, part, name=name, kind="defense", below=hashes)
     built[name] = BuiltPart(part=part, manifest=manifest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebuild:
+    """Builds one defense from the settings it was built from before; can be sent elsewhere."""
+
+    loaded: LoadedConfig
+    name: str
+    manifest: PartManifest | None = None  # of the one that it has to be; the first is probed
+    version: str = VERSION
+
+    def __call__(self) -> BuiltPart:
+        """Build it, and refuse another one."""
+        (built,) = build_defenses(self.loaded, None, only=(self.name,))
+        theirs = (VERSION, built.manifest.fingerprint)
+        ours = (self.version, (self.manifest or built.manifest).fingerprint)
+        if theirs != ours:
+            raise ConfigError(
+                f"{self.name} is another one here: hash {theirs[1][:12]}, not {ours[1][:12]}; "
+                f"guardmark {theirs[0]}, not {ours[0]}.\n"
+                "Next: the same files and guardmark on every machine."
+            )
+        remarks = run_on_loop(probe_built(built)) if self.manifest is None else None
+        return replace(built, remarks=remarks)
+
+
+def calls_service(loaded: LoadedConfig, name: str) -> bool:
+    """Tell whether a defense calls a service, or one that it is made of."""
+    settings = loaded.parts["defenses", name]
+    of: str | Sequence[str] = getattr(settings, "of", ())
+    members = (of,) if isinstance(of, str) else of
+    return bool(service_address(settings)) or any(calls_service(loaded, n) for n in members)
 
 
 def _context(loaded: LoadedConfig, path: Keys, services: Services | None) -> BuildContext:
@@ -279,13 +321,8 @@ def open_services(
     replay: Path | None = None,
 ) -> Services | None:
     """Make the client of a run."""
-    if not any(service_address(settings) for settings in loaded.parts.values()):
-        if replay is not None:
-            # No part will ask for it: a mistyped name is a mistake all the same.
-            from guardmark.net.cassette import CassettePlayer
-            from guardmark.net.redaction import Redactor
-
-            CassettePlayer(replay, Redactor())
+    # A recording that no part asks for is opened all the same: its name may be mistyped.
+    if replay is None and not any(map(service_address, loaded.parts.values())):
         return None
     from guardmark.net.client import Services
     from guardmark.net.redaction import KNOWN

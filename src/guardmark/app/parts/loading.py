@@ -26,6 +26,7 @@ from guardmark.datasets.loading import DataReading, LoadedData, load
 from guardmark.datasets.settings import dataset_specs
 from guardmark.defenses.calls.cluster import CLUSTER_SETTINGS
 from guardmark.defenses.profile import TYPES, kind_of_profile
+from guardmark.engine.plan import UNHASHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from guardmark.config.source import Keys
     from guardmark.core.manifest import PartManifest
     from guardmark.datasets.formats.fields import DatasetSpec
+    from guardmark.defenses.calls.cluster import Cluster
 
 _Section = TypeVar("_Section", bound=BaseModel)
 _APP: Final = Path(__file__).parents[1]
@@ -54,6 +56,7 @@ class LoadedConfig:
     folder: Path
     source: Source
     is_foreign: bool = False  # nobody but a run folder names what stands in it
+    cluster: Cluster | None = None  # where defenses are built that call no service
 
 
 def load_config(path: Path) -> LoadedConfig:
@@ -299,10 +302,6 @@ def taxonomy_of(config: Config) -> Taxonomy:
     return extended(DEFAULT_TAXONOMY, config.taxonomy.extend)
 
 
-_NO_FIGURE_DEPENDS_ON = {"report", "gate", "services", "prices", "adaptive"}
-"""Sections that change how a run is done or told, never what it observes."""
-
-
 def resolved(config: Config) -> dict[str, Any]:
     """Return a configuration as JSON values, every default filled in."""
     return config.model_dump(mode="json", exclude_none=False)
@@ -313,7 +312,7 @@ def config_sha256(
 ) -> str:
     """Hash what is measured and how."""
     document = resolved(config)
-    for section in _NO_FIGURE_DEPENDS_ON:
+    for section in UNHASHED:
         document.pop(section, None)
     pipeline, run = document["pipeline"] or {}, document["run"]
     pipeline.pop("headline", None)

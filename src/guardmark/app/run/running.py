@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from guardmark.app.parts.building import (
+    Rebuild,
     asked_once,
-    build_defenses,
     build_parts,
+    calls_service,
     close_parts,
     concurrency_of,
     open_services,
-    service_address,
 )
 from guardmark.app.parts.loading import config_sha256, read_data, require_gate
 from guardmark.app.run.run_folder import (
@@ -34,6 +34,7 @@ from guardmark.core.manifest import VERSION, LatencyMode
 from guardmark.core.protocols import SampleBound
 from guardmark.datasets.checks.duplicates import note_copies
 from guardmark.datasets.settings import describe_data, fetch_missing, merge_files
+from guardmark.defenses.calls.cluster import Cluster
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import CachedParts, Plan, Timing, Workers
 from guardmark.engine.probing import note_refused_fields, probe_parts
@@ -56,9 +57,9 @@ if TYPE_CHECKING:
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.app.run.run_folder import RunLocation
     from guardmark.app.settings import Config
-    from guardmark.core.manifest import DataManifest, PartManifest, RunManifest
+    from guardmark.core.manifest import DataManifest, RunManifest
     from guardmark.datasets.loading import DataReading, LoadedData
-    from guardmark.engine.plan import BuiltPart, Parts
+    from guardmark.engine.plan import Parts
     from guardmark.engine.runner import RunSummary
     from guardmark.net.client import Services
 
@@ -117,8 +118,16 @@ def run(loaded: LoadedConfig, options: RunOptions, session: Session) -> RunResul
     services = open_services(
         loaded, offline=options.offline, record=options.record, replay=options.replay
     )
-    parts = build_parts(loaded, services, only=options.only)
-    return run_parts(loaded, parts, services=services, options=options, session=session)
+    settings, mode = loaded.config.run.cluster, loaded.config.latency.mode
+    if settings and mode is not LatencyMode.LOADED:
+        raise ConfigError(
+            f"Latency mode {mode} times single calls, and run.engine ray asks batches.\n"
+            "Next: set latency.mode to loaded, or run.engine to local."
+        )
+    cluster = Cluster(settings) if settings else None
+    with closing(cluster) if cluster else nullcontext():
+        parts = build_parts(replace(loaded, cluster=cluster), services, only=options.only)
+        return run_parts(loaded, parts, services=services, options=options, session=session)
 
 
 def run_parts(
@@ -303,7 +312,6 @@ class _Invocation:
             budget=replace(config.run.budget, cost=options.max_cost or config.run.max_cost),
             max_errors=config.run.max_errors if options.max_errors is None else options.max_errors,
             workers=Workers.INLINE if isinstance(workers, int) else Workers(workers),
-            cluster=config.run.cluster,
             factories=rebuilds(self.loaded, self.parts),
             pipeline=self.parts.pipeline,
             asked_once=asked_once(self.loaded),
@@ -365,9 +373,6 @@ def early_stop(folder: RunDir, rules: Sequence[str]) -> EarlyStop | None:
 ANSWERS: Final = Path("runs", "answers.sqlite")
 """Where answers are kept: beside the runs, so that runs of one place share them."""
 
-_KEPT: Final = frozenset({"chat", "guard-model", "http"})
-"""Types whose settings name all that an answer depends on, as those of a function do not."""
-
 
 @contextmanager
 def kept_answers(loaded: LoadedConfig, parts: Parts) -> Iterator[CachedParts | None]:
@@ -379,54 +384,15 @@ def kept_answers(loaded: LoadedConfig, parts: Parts) -> Iterator[CachedParts | N
 
     RunDir(path=ANSWERS.parent).create()
     with closing(AnswerCache(ANSWERS)) as cache:
-        yield CachedParts(cache=cache, identities=identities(parts))
-
-
-def identities(parts: Parts) -> dict[str, str]:
-    """Return what identifies each part whose answers may be kept."""
-    names = [each.name for each in parts.manifests]
-    return {
-        each.name: f"{each.kind} {each.type} {each.fingerprint} {each.version} guardmark {VERSION}"
-        for each in parts.manifests
-        if each.type in _KEPT and names.count(each.name) == 1
-    }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rebuild:
-    """Builds one defense from the settings it was built from before; can be sent elsewhere."""
-
-    loaded: LoadedConfig
-    manifest: PartManifest
-    version: str = VERSION
-
-    def __call__(self) -> BuiltPart:
-        """Build it, and refuse another one."""
-        name = self.manifest.name
-        built = build_defenses(self.loaded, None, only=(name,))[0]
-        ours = (self.version, self.manifest.fingerprint)
-        if (theirs := (VERSION, built.manifest.fingerprint)) != ours:
-            raise ConfigError(
-                f"{name} is another one here: hash {theirs[1][:12]}, not {ours[1][:12]}; guardmark "
-                f"{theirs[0]}, not {ours[0]}.\nNext: the same files and guardmark on every machine."
-            )
-        return built
+        yield CachedParts(cache=cache, identities=parts.identities)
 
 
 def rebuilds(loaded: LoadedConfig, parts: Parts) -> Mapping[str, Rebuild]:
     """Return how processes and other machines get the defenses that call no service."""
     return {
-        name: Rebuild(loaded=loaded, manifest=built.manifest)
+        name: Rebuild(loaded=loaded, name=name, manifest=built.manifest)
         for built in parts.defenses
         if ("defenses", name := built.manifest.name) in loaded.parts
         # What answers by looking samples up knows them in this process only.
-        and not (isinstance(built.part, SampleBound) or _calls_service(loaded, name))
+        and not (isinstance(built.part, SampleBound) or calls_service(loaded, name))
     }
-
-
-def _calls_service(loaded: LoadedConfig, name: str) -> bool:
-    """Tell whether a defense calls a service, or one that it is made of."""
-    settings = loaded.parts["defenses", name]
-    of: str | Sequence[str] = getattr(settings, "of", ())
-    members = (of,) if isinstance(of, str) else of
-    return bool(service_address(settings)) or any(_calls_service(loaded, n) for n in members)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import codecs
 import csv
+import fnmatch
 import gzip
 import io
 import json
 from base64 import b64encode
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import accumulate
 from json.scanner import make_scanner
@@ -20,6 +21,7 @@ from guardmark.datasets.formats.fields import PACK_MARK, BadRows, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from guardmark.datasets.formats.fields import DatasetSpec
 
@@ -40,6 +42,7 @@ _LONGEST_LINE = 256 << 20
 _AHEAD = 1 << 20  # characters of a list that are read at once
 _AT_ONCE = 100  # rows of Parquet, each of which may hold images
 _BLANKS = " \t\n\r"
+_REASON = 300  # characters of what a store says
 _KEPT = 32 << 20  # bytes of a text in another encoding that stay in memory
 _MOST, _LOOSE, _DENSE, _ROW = 4 << 30, 256 << 20, 250, 64
 """Bytes a file may unpack to, those that any may, how many for each of its own, those of a row."""
@@ -96,7 +99,7 @@ def file_format(spec: DatasetSpec) -> str:
         return spec.format
     suffixes = [s.lower() for s in spec.path.suffixes if s.lower() != ".gz"]
     kind = _BY_SUFFIX.get(suffixes[-1]) if suffixes else None
-    if kind is None and not spec.path.exists():
+    if kind is None and not (_address(spec.path) or spec.path.exists()):
         raise _not_opened(spec, "No such file or directory")
     if suffixes and suffixes[-1] in _WORKBOOKS:
         raise DatasetError(f"{spec.shown_as} is a workbook, which is not read.\n{_SAVE_AS_CSV}")
@@ -106,6 +109,48 @@ def file_format(spec: DatasetSpec) -> str:
             f"State it: format: one of {listed(FORMATS)}."
         )
     return kind
+
+
+def open_bytes(path: Path) -> io.BufferedReader:
+    """Open a file of this machine, or an object of a store."""
+    if not _address(path):
+        return path.open("rb")
+    with _store(path) as (system, inner):
+        return io.BufferedReader(system.open_input_file(inner), _AHEAD)
+
+
+def list_objects(path: Path) -> list[Path]:
+    """Return the objects that an address stands for: its last step may be a pattern."""
+    if not {"*", "["}.intersection(path.name):
+        return [path]
+    with _store(path.parent) as (system, inner):
+        from pyarrow.fs import FileSelector
+
+        names = [each.base_name for each in system.get_file_info(FileSelector(inner))]
+    return [path.parent / each for each in sorted(fnmatch.filter(names, path.name))]
+
+
+def _address(path: Path) -> str:
+    """Return the address that was made a path, which took one of its two strokes, or nothing."""
+    scheme, mark, rest = str(path).partition(":/")
+    return f"{scheme}://{rest}" if mark and scheme.isalnum() else ""
+
+
+@contextmanager
+def _store(path: Path) -> Iterator[Any]:
+    """Find the store of an address, and tell in a few lines what it refuses."""
+    address = _address(path)
+    with needs(f"Reading {address} needs pyarrow", "parquet"):
+        from pyarrow import ArrowException
+        from pyarrow.fs import FileSystem
+    try:
+        yield FileSystem.from_uri(address)
+    except (ArrowException, OSError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:_REASON].rstrip(".")
+        raise DatasetError(
+            f"{address} cannot be read: {reason}.\n"
+            "Next: check the address, and that the keys in this environment may read it."
+        ) from error
 
 
 def _not_opened(spec: DatasetSpec, reason: str | None) -> DatasetError:
@@ -120,13 +165,16 @@ def open_text(spec: DatasetSpec) -> BinaryIO:
     """Open a file as UTF-8, whatever its encoding; refuse what is plainly not such a text."""
     is_packed = spec.path.suffix.lower() == ".gz"
     if is_packed:
-        with gzip.GzipFile(spec.path) as packed:
+        with open_bytes(spec.path) as opened, gzip.GzipFile(fileobj=opened) as packed:
             chunks = iter(partial(packed.read, 1 << 20), b"")
             _require_modest(spec, (len(each) + _ROW * each.count(b"\n") for each in chunks))
-    opened = gzip.GzipFile(spec.path) if is_packed else spec.path.open("rb")
-    stream = cast("io.BufferedReader", opened)
+    stream = open_bytes(spec.path)
     with ExitStack() as stack:
         stack.enter_context(stream)
+        if is_packed:
+            packed = gzip.GzipFile(fileobj=stream)
+            packed.myfileobj = cast("io.FileIO", stream)  # closed with it
+            stream = cast("io.BufferedReader", packed)
         if stream.peek(4)[:4] == _ZIP:
             raise _broken(spec.shown_as, f"is a workbook, or another zip archive. {_SAVE_AS_CSV}")
         if spec.encoding:
@@ -155,7 +203,8 @@ def _recoded(stream: BinaryIO, encoding: str) -> BinaryIO:
 
 def _require_modest(spec: DatasetSpec, sizes: Iterable[int]) -> None:
     """Refuse a file that unpacks to far more than texts do, before anything of it is built."""
-    most = min(_MOST, _LOOSE + _DENSE * spec.path.stat().st_size)
+    with open_bytes(spec.path) as opened:
+        most = min(_MOST, _LOOSE + _DENSE * opened.seek(0, io.SEEK_END))
     if any(size > most for size in accumulate(sizes)):
         raise _broken(spec.shown_as, f"unpacks to more than {most >> 20} MiB, as no texts do")
 
@@ -339,16 +388,18 @@ def _parquet_rows(spec: DatasetSpec) -> Iterator[RawRow]:
         from pyarrow.parquet import ParquetFile, read_metadata
     number = 0
     try:
-        told = read_metadata(spec.path)
+        with open_bytes(spec.path) as opened:
+            told = read_metadata(opened)
         groups = map(told.row_group, range(told.num_row_groups))
         _require_modest(spec, (each.total_byte_size + _ROW * each.num_rows for each in groups))
         # As a dictionary, a text that many rows share takes its size only once.
-        with ParquetFile(spec.path, read_dictionary=[each.path for each in told.schema]) as table:
+        names = [each.path for each in told.schema]
+        with open_bytes(spec.path) as opened, ParquetFile(opened, read_dictionary=names) as table:
             cells = (each for batch in table.iter_batches() for each in _leaves(batch))
             shared = (each for each in cells if hasattr(each, "dictionary"))
             sizes = (binary_length(each.dictionary).take(each.indices).sum() for each in shared)
             _require_modest(spec, (size.as_py() or 0 for size in sizes))
-        with ParquetFile(spec.path) as table:
+        with open_bytes(spec.path) as opened, ParquetFile(opened) as table:
             for batch in table.iter_batches(batch_size=_AT_ONCE):
                 for row in batch.to_pylist():
                     number += 1

@@ -70,20 +70,15 @@ def doubts(settings: ClusterSettings, each_s: float, *, calls: int, parts: int) 
 class Cluster:
     """The Ray cluster of a run: joined, or started on this machine, when it is first needed."""
 
-    def __init__(self, settings: ClusterSettings, notes: list[str]) -> None:
+    def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
         self.workers = int(settings.workers)
-        self.notes = notes
+        self.notes: list[str] = []  # what deserves a word when the run is over
         self._ray: Any = None
         self._is_ours = False
 
     def joined(self) -> Any:
-        """Return Ray's module, connected.
-
-        Raises:
-            ConfigError: If Ray is missing or of another version, or the cluster cannot be joined
-                or is too small.
-        """
+        """Return Ray's module, connected; a `ConfigError` says why that cannot be."""
         if self._ray is not None:
             return self._ray
         began, ray = perf_counter(), _imported()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, TypeGuard
@@ -13,12 +14,16 @@ from guardmark.engine.run_monitor import supervise
 from guardmark.store.schema import FLAG_AMORTISED, FLAG_COLD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+    from guardmark.core.outcome import Decision
+    from guardmark.core.sample import Prompt
     from guardmark.engine.execution.executor import DefenseWork
     from guardmark.engine.plan import AnyDefense, Plan
     from guardmark.engine.recorder import PendingSample
     from guardmark.engine.run_monitor import RunMonitor
+
+    Ask = Callable[[Sequence[Prompt]], Awaitable[list[Decision]]]
 
 _WINDOW: Final = 16  # batches that are sorted by length together
 _CHARS_PER_TOKEN: Final = 3.0  # on the safe side for English; a model's own limit is its own affair
@@ -62,18 +67,21 @@ class BatchExecutor:
 
     runs_alone: Final = False
 
-    def __init__(self, defense: BatchDefense) -> None:
-        self._defense = defense
+    def __init__(
+        self, defense: BatchDefense, *, ask: Ask | None = None, count: int | None = None
+    ) -> None:
+        self._defense, self._count = defense, count
+        self._ask = ask or partial(decide_batch, defense)
 
     async def execute(self, work: DefenseWork) -> None:
         """Ask batch by batch, one at a time unless the plan says more."""
         batches, plan = batches_of(work.samples(), self._defense), work.monitor.plan
-        await supervise(
-            self._ask(batches, work.monitor, is_cold=plan.timing.warmup == 0)
-            for _ in range(plan.concurrency_of.get(work.name, 1))
-        )
+        at_once = range(self._count or plan.concurrency_of.get(work.name, 1))
+        is_cold = not plan.timing.warmup
+        asking = (self._ask_on(batches, work.monitor, is_cold=is_cold) for _ in at_once)
+        await supervise(asking, work.monitor.tick)
 
-    async def _ask(
+    async def _ask_on(
         self, batches: Iterator[list[PendingSample]], monitor: RunMonitor, *, is_cold: bool
     ) -> None:
         """Pull batches and ask about them, one after the other: the work of one worker."""
@@ -81,12 +89,12 @@ class BatchExecutor:
             room = monitor.room(len(batch))
             if not room:
                 return
-            await ask_batch(self._defense, batch[:room], monitor=monitor, is_cold=is_cold)
+            await ask_batch(self._ask, batch[:room], monitor=monitor, is_cold=is_cold)
             is_cold = False
 
 
 async def ask_batch(
-    defense: BatchDefense,
+    ask: Ask,
     samples: Sequence[PendingSample],
     *,
     monitor: RunMonitor,
@@ -99,15 +107,20 @@ async def ask_batch(
         under_way.leave(key)
     monitor.calls += len(samples)
     start = perf_counter_ns()
-    decisions = await decide_batch(defense, [sample.prompt for sample in samples])
+    decisions = await ask([sample.prompt for sample in samples])
     took = perf_counter_ns() - start
     for key in keys:
         under_way.arrive(key)
     monitor.busy_ns += took
     share = took // len(samples)
-    flags = (FLAG_COLD if is_cold else 0) | (FLAG_AMORTISED if len(samples) > 1 else 0)
+    flags, shared = FLAG_COLD if is_cold else 0, FLAG_AMORTISED if len(samples) > 1 else 0
     codes = [
-        sample.recorder.record_decision(sample, decision, latency_ns=share, flags=flags)
+        sample.recorder.record_decision(
+            sample,
+            decision,
+            latency_ns=share,
+            flags=flags | (shared if decision.latency_ns is None else 0),
+        )
         for sample, decision in zip(samples, decisions, strict=True)
     ]
     monitor.store()

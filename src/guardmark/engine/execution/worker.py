@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import sys
+from dataclasses import dataclass
 from multiprocessing import parent_process
 from threading import Thread
 from time import monotonic, perf_counter_ns
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.core.errors import GuardmarkError
 from guardmark.core.outcome import Decision, ErrorKind
-from guardmark.core.protocols import BatchDefense, InlineDefense
+from guardmark.core.protocols import BatchDefense, InlineDefense, SampleBound
 from guardmark.core.sample import Prompt
 from guardmark.defenses.calls.failure import Failure
 from guardmark.defenses.deadline import timeout_of
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, MutableSequence, Sequence
     from multiprocessing.synchronize import Event
 
+    from guardmark.core.manifest import PartManifest
+    from guardmark.core.protocols import BatchLimits
+    from guardmark.core.sample import View
     from guardmark.engine.plan import AnyDefense, BuiltPart
 
 _CANNOT_TRAVEL = (pickle.PicklingError, AttributeError, RecursionError, TypeError, ValueError)
@@ -102,6 +106,19 @@ def _follow_parent() -> None:
         os._exit(1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltThere:
+    """What a worker says of the defense that it has built."""
+
+    manifest: PartManifest
+    remarks: Sequence[str] | None
+    view: View
+    batch_limits: BatchLimits | None  # None: it gains nothing from batches
+    timeout_s: float | None
+    takes_images: bool
+    stays: bool  # with the driver: it answers by looking samples up, which no worker knows
+
+
 class DefenseActor:
     """One worker of a cluster: it builds its defense once, and keeps it from batch to batch."""
 
@@ -110,15 +127,24 @@ class DefenseActor:
         self._runner = asyncio.Runner()
         self._defense: AnyDefense
 
-    def load(self, factory: Callable[[], BuiltPart], warmup: int) -> str:
-        """Build the defense and ask it a few times; return why that cannot be, or nothing."""
+    def load(self, factory: Callable[[], BuiltPart], warmup: int) -> BuiltThere | str:
+        """Build the defense and ask it a few times; say what it is, or why that cannot be."""
         try:
-            self._defense = factory().part
+            built = factory()
         except GuardmarkError as error:
             return str(error)
-        for _ in range(max(1, warmup)):  # no measured call is a cold one
+        self._defense = part = built.part
+        for _ in range(warmup):  # no measured call is a cold one
             self._answers([Prompt.of_text("Which vegetables can I plant in early spring?")])
-        return ""
+        return BuiltThere(
+            manifest=built.manifest,
+            remarks=built.remarks,
+            view=part.view,
+            batch_limits=part.batch_limits if isinstance(part, BatchDefense) else None,
+            timeout_s=timeout_of(part),
+            takes_images=getattr(part, "takes_images", False),
+            stays=isinstance(part, SampleBound),
+        )
 
     def ask(self, prompts: Sequence[Prompt]) -> bytes:
         """Return decisions and latencies, or nothing where the batch was too much for memory."""
