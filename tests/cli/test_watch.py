@@ -356,6 +356,15 @@ def test_a_stream_without_a_line_says_so(tmp_path: Path) -> None:
     assert watched(tmp_path / "log").stdout.split("\n") == ["No line was read.", "", ""]
 
 
+def test_a_stream_that_was_closed_has_no_line() -> None:
+    """Whoever started the command gave it no standard input: that is no fault of ours."""
+    command = 'exec "$0" -m guardmark watch - --limit "fpr<=0.05" <&-'
+    done = subprocess.run(
+        ["/bin/sh", "-c", command, sys.executable], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "No line was read.")
+
+
 def test_an_empty_line_is_no_line(tmp_path: Path) -> None:
     """What logs put between records, and at their end, is neither counted nor unreadable."""
     (tmp_path / "log").write_bytes(b'\n  \r\n{"id": 1, "outcome": "block"}\n\n\n\t\n')

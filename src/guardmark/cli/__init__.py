@@ -55,10 +55,10 @@ def _interrupted() -> int:
 
 
 def _stand_in_for_closed_streams() -> None:
-    """Give ourselves streams where whoever started us closed them (`>&-`)."""
-    for name in ("stdout", "stderr"):
+    """Give ourselves streams where whoever started us closed them (`>&-`, `<&-`)."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
+            nowhere = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - until the end
             setattr(sys, name, nowhere)
 
 

@@ -183,12 +183,13 @@ def _name_repeats(
 def _readable(reader: RowReader) -> Iterator[tuple[int, Sample]]:
     """Yield what the first pass could read, and pass over what it could not."""
     with suppress(BadRows):
-        for number, row in read_rows(reader.spec):
-            if isinstance(row, Fault) or not reader.wanted(row):
-                continue
-            sample = reader.read(number, row)
-            if not isinstance(sample, list):
-                yield number, sample
+        yield from ((number, each) for number, each in _again(reader) if isinstance(each, Sample))
+
+
+def _again(reader: RowReader) -> Iterator[tuple[int, Sample | list[Fault]]]:
+    for number, row in read_rows(reader.spec):
+        if not isinstance(row, Fault) and reader.wanted(row):
+            yield number, reader.read(number, row)
 
 
 def sample_digest(sample: Sample) -> bytes:
@@ -313,10 +314,7 @@ class SampleStream:
 
     def _reread(self) -> Iterator[Sample]:
         for reader, scope in zip(self._readers, group_scopes(self._readers), strict=True):
-            for number, row in read_rows(reader.spec):
-                if isinstance(row, Fault) or not reader.wanted(row):
-                    continue
-                sample = reader.read(number, row)
+            for _, sample in _again(reader):
                 if isinstance(sample, list):
                     raise BadRows(sample)
                 yield in_scope(sample, scope)

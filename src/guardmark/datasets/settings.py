@@ -32,7 +32,7 @@ from guardmark.datasets.catalogue.mapping import mapped_rows
 from guardmark.datasets.catalogue.settings import Use, find_entry, find_suite
 from guardmark.datasets.catalogue.suite import suite_specs
 from guardmark.datasets.formats.fields import SAMPLE_FIELDS, BadRows, DatasetSpec
-from guardmark.datasets.formats.files import list_objects
+from guardmark.datasets.formats.files import address_of, list_objects
 from guardmark.datasets.loading import file_sha256, load
 
 if TYPE_CHECKING:
@@ -171,7 +171,8 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
         shown = {f"{entry.hub}/{path}": where for path, where in files.items()}
     else:
         version, paths = entry.version, list(_paths(stated, folder))
-        shown = {str(Path(stated).parent / path.name): path for path in paths}
+        beside = Path(stated).parent
+        shown = {address_of(path) or str(beside / path.name): path for path in paths}
         if len(paths) == 1:
             shown = {stated: paths[0]}
     first = next(iter(shown.values()))

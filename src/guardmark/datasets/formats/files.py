@@ -99,7 +99,7 @@ def file_format(spec: DatasetSpec) -> str:
         return spec.format
     suffixes = [s.lower() for s in spec.path.suffixes if s.lower() != ".gz"]
     kind = _BY_SUFFIX.get(suffixes[-1]) if suffixes else None
-    if kind is None and not (_address(spec.path) or spec.path.exists()):
+    if kind is None and not (address_of(spec.path) or spec.path.exists()):
         raise _not_opened(spec, "No such file or directory")
     if suffixes and suffixes[-1] in _WORKBOOKS:
         raise DatasetError(f"{spec.shown_as} is a workbook, which is not read.\n{_SAVE_AS_CSV}")
@@ -113,7 +113,7 @@ def file_format(spec: DatasetSpec) -> str:
 
 def open_bytes(path: Path) -> io.BufferedReader:
     """Open a file of this machine, or an object of a store."""
-    if not _address(path):
+    if not address_of(path):
         return path.open("rb")
     with _store(path) as (system, inner):
         return io.BufferedReader(system.open_input_file(inner), _AHEAD)
@@ -130,21 +130,24 @@ def list_objects(path: Path) -> list[Path]:
     return [path.parent / each for each in sorted(fnmatch.filter(names, path.name))]
 
 
-def _address(path: Path) -> str:
+def address_of(path: Path) -> str:
     """Return the address that was made a path, which took one of its two strokes, or nothing."""
     scheme, mark, rest = str(path).partition(":/")
-    return f"{scheme}://{rest}" if mark and scheme.isalnum() else ""
+    root = "/" * (scheme == "file")
+    return f"{scheme}://{root}{rest}" if mark and scheme.isalnum() else ""
 
 
 @contextmanager
 def _store(path: Path) -> Iterator[Any]:
     """Find the store of an address, and tell in a few lines what it refuses."""
-    address = _address(path)
+    address = address_of(path)
     with needs(f"Reading {address} needs pyarrow", "parquet"):
         from pyarrow import ArrowException
         from pyarrow.fs import FileSystem
     try:
-        yield FileSystem.from_uri(address)
+        # Google's client would try for a quarter of an hour.
+        soon = "?retry_limit_seconds=20" * address.startswith(("gs://", "gcs://"))
+        yield FileSystem.from_uri(address + soon)
     except (ArrowException, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:_REASON].rstrip(".")
         raise DatasetError(
