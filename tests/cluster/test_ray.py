@@ -48,6 +48,11 @@ with (HERE / "loaded").open("a") as marks:
     marks.write(f"{os.getpid()}\\n")
 
 
+if (HERE / "die").exists():
+    (HERE / "die").unlink()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def harmful(answer: str) -> bool:
     return "1" in answer
 
@@ -59,6 +64,9 @@ def check(text: str) -> bool:
         os.kill(os.getpid(), signal.SIGKILL)
     if number == 18 and (HERE / "poison").exists():
         os._exit(1)
+    if number == 19 and (HERE / "hang").exists():
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+        time.sleep(600)
     if (HERE / "slow").exists():
         time.sleep(0.05)
     return number % 3 == 0
@@ -246,6 +254,27 @@ def test_a_worker_killed_in_the_middle_of_a_batch_loses_nothing(folder: Path) ->
     assert there == here
     assert not (folder / "kill").exists()
     assert any("is asked again in halves" in line for line in lines)
+
+
+def test_a_worker_killed_while_it_loads_is_replaced(folder: Path) -> None:
+    """Also the first one, which says what the defense is."""
+    here, _ = measured(configured(folder, "{}"), folder / "here", only=("code",))
+    (folder / "die").touch()
+    there, _ = measured(configured(folder, RAY, name="ray.yaml"), folder / "there", only=("code",))
+    assert there == here
+    assert not (folder / "die").exists()
+
+
+def test_a_worker_that_does_not_come_back_is_ended(folder: Path) -> None:
+    """It hears no alarm: what it was asked fails alone, and in its time."""
+    here, _ = measured(configured(folder, "{}"), folder / "here", only=("code",))
+    (folder / "hang").touch()
+    config = configured(folder, RAY.replace("16", "2"), name="ray.yaml")
+    config.write_text(config.read_text().replace('check"}', 'check", timeout_s: 1}'))
+    there, lines = measured(config, folder / "there", only=("code",))
+    differ = [new for old, new in zip(here, there, strict=True) if old != new]
+    assert [(each[4], each[6]) for each in differ] == [("error", "timeout")]
+    assert any("a worker did not come back" in line for line in lines)
 
 
 def test_a_sample_that_ends_every_worker_is_an_error_of_its_own(folder: Path) -> None:
