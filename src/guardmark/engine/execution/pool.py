@@ -8,7 +8,7 @@ from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event
-from time import monotonic, perf_counter_ns
+from time import monotonic, perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import UntrustworthyRun
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     Chunks = Collection[asyncio.Future[Answers]]
 
 SLICE_NS: Final = 30_000_000  # a stop is seen, and a slow defense's answers stored, this often
+_MOST_WATCHED: Final = 64  # a rule that ends a defense early is heard this often
 _CHUNK: Final = 64
 _TICK_S: Final = 0.2
 _LEFT: Final = 2  # where the note of a thread says that nobody waits for it
@@ -54,10 +55,10 @@ class InlineExecutor:
     async def execute(self, work: DefenseWork) -> None:
         """Ask slice by slice."""
         monitor, size = work.monitor, 1
-        most = READ_TOGETHER if monitor.rule is None else 1  # a rule is heard after each sample
+        most = READ_TOGETHER if monitor.rule is None else _MOST_WATCHED
         while (dealt := work.deal(size)) is not None:
             decide = skipping(self._defense, has_images=dealt.chunk.has_images)
-            began = perf_counter_ns()
+            began, worked = perf_counter_ns(), _Worked()
             decisions, latencies = decide_all(
                 decide, dealt.chunk.prompts, timeout_s=self._timeout_s, stop=monitor.stop
             )
@@ -65,8 +66,34 @@ class InlineExecutor:
             work.record(dealt, decisions, latencies)
             monitor.busy_ns += took
             monitor.store(count=READ_TOGETHER)
-            size = next_size(size, took, most=most)
+            size = next_size(size, worked.since(took), most=most)
             await asyncio.sleep(0)
+
+
+class _Worked:
+    """How long a slice takes of itself, without the time in which other programs had the processor.
+
+    Else a busy machine would make slices shorter, and a run that a rule ends would ask about other
+    samples than on a quiet one. Where nobody counts the waits of a thread, all that passed counts.
+    """
+
+    def __init__(self) -> None:
+        self._cpu_ns, self._waits = thread_time_ns(), _waits()
+
+    def since(self, wall_ns: int) -> int:
+        """Return the time of the processor where nothing was waited for, else what has passed."""
+        waits = _waits()
+        is_waiting = waits is None or waits != self._waits
+        return wall_ns if is_waiting else min(wall_ns, thread_time_ns() - self._cpu_ns)
+
+
+def _waits() -> int | None:
+    """Return how often this thread gave the processor away of its own accord."""
+    try:
+        from resource import RUSAGE_THREAD, getrusage
+    except ImportError:  # not on every system
+        return None
+    return getrusage(RUSAGE_THREAD).ru_nvcsw
 
 
 def next_size(size: int, took_ns: int, *, most: int) -> int:
