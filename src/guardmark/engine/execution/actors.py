@@ -79,12 +79,7 @@ class ActorDefense:
     async def decide_batch(
         self, prompts: Sequence[Prompt], *, has_died: bool = False
     ) -> list[Decision]:
-        """Ask the actor with the least to do; where it fails, another one, in halves.
-
-        Raises:
-            ConfigError: If a worker has another defense, or cannot build it.
-            UntrustworthyRun: If workers die, one after the other.
-        """
+        """Ask the actor with the least to do; where it fails, another one, in halves."""
         most = self.batch_limits.max_count
         if len(prompts) > most:
             decided = await self.decide_batch(prompts[:most])
@@ -154,18 +149,20 @@ class ActorDefense:
         needs = {"num_cpus": settings.cpus_per_worker, "num_gpus": settings.gpus_per_worker}
         kind = ray.remote(**needs)(DefenseActor)
         while True:
-            actor = kind.remote()
-            loading = actor.load.remote(self.factory, self._warmup)
+            actor, said = kind.remote(), None
             try:
+                loading = actor.load.remote(self.factory, self._warmup)
                 said = await asyncio.wrap_future(loading.future())
             except ray.exceptions.RayActorError as error:
                 self._note_death(error)
                 continue
             except ray.exceptions.RayTaskError as error:  # what its package raises while it loads
                 said = f"{type(error.cause).__name__}: {error.cause}"
+            finally:
+                if not isinstance(said, BuiltThere):  # also where nobody waits for it any more
+                    ray.kill(actor)
             if isinstance(said, BuiltThere):
                 return actor, said
-            ray.kill(actor)
             raise ConfigError(f"A worker cannot ask {self.name}: {said}")
 
     def _note_death(self, error: BaseException | None) -> None:
