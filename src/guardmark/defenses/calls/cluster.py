@@ -21,7 +21,6 @@ _START_S, _LOAD_S, _TRAVEL_S = 13.0, 3.0, 1e-4  # measured: docs/explanation/sca
 _OLDEST: Final = (2, 60)
 _INSTALL: Final = "Next: pip install 'guardmark[ray]', on every machine of the cluster the same."
 
-
 WorkerChoice = Literal["inline", "threads", "processes"] | Annotated[int, Field(ge=1)]
 CLUSTER_SETTINGS = ("engine", "address", "cpus_per_worker", "gpus_per_worker", "batch")
 

@@ -116,10 +116,7 @@ async def ask_batch(
     flags, shared = FLAG_COLD if is_cold else 0, FLAG_AMORTISED if len(samples) > 1 else 0
     codes = [
         sample.recorder.record_decision(
-            sample,
-            decision,
-            latency_ns=share,
-            flags=flags | (shared if decision.latency_ns is None else 0),
+            sample, decision, latency_ns=share, flags=flags | shared * (decision.latency_ns is None)
         )
         for sample, decision in zip(samples, decisions, strict=True)
     ]
