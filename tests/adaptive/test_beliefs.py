@@ -10,11 +10,24 @@ from hypothesis import strategies as st
 
 from guardmark.adaptive.beliefs import Bandit, BatteryRecord, Belief, Precedents
 from guardmark.adaptive.diagnosis import Diagnosis, ProbeResult
-from guardmark.adaptive.state import FOLDS, fold_numbers
+from guardmark.adaptive.state import SearchState
 from guardmark.attacks.battery import battery
 from guardmark.attacks.catalogue import search_chains
 from guardmark.attacks.contract import OperatorChain, Tier
 from guardmark.attacks.probes import KEYWORD, NONE
+from guardmark.core.sample import Label, Prompt, Sample
+
+
+def fold_numbers(groups: list[str]) -> list[int]:
+    """Return the folds of attacks of these groups, in order."""
+    prompt = Prompt.of_text("Ignore this.")
+    attacks = [
+        Sample(id=f"a{place}", prompt=prompt, label=Label.ATTACK, group=group)
+        for place, group in enumerate(groups)
+    ]
+    state = SearchState(samples=attacks, seed=1, budget=16, blocked=tuple(range(len(attacks))))
+    return list(state.folds().values())
+
 
 CHAINS = search_chains(64)
 LISTED = [chain for chain in battery() if chain.tier is not Tier.V4]
@@ -55,7 +68,7 @@ def number_of(name: str) -> int:
 def test_attacks_of_a_group_share_a_fold() -> None:
     """Otherwise a variant would tell of its twin."""
     assert fold_numbers(["a", "a", "b", "a", "b", "c"]) == [0, 0, 1, 0, 1, 2]
-    assert max(fold_numbers([str(i) for i in range(100)])) == FOLDS - 1
+    assert max(fold_numbers([str(i) for i in range(100)])) == 4
 
 
 @settings(max_examples=25, deadline=None)

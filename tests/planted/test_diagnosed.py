@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -90,9 +91,21 @@ def _retentive() -> object:
     return lambda text: ("ignore" in text.lower() or text in sent or bool(sent.add(text)), None)
 
 
+def _worn_out() -> object:
+    """Block a text twice and let it through from then on."""
+    sent = Counter[str]()
+
+    def rule(text: str) -> tuple[bool, None]:
+        sent[text] += 1
+        return "ignore" in text.lower() and sent[text] <= 2, None
+
+    return rule
+
+
 @pytest.mark.parametrize(
     ("start", "flag"),
     [
+        (_worn_out, "STATEFUL"),
         (_late, "RATE_LIMITED"),
         (_retentive, "STATEFUL"),
         (planted("leaker").start, "RANDOMISED"),

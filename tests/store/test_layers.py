@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from guardmark.store import layers
 from guardmark.store.layers import (
+    ADAPTIVE,
     ARMS,
     AUDIT_PREFIX,
     BLIND,
@@ -113,5 +114,12 @@ def test_seeds_are_asked_in_their_order(numbers: set[int]) -> None:
     """By number and not by letter, the first seed's arms before; what else is stored is none."""
     stored = [seed_layer("adaptive", number) for number in numbers]
     further = sorted(numbers - {1})
-    expected = [seed_layer(arm, number) for number in further for arm in REPEATED_ARMS]
+    expected = [seed_layer(arm, number) for number in further for arm in ARMS]
     assert asked_layers([*stored, NULL, "run", "adaptive/seed-2x"]) == (*ARMS, *expected)
+
+
+def test_a_repaired_defense_has_seeds_where_the_defense_itself_has_one() -> None:
+    """What further searches of a repaired defense were told is read like all else."""
+    asked = asked_layers([ADAPTIVE, "adaptive/seed-2/repaired", "adaptive/seed-3/verdict"])
+    assert "adaptive/seed-2/repaired" in asked
+    assert not any(layer.startswith("adaptive/seed-3") for layer in asked)

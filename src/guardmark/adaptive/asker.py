@@ -27,7 +27,7 @@ from guardmark.engine.calls import (
     skipping,
 )
 from guardmark.engine.run_monitor import Progress, supervise
-from guardmark.store.layers import REPAIRED, REPAIRED_FIRST
+from guardmark.store.layers import ADAPTIVE, REPAIRED, REPAIRED_FIRST
 from guardmark.store.schema import OUTCOME_CODE
 from guardmark.store.tries import read_tries
 
@@ -55,6 +55,8 @@ _SLICE: Final = 32  # calls in line between two looks at the clock and at the wi
 _SLICE_NS: Final = 200_000_000  # none is begun after, so that what is slow is seen at once
 _RETRIES: Final = 2  # a failed call is no answer: it is asked again, at nobody's expense
 _ATTACKS: Final = (Account.BASELINE, Account.BATTERY, Account.SEARCH)
+_BEHIND: Final = REPAIRED.removeprefix(ADAPTIVE)  # the layer of a try, whatever its seed
+_BEHIND_FIRST: Final = REPAIRED_FIRST.removeprefix(ADAPTIVE)
 _FINAL: Final = (ErrorKind.SKIPPED, ErrorKind.LENGTH, ErrorKind.CONTRACT)
 _FINAL_HERE: Final = (*_FINAL, ErrorKind.TIMEOUT)  # a search would take all of its time again
 
@@ -310,10 +312,10 @@ class DefenseAsker:
         self.bypasses: dict[tuple[int, str], Query] = {}
         self.blocked: dict[tuple[int, str], None] = {}
         self.context = context
-        self._first = _asker_of(defense, context) if repair else None
+        self._first = _asker_of(defense, context, has_seeds=False) if repair else None
         if repair:
             defense = canonical_of(defense, name=defense.name, cleaning=Cleaning(steps=repair))
-        self.asker = _asker_of(defense, context)
+        self.asker = _asker_of(defense, context, has_seeds=not repair)
 
     async def drive(self, steps: Steps[T]) -> T:
         """Carry out a procedure to its end."""
@@ -329,11 +331,11 @@ class DefenseAsker:
         """Ask about several texts."""
         settled: dict[int, Decision] = {}
         if self._first is not None:
-            first = [replace(query, layer=REPAIRED_FIRST) for query in batch]
+            first = [replace(q, layer=f"{q.layer}{_BEHIND_FIRST}") for q in batch]
             for number, each in enumerate(await _ask(self._first, first, settled)):
                 if each.answer.outcome is not Outcome.ALLOW:
                     settled[number] = each.answer
-            batch = [replace(query, layer=REPAIRED) for query in batch]
+            batch = [replace(query, layer=f"{query.layer}{_BEHIND}") for query in batch]
         answers = list(map(_answer, await _ask(self.asker, batch, settled)))
         self._store_confirmations(batch, answers)
         self._remember(batch, answers)
@@ -379,8 +381,11 @@ async def _ask(
     return asked
 
 
-def _asker_of(defense: AnyDefense, context: AskContext) -> Asker[Query, Decision]:
-    decide = as_coroutine(defense)
+def _asker_of(
+    defense: AnyDefense, context: AskContext, *, has_seeds: bool
+) -> Asker[Query, Decision]:
+    """Return who asks a defense; every seed pays for its own answers where seeds are compared."""
+    decide, answers = as_coroutine(defense), dict[tuple[int, str], Decision]()
     final = _FINAL_HERE if isinstance(defense, InlineDefense) else _FINAL
 
     async def respond(query: Query) -> Decision:
@@ -404,6 +409,7 @@ def _asker_of(defense: AnyDefense, context: AskContext) -> Asker[Query, Decision
             evidence=record.evidence,
         ),
         is_lasting=lambda d: d.outcome is not Outcome.ERROR or d.error_kind in final,
+        known=defaultdict(dict if has_seeds else lambda: answers),
     )
 
 
@@ -457,11 +463,11 @@ def _answer(asked: Asked[Query, Decision]) -> TryAnswer:
     if decision.outcome not in {Outcome.ALLOW, Outcome.BLOCK}:
         return TryAnswer(is_blocked=None, number=number)
     is_blocked = decision.outcome is Outcome.BLOCK
-    evidence = (decision.evidence if is_blocked else None) or Evidence()
+    evidence = decision.evidence if is_blocked else None
     return TryAnswer(
         is_blocked=is_blocked,
         score=decision.score,
-        is_complaint=tells_of_failure(evidence),
-        reason=evidence.reason,
+        is_complaint=evidence is not None and tells_of_failure(evidence),
+        reason="" if evidence is None else evidence.reason,
         number=number,
     )

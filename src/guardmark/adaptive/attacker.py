@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from guardmark.adaptive.state import SearchState, TryAnswer
     from guardmark.core.sample import Prompt
 
-    Record = Mapping[str, tuple[int, int]]
-
 _LONGEST: Final = 20_000  # characters of a candidate
 _MOST_REFUTED: Final = 24
 _OUTCOMES: Final = {
@@ -215,7 +213,7 @@ class ModelRound:
         plan = self.models.plan
         return plan.critic is not None and not self.state.scores and plan.history > 0
 
-    def record_for(self, thread: AttackerThread) -> Record:
+    def record_for(self, thread: AttackerThread) -> Mapping[str, tuple[int, int]]:
         """How often each strategy was tried and got through, as far as an attack is told."""
         whose = None if self.state.shares_memory else thread.target.position
         names = prompts.strategies()

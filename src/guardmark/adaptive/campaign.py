@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import permutations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive import controls
 from guardmark.adaptive.asker import AskContext, DefenseAsker, Interrupted
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from guardmark.store.reader import RecordReader
     from guardmark.store.records import RecordWriter
     from guardmark.store.tries import TryRecord
+
+
+SEEDS_AGAIN: Final = 3  # of the search against a repaired defense: one would be one draw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +116,6 @@ class _Attack:
     state: SearchState
     defense: DefenseAsker
     models: ModelAsker | None = None
-    is_repeated: bool
     by_model: ModelRound | None = None
     known: Background = field(default_factory=Background)
     wins: list[Query] = field(default_factory=list)
@@ -141,7 +143,7 @@ def most_calls(plan: AdaptivePlan, *, samples: int, benign: int, blocked: int) -
     attack = min(4 * samples, samples + 180) + blocked * (fixed + 30) + search
     twin, repair = 60 * min(benign, 200), 10 * min(samples, 600) + blocked * fixed + search
     # A try on a repaired defense is two calls: the text as it is, and the cleaned one.
-    return 3 * attack + twin + repair + (3 * plan.seeds - 1) * search
+    return 3 * attack + twin + repair + (3 * plan.seeds + 2 * SEEDS_AGAIN - 3) * search
 
 
 async def run_adaptive(
@@ -194,7 +196,6 @@ def _attack(plan: AdaptivePlan, defense: AnyDefense, context: AskContext) -> _At
         ),
         defense=DefenseAsker(defense, context),
         models=None if plan.attacker is None else ModelAsker(defense.name, plan.attacker, live),
-        is_repeated=plan.seeds > 1,
     )
 
 
@@ -256,7 +257,7 @@ async def _open_and_search(attack: _Attack, *, layer: str, **more: object) -> li
     }
     defense.context.writer.add_layer(layer, findings)
     record = await drive(controls.run_battery(state))
-    answers = dict(defense.asker.known[ADAPTIVE]) if attack.is_repeated else {}
+    answers = dict(defense.asker.known[ADAPTIVE])  # another seed need not pay for them again
     attack.known = Background(diagnosis=diagnosis, record=record, answers=answers)
     return await _search(attack)
 
@@ -271,7 +272,6 @@ async def _repair(attack: _Attack) -> None:
         again = _Attack(
             state=replace(state, seed=derive_seed(state.seed, 0)),
             defense=DefenseAsker(asker.defense, asker.context, repair=repair.steps),
-            is_repeated=False,
         )
         await _open_and_search(
             again,
@@ -279,7 +279,10 @@ async def _repair(attack: _Attack) -> None:
             steps=[step.value for step in repair.steps],
             refused=list(repair.refused),
             checked=repair.checked,
+            seeds=SEEDS_AGAIN,
         )
+        for turn in range(2, SEEDS_AGAIN + 1):
+            await again.defense.drive(search(again.state.repeated(turn), again.known))
     asker.context.writer.flush()
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from guardmark.core.sample import Sample
     from guardmark.inference.gradients import EmbeddingGradients
 
-
 _DRAWS = 20
 
 
@@ -241,7 +240,10 @@ def run_repair(
     steps = yield from _opening_none(chosen, blocked, refused)
     if steps:
         every = [(win.sample, win.text, KNOWN) for win in bypasses]
-        yield _cleaned(every if _joined(steps) in net else [*every, *asked], _joined(steps))
+        batch = _cleaned(every if _joined(steps) in net else [*every, *asked], _joined(steps))
+        answers = yield batch
+        if not any(answer.is_blocked for answer in answers[: len(every)]):
+            steps = ()  # what helped was refused
     return Repair(steps=steps, refused=tuple(refused), checked=len(blocked) if steps else 0)
 
 

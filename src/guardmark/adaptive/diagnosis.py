@@ -76,6 +76,7 @@ def _unsteady(state: SearchState, some: list[int], passes: list[list[TryAnswer]]
     """
     changes = _changes(some, passes)
     is_falling = all(marks == sorted(marks, reverse=True) for marks in changes.values())
+    is_rising = all(marks == sorted(marks) for marks in changes.values())
     if is_falling:
         quiet = [i for i, answer in zip(some, passes[0], strict=True) if answer.passed][:_NEW]
         texts = [state.samples[index].prompt.text for index in quiet]
@@ -92,7 +93,8 @@ def _unsteady(state: SearchState, some: list[int], passes: list[list[TryAnswer]]
         row.append(answer.passed)
     at = [i for i, passed in enumerate(row) if passed]
     has_rhythm = len(at) >= _RHYTHM and len({b - a for a, b in pairwise(at)}) == 1 < at[1] - at[0]
-    return STATEFUL if has_rhythm or (is_falling and not at) else RANDOMISED
+    is_over = not at if is_falling else is_rising and all(row)
+    return STATEFUL if has_rhythm or is_over else RANDOMISED
 
 
 _SIZES: Final = (400, 200, 100)  # words of harmless text, in which weak evidence drowns

@@ -111,9 +111,6 @@ class _Descent:
         sample = self.target.sample
         self.options = options_of(sample.prompt.text, sample.must_keep)
 
-    def word(self, edit: WordEdit) -> str:
-        return self.target.sample.prompt.text[edit.start : edit.end].lower()
-
     def propose(self) -> Query | None:
         """Make the next try: the most promising edits, in place of those kept or beside them."""
         ranked = sorted(self._gains(), key=lambda gain: gain[0], reverse=True)
@@ -177,7 +174,9 @@ class _Descent:
             self.memory.barred[edit.kind].add(float(is_barred), 1 / len(self.tried))
         score = _logit(answer.score)
         if not is_barred:
-            self.memory.learn([(self.word(edit), edit) for edit in self.tried], self.score - score)
+            text = self.target.sample.prompt.text
+            words = [(text[edit.start : edit.end].lower(), edit) for edit in self.tried]
+            self.memory.learn(words, self.score - score)
         if self.score - score > _LEAST and not is_barred:
             self.kept, self.score, self.idle = self._edits(), score, 0
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.beliefs import Background, Bandit, Belief, Precedents
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.state import SearchState, Steps, Target, TryAnswer
 
-SEARCH_VERSION: Final = "search-v7"  # changes whenever equal answers no longer lead to equal tries
-ALONE_VERSION: Final = "search-v8"  # the same, of attacks that share no memory
+SEARCH_VERSION: Final = "search-v9"  # changes whenever equal answers no longer lead to equal tries
+ALONE_VERSION: Final = "search-v10"  # the same, of attacks that share no memory
 BEAM: Final = 4
 _EXTENSIONS: Final = 12
 _CARRIERS: Final = (Slot.CARRIER, Slot.WRAPPER)
@@ -39,16 +40,10 @@ def spend_rest(state: SearchState, targets: list[Target], known: Background) -> 
     parts = [(state, targets, known)]
     if not state.shares_memory:
         parts = [(state.alone(each.position), [each], Background()) for each in targets]
+    rest = partial(_waves, round_="R4", until=state.budget)
     yield from together(
         [
-            _waves(
-                own,
-                some,
-                _singles(own, shared),
-                round_="R4",
-                until=state.budget,
-                descents=Descents(state=own),
-            )
+            rest(own, some, _singles(own, shared), descents=Descents(state=own))
             for own, some, shared in parts
         ]
     )
@@ -78,7 +73,9 @@ def _singles(state: SearchState, known: Background) -> Bandit:
 def _extended(bandit: Bandit, *, lengths: int) -> Bandit:
     """Add chains made of the best ones with the best single arms before or behind them."""
     means, chains = bandit.beliefs()[0].tolist(), bandit.chains
-    order = sorted(range(len(means)), key=lambda i: -means[i])
+    # What changes none of the texts was never asked: it did not fail, and a chain gains nothing.
+    asked = (i for i in range(len(means)) if bandit.passes[i] or bandit.stops[i])
+    order = sorted(asked, key=lambda i: -means[i])
     singles = [i for i in order if len(chains[i].arms) == 1][:_EXTENSIONS]
     seeds = [i for i in order if len(chains[i].arms) == lengths][:BEAM]
     known = {chain.key for chain in chains}

@@ -30,6 +30,7 @@ REWORDING: Final = "R5 twin"  # round of benign texts as an attacker model rewor
 TARGET_ROUND: Final = "target"  # round of what the target model is asked
 _UNPROVED: Final = ("", *(tier.value for tier in Tier if not tier.in_full))
 RESENDS: Final = 3  # how often a text that passed a random defense is sent again
+_FOLDS: Final = 5  # parts of the attacks, so that none profits from what was seen of itself
 PROBE: Final = "probe"  # chain of what is asked to learn something and is no attack
 
 
@@ -251,7 +252,8 @@ class SearchState:
     def folds(self) -> dict[int, int]:
         """Return the fold of each attack that was blocked at first, by its position."""
         groups = [self.samples[index].group or self.samples[index].id for index in self.blocked]
-        return dict(zip(self.blocked, fold_numbers(groups), strict=True))
+        order = {group: number for number, group in enumerate(dict.fromkeys(groups))}
+        return {i: order[group] % _FOLDS for i, group in zip(self.blocked, groups, strict=True)}
 
     def variant(
         self,
@@ -314,12 +316,3 @@ class SearchState:
         ]
         groups = (again[at : at + RESENDS] for at in range(0, len(again), RESENDS))
         return {i for i, group in zip(passes, groups, strict=True) if is_confirmed(group)}
-
-
-FOLDS: Final = 5  # parts of the attacks, so that none profits from what was seen of itself
-
-
-def fold_numbers(groups: Sequence[str]) -> list[int]:
-    """Split attacks by their groups."""
-    order = {group: number for number, group in enumerate(dict.fromkeys(groups))}
-    return [order[group] % FOLDS for group in groups]

@@ -57,12 +57,12 @@ def first_layer(layer: str) -> str:
 
 def asked_layers(stored: Iterable[str]) -> tuple[str, ...]:
     """Return the layers of what a defense was asked, the first seed's first."""
-    numbers = sorted(
+    numbers = {
         int(seeded.group().rpartition("-")[2])
         for layer in stored
-        if (seeded := _SEED.fullmatch(layer)) is not None
-    )
-    return (*ARMS, *(seed_layer(arm, number) for number in numbers for arm in REPEATED_ARMS))
+        if (seeded := _SEED.match(layer)) is not None and first_layer(layer) in ARMS
+    }
+    return (*ARMS, *(seed_layer(arm, number) for number in sorted(numbers) for arm in ARMS))
 
 
 def is_target_layer(layer: str) -> bool:

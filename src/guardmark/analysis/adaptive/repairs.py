@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
 from guardmark.analysis.adaptive.rows import FULL, STRICT, words_of
 from guardmark.analysis.adaptive.success import AttackMask
-from guardmark.analysis.defense.counts import grouped_difference
+from guardmark.stats.rates.means import mean_over_seeds, share_over_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
     from guardmark.analysis.defense.counts import SampleRates
-    from guardmark.core.estimate import Difference, Estimate
+    from guardmark.core.estimate import Estimate
+    from guardmark.stats.rates.means import SeedMean
 
     _Sides = dict[str, list[tuple[int, bool]]]
 
@@ -55,10 +56,10 @@ class RepairedCard:
     known: Estimate  # Share of all known bypasses that are blocked now.
     cost: Estimate  # Share of benign texts let through that are blocked now.
     before: Estimate  # Attacks through the defense as it is, by the end of round 4.
-    # Attacks through the repaired defense, attacked anew with the same budget: what remains.
-    after: Estimate
-    after_strict: Estimate  # The same by provably equal texts.
-    change: Difference  # After minus before, attack by attack.
+    # Attacks through the repaired defense, attacked anew with the same budget, over seeds.
+    after: SeedMean
+    after_strict: SeedMean  # The same by provably equal texts.
+    change: SeedMean  # After minus before, attack by attack.
 
     @property
     def name(self) -> str:
@@ -101,21 +102,24 @@ def read_repaired(
         _by_repair((t for t in records.rest["repair"] if t.round == asked), attack).get(name, {})
         for asked in (KNOWN, REPAIR)
     ]
-    again = AttackMask(repaired, attack, rates)
-    both = np.array(sorted(set(view.places) & set(again.places)), dtype=np.int64)
-    masks = ((view, FULL), (again, FULL), (again, STRICT))
-    marks = [m.bypassed(_LAST, tiers)[np.searchsorted(m.places, both)] for m, tiers in masks]
-    before, after, strict = (rates.of(zip(both.tolist(), m.tolist(), strict=True)) for m in marks)
+    arms = (repaired.arms, *repaired.repeated)
+    again = [AttackMask(replace(repaired, arms=each), attack, rates) for each in arms]
+    both = np.array(sorted(set(view.places) & set(again[0].places)), dtype=np.int64)
+
+    def marks(mask: AttackMask, tiers: frozenset[str]) -> NDArray[np.bool_]:
+        return mask.bypassed(_LAST, tiers)[np.searchsorted(mask.places, both)]
+
+    before, groups = marks(view, FULL), rates.groups[both]
+    full, strict = (np.stack([marks(m, tiers) for m in again], axis=1) for tiers in (FULL, STRICT))
+    change = full.astype(float) - before[:, None]
     return RepairedCard(
         steps=steps,
         refused=refused,
         checked=int(str(repaired.findings.get("checked", 0))),
         known=rates.of(sides[0].get("closed", ())),
         cost=rates.of(sides[1].get("cost", ())),
-        before=before,
-        after=after,
-        after_strict=strict,
-        change=grouped_difference(
-            marks[1], marks[0], groups=rates.groups[both], confidence=rates.confidence
-        ),
+        before=rates.at(both.tolist(), before),
+        after=share_over_seeds(full, groups, confidence=rates.confidence),
+        after_strict=share_over_seeds(strict, groups, confidence=rates.confidence),
+        change=mean_over_seeds(change, groups, least=-1.0, most=1.0, confidence=rates.confidence),
     )

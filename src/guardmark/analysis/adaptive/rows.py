@@ -16,7 +16,7 @@ from guardmark.store.layers import (
     LEFT_OUT,
     REPAIRED,
     REPAIRED_PREFIX,
-    REPEATED_ARMS,
+    asked_layers,
     seed_layer,
 )
 from guardmark.store.tries import read_tries
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from guardmark.store.reader import RecordReader
     from guardmark.store.tries import TryRecord
+
+    _Tries = Mapping[tuple[str, str], Sequence["Try"]]
 
 ATTACKER_ACCOUNTS: Final = ("baseline", "diagnosis", "battery", "search", "confirm")
 """Accounts of defense calls that the attacker pays."""
@@ -136,15 +138,11 @@ def read_left_out(reader: RecordReader) -> dict[str, str]:
 
 def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> AdaptiveRecords:
     findings = reader.layer_settings(f"{FINDINGS_PREFIX}{name}")
-    seeds = [
-        {arm: seed_layer(arm, number) for arm in (ARMS if number == 1 else REPEATED_ARMS)}
-        for number in range(1, int(str(settings.get("seeds", 1))) + 1)
-    ]
     usage: defaultdict[str, UsageTotals] = defaultdict(UsageTotals)
     calls: Counter[tuple[str, str]] = Counter()
     tries: defaultdict[tuple[str, str], list[Try]] = defaultdict(list)
     unanswered = 0
-    for layer in (layer for arms in seeds for layer in arms.values()):
+    for layer in asked_layers(reader.layers()):
         for record in read_tries(reader, defense=name, layer=layer):
             each = _try_of(record)
             if not each.is_free:
@@ -164,13 +162,9 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ad
         return (each for key in keys for each in tries[key])
 
     is_random = bool(_UNSTEADY & set(words_of(findings, "flags")))
-    first, *repeated = [
-        {
-            arm: _histories(tries[layer, "search"], is_random=is_random)
-            for arm, layer in arms.items()
-        }
-        for arms in seeds
-    ]
+    first, *repeated = _by_seed(
+        dict(zip(ARMS, ARMS, strict=True)), settings, tries, is_random=is_random
+    )
     return AdaptiveRecords(
         name=name,
         findings=findings,
@@ -188,25 +182,30 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ad
     )
 
 
-def _repaired(
-    name: str, findings: Mapping[str, object], tries: Mapping[tuple[str, str], Sequence[Try]]
-) -> AdaptiveRecords | None:
+def _repaired(name: str, findings: Mapping[str, object], tries: _Tries) -> AdaptiveRecords | None:
     """Return the attack on the repaired defense, or None where nothing was repaired."""
     if not findings:
         return None
     is_random = bool(_UNSTEADY & set(words_of(findings, "flags")))
-    search, battery = (
-        _histories(tries.get((REPAIRED, account), ()), is_random=is_random)
-        for account in ("search", "battery")
-    )
+    arms, *repeated = _by_seed({ADAPTIVE: REPAIRED}, findings, tries, is_random=is_random)
     first = (each for each in tries.get((REPAIRED, "baseline"), ()) if each.round == "R0")
     return AdaptiveRecords(
         name=name,
         findings=findings,
         baseline={each.sample: bool(each.passed) for each in first},
-        arms={ADAPTIVE: search},
-        battery=battery,
+        arms=arms,
+        repeated=repeated,
+        battery=_histories(tries.get((REPAIRED, "battery"), ()), is_random=is_random),
     )
+
+
+def _by_seed(
+    arms: Mapping[str, str], settings: Mapping[str, object], tries: _Tries, *, is_random: bool
+) -> Iterator[dict[str, dict[int, AttackHistory]]]:
+    """Sort the search tries of arms, each with its layer at the first seed, seed by seed."""
+    for number in range(1, int(str(settings.get("seeds", 1))) + 1):
+        keys = ((arm, (seed_layer(layer, number), "search")) for arm, layer in arms.items())
+        yield {arm: _histories(tries.get(key, ()), is_random=is_random) for arm, key in keys}
 
 
 def _add_usage(usage: dict[str, UsageTotals], account: str, record: TryRecord) -> None:
@@ -216,7 +215,9 @@ def _add_usage(usage: dict[str, UsageTotals], account: str, record: TryRecord) -
 def _histories(tries: Iterable[Try], *, is_random: bool) -> dict[int, AttackHistory]:
     histories: dict[int, AttackHistory] = {}
     for each in tries:
-        histories.setdefault(each.sample, AttackHistory(is_random=is_random)).tries.append(each)
+        if each.sample not in histories:
+            histories[each.sample] = AttackHistory(is_random=is_random)
+        histories[each.sample].tries.append(each)
     return histories
 
 

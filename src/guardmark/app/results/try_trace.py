@@ -61,14 +61,15 @@ def trace_lines(reader: RecordReader, *, defenses: Iterable[str]) -> Iterator[st
 
 
 def _row(record: TryRecord, sample_id: str) -> dict[str, Any]:
-    evidence, round_ = record.evidence or Evidence(), record.subject.round
+    evidence, round_ = record.evidence, record.subject.round
+    row = _shared(record, sample_id, score_kind=record.score_kind.value)
+    if evidence is None:
+        return row
     # An attacker model is told why it was blocked, so a replay has to know it.
-    has_reason = round_ == MODEL_ROUND and record.layer == ADAPTIVE and evidence.reason
+    if round_ == MODEL_ROUND and record.layer == ADAPTIVE and evidence.reason:
+        row["reason"] = evidence.reason
     # Round 0 asks whether failures count as blocks, and so does its replay.
     is_asked = round_ == "R0" and record.outcome == Outcome.BLOCK.value
-    row = _shared(record, sample_id, score_kind=record.score_kind.value)
-    if has_reason:
-        row["reason"] = evidence.reason
     if is_asked and tells_of_failure(evidence):
         row["complaint"] = True
     return row

@@ -149,7 +149,7 @@ def _repairs(cards: tuple[AdaptiveCard, ...]) -> Iterator[tuple[str, ...]]:
         after, before = (measure_text(figure(x)) for x in (repaired.after, repaired.before))
         text = (
             f"{card.name}: add the repaired defense of the report. Attacked anew with the same "
-            f"budget, {after} of attacks get through it; before, {before}."
+            f"budget, {after} of attacks get through it on average; before, {before}."
         )
         yield "repair", text, f"adaptive-repair-lines-{slug(card.name)}", card.name
 

@@ -61,7 +61,7 @@ def test_the_fragment_is_yaml_that_wraps_the_defense(
         "of": ["words", "words-cleaned"],
         "rule": "any",
     }
-    assert f"({fixed.after.successes}/{fixed.after.trials})" in text
+    assert f"of {fixed.after.trials} attacks get" in " ".join(text.replace("#", " ").split())
     assert max(map(len, text.splitlines())) <= 100
 
 
@@ -75,8 +75,11 @@ def test_what_remains_is_told_beside_what_there_was(
     assert fixed.before.trials == fixed.after.trials == card.attacks
     assert fixed.before.value == card.rounds[-1].full.value
     assert fixed.change.value == pytest.approx(fixed.after.value - fixed.before.value)
+    assert fixed.after.seeds == 3
+    assert fixed.after.low < fixed.after.value < fixed.after.high
     said = repair_sentence(card)
-    assert f"({fixed.after.successes}/{fixed.after.trials}) of attacks get through" in said
+    assert f"of {fixed.after.trials} attacks get through on average over searches with" in said
+    assert f"({', '.join(f'{100 * share:.1f} %' for share in fixed.after.by_seed)})" in said
     assert "clos" not in said
     without = dataclasses.replace(card, repaired=None)
     assert "no cleaning" in repair_sentence(without)

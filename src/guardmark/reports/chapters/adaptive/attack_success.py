@@ -147,8 +147,7 @@ def headline(card: AdaptiveCard) -> SeedMean | None:
 
 def headline_cell(card: AdaptiveCard) -> FigureCell:
     """Return what had got through in the end: at one seed, or on average over several."""
-    mean = headline(card)
-    return figure(card.rounds[-1].full) if mean is None else figure(mean)
+    return figure(headline(card) or card.rounds[-1].full)
 
 
 def holding_sentence(card: AdaptiveCard) -> str:
@@ -223,8 +222,7 @@ def audit_sentence(card: AdaptiveCard) -> str:
 
 
 def _first_seed(card: AdaptiveCard) -> str:
-    seed = "Seed 1; the table of seeds has the means over all. "
-    return seed if card.seeds is not None else ""
+    return "Seed 1; the table of seeds has the means over all. " if card.seeds is not None else ""
 
 
 def seeds_table(card: AdaptiveCard) -> Table | None:
@@ -247,7 +245,6 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
         ("area, blind", seeds.area_blind, Unit.NUMBER),
         ("mean tries up to the budget", seeds.mean_tries, Unit.NUMBER),
     ]
-    left_out = say("first_seed")
     rows: list[tuple[Value, ...]] = [
         (label, figure(mean, unit), _spread_text(mean, unit), _each_seed(mean, unit))
         for label, mean, unit in means
@@ -262,7 +259,7 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
         {"Figure|Mean over seeds|Spread|Each seed": lambda each: each},
         table_id=f"adaptive-seeds-{slug(card.name)}",
         title=f"{card.name}: seeds {len(seeds.counted)}",
-        note=say("seeds", left_out=left_out if len(seeds.counted) < seeds.seeds else ""),
+        note=say("seeds", left_out=say("first_seed") if len(seeds.counted) < seeds.seeds else ""),
     )
 
 

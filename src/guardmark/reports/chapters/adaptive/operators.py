@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.document.blocks import Listing, Table
+from guardmark.reports.document.blocks import Listing, Table, Unit
 from guardmark.reports.document.cells import (
     figure_text,
     name,
@@ -15,7 +15,7 @@ from guardmark.reports.document.cells import (
     table_of,
     with_counts,
 )
-from guardmark.reports.document.wording import count_text, say, words_of
+from guardmark.reports.document.wording import count_text, percent_text, say, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -104,9 +104,14 @@ def repair_sentence(card: AdaptiveCard) -> str:
         return f"{card.name}: no cleaning of texts blocks more bypasses than benign texts"
     refused = f"; refused, since they let some in: {', '.join(fixed.refused)}"
     without = " without the attacker model" if card.attacker is not None else ""
-    rates = [rate_text(rate) for rate in (fixed.after, fixed.before, fixed.known, fixed.cost)]
     sentence = say(
-        "repaired", card=card, without=without, rates=rates, change=figure_text(fixed.change)
+        "repaired",
+        card=card,
+        without=without,
+        after=figure_text(fixed.after),
+        each=", ".join(map(percent_text, fixed.after.by_seed)),
+        rates=[rate_text(rate) for rate in (fixed.before, fixed.known, fixed.cost)],
+        change=figure_text(fixed.change, Unit.POINTS),
     )
     return sentence + (refused if fixed.refused else "")
 
