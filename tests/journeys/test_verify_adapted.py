@@ -45,8 +45,8 @@ def test_answers_of_the_run_and_tries_lie_in_files_of_their_own(run: Path) -> No
     tries = [json.loads(line) for line in (run / "trace.jsonl").read_text("utf-8").splitlines()[1:]]
     assert {row["arm"] for row in tries} == {
         *("adaptive", "adaptive/blind", "adaptive/null"),
-        "adaptive/repaired",
-        "adaptive/repaired-first",
+        *("adaptive/repaired", "adaptive/repaired-first"),
+        *(f"adaptive/seed-{n}/repaired{step}" for n in (2, 3) for step in ("", "-first")),
     }
 
 
