@@ -51,8 +51,7 @@ class RepairedCard:
 
     steps: tuple[str, ...]  # Of the cleaning, as a configuration names them.
     refused: tuple[str, ...]  # Steps that were left out: each would let a blocked text in.
-    # Texts that were blocked, tries included; none of them passes once cleaned.
-    checked: int
+    checked: int  # Texts that were blocked, tries included; none of them passes once cleaned.
     known: Estimate  # Share of all known bypasses that are blocked now.
     cost: Estimate  # Share of benign texts let through that are blocked now.
     before: Estimate  # Attacks through the defense as it is, by the end of round 4.

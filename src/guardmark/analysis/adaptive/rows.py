@@ -162,9 +162,7 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ad
         return (each for key in keys for each in tries[key])
 
     is_random = bool(_UNSTEADY & set(words_of(findings, "flags")))
-    first, *repeated = _by_seed(
-        dict(zip(ARMS, ARMS, strict=True)), settings, tries, is_random=is_random
-    )
+    first, *repeated = _by_seed({arm: arm for arm in ARMS}, settings, tries, is_random=is_random)
     return AdaptiveRecords(
         name=name,
         findings=findings,
@@ -215,9 +213,7 @@ def _add_usage(usage: dict[str, UsageTotals], account: str, record: TryRecord) -
 def _histories(tries: Iterable[Try], *, is_random: bool) -> dict[int, AttackHistory]:
     histories: dict[int, AttackHistory] = {}
     for each in tries:
-        if each.sample not in histories:
-            histories[each.sample] = AttackHistory(is_random=is_random)
-        histories[each.sample].tries.append(each)
+        histories.setdefault(each.sample, AttackHistory(is_random=is_random)).tries.append(each)
     return histories
 
 
