@@ -17,7 +17,7 @@ from guardmark.defenses.calls.cluster import Cluster, doubts
 def test_a_missing_ray_names_the_extra() -> None:
     """And nothing else of a run needs it."""
     with pytest.raises(ConfigError, match=r"not installed.\nNext: pip install 'guardmark\[ray\]'"):
-        Cluster(RunSettings(engine="ray", workers=2), []).joined()
+        Cluster(RunSettings(engine="ray", workers=2)).joined()
 
 
 @pytest.mark.parametrize("version", ["2.59.1", "3.0.0"])
@@ -29,7 +29,7 @@ def test_another_ray_names_the_extra(
     monkeypatch.delitem(sys.modules, "ray", raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ConfigError, match=rf"Ray {version} is installed.*\n.*guardmark\[ray\]"):
-        Cluster(RunSettings(engine="ray", workers=2), []).joined()
+        Cluster(RunSettings(engine="ray", workers=2)).joined()
     monkeypatch.delitem(sys.modules, "ray")
 
 

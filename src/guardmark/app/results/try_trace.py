@@ -69,8 +69,7 @@ def _row(record: TryRecord, sample_id: str) -> dict[str, Any]:
     if round_ == MODEL_ROUND and record.layer == ADAPTIVE and evidence.reason:
         row["reason"] = evidence.reason
     # Round 0 asks whether failures count as blocks, and so does its replay.
-    is_asked = round_ == "R0" and record.outcome == Outcome.BLOCK.value
-    if is_asked and tells_of_failure(evidence):
+    if round_ == "R0" and record.outcome == Outcome.BLOCK.value and tells_of_failure(evidence):
         row["complaint"] = True
     return row
 

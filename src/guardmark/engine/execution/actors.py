@@ -37,7 +37,7 @@ _CRASHED: Final = Failure(ErrorKind.CRASH, "its worker died twice when it was as
 
 
 @dataclass(slots=True, eq=False)
-class _Lane:
+class _ActorQueue:
     """One actor after the other, and how many batches wait for it; it answers them in order."""
 
     actor: Any = None
@@ -51,7 +51,7 @@ class ActorDefense:
 
     def __init__(self, name: str, factory: Callable[[], BuiltPart], cluster: Cluster) -> None:
         self.name, self.factory, self.cluster = name, factory, cluster
-        self._lanes, self._warmup, self._deaths = [_Lane()], 0, 0
+        self._queues, self._warmup, self._deaths = [_ActorQueue()], 0, 0
         self.built = run_on_loop(self._described())
         self.view, self.threshold = self.built.view, self.built.manifest.threshold
         self.timeout_s, self.takes_images = self.built.timeout_s, self.built.takes_images
@@ -67,14 +67,14 @@ class ActorDefense:
 
     def allow(self, actors: int, *, warmup: int) -> None:
         """Let more than one actor start, each of which is warmed up before it is asked."""
-        self._lanes += [_Lane() for _ in range(actors - len(self._lanes))]
+        self._queues += [_ActorQueue() for _ in range(actors - len(self._queues))]
         self._warmup = max(1, warmup)
 
     async def close(self) -> None:
         """End all actors; one starts when a part that stays here asks this defense again."""
-        for lane in self._lanes:
-            self._end(lane)
-        self._lanes = [_Lane()]
+        for queue in self._queues:
+            self._end(queue)
+        self._queues = [_ActorQueue()]
 
     async def decide_batch(
         self, prompts: Sequence[Prompt], *, has_died: bool = False
@@ -84,12 +84,12 @@ class ActorDefense:
         if len(prompts) > most:
             decided = await self.decide_batch(prompts[:most])
             return decided + await self.decide_batch(prompts[most:])
-        lane = min(self._lanes, key=attrgetter("load"))
-        lane.load += 1
+        queue = min(self._queues, key=attrgetter("load"))
+        queue.load += 1
         try:
-            answer = await self._answer(lane, prompts)
+            answer = await self._answer(queue, prompts)
         finally:
-            lane.load -= 1
+            queue.load -= 1
         if isinstance(answer, list):
             return answer
         if answer and len(prompts) > 1:
@@ -107,20 +107,20 @@ class ActorDefense:
         limits = self.batch_limits
         self.batch_limits = replace(limits, max_count=min(most, limits.max_count))
 
-    async def _answer(self, lane: _Lane, prompts: Sequence[Prompt]) -> list[Decision] | str:
+    async def _answer(self, queue: _ActorQueue, prompts: Sequence[Prompt]) -> list[Decision] | str:
         """Return what an actor decides, what it met, or nothing where it ended without a fault."""
-        actor, errors = await self._actor_of(lane), self.cluster.joined().exceptions
+        actor, errors = await self._actor_of(queue), self.cluster.joined().exceptions
         asked = asyncio.wrap_future(actor.ask.remote(list(prompts)).future())
         asked.add_done_callback(lambda done: done.cancelled() or done.exception())
-        async with lane.turn:  # in order: before it no batch is late, and none is to blame
-            if lane.actor is not actor:
+        async with queue.turn:  # in order: before it no batch is late, and none is to blame
+            if queue.actor is not actor:
                 return ""
             limit_s = self.timeout_s and self.timeout_s * len(prompts) + _GRACE_S
             await asyncio.wait({asked}, timeout=limit_s)
             error = asked.exception() if asked.done() else None
             is_dead = isinstance(error, errors.RayError)
             if not asked.done() or (is_dead and not isinstance(error, errors.RayTaskError)):
-                self._end(lane)
+                self._end(queue)
                 if error:
                     self._note_death(error)
                 return "died" if error else _LATE
@@ -134,14 +134,14 @@ class ActorDefense:
             for each, took in zip(*answers, strict=True)
         ]
 
-    async def _actor_of(self, lane: _Lane) -> Any:
-        async with lane.starting:
-            if lane.actor is None:
+    async def _actor_of(self, queue: _ActorQueue) -> Any:
+        async with queue.starting:
+            if queue.actor is None:
                 began = perf_counter()
-                lane.actor, _ = await self._started()
+                queue.actor, _ = await self._started()
                 ready = f"a worker was ready after {perf_counter() - began:.1f} s"
                 self.cluster.notes.append(f"{self.name}: {ready}")
-            return lane.actor
+            return queue.actor
 
     async def _started(self) -> tuple[Any, BuiltThere]:
         """Start an actor that has built the defense; one that dies meanwhile is replaced."""
@@ -173,10 +173,10 @@ class ActorDefense:
                 "Next: give each more memory, or a smaller run.batch; what is stored is kept."
             ) from error
 
-    def _end(self, lane: _Lane) -> None:
-        if lane.actor is not None:
-            self.cluster.joined().kill(lane.actor)
-        lane.actor = None
+    def _end(self, queue: _ActorQueue) -> None:
+        if queue.actor is not None:
+            self.cluster.joined().kill(queue.actor)
+        queue.actor = None
 
 
 class RayExecutor:
