@@ -194,3 +194,15 @@ def test_a_run_that_can_be_held_is_read_one_by_one(runs: Runs) -> None:
         settled = AnalysisSettings.of(reader.manifest())
         assert read_for_report(reader, settled, most=10).weights is None
         assert read_for_report(reader, settled, most=9).weights is not None
+
+
+def test_no_more_samples_are_kept_to_show_than_a_report_can_list() -> None:
+    """Of 300 bypasses of one kind the first 100 are kept where nothing is listed; all are counted."""
+    samples = [attack(0, id=f"a-{n:03d}") for n in range(300)]
+    answers: list[Answer] = [(allow(), 1_000, 0)] * 300
+    with read(samples, answers) as reader:
+        settled = replace(AnalysisSettings.of(reader.manifest()), listed_samples=0)
+        counted = analyse_run(reader, settled, most=0)
+    assert counted.frame.examples is not None
+    assert counted.frame.examples.sample_count == 100
+    assert [each.total for each in counted.worst.counts] == [300]

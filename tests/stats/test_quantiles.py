@@ -12,6 +12,7 @@ from tests.oracles.alternatives import harrell_davis
 
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.quantiles import (
+    RisingTimes,
     estimate_quantile,
     estimate_quantiles,
     median_difference,
@@ -193,3 +194,46 @@ def test_too_few_groups_have_no_interval() -> None:
     assert "6 groups" in few.reason
     none = median_difference([], [])
     assert (none.value, none.reason) == (None, "no pairs")
+
+
+def test_times_that_share_groups_have_the_limits_of_their_groups() -> None:
+    """Four equal times a group are worth one: the ranks of 50 groups, brought to 200 times."""
+    alone = estimate_quantiles(np.arange(50.0), [0.5])[0]
+    grouped = estimate_quantiles(
+        np.repeat(np.arange(50.0), 4), [0.5], groups=np.repeat(np.arange(50), 4)
+    )[0]
+    assert alone.low is not None
+    assert grouped.low is not None
+    assert grouped.high is not None
+    assert grouped.low <= alone.low
+    assert grouped.high - grouped.low < 2 * (alone.high or 0) - 2 * alone.low
+    assert grouped.trials == 200
+
+
+def test_groups_of_one_change_nothing() -> None:
+    """Then each time stands alone."""
+    values = np.arange(60.0)
+    assert estimate_quantiles(values, [0.5, 0.95], groups=np.arange(60)) == estimate_quantiles(
+        values, [0.5, 0.95]
+    )
+
+
+def test_every_time_needs_a_group() -> None:
+    """A group more or less is a mistake of the caller."""
+    with pytest.raises(ValueError, match=r"lengths must be equal, got values 3, groups 2"):
+        estimate_quantiles([1.0, 2.0, 3.0], [0.5], groups=[0, 1])
+
+
+def test_counted_times_are_read_by_place() -> None:
+    """Two of 1 ms and three of 5 ms are five times; the median is the third of them."""
+    times = RisingTimes(np.array([1.0, 5.0]), None, np.array([2, 3]))
+    assert (len(times), [times[at] for at in range(5)]) == (5, [1.0, 1.0, 5.0, 5.0, 5.0])
+    assert times.point(0.5) == (5.0, 3)
+    assert [times.count_below(at) for at in range(3)] == [0, 2, 5]
+
+
+def test_counted_timeouts_come_after_equal_times() -> None:
+    """Three of 2 ms were measured to the end, four timed out then: three are known."""
+    late = np.array([False, True])
+    times = RisingTimes(np.array([2.0, 2.0]), late, np.array([3, 4]))
+    assert (times.censored, times.measured, times.first_late) == (4, 3, 2.0)
