@@ -181,7 +181,8 @@ async def test_a_stored_run_holds_what_the_target_said_under_its_name(
     await card_of(tmp_path, plan_of(AtOnce("d", keyword), model=Reader(), judges=judges))
     with RecordReader(tmp_path / "records.sqlite") as reader:
         held = {layer for layer in reader.layers() if any(read_tries(reader, layer=layer))}
-    assert held - set(ARMS) == {
+    again = {layer for layer in held if "/repaired" in layer}  # at several seeds
+    assert held - set(ARMS) - again == {
         "adaptive/target",
         "adaptive/canaries",
         *verdicts,
