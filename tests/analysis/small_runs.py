@@ -150,6 +150,25 @@ def write_run(
     return path
 
 
+Answer = tuple[Decision, int | None, int]
+"""A decision, how many nanoseconds it took, and the flags of its record."""
+
+
+def write_answers(path: Path, samples: Sequence[Sample], answers: Sequence[Answer]) -> Path:
+    """Write a run of one defense, `one`, whose answers are given; the last may lack."""
+    with RecordWriter(path) as writer:
+        writer.put_manifest(
+            make_manifest([Planned(name="one", answers=lambda *_: allow())], samples)
+        )
+        writer.load_samples(samples)
+        writer.plan(len(answers))
+        batch = writer.record_batch("one")
+        for position, (decision, latency, flags) in enumerate(answers):
+            batch.add(position, decision, latency_ns=latency, flags=flags)
+        writer.finish(RunState.COMPLETE)
+    return path
+
+
 @dataclass(frozen=True, kw_only=True)
 class Runs:
     """Writes runs into a folder of the test and opens them."""

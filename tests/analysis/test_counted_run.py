@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block, make_manifest
+from tests.analysis.small_runs import (
+    Answer,
+    Planned,
+    Runs,
+    allow,
+    attack,
+    benign,
+    block,
+    write_answers,
+)
 
 from guardmark.analysis.defense.counted_run import read_for_report
 from guardmark.analysis.run import RunAnalysis, analyse_run
@@ -21,11 +30,8 @@ from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision, ErrorKind, Outcome
 from guardmark.core.sample import Sample
 from guardmark.reports.render.json.documents import summary_json
-from guardmark.store.reader import RecordReader, RunState
-from guardmark.store.records import RecordWriter
+from guardmark.store.reader import RecordReader
 from guardmark.store.schema import FLAG_CACHED, FLAG_COLD, FLAG_TRUNCATED
-
-Answer = tuple[Decision, int | None, int]
 
 ANSWERS = st.sampled_from(
     [
@@ -60,20 +66,6 @@ def written_rows(draw: st.DrawFn) -> tuple[list[Sample], list[Answer]]:
     return samples, [draw(some) for _ in samples]
 
 
-def write(path: Path, samples: Sequence[Sample], answers: Sequence[Answer]) -> Path:
-    """A run of one defense whose answers are given one by one; the last may lack."""
-    with RecordWriter(path) as writer:
-        planned = [Planned(name="one", answers=lambda _p, _s: allow())]
-        writer.put_manifest(make_manifest(planned, samples))
-        writer.load_samples(samples)
-        writer.plan(len(samples))
-        batch = writer.record_batch("one")
-        for position, (decision, latency, flags) in enumerate(answers):
-            batch.add(position, decision, latency_ns=latency, flags=flags)
-        writer.finish(RunState.COMPLETE)
-    return path
-
-
 def told(analysis: RunAnalysis) -> Any:
     """The summary as values, without times."""
     summary = json.loads(summary_json(analysis))
@@ -104,7 +96,7 @@ def same(one: Any, two: Any) -> bool:
 def read(samples: Sequence[Sample], answers: Sequence[Answer]) -> Iterator[RecordReader]:
     """A run of these answers, opened."""
     with tempfile.TemporaryDirectory() as folder:
-        path = write(Path(folder, "records.sqlite"), samples, answers)
+        path = write_answers(Path(folder, "records.sqlite"), samples, answers)
         with RecordReader(path) as reader:
             yield reader
 

@@ -6,40 +6,28 @@ from pathlib import Path
 
 import pytest
 from tests.analysis.small_runs import (
+    Answer,
     Planned,
     Runs,
-    allow,
     attack,
     benign,
     block,
     failed,
-    make_manifest,
+    write_answers,
 )
 
 from guardmark.analysis.defense.latency import Latency
 from guardmark.analysis.run import analyse_run
 from guardmark.core.outcome import Decision, ErrorKind, Outcome
-from guardmark.store.reader import RecordReader, RunState
-from guardmark.store.records import RecordWriter
+from guardmark.store.reader import RecordReader
 from guardmark.store.schema import FLAG_CACHED, FLAG_COLD, FLAG_PLANNED
 
 SAMPLES = [*(attack(n) for n in range(100)), *(benign(n) for n in range(100))]
 
-Row = tuple[Decision, int | None, int]
 
-
-def written(folder: Path, rows: list[Row]) -> Latency:
+def written(folder: Path, rows: list[Answer]) -> Latency:
     """The latency of a run whose rows are given one by one."""
-    planned = [Planned(name="one", answers=lambda _p, _s: allow())]
-    with RecordWriter(folder / "records.sqlite") as writer:
-        writer.put_manifest(make_manifest(planned, SAMPLES))
-        writer.load_samples(SAMPLES)
-        writer.plan(len(rows))
-        lane = writer.record_batch("one")
-        for position, (decision, latency, flags) in enumerate(rows):
-            lane.add(position, decision, latency_ns=latency, flags=flags)
-        writer.finish(RunState.COMPLETE)
-    with RecordReader(folder / "records.sqlite") as reader:
+    with RecordReader(write_answers(folder / "records.sqlite", SAMPLES, rows)) as reader:
         return analyse_run(reader).defenses[0].latency
 
 
@@ -57,7 +45,7 @@ def test_medians_with_order_statistic_limits(tmp_path: Path) -> None:
 
 def test_cold_and_cached_calls_are_left_out_and_told_apart(tmp_path: Path) -> None:
     """The first call of a process and answers from the cache say nothing of service."""
-    rows: list[Row] = [(block(), 9_000_000_000, FLAG_COLD), (block(), 5, FLAG_CACHED)]
+    rows: list[Answer] = [(block(), 9_000_000_000, FLAG_COLD), (block(), 5, FLAG_CACHED)]
     rows += [(block(), 2_000_000, 0)] * 50
     found = written(tmp_path, rows)
     assert found.cold_ms == (9000.0,)
@@ -67,7 +55,7 @@ def test_cold_and_cached_calls_are_left_out_and_told_apart(tmp_path: Path) -> No
 
 def test_timeouts_count_as_at_least_that_long(tmp_path: Path) -> None:
     """A call that ran into the limit is censored, not dropped."""
-    rows: list[Row] = [(block(), 1_000_000, 0)] * 40
+    rows: list[Answer] = [(block(), 1_000_000, 0)] * 40
     rows += [(failed(ErrorKind.TIMEOUT), 60_000_000, 0)] * 60
     found = written(tmp_path, rows)
     p50 = found.attacks.quantiles[0]
@@ -77,7 +65,7 @@ def test_timeouts_count_as_at_least_that_long(tmp_path: Path) -> None:
 
 def test_a_point_from_few_times_says_whether_a_timeout_hides_it(tmp_path: Path) -> None:
     """Of ten times the last two ran into the limit: p50 is known, p95 is at least the limit."""
-    rows: list[Row] = [(block(), (n + 1) * 1_000_000, 0) for n in range(8)]
+    rows: list[Answer] = [(block(), (n + 1) * 1_000_000, 0) for n in range(8)]
     rows += [(failed(ErrorKind.TIMEOUT), 60_000_000, 0)] * 2
     p50, p95, _ = written(tmp_path, rows).attacks.quantiles
     assert (p50.value, p50.at_least) == (5.5, False)
@@ -86,7 +74,7 @@ def test_a_point_from_few_times_says_whether_a_timeout_hides_it(tmp_path: Path) 
 
 def test_other_errors_have_no_service_time(tmp_path: Path) -> None:
     """A refused connection answers fast and says nothing."""
-    rows: list[Row] = [(failed(ErrorKind.CONNECTION), 1_000, 0)] * 50
+    rows: list[Answer] = [(failed(ErrorKind.CONNECTION), 1_000, 0)] * 50
     rows += [(Decision(outcome=Outcome.MALFORMED), 3_000_000, 0)] * 50
     found = written(tmp_path, rows)
     assert found.attacks.timed == 50

@@ -58,7 +58,7 @@ def test_shares_and_means_of_groups_weigh_them(groups: list[Group]) -> None:
     one, all_ = np.repeat(successes, weights), np.repeat(rows, weights)
     assert near(any_per_group(successes, rows, weights=weights), any_per_group(one, all_))
     counted = share_mean(
-        successes / rows, np.arange(len(rows)), name="m", confidence=0.95, counts=weights
+        successes / rows, np.arange(len(rows))[::-1], name="m", confidence=0.95, counts=weights
     )
     listed = share_mean(one / all_, np.arange(len(all_)), name="m", confidence=0.95)
     assert near(counted, listed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,9 +12,12 @@ import numpy as np
 from guardmark.analysis.defense.frame import LENGTH_EDGES, Frame, part_column, read_frame
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.store.columns import HAS_TIME, Facet, coded_columns, coded_rows
+from guardmark.store.schema import query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.store.connect import Row
@@ -23,8 +27,6 @@ if TYPE_CHECKING:
 
 MOST_HELD: Final = 2_000_000  # samples that are read one by one, at some 95 bytes each
 _FEWEST_SHOWN: Final = 100
-_ORIGIN: Final = "SELECT 1 FROM samples WHERE origin IS NOT NULL LIMIT 1"
-_SCORE: Final = "SELECT 1 FROM records WHERE score IS NOT NULL LIMIT 1"
 
 
 def read_for_report(
@@ -40,22 +42,28 @@ def read_for_report(
     frame = partial(_frame, reader, settings)
     counted = Counter(rows("timed_codes"))
     timed = [(code, waited, n) for (code, waited), n in counted.items() if code & HAS_TIME]
-    groups = _groups(rows, counted, is_grouped=reader.connection.value(_ORIGIN) is not None)
+    groups = _groups(
+        rows, counted, is_grouped=reader.connection.value(query("any_origin")) is not None
+    )
     shown = _shown(rows, max(_FEWEST_SHOWN, 2 * settings.listed_samples))
-    return frame(
-        [code for codes, _, _ in groups for code in codes],
-        [own for codes, own, _ in groups for _ in codes],
-        weights=[count for codes, _, count in groups for _ in codes],
-        examples=frame(
-            [code for code, _, _ in shown],
-            [own for _, _, own in shown],
-            positions=[position for _, position, _ in shown],
+    ints = partial(np.array, dtype=np.int64)
+    return replace(
+        frame(
+            [code for codes, _, _ in groups for code in codes],
+            [own for codes, own, _ in groups for _ in codes],
         ),
-        times=frame(
-            [code for code, _, _ in timed],
-            list(range(len(timed))),
-            latency_ns=[int(waited) for _, waited, _ in timed],
-            weights=[count for _, _, count in timed],
+        weights=ints([count for codes, _, count in groups for _ in codes]),
+        examples=replace(
+            frame([code for code, _, _ in shown], [own for _, _, own in shown]),
+            positions=ints([position for _, position, _ in shown]),
+        ),
+        times=replace(
+            frame(
+                [code for code, _, _ in timed],
+                range(len(timed)),
+                latency_ns=ints([int(waited) for _, waited, _ in timed]),
+            ),
+            weights=ints([count for _, _, count in timed]),
         ),
     )
 
@@ -68,7 +76,7 @@ def _is_countable(reader: RecordReader, settings: AnalysisSettings) -> bool:
         and reader.manifest().repeats == len(alone) == 1
         and reader.recorded_stages() == alone
         and reader.layers() == (FIRST_LAYER,)
-        and reader.connection.value(_SCORE) is None
+        and reader.connection.value(query("any_score")) is None
     )
 
 
@@ -107,22 +115,19 @@ def _frame(
     codes: Sequence[int],
     owners: Sequence[Any],
     *,
-    latency_ns: Sequence[int] | None = None,
-    **columns: Any,
+    latency_ns: NDArray[np.int64] | None = None,
 ) -> Frame:
-    """Make a frame of numbers that stand for samples and their records."""
+    """Make a frame of numbers that stand for samples and their records, with their groups."""
     names = {own: at for at, own in enumerate(dict.fromkeys(owners))}
     table = np.array([names[own] for own in owners], dtype=np.int32)
-    manifest = reader.manifest()
     samples, records = coded_columns(
         reader,
         reader.defenses()[0],
         np.array(codes, dtype=np.int64),
         edges=LENGTH_EDGES,
         group=Facet(names=tuple(map(str, names)), table=table),
-        latency_ns=None if latency_ns is None else np.array(latency_ns, dtype=np.int64),
+        latency_ns=latency_ns,
     )
-    for name in columns.keys() & {"weights", "positions"}:
-        columns[name] = np.array(columns[name], dtype=np.int64)
+    manifest = reader.manifest()
     arms = (part_column(manifest, records),)
-    return Frame(manifest=manifest, settings=settings, samples=samples, arms=arms, **columns)
+    return Frame(manifest=manifest, settings=settings, samples=samples, arms=arms)

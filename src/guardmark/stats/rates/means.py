@@ -78,11 +78,10 @@ def share_limits(
     that are groups of their own. Source: Korn & Graubard (1998), Survey Methodology 24, 193-201.
     """
     weight = np.ones(len(values)) if weights is None else weights * len(values) / weights.sum()
-    times = np.ones(len(values)) if counts is None else counts.astype(np.float64)
-    rows, counted = float(times.sum()), weight > 0
+    rows, counted = len(values) if counts is None else int(counts.sum()), weight > 0
     mean = float(np.average(values, weights=weights if counts is None else counts))
     members, of_row = np.unique(codes[counted], return_inverse=True)
-    times = times[: len(members)]
+    times = np.ones(len(members)) if counts is None else np.bincount(of_row, weights=counts)
     groups = float(times.sum())
     if groups < 2:
         return MeanLimits(None, None, _EFFECTIVE, "an interval needs two groups")
