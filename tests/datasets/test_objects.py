@@ -10,7 +10,7 @@ import pytest
 
 from guardmark.core.errors import DatasetError, GuardmarkError
 from guardmark.core.sample import DEFAULT_TAXONOMY
-from guardmark.datasets.loading import load
+from guardmark.datasets.loading import file_sha256, load
 from guardmark.datasets.settings import DataSettings, dataset_specs
 
 ROWS = [
@@ -80,3 +80,15 @@ def test_what_cannot_be_read_is_told_in_a_few_lines(store: str, stated: str, rea
     with pytest.raises(GuardmarkError, match=reason) as caught:
         read(stated.format(store=store))
     assert len(str(caught.value).splitlines()) <= 5
+
+
+def test_a_file_whose_name_looks_like_an_address_is_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder called `s3:` may come with somebody's run: nothing is asked of a store for it."""
+    monkeypatch.chdir(tmp_path)
+    file = Path("s3:/bucket/rows.jsonl")
+    file.parent.mkdir(parents=True)
+    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+    assert len(read("s3:/bucket/rows.jsonl")) == len(ROWS)
+    assert len(file_sha256(file)) == 64

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from guardmark.analysis.defense.counts import estimate_share, grouped_rate
+from guardmark.analysis.defense.counts import estimate_share
 from guardmark.analysis.defense.frame import ERROR, MALFORMED
 from guardmark.analysis.defense.latency import measure_latency, order_by_latency
 from guardmark.analysis.defense.scorecard import complement, estimate_rates
@@ -468,10 +468,9 @@ def _lie_apart(*pair: Estimate) -> bool:
 
 def reference_rates(frame: Frame, arm: DefenseColumn) -> dict[str, Estimate]:
     """Estimate the rates of a defense of a run that limits are about."""
-    errors, outcome, answered = estimate_rates(frame, arm), arm.records.outcome, arm.is_answered
-    groups, confidence = frame.samples.group.codes[arm.records.sample], frame.settings.confidence
+    errors, outcome = estimate_rates(frame, arm), arm.records.outcome
     return {
-        "blocked": grouped_rate(arm.is_blocked[answered], groups[answered], confidence=confidence),
+        "blocked": estimate_share(frame, arm, arm.is_blocked, arm.is_answered),
         "fpr": errors.false_positive_rate,
         "asr": errors.attack_success_rate,
         "malformed": estimate_share(frame, arm, outcome == MALFORMED),

@@ -32,7 +32,7 @@ from guardmark.datasets.catalogue.mapping import mapped_rows
 from guardmark.datasets.catalogue.settings import Use, find_entry, find_suite
 from guardmark.datasets.catalogue.suite import suite_specs
 from guardmark.datasets.formats.fields import SAMPLE_FIELDS, BadRows, DatasetSpec
-from guardmark.datasets.formats.files import address_of, list_objects
+from guardmark.datasets.formats.files import ObjectPath, address_of, list_objects
 from guardmark.datasets.loading import file_sha256, load
 
 if TYPE_CHECKING:
@@ -308,7 +308,8 @@ def _paths(stated: str, folder: Path) -> Iterator[Path]:
     if not (is_object := "://" in stated) and (not _GLOB & set(stated) or whole.exists()):
         yield whole
         return
-    paths = list_objects(path) if is_object else sorted(whole.parent.glob(whole.name))
+    found = list_objects(ObjectPath(stated)) if is_object else whole.parent.glob(whole.name)
+    paths = sorted(found)
     if not paths:
         raise DatasetError(
             f"No data file fits {stated}.\nPaths are taken from the folder of the configuration."

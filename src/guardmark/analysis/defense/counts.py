@@ -197,10 +197,13 @@ def estimate_slices(
     return rates
 
 
-def estimate_share(frame: Frame, arm: DefenseColumn, hits: Marks) -> Estimate:
-    """Estimate a share of all records of a defense, attacks and benign samples together."""
+def estimate_share(
+    frame: Frame, arm: DefenseColumn, hits: Marks, trials: Marks | None = None
+) -> Estimate:
+    """Estimate a share of records of a defense, all unless said, of both labels together."""
     cells = sort_into_cells(frame, by_label=False)
-    return estimate_slices(frame, cells, arm.records, hits=hits, trials=np.ones_like(hits))[0]
+    counted = np.ones_like(hits) if trials is None else trials
+    return estimate_slices(frame, cells, arm.records, hits=hits, trials=counted)[0]
 
 
 def grouped_rate(

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import accumulate
 from json.scanner import make_scanner
+from pathlib import PosixPath
 from tempfile import SpooledTemporaryFile
 from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, cast
 
@@ -130,11 +131,15 @@ def list_objects(path: Path) -> list[Path]:
     return [path.parent / each for each in sorted(fnmatch.filter(names, path.name))]
 
 
+class ObjectPath(PosixPath):
+    """An address in a store as a path; settings alone make one, so no name of a file is taken."""
+
+
 def address_of(path: Path) -> str:
     """Return the address that was made a path, which took one of its two strokes, or nothing."""
-    scheme, mark, rest = str(path).partition(":/")
+    scheme, _, rest = str(path).partition(":/")
     root = "/" * (scheme == "file")
-    return f"{scheme}://{root}{rest}" if mark and scheme.isalnum() else ""
+    return f"{scheme}://{root}{rest}" if isinstance(path, ObjectPath) else ""
 
 
 @contextmanager
