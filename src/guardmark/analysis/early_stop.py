@@ -1,4 +1,7 @@
-"""The rule that ends a run early, and what may be said of a run that it ended."""
+"""The rule that ends a run early, and what may be said of a run that it ended.
+
+A look is taken after each hundredth of the groups, which are asked about in a seeded random order.
+"""
 
 from __future__ import annotations
 
@@ -187,9 +190,9 @@ class EarlyStop:
 
     def _look(self, defense: str) -> None:
         bounds = self.schedule.bounds
-        while (look := self._looked[defense]) < len(bounds) and self._filled[defense] >= bounds[
-            look
-        ]:
+        while (look := self._looked[defense]) < len(bounds):
+            if self._filled[defense] < bounds[look]:
+                return
             self._looked[defense] = look + 1
             for rule in self._about(defense):
                 if rule not in self.verdicts:
@@ -214,11 +217,8 @@ class EarlyStop:
 
     def _at(self, defense: str, look: int, *, is_attack: bool) -> Estimate:
         (erred,), groups = self._decided(defense, is_attack=is_attack, look=look)
-        successes, largest, confidence = (
-            int(erred.sum()),
-            self._largest[is_attack],
-            self._confidence,
-        )
+        successes, largest = int(erred.sum()), self._largest[is_attack]
+        confidence = self._confidence
         if largest <= 1:
             return beta_mixture_sequence(successes, len(erred), confidence=confidence)
         events, sizes = _by_group(erred.astype(np.float64), groups)
