@@ -107,6 +107,7 @@ def repair_sentence(card: AdaptiveCard) -> str:
     sentence = say(
         "repaired",
         card=card,
+        steps=fixed.name.replace("+", ", "),
         without=without,
         after=figure_text(fixed.after),
         each=", ".join(map(percent_text, fixed.after.by_seed)),
