@@ -114,6 +114,20 @@ async def test_latencies_of_members_add_up() -> None:
     assert decision.latency_ns == 7_000_000_000
 
 
+def test_times_of_stored_decisions_add_up_and_one_unknown_makes_the_sum_unknown() -> None:
+    """To look answers up takes microseconds, which are the latency of nothing."""
+    timed = Decision(outcome=Outcome.ALLOW, latency_ns=20_000_000)
+    kept = Decision(outcome=Outcome.ALLOW, evidence=Evidence(from_cache=True))
+    both = combine([("a", timed), ("b", timed)], 2, ChainRule.ANY)
+    assert both.latency_ns == 40_000_000
+    assert both.evidence is not None
+    assert not both.evidence.from_cache
+    for votes in ([("a", timed), ("b", ALLOWED)], [("a", timed), ("b", kept)], [("a", kept)] * 2):
+        evidence = combine(votes, 2, ChainRule.ANY).evidence
+        assert evidence is not None
+        assert evidence.from_cache
+
+
 async def test_members_of_all_kinds_work_together() -> None:
     """In line and awaited; the in-line one is timed, the others tell."""
     chain = ChainDefense("c", [Constant("block", _SAID["b"]), _Slow("y", 4)], short_circuit=False)

@@ -7,18 +7,20 @@ from pathlib import Path
 import pytest
 
 from guardmark.core.errors import ConfigError, DatasetError
-from guardmark.core.outcome import Decision, ErrorKind, Outcome
+from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
 from guardmark.core.protocols import InlineDefense, SampleBound
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.defenses.decisions import DecisionsDefense, RowFormat, read_decisions
+from guardmark.defenses.decisions import DecisionsDefense, DecisionsSettings, read_decisions
 
-PLAIN = RowFormat(names={}, values={}, threshold=None)
+PLAIN = DecisionsSettings(path="any")
 
 
-def _read(folder: Path, name: str, text: str, row_format: RowFormat = PLAIN) -> dict[str, Decision]:
+def _read(
+    folder: Path, name: str, text: str, settings: DecisionsSettings = PLAIN
+) -> dict[str, Decision]:
     path = folder / name
     path.write_text(text, encoding="utf-8")
-    return read_decisions(path, row_format, shown_as=name)
+    return read_decisions(path, settings, shown_as=name)
 
 
 def _sample(sample_id: str, text: str) -> Sample:
@@ -42,21 +44,21 @@ def test_jsonl_and_csv_say_the_same(tmp_path: Path) -> None:
 
 def test_own_names_and_words_are_mapped(tmp_path: Path) -> None:
     """`verdict: unsafe` of another tool."""
-    row_format = RowFormat(
-        names={"id": "case", "decision": "verdict"},
+    settings = DecisionsSettings(
+        path="any",
+        map={"id": "case", "decision": "verdict"},
         values={"Unsafe": Outcome.BLOCK},
-        threshold=None,
     )
     assert (
-        _read(tmp_path, "d.jsonl", '{"case":"a","verdict":"unsafe"}', row_format)["a"].outcome
+        _read(tmp_path, "d.jsonl", '{"case":"a","verdict":"unsafe"}', settings)["a"].outcome
         == "block"
     )
 
 
 def test_a_score_decides_with_a_threshold(tmp_path: Path) -> None:
     """Only then."""
-    row_format = RowFormat(names={}, values={}, threshold=0.4)
-    found = _read(tmp_path, "d.csv", "id,score\na,0.4\nb,0.39\n", row_format)
+    settings = DecisionsSettings(path="any", threshold=0.4)
+    found = _read(tmp_path, "d.csv", "id,score\na,0.4\nb,0.39\n", settings)
     assert [found[key].outcome for key in "ab"] == ["block", "allow"]
 
 
@@ -110,3 +112,16 @@ def test_equal_texts_with_different_decisions_are_errors() -> None:
     defense.bind([_sample(*pair) for pair in (("a", "x"), ("b", "x"), ("c", "y"), ("d", "y"))])
     assert defense.decide_now(Prompt.of_text("x")).error_kind is ErrorKind.SKIPPED
     assert defense.decide_now(Prompt.of_text("y")).outcome is Outcome.BLOCK
+
+
+def test_a_decision_without_a_time_is_a_kept_one() -> None:
+    """To look it up is no latency of the defense; a time in the file is one."""
+    timed = Decision(outcome=Outcome.BLOCK, latency_ns=40_000_000)
+    reasoned = Decision(outcome=Outcome.BLOCK, evidence=Evidence(reason="a word"))
+    defense = DecisionsDefense("other", {"a": timed, "b": reasoned})
+    defense.bind([_sample("a", "one"), _sample("b", "two")])
+    one, two, none = (defense.decide_now(Prompt.of_text(text)) for text in ("one", "two", "three"))
+    assert one == timed
+    assert two.evidence == Evidence(reason="a word", from_cache=True)
+    assert none.evidence is not None
+    assert none.evidence.from_cache

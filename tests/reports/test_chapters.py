@@ -244,7 +244,7 @@ def test_what_was_left_out_of_the_times_is_told(tmp_path: Path) -> None:
     rows += [(share, None, 0)] * 50
     words = told(written(tmp_path, rows), "latency")
     assert "one: the first call took 900 ms (cold start, left out)" in words
-    assert "one: 3 answers came from the cache" in words
+    assert "one: 3 answers came from the cache or from stored decisions" in words
     assert "one: times are shares of a batch's time" in words
 
 

@@ -114,7 +114,7 @@ class Evidence:
         attempts: Every try, when there was more than one or one failed.
         label_mass: Probability on the label tokens at the decision position, in [0, 1].
         truncated: Whether the input was cut to fit the part.
-        from_cache: Whether the answer came from the cache.
+        from_cache: Whether the answer was kept from an earlier call, so that it took no time.
     """
 
     reason: str = ""

@@ -179,9 +179,13 @@ def combine(
     latency_ns: int | None = None,
     between: Between = _EVERYTHING,
 ) -> Decision:
-    """Combine members' decisions."""
+    """Combine members' decisions; where one took a time that nobody knows, so did the chain."""
     outcome = settled(votes, size, rule, between=between)
     plain = ((d.outcome, d.score, d.evidence) == (Outcome.ALLOW, None, None) for _, d in votes)
+    times = [d.latency_ns for _, d in votes if d.latency_ns is not None]
+    is_kept = any(d.evidence.from_cache for _, d in votes if d.evidence)
+    if latency_ns is None and times:  # of a file; what others took in between was not measured
+        latency_ns, is_kept = sum(times), is_kept or len(times) < len(votes)
     if outcome is Outcome.ALLOW and latency_ns is None and all(plain):
         return _ALLOWED
     by_score = rule is ChainRule.CASCADE and outcome is not None
@@ -203,6 +207,7 @@ def combine(
             categories=tuple(_finding(name, decision) for name, decision in votes),
             attempts=tuple(a for _, d in votes if d.evidence for a in d.evidence.attempts),
             truncated=any(d.evidence.truncated for _, d in votes if d.evidence),
+            from_cache=is_kept,
         ),
     )
 

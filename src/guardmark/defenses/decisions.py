@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import KW_ONLY, dataclass, field
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -30,15 +31,18 @@ _USUAL = {
     "error": Outcome.ERROR,
 }
 _LISTED = 3
-_UNKNOWN = Decision(
-    outcome=Outcome.ERROR,
-    error_kind=ErrorKind.SKIPPED,
-    evidence=Evidence(message="the file of decisions has no row with this sample's id"),
-)
-_AMBIGUOUS = Decision(
-    outcome=Outcome.ERROR,
-    error_kind=ErrorKind.SKIPPED,
-    evidence=Evidence(message="the file decides differently on samples with this same text"),
+_Column = Literal["id", "decision", "score", "latency_ms"]
+_KEPT = Evidence(from_cache=True)
+_UNKNOWN, _AMBIGUOUS = (
+    Decision(
+        outcome=Outcome.ERROR,
+        error_kind=ErrorKind.SKIPPED,
+        evidence=replace(_KEPT, message=message),
+    )
+    for message in (
+        "the file of decisions has no row with this sample's id",
+        "the file decides differently on samples with this same text",
+    )
 )
 
 
@@ -65,7 +69,7 @@ class DecisionsDefense:
             if decision is None:
                 continue
             digest = sample.prompt.digest()
-            known = self.by_prompt.setdefault(digest, decision)
+            known = self.by_prompt.setdefault(digest, _kept(decision))
             if (known.outcome, known.score) != (decision.outcome, decision.score):
                 self.by_prompt[digest] = _AMBIGUOUS
 
@@ -74,23 +78,24 @@ class DecisionsDefense:
         return self.by_prompt.get(prompt.digest(), _UNKNOWN)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowFormat:
-    """How rows of a file of decisions are read."""
+def _kept(decision: Decision) -> Decision:
+    """Mark a decision of no known time as kept: to look it up is no latency of the defense."""
+    if decision.latency_ns is not None:
+        return decision
+    said = decision.evidence
+    return replace(decision, evidence=replace(said, from_cache=True) if said else _KEPT)
 
-    names: Mapping[str, str]
-    values: Mapping[str, Outcome]
-    threshold: float | None
 
-
-def read_decisions(path: Path, row_format: RowFormat, *, shown_as: str) -> dict[str, Decision]:
+def read_decisions(
+    path: Path, settings: DecisionsSettings, *, shown_as: str
+) -> dict[str, Decision]:
     """Read a file of decisions."""
     decisions: dict[str, Decision] = {}
     faults: list[str] = []
     try:
         for number, row in _rows(path, faults):
             try:
-                sample_id, decision = _read_row(row, row_format)
+                sample_id, decision = _read_row(row, settings)
                 if sample_id in decisions:
                     raise ValueError(f"id: {sample_id!r} appears twice")  # noqa: TRY301 - listed with the others
             except ValueError as error:
@@ -155,9 +160,9 @@ def _rows(path: Path, faults: list[str]) -> Iterator[tuple[int, Mapping[str, obj
                 faults.append(f"{number}: expected an object, found {type(parsed).__name__}")
 
 
-def _read_row(row: Mapping[str, object], row_format: RowFormat) -> tuple[str, Decision]:
-    def value_of(name: str) -> object:
-        return row.get(row_format.names.get(name, name))
+def _read_row(row: Mapping[str, object], settings: DecisionsSettings) -> tuple[str, Decision]:
+    def value_of(column: _Column) -> object:
+        return row.get(settings.map.get(column, column))
 
     sample_id = value_of("id")
     if not isinstance(sample_id, str | int) or isinstance(sample_id, bool) or sample_id == "":
@@ -167,13 +172,9 @@ def _read_row(row: Mapping[str, object], row_format: RowFormat) -> tuple[str, De
                 f"is missing (the row has: {listed(map(str, row))}); name it under map: {{id: ...}}"
             )
         raise ValueError(f"id: {came}")
-    score = _number(value_of("score"), "score")
-    if score is not None and not 0 <= score <= 1:
-        raise ValueError(f"score: expected a number in [0, 1], found {score!r}")
-    latency_ms = _number(value_of("latency_ms"), "latency_ms")
-    if latency_ms is not None and not 0 <= latency_ms < 1e9:
-        raise ValueError(f"latency_ms: expected milliseconds, 0 or more, found {latency_ms!r}")
-    outcome = _outcome(value_of("decision"), score, row_format)
+    score = _number(value_of("score"), "score: expected a number in [0, 1]", most=1)
+    latency_ms = _number(value_of("latency_ms"), "latency_ms: expected milliseconds, 0 or more")
+    outcome = _outcome(value_of("decision"), score, settings)
     return str(sample_id), Decision(
         outcome=outcome,
         score=score,
@@ -183,32 +184,30 @@ def _read_row(row: Mapping[str, object], row_format: RowFormat) -> tuple[str, De
     )
 
 
-def _outcome(word: object, score: float | None, row_format: RowFormat) -> Outcome:
+def _outcome(word: object, score: float | None, settings: DecisionsSettings) -> Outcome:
     if word is None:
-        if score is None or row_format.threshold is None:
+        if score is None or settings.threshold is None:
             raise ValueError("decision: missing, and no score with a threshold to take it from")
-        return Outcome.BLOCK if score >= row_format.threshold else Outcome.ALLOW
+        return Outcome.BLOCK if score >= settings.threshold else Outcome.ALLOW
     key = str(word).strip().casefold()
-    own = {name.casefold(): outcome for name, outcome in row_format.values.items()}
-    if key in own:
-        return own[key]
-    if key in _USUAL:
-        return _USUAL[key]
+    own = {name.casefold(): outcome for name, outcome in settings.values.items()}
+    if key in (known := _USUAL | own):
+        return known[key]
     raise ValueError(
         f"decision: {word!r:.60} is not known; say what it means under values, "
         "for example values: {unsafe: block}"
     )
 
 
-def _number(value: object, field: str) -> float | None:
+def _number(value: object, wanted: str, *, most: float = 1e9) -> float | None:
     if value is None:
         return None
-    try:
+    with suppress(ValueError, OverflowError):  # said below, as for everything else that is none
         if isinstance(value, str | int | float) and not isinstance(value, bool):
-            return float(value)
-    except (ValueError, OverflowError):
-        pass  # said below, as for everything else that is no number
-    raise ValueError(f"{field}: expected a number, found {value!r:.60}")
+            number = float(value)
+            if 0 <= number <= most:
+                return number
+    raise ValueError(f"{wanted}, found {value!r:.60}")
 
 
 class DecisionsSettings(GrownSettings):
@@ -218,7 +217,7 @@ class DecisionsSettings(GrownSettings):
     path: str | None = None
     run: str | None = None
     defense: str | None = None
-    map: dict[Literal["id", "decision", "score", "latency_ms"], str] = Field(default_factory=dict)
+    map: dict[_Column, str] = Field(default_factory=dict)
     values: dict[str, Outcome] = Field(default_factory=dict)
     threshold: Rate | None = None
 
@@ -238,11 +237,6 @@ class DecisionsSettings(GrownSettings):
             records = context.folder / self.run / "records.sqlite"
             stored = read_run(records, self.defense or "", shown_as=self.run)
             return DecisionsDefense(name, stored, files=(records,))
-        row_format = RowFormat(
-            names={str(field): column for field, column in self.map.items()},
-            values=self.values,
-            threshold=self.threshold,
-        )
         path = context.folder / (self.path or "")
-        decisions = read_decisions(path, row_format, shown_as=self.path or "")
+        decisions = read_decisions(path, self, shown_as=self.path or "")
         return DecisionsDefense(name, decisions, threshold=self.threshold, files=(path,))

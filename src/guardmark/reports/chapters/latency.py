@@ -80,7 +80,7 @@ def _remarks(defense: DefenseAnalysis) -> Iterator[str]:
     if latency.shared:
         yield f"{defense.name}: {say('asked_once', count=count_text(latency.shared))}"
     if latency.cached:
-        yield f"{defense.name}: {count_text(latency.cached)} answers came from the cache."
+        yield f"{defense.name}: {say('kept_answers', count=count_text(latency.cached))}"
 
 
 def _histogram(defense: str, spread: LatencyHistogram) -> Histogram:
