@@ -278,41 +278,41 @@ def any_per_group(
 def _summaries(
     counts: GroupCounts, slices: Ints, slice_count: int, weights: Ints | None = None
 ) -> list[ClusterSummary]:
-    """Reduce groups to slices; every sum is one weighted `bincount`, or one in its order."""
-    (events, rows), is_one = counts, slice_count == 1
+    """Reduce groups to slices; every sum is one weighted `bincount`."""
+    if weights is None:
+        counts, slices, weights = _kinds(counts, slices, slice_count)
+    events, rows = counts
 
     def total(values: Floats | Ints | Flags) -> Floats:
-        values = values if weights is None else values * weights
-        if is_one and values.dtype.kind in "bi":  # whole numbers have one sum in any order
-            return np.array([float(values.sum())])
-        sums: Floats = np.bincount(slices, weights=values, minlength=slice_count).astype(float)
-        return sums
+        each = values if weights is None else values * weights
+        return np.bincount(slices, weights=each, minlength=slice_count).astype(float)
 
-    groups = np.bincount(slices, weights=weights, minlength=slice_count).astype(np.int64)
-    trials, successes = total(rows), total(events)
+    groups, trials, successes = total(rows > 0).astype(int), total(rows), total(events)
     with np.errstate(divide="ignore", invalid="ignore"):
-        rate = successes / trials
-        own_rate, shares = rate if is_one else rate[slices], events / rows
+        own_rate, shares = (successes / trials)[slices], events / rows
         residual = total((events - own_rate * rows) ** 2)
         between = total(rows * (shares - own_rate) ** 2)
-    largest = np.full(slice_count, rows.max(initial=0) if is_one else 0, dtype=float)
-    if not is_one:
-        np.maximum.at(largest, slices, rows.astype(float))
-    columns = zip(
-        groups.tolist(),
-        successes.tolist(),
-        trials.tolist(),
-        residual.tolist(),
-        between.tolist(),
-        total(events * (1.0 - shares)).tolist(),
-        total(rows * rows).tolist(),
-        total(shares).tolist(),
-        total(events > 0).tolist(),
-        total(events < rows).tolist(),
-        largest.tolist(),
-        strict=True,
-    )
-    return [_summary(_Sums(*column)) for column in columns]
+    largest = np.zeros(slice_count)
+    np.maximum.at(largest, slices, rows.astype(float))
+    within, squares = total(events * (1.0 - shares)), total(rows * rows)
+    seen = (total(shares), total(events > 0), total(events < rows))
+    columns = (groups, successes, trials, residual, between, within, squares, *seen, largest)
+    sums = zip(*(column.tolist() for column in columns), strict=True)
+    return [_summary(_Sums(*each)) for each in sums]
+
+
+def _kinds(
+    counts: GroupCounts, slices: Ints, slice_count: int
+) -> tuple[GroupCounts, Ints, Ints | None]:
+    """Keep groups of a slice with equal counts once, with their number: they add the same."""
+    events, rows = counts
+    most = int(rows.max(initial=0)) + 1
+    if slice_count * most * most > len(rows):  # hardly any are equal
+        return counts, slices, None
+    often = np.bincount((slices * most + rows) * most + events)
+    kinds = np.flatnonzero(often)
+    slices, rows = np.divmod(kinds // most, most)
+    return GroupCounts(kinds % most, rows), slices, often[kinds]
 
 
 class _Sums(NamedTuple):
