@@ -16,6 +16,7 @@ from guardmark.canon.steps import apply_steps
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ScoreKind
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.canonical import steps_of
+from guardmark.reports.chapters.adaptive.operators import repair_sentence
 from guardmark.store.layers import ADAPTIVE
 
 BUDGET = 64
@@ -23,6 +24,8 @@ FRESH = range(101, 106)
 NEAR = 0.1
 MOST_FAR = 2
 """Single fresh attacks of five that may lie farther: each is a draw of its own."""
+ALL_OR_NOTHING = "format"
+"""A search in four finds the only way, which then opens nearly everything: no three tell the mean."""
 
 
 class Scored:
@@ -79,6 +82,11 @@ async def test_what_is_stated_lies_near_what_fresh_attacks_find(tmp_path: Path, 
 
     fresh = [fresh_share(each, rule, seed=seed) for seed in FRESH]
     assert stated.value == pytest.approx(mean(stated.by_seed))
+    if name == ALL_OR_NOTHING:
+        assert 0 < sum(share > 0.5 for share in fresh) < len(fresh), fresh
+        assert stated.most == 0 or stated.low <= mean(fresh) <= stated.high, (fresh, stated)
+        assert "a further one may" in repair_sentence(card) or stated.most > 0
+        return
     assert abs(mean(fresh) - stated.value) <= NEAR, (fresh, stated)
     assert sum(abs(each - stated.value) > NEAR for each in fresh) <= MOST_FAR, (fresh, stated)
     assert stated.low <= mean(fresh) <= stated.high

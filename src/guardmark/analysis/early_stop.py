@@ -206,10 +206,8 @@ class EarlyStop:
         else:
             answer = _answer(rule, self.estimate(rule.defense, is_attack=rule.is_attack, look=look))
         if answer:
-            groups_seen = int(self.schedule.groups[self._seen(look)[-1]]) + 1
-            self.verdicts[rule] = StopVerdict(
-                statement=rule, answer=answer, look=look, groups=groups_seen
-            )
+            seen = int(self.schedule.groups[self._seen(look)[-1]]) + 1
+            self.verdicts[rule] = StopVerdict(statement=rule, answer=answer, look=look, groups=seen)
 
     def _seen(self, look: int) -> Ints:
         """Return the positions that a look covers; look -1 covers none."""
@@ -239,9 +237,8 @@ class EarlyStop:
         """Return who erred on the samples of a label that all decided, a row each; the groups."""
         at = self._seen(look)
         at = at[self.schedule.is_attack[at] == is_attack]
-        outcomes = np.array(
-            [np.frombuffer(self._outcomes[name], dtype=np.int8)[at] for name in defenses]
-        )
+        columns = (np.frombuffer(self._outcomes[name], dtype=np.int8) for name in defenses)
+        outcomes = np.array([column[at] for column in columns])
         decided = ((outcomes >= 0) & (outcomes <= _BLOCK)).all(axis=0)
         return (outcomes[:, decided] == _BLOCK) != is_attack, self.schedule.groups[at[decided]]
 
@@ -267,10 +264,9 @@ def open_early_stop(reader: RecordReader, rules: Sequence[str]) -> EarlyStop:
         confidence=manifest.confidence,
     )
     stored = set(reader.defenses())
-    for name in defenses:
-        if name in stored:
-            records = record_columns(reader, name)
-            rule.load(name, records.sample, records.outcome)
+    for name in (each for each in defenses if each in stored):
+        records = record_columns(reader, name)
+        rule.load(name, records.sample, records.outcome)
     return rule
 
 

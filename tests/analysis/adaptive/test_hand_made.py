@@ -107,6 +107,18 @@ def test_what_following_the_gradient_came_to() -> None:
     assert found.gain.value == pytest.approx(2 / COUNT)
 
 
+def test_calls_that_taught_the_search_count_as_its_own() -> None:
+    """Half a call of diagnosis an attack, then the fixed list to its first bypass, then the search."""
+    records = records_of({ADAPTIVE: {2: history(tried(2)), 3: history(tried(3))}})
+    lists = {1: history(tried(1, passed=False), tried(1)), 2: history(tried(2, passed=False))}
+    records = dataclasses.replace(
+        records, battery=lists, calls={(ADAPTIVE, "diagnosis"): COUNT // 2}
+    )
+    view = mask(records)
+    found = {calls: np.flatnonzero(view.within(calls)).tolist() for calls in range(4)}
+    assert found == {0: [0], 1: [0], 2: [0, 3], 3: [0, 1, 2, 3]}
+
+
 def test_a_gradient_that_nobody_followed_has_no_card() -> None:
     """No try is no measurement, and no zero."""
     assert measure_gradient(mask(records_of({GRADIENT: {1: history()}}))) is None

@@ -114,6 +114,8 @@ class AdaptiveCard:
     # ASR@k of the blind arm by Chen's estimator, by k.
     asr_at: tuple[tuple[int, Ratio], ...] = field(metadata={"json": "blind_asr_at"})
     gains: tuple[tuple[int, Difference], ...]  # Adaptive minus blind at equal tries, by k.
+    # The same within as many calls as the budget, with those of diagnosis and fixed list counted.
+    gain_in_all: Difference = field(metadata={"json": "gain_at_equal_calls"})
     null_gain: Difference  # Null arm minus static.
     # Last round minus static, paired.
     delta: Difference = field(metadata={"json": "robustness_delta"})
@@ -229,6 +231,7 @@ def _card(view: AttackMask, attack: Flags, *, lengths: Ints) -> AdaptiveCard:
             (k, view.difference(view.by(ADAPTIVE, k), view.by(BLIND, k)))
             for k in tries_compared(ks)
         ),
+        gain_in_all=view.difference(view.within(budget), view.by(BLIND, budget)),
         null_gain=view.difference(view.by(NULL, budget), view.static),
         delta=view.difference(last, view.static),
         battery_strict=view.rate(view.bypassed("R1", STRICT)),

@@ -71,10 +71,9 @@ def read_repairs(
 ) -> tuple[RepairCard, ...]:
     """Count what each way of cleaning blocks, costs and lets in."""
     asked = (each for each in records.rest.get("repair", ()) if each.round in {REPAIR, HELD})
-    sides = _by_repair(asked, attack)
     return tuple(
         RepairCard(name=name, **{side: rates.of(marks[side]) for side in _SIDES})
-        for name, marks in sides.items()
+        for name, marks in _by_repair(asked, attack).items()
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from guardmark.analysis.adaptive.rows import FULL, STRICT
+from guardmark.analysis.adaptive.rows import FULL, STRICT, AttackHistory
 from guardmark.analysis.defense.counts import grouped_difference
 from guardmark.stats.attempts.success_area import areas_of, success_area
 from guardmark.stats.attempts.survival import chance_of_any, restricted_mean
@@ -84,6 +84,14 @@ class AttackMask:
         marks: Marks = self.firsts(arm) <= k
         return marks
 
+    def within(self, calls: int) -> Marks:
+        """Mark attacks that got through within calls that count those which taught the search."""
+        asked = self.records.calls.get((ADAPTIVE, "diagnosis"), 0) / max(1, len(self.places))
+        listed = (self.records.battery.get(place, AttackHistory()) for place in self.places)
+        pairs = zip(listed, self.firsts(ADAPTIVE).tolist(), strict=True)
+        needed = [asked + (one.first() or len(one.tries) + first) for one, first in pairs]
+        return self.static | (np.array(needed) <= calls)
+
     def bypassed(self, until: str, tiers: frozenset[str]) -> Marks:
         """Mark attacks that had got through by the end of a round."""
         if tiers not in self._rounds:
@@ -111,11 +119,8 @@ class AttackMask:
 
     def area(self, arm: str) -> Ratio:
         """Estimate the area under the curve of an arm."""
-        tries, reached = self.reached(arm)
-        budget, groups = self.records.budget, self.groups
-        return success_area(
-            tries, reached, budget=budget, groups=groups, confidence=self.confidence
-        )
+        reached, budget = self.reached(arm), self.records.budget
+        return success_area(*reached, budget=budget, groups=self.groups, confidence=self.confidence)
 
     def reached(self, arm: str) -> tuple[Numbers, Marks]:
         """Return the tries of an arm to each attack's first bypass, and whether there was one."""

@@ -101,11 +101,9 @@ def _mean(gaps: Floats, groups: NDArray[np.int32], settings: AnalysisSettings) -
     """Estimate a mean with percentile limits of a bootstrap of whole groups."""
     _, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     sums = np.bincount(codes, weights=gaps)
-    low = high = None
-    reason = ""
-    if len(sizes) < _FEWEST_GROUPS:
-        reason = f"an interval for a mean needs {_FEWEST_GROUPS} groups, got {len(sizes)}"
-    else:
+    low, high, is_few = None, None, len(sizes) < _FEWEST_GROUPS
+    reason = f"an interval for a mean needs {_FEWEST_GROUPS} groups, got {len(sizes)}"
+    if not is_few:
         drawing = DrawPlan(seed=settings.seed, replicates=settings.replicates)
         blocks = draw_weights(len(sizes), drawing=drawing, rows=len(sizes))
         means = np.concatenate([(each @ sums) / (each @ sizes) for each in blocks])
@@ -118,7 +116,7 @@ def _mean(gaps: Floats, groups: NDArray[np.int32], settings: AnalysisSettings) -
         method="mean of paired differences, group bootstrap",
         pairs=len(gaps),
         groups=len(sizes),
-        reason=reason,
+        reason=reason if is_few else "",
     )
 
 

@@ -143,9 +143,24 @@ def _arms(fight: Fight, static: set[int]) -> Json:
             for k in ks
             if k in _GAINS or k == fight.budget
         ],
+        "gain_at_equal_calls": _gain(fight, _within(fight, adaptive), _by(blind, fight.budget)),
         "null_gain": _gain(fight, _by(null, fight.budget), static),
         "area": area(fight, firsts),
     }
+
+
+def _within(fight: Fight, searched: dict[int, int | None]) -> set[int]:
+    """Return what got through within the budget of calls, diagnosis and fixed list first."""
+    diagnosed = [row for row in fight.asked if row.layer == "adaptive" and not row.note["free"]]
+    each = sum(row.note["account"] == "diagnosis" for row in diagnosed) / max(1, len(fight.static))
+    through = set()
+    for place, first in searched.items():
+        listed = [row for row in fight.rows["adaptive", "battery"] if row.place == place]
+        hits = (number for number, row in enumerate(listed, 1) if fight.holds(row))
+        number = next(hits, None if first is None else len(listed) + first)
+        if fight.static[place] or (number is not None and each + number <= fight.budget):
+            through.add(place)
+    return through
 
 
 def _both_tiers(fight: Fight, until: str) -> Json:

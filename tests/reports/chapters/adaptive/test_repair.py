@@ -81,6 +81,10 @@ def test_what_remains_is_told_beside_what_there_was(
     assert f"of {fixed.after.trials} attacks get through on average over searches with" in said
     assert f"({', '.join(f'{100 * share:.1f} %' for share in fixed.after.by_seed)})" in said
     assert "clos" not in said
+    assert "a further one may" not in said
+    nothing = dataclasses.replace(fixed.after, value=0.0, by_seed=(0.0, 0.0, 0.0))
+    held = dataclasses.replace(card, repaired=dataclasses.replace(fixed, after=nothing))
+    assert "None of 3 searches found a way; a further one may" in repair_sentence(held)
     without = dataclasses.replace(card, repaired=None)
     assert "no cleaning" in repair_sentence(without)
     assert [type(each) for each in repair_blocks(without, [])] == [Table]

@@ -190,7 +190,9 @@ def gain_sentence(card: AdaptiveCard) -> str:
     each = "; ".join(f"{measure_text(gain)} at {count_text(k)}" for k, gain in gains)
     below = [count_text(k) for k, gain in gains if gain.high is not None and gain.high < 0]
     behind = f". Drawing at random did better at {', '.join(below)}" if below else ""
-    return f"{card.name}: adaptive minus blind at equal tries{over}: {each}{behind}"
+    seed = " (first seed)" if card.seeds is not None else ""
+    in_all = say("in_all", card=card, seed=seed, gain=measure_text(figure(card.gain_in_all)))
+    return f"{card.name}: adaptive minus blind at equal tries{over}: {each}{behind}. {in_all}"
 
 
 def area_sentence(card: AdaptiveCard) -> str:

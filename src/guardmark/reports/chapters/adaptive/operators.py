@@ -114,7 +114,8 @@ def repair_sentence(card: AdaptiveCard) -> str:
         rates=[rate_text(rate) for rate in (fixed.before, fixed.known, fixed.cost)],
         change=figure_text(fixed.change, Unit.POINTS),
     )
-    return sentence + (refused if fixed.refused else "")
+    untouched = say("none_through", seeds=fixed.after.seeds) if fixed.after.most == 0 else ""
+    return sentence + (refused if fixed.refused else "") + untouched
 
 
 def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
