@@ -123,6 +123,35 @@ def test_a_configuration_is_written_and_never_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "bench.yaml").read_text("utf-8") == written
 
 
+def test_a_first_configuration_comes_with_the_function_it_measures(tmp_path: Path) -> None:
+    """Beside the configuration wherever that is written, and never over one that is there."""
+    (tmp_path / "here").mkdir()
+    for words in ([], ["-o", "here/bench.yaml"]):
+        begun = guardmark("init", *words, cwd=tmp_path)
+        assert (begun.code, "my_guard.py" in begun.err) == (0, True), begun.err
+    assert guardmark("check", "here/bench.yaml", cwd=tmp_path).code == 0
+    (tmp_path / "my_guard.py").write_text("mine = True\n", encoding="utf-8")
+    again = guardmark("init", cwd=tmp_path)
+    assert (again.code, again.err) == (0, "")
+    assert (tmp_path / "my_guard.py").read_text("utf-8") == "mine = True\n"
+
+
+def test_several_configurations_are_checked_by_one_command(tmp_path: Path) -> None:
+    """As a hook before a commit names them; one that is broken ends it, named."""
+    guardmark("init", "-o", "a.yaml", cwd=tmp_path)
+    (tmp_path / "b.yaml").write_text((tmp_path / "a.yaml").read_text("utf-8"), encoding="utf-8")
+    both = guardmark("check", "a.yaml", "b.yaml", cwd=tmp_path)
+    assert both.code == 0, both.err
+    assert [line for line in both.out.splitlines() if line.endswith(".yaml")] == [
+        "a.yaml",
+        "b.yaml",
+    ]
+    (tmp_path / "b.yaml").write_text("version: 1\ndata: nowhere\n", encoding="utf-8")
+    broken = guardmark("check", "a.yaml", "b.yaml", cwd=tmp_path)
+    assert broken.code == 2
+    assert broken.err.startswith("b.yaml")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_gets_a_script_that_completes(tmp_path: Path, shell: str) -> None:
     """And a half-typed command is completed without a fault."""

@@ -101,6 +101,18 @@ def test_the_data_of_ones_own_are_checked_as_the_tutorial_says(tmp_path: Path) -
     assert f"{built_in + TICKETS.count(chr(10)) - 1} benign" in printed
 
 
+def test_what_the_demo_says_to_do_next_works_in_that_order(tmp_path: Path) -> None:
+    """With nothing else in the folder: a configuration, the function it measures, figures."""
+    said = typed("guardmark demo", tmp_path).splitlines()
+    first, *then = [
+        line.split("   ")[0].strip() for line in said if line.startswith("  guardmark ")
+    ]
+    begin, config = first.split(" > ")
+    (tmp_path / config).write_text(typed(begin, tmp_path), encoding="utf-8")
+    *_, measured = [typed(line, tmp_path) for line in then]
+    assert re.search(r"^  mine +\S", measured, re.MULTILINE), measured
+
+
 def test_the_readme_can_be_followed(tmp_path: Path) -> None:
     """The demo, the examples of its table, the configuration and the lines of Python."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")

@@ -209,15 +209,19 @@ def init_command(template: str | None, out: Path | None) -> None:
         if sys.stdin.isatty() and sys.stdout.isatty():
             template = click.prompt("What is to be measured?", default=template, type=_TEMPLATES)
     folder = Path(__file__).parents[1] / "app" / "templates"
-    for worker in (folder / template).glob("*.template"):
-        _write_new(Path(worker.stem), worker.read_text(encoding="utf-8"))
-        tell_line(f"Wrote {worker.stem}: ask your guard in its function check.")
     text = (folder / f"{template}.yaml").read_text(encoding="utf-8")
+    if out is not None:
+        _write_new(out, text)
+    for worker in (folder / template).glob("*.template"):
+        beside = (out.parent if out else Path()) / worker.stem
+        if template == "python" and beside.exists():
+            continue  # The function that is to be measured, written already.
+        _write_new(beside, worker.read_text(encoding="utf-8"))
+        tell_line(f"Wrote {beside}: ask your guard in its function check.")
     if out is None:
         echo_text(text)
-        return
-    _write_new(out, text)
-    tell_line(f"Wrote {out}.", f"Next: edit it, then guardmark check {out}")
+    else:
+        tell_line(f"Wrote {out}.", f"Next: edit it, then guardmark check {out}")
 
 
 def _write_new(path: Path, text: str) -> None:
@@ -231,17 +235,20 @@ def _write_new(path: Path, text: str) -> None:
 
 
 @click.command()
-@click.argument("config", type=_PATH)
+@click.argument("configs", nargs=-1, required=True, type=_PATH, metavar="CONFIG...")
 @click.option("--probe", type=click.IntRange(min=1))
 @click.option("--json", "as_json", is_flag=True)
-def check_command(config: Path, probe: int | None, as_json: bool) -> None:
-    """Check a configuration."""
+def check_command(configs: tuple[Path, ...], probe: int | None, as_json: bool) -> None:
+    """Check configurations, each as if it were alone."""
     from guardmark.app.preflight import check_config
 
-    checkup = check_config(config, probes=probe or 0)
-    if as_json:
-        echo_json(json.dumps(asdict(checkup), indent=2, ensure_ascii=False))
-    else:
+    for config in configs:
+        checkup = check_config(config, probes=probe or 0)
+        if as_json:
+            echo_json(json.dumps(asdict(checkup), indent=2, ensure_ascii=False))
+            continue
+        if len(configs) > 1:
+            echo(f"{config}")
         echo(*_check_lines(checkup))
 
 
