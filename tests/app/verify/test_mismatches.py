@@ -19,6 +19,23 @@ def test_a_list_of_mismatches_ends() -> None:
     assert found.compared == MOST_LISTED + 51
 
 
+def test_what_two_checks_find_at_one_place_is_one_difference() -> None:
+    """The first of them names it; another value there, or another place, is another difference."""
+    found = Mismatches()
+    for kind, place, stated in (
+        (MismatchKind.HEADLINE, "rate", 1),
+        (MismatchKind.REPORT, "rate", 1),
+        (MismatchKind.REPORT, "rate", 3),
+        (MismatchKind.REPORT, "count", 1),
+    ):
+        found.value(kind, "summary.json", place, stated=stated, counted=2)
+    assert (found.total, found.met) == (3, 4)
+    assert [each.what for each in found.listed] == [
+        MismatchKind.HEADLINE,
+        *[MismatchKind.REPORT] * 2,
+    ]
+
+
 def test_numbers_agree_within_rounding_and_nothing_else_does() -> None:
     """A truth value is no number, and what is missing is not 0."""
     found = Mismatches()

@@ -78,6 +78,16 @@ def test_another_head_than_the_noted_one_is_named(run: Path) -> None:
     assert said(found) == [("records.sqlite: head", head, "00" * 32)]
 
 
+def test_the_head_of_an_earlier_batch_is_known_by_its_number(run: Path) -> None:
+    """Who noted it sees that records came after: a run that went on is no forgery."""
+    with closing(sqlite3.connect(run / "records.sqlite")) as connection:
+        heads = [bytes(row[0]).hex() for row in connection.execute("SELECT hash FROM batches")]
+    assert len(heads) > 1
+    (found,) = said(verify(run, expect=heads[0]))
+    words = f"{heads[0]}, the head after batch 1 of {len(heads)}: records were added since"
+    assert found == ("records.sqlite: head", heads[-1], words)
+
+
 def test_a_line_that_was_changed_is_quoted_from_a_little_before(run: Path) -> None:
     """From the sealed file, and from the line written again."""
     path = run / "results.jsonl"

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.compare.recommendations import Reliance, judge_reliance, separates
+from guardmark.analysis.compare.recommendations import (
+    ANSWERED_ENOUGH,
+    Reliance,
+    judge_reliance,
+    separates,
+)
 from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.analysis.pipeline.frame import NO_GUARD, SYSTEM
 from guardmark.reports.chapters.comparison import group_cautions, subject
@@ -34,7 +39,6 @@ if TYPE_CHECKING:
 
 _OF_SYSTEMS: Final = {Reliance.NOT_ALONE: "Not enough"}
 """A whole system has nothing beside it to be not enough without."""
-_ANSWERED_ENOUGH: Final = 0.99
 _MOST: Final = 0.5
 _QUOTED: Final = 160  # characters of a text beside a verdict
 
@@ -189,7 +193,7 @@ def _adapted(card: AdaptiveCard) -> str:
 
 def _notes(defense: DefenseAnalysis) -> Iterator[str]:
     card, share = defense.card, defense.card.answered.value
-    if share is not None and share < _ANSWERED_ENOUGH:
+    if share is not None and share < ANSWERED_ENOUGH:
         ends = (card.fail_closed.attack_success_rate, card.fail_open.attack_success_rate)
         low, high = (percent_text(end.value) for end in ends)
         yield say("unanswered", share=percent_text(share), low=low, high=high)
