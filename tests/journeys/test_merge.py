@@ -195,6 +195,10 @@ def test_missing_doubled_and_foreign_shards_are_named(home: Path, tmp_path: Path
     other.write_text(CONFIG.replace("1.0}", "1.0, repeats: 2}"), encoding="utf-8")
     foreign = measured(other, tmp_path / "foreign", limit=120, shard="4/4")
     assert "'run.repeats' is 2, not 1" in refused(one, two, three, foreign, out=out)
+    # The odd one is named wherever it stands, and no other.
+    for odd in (halves, foreign):
+        first = refused(odd, one, two, three, out=out)
+        assert {odd.name} == {line.split()[0] for line in first.splitlines()[1:]}
     more = measured(home / "bench.yaml", tmp_path / "more", limit=100, shard="4/4")
     assert "other options (--limit, --only)" in refused(one, two, three, more, out=out)
 

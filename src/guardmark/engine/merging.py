@@ -129,10 +129,10 @@ def _unfit(source: MergeSource) -> Iterator[str]:
 
 
 def _faults_of_shards(sources: Sequence[MergeSource], *, allow_missing: bool) -> Iterator[str]:
-    of = next(source.shards.of for source in sources if source.shards is not None)
-    faults = [
-        f"{each.label} {fault}" for each in sources if (fault := _foreign(each, sources[0], of=of))
-    ]
+    of = Counter(each.shards.of for each in sources if each.shards).most_common(1)[0][0]
+    made = [(each.manifest.config_sha256, each.manifest.data_sha256) for each in sources]
+    first = sources[made.index(Counter(made).most_common(1)[0][0])]  # never the odd one
+    faults = [f"{each.label} {fault}" for each in sources if (fault := _foreign(each, first, of))]
     if faults:
         yield from faults
         return
@@ -148,7 +148,7 @@ def _faults_of_shards(sources: Sequence[MergeSource], *, allow_missing: bool) ->
         yield f"missing of {of} shards: {in_ranges(missing)} (--allow-missing goes without)"
 
 
-def _foreign(source: MergeSource, first: MergeSource, *, of: int) -> str:
+def _foreign(source: MergeSource, first: MergeSource, of: int) -> str:
     """Say why a run is no shard of the same run as another; empty where it is."""
     now, then = source.manifest, first.manifest
     if source.shards is None:

@@ -50,7 +50,7 @@ def check_headline(path: Path, connection: sqlite3.Connection, mismatches: Misma
     if not stated:
         return f"{path.name} holds no headline that could be counted again."
     row = connection.execute("SELECT value FROM meta WHERE key = 'manifest'").fetchone()
-    confidence = float(json.loads(row[0])["confidence"]) if row else 0.95
+    confidence = float(json.loads(row[0])["confidence"])
     thresholds = redecided(stated)
     compared: list[tuple[str, Json, Json]] = []
     for each in _defenses(stated):
