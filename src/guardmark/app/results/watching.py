@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Estimate
 
 _EVERY: Final = 100  # lines between looks at limits
-_POST: Final = ServiceLimits(read_timeout_s=10.0, retries=1)  # the stream waits for it
+_POST: Final = ServiceLimits(read_timeout_s=3.0, retries=1)  # the stream waits for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
