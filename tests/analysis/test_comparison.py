@@ -222,6 +222,22 @@ def test_the_verdict_follows_the_error_probability(runs: Runs) -> None:
     assert judge_pair(pair.attacks, pair.benign, alpha=1e-6) is PairVerdict.UNDECIDED
 
 
+def test_two_are_told_apart_by_test_and_interval_together(runs: Runs) -> None:
+    """A p value at the level is not below it, a limit at 0 leaves 0 open; the sign says who."""
+    found = compared(runs, errs(40, 10), errs(80, 10))
+    assert found is not None
+    side = found.pairs[0].attacks
+
+    def told(p: float | None, low: float | None, high: float | None) -> int:
+        limits = replace(side.difference, low=low, high=high)
+        return replace(side, adjusted_p=p, difference=limits).direction(0.05)
+
+    assert (told(0.04, 0.1, 0.2), told(0.04, -0.2, -0.1)) == (1, -1)
+    assert {told(0.05, 0.1, 0.2), told(0.05, -0.2, -0.1)} == {0}
+    assert {told(0.04, 0.0, 0.2), told(0.04, -0.2, 0.0), told(0.04, -0.1, 0.1)} == {0}
+    assert {told(None, 0.1, 0.2), told(0.04, None, None)} == {0}
+
+
 def test_tiers_say_who_is_told_apart_from_whom(runs: Runs) -> None:
     """Two share a letter unless their own adjusted test tells them apart; the lowest is first."""
     found = compared(runs, errs(100, 10), errs(20, 10), errs(22, 10), errs(40, 10))

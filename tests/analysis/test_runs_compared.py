@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import sqlite3
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,12 +24,15 @@ from guardmark.analysis.compare.runs_compared import (
     compare_matched,
     compare_scopes,
 )
+from guardmark.analysis.early_stop import make_schedule
 from guardmark.analysis.pipeline.frame import SYSTEM
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import IncomparableRuns, UnknownName
 from guardmark.core.manifest import LatencyMode, PartManifest, Policy
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Label, Sample
+from guardmark.store.columns import sample_columns
+from guardmark.store.reader import RecordReader
 
 SAMPLES = [*(attack(n) for n in range(60)), *(benign(n) for n in range(60))]
 
@@ -117,6 +121,21 @@ def test_other_policies_and_settings_are_remarked_upon(runs: Runs) -> None:
     assert "Policy on malformed answers: record in old, block in new." in said
     assert "Latency mode: isolated in old, loaded in new." in said
     assert "Identical settings in old and new: guard." in said
+
+
+def test_a_run_that_a_rule_ended_early_is_remarked_upon(runs: Runs) -> None:
+    """Its limits hold at any look, those of a comparison across runs do not."""
+    samples = [*(attack(n) for n in range(400)), *(benign(n) for n in range(100))]
+    rule = {"run": {"stop_when": ["asr<0.5"]}}
+    with runs.opened(samples, [blocks_from(0)], settings=rule) as reader:
+        late, path = make_schedule(sample_columns(reader), seed=7).order[200:], reader.path
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executemany("DELETE FROM records WHERE sample = ?", [(int(at),) for at in late])
+    with RecordReader(path) as ended, runs.opened(samples, [blocks_from(0)]) as whole:
+        opened = [OpenRun(label="old", reader=whole), OpenRun(label="new", reader=ended)]
+        found = match_runs(opened, AnalysisSettings.of(whole.manifest()))
+    (remark,) = (each for each in found.remarks if "ended early" in each)
+    assert remark.startswith("guard of new was ended early by a rule; across runs its intervals ")
 
 
 @pytest.mark.parametrize(("kind", "what"), [("model", "target models"), ("judge", "judges")])

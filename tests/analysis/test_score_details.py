@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
 
 import pytest
 from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block
@@ -60,6 +61,29 @@ def test_scores_are_judged_as_probabilities(runs: Runs) -> None:
     assert found.partial_area_standardised.value is not None
     assert 0 <= found.partial_area.value <= 0.1 < found.partial_area_standardised.value <= 1
     assert found.costs == ()
+
+
+def confidences(value: object) -> Iterator[float]:
+    """Every confidence that figures state, however deep they lie."""
+    if isinstance(value, tuple):
+        for each in value:
+            yield from confidences(each)
+    elif is_dataclass(value):
+        for field in fields(value):
+            inside = getattr(value, field.name)
+            if field.name == "confidence":
+                yield inside
+            yield from confidences(inside)
+
+
+def test_every_limit_is_at_the_confidence_of_the_run(runs: Runs) -> None:
+    """Nobody reads limits of two kinds in one table."""
+    with runs.opened(SAMPLES, [scoring(0.7)], confidence=0.8) as reader:
+        frame = read_frame(reader, AnalysisSettings.of(reader.manifest()))
+        found = detail_scores(frame, frame.arms[0])
+    stated = list(confidences(found))
+    assert len(stated) > 20
+    assert set(stated) == {0.8}
 
 
 def test_expected_costs_need_stated_costs(runs: Runs) -> None:

@@ -33,6 +33,13 @@ def test_area_is_the_share_of_pairs_told_apart_with_ties_half(
     assert found.ratio.value == pytest.approx(won / len(attacks) / len(benign), abs=1e-12)
 
 
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0])
+def test_a_confidence_that_is_no_share_is_refused_by_name(confidence: float) -> None:
+    """95 is how a percentage is written, and would give limits of nothing."""
+    with pytest.raises(ValueError, match=r"^confidence must be in"):
+        auc([True, False], [0.9, 0.1], confidence=confidence)
+
+
 @given(scored())
 def test_interval_contains_the_area_and_never_leaves_zero_to_one(
     rows: list[tuple[bool, float]],
