@@ -187,6 +187,12 @@ def test_pairs_that_all_differ_one_way() -> None:
     assert mcnemar_power_normal(0.0, 1.0, pairs=3) == 0.0
 
 
+def test_groups_in_which_one_side_never_errs_alone_can_be_planned() -> None:
+    """A share of 0 is drawn as 0, whichever side it is on."""
+    assert 5 < plan_difference(0.5, 0.5, layout=FIVE).groups < 20
+    assert 5 < plan_noninferiority(0.3, 0.4, difference=-0.4, layout=FIVE).groups < 10
+
+
 def test_pairs_for_not_worse() -> None:
     """By Tango's test itself: the normal formula asks for 310, of which the power is .67."""
     plan = plan_noninferiority(0.02, 0.02)

@@ -170,6 +170,9 @@ def test_swollen_files_are_not_opened(run: Path) -> None:
     large = f"{10 << 30:,} bytes"
     assert said(found) == [(name, large, "it is too large to be this file") for name in names]
     assert found.notes[0] == "config.resolved.yaml, environment.json: not opened."
+    with closing(sqlite3.connect(run / "records.sqlite")) as connection:
+        ((rows,),) = connection.execute("SELECT count(*) FROM records")
+    assert found.compared > rows  # the chain was still followed, row by row
     assert (found.outdated, found.shown) == ("", ())
 
 
