@@ -83,10 +83,16 @@ def test_variants_of_one_seed_are_one_piece_of_evidence() -> None:
 
 
 def test_groups_that_cancel_inside_are_told_apart_from_agreement() -> None:
-    """Discordant pairs exist, but in no group do they lean to a side."""
-    assert sign_flip([2, 1], [2, 1]).reason == "in every group the discordant pairs cancel"
-    assert sign_flip([0, 0], [0, 0]).reason == "no discordant pair"
-    assert sign_flip([], []).p_midp == 1.0
+    """Discordant pairs exist, but in no group do they lean to a side; every p is 1 either way."""
+    cancelled, agreed, none = (
+        sign_flip([2, 1], [2, 1]),
+        sign_flip([0, 0], [0, 0]),
+        sign_flip([], []),
+    )
+    assert cancelled.reason == "in every group the discordant pairs cancel"
+    assert agreed.reason == none.reason == "no discordant pair"
+    for test in (cancelled, agreed, none):
+        assert (test.statistic, test.groups, test.p_exact, test.p_midp) == (0, 0, 1.0, 1.0)
 
 
 def test_hundreds_of_thousands_of_large_groups_are_no_obstacle() -> None:
