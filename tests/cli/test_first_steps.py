@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 import tomllib
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
+import yaml
 from aiohttp import web
 from tests.journeys.command_line import guardmark, typed
 
 from guardmark.cli.commands import build
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.conftest import Serve
 
 TEXTS: dict[str, Any] = tomllib.loads(
@@ -150,6 +151,18 @@ def test_several_configurations_are_checked_by_one_command(tmp_path: Path) -> No
     broken = guardmark("check", "a.yaml", "b.yaml", cwd=tmp_path)
     assert broken.code == 2
     assert broken.err.startswith("b.yaml")
+
+
+def test_the_hook_before_a_commit_checks_every_configuration_that_changed(tmp_path: Path) -> None:
+    """Its command is one of ours and takes all names at once; its pattern finds those of `init`."""
+    hooks = Path(__file__).resolve().parents[2] / ".pre-commit-hooks.yaml"
+    (hook,) = yaml.safe_load(hooks.read_text(encoding="utf-8"))
+    for name in ("bench.yaml", "small-bench.yml"):
+        assert re.search(hook["files"], f"guards/{name}")
+        guardmark("init", "-o", name, cwd=tmp_path)
+    program, *words = hook["entry"].split()
+    done = guardmark(*words, "bench.yaml", "small-bench.yml", cwd=tmp_path)
+    assert (program, done.code) == ("guardmark", 0), done.err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
