@@ -15,7 +15,7 @@ from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED
 from guardmark.analysis.early_stop import make_schedule
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import IncomparableRuns
-from guardmark.core.outcome import Decision
+from guardmark.core.outcome import Decision, ErrorKind
 from guardmark.core.sample import Sample
 from guardmark.defenses.chain import ChainRule, settled
 from guardmark.store.columns import sample_columns
@@ -76,6 +76,12 @@ def test_only_what_had_to_be_asked_takes_time(runs: Runs) -> None:
     assert waited == pytest.approx(np.where(asked, first + second, first), nan_ok=True)
     assert asked.any()
     assert not asked.all()
+
+
+def test_a_candidate_of_which_no_time_is_known_is_asked_last(runs: Runs) -> None:
+    """Calls that failed at once say nothing of how long an answer takes."""
+    broken = Planned(name="broken", answers=lambda _n, _s: failed(ErrorKind.HTTP))
+    assert bench_of(runs, broken, sure(0)).names == ["s0", "broken"]
 
 
 def test_chains_are_measured_as_defenses_are(runs: Runs) -> None:

@@ -88,6 +88,18 @@ def test_a_rule_about_an_unknown_defense_is_refused() -> None:
         statements_for(["granit.asr<0.1"], ["granite", "other"])
 
 
+def test_answers_are_looked_at_in_order_whenever_they_come() -> None:
+    """However many others are there, no look is taken before the first sample has its answer."""
+    plan = schedule_of(np.arange(400), np.ones(400))
+    rule = rule_of(plan, "asr<0.5")
+    first, *others = rule.order
+    for position in others:
+        rule.observe("a", position, 1)
+    assert not rule.is_done("a")
+    rule.observe("a", first, 1)
+    assert rule.is_done("a")
+
+
 def test_groups_stay_together_in_a_seeded_order(runs: Runs) -> None:
     """The same seed gives the same order; another seed another."""
     samples = [attack(n, group=f"g{n % 30}") for n in range(90)]

@@ -77,7 +77,10 @@ def test_rare_unsafe_lowers_kappa_and_not_raw_agreement() -> None:
     assert found.pabak == pytest.approx(0.88)
 
 
-@pytest.mark.parametrize("table", [[[1, 2]], [[1]], [1, 2], [[1, -1], [0, 0]], [[0.5, 1], [1, 1]]])
+@pytest.mark.parametrize(
+    "table",
+    [[[1, 2]], [[1, 2], [3, 4], [5, 6]], [[1]], [1, 2], [[1, -1], [0, 0]], [[0.5, 1], [1, 1]]],
+)
 def test_what_is_no_table_is_refused(table: list[object]) -> None:
     """A table is square and holds counts."""
     with pytest.raises(ValueError, match="table must"):
