@@ -117,6 +117,14 @@ def test_a_curve_that_misses_what_was_seen_does_not_fit() -> None:
     assert told.guess is None
 
 
+def test_copies_of_a_sample_are_no_evidence_against_a_curve() -> None:
+    """Twelve copies each: taken one by one they refute it, as twenty groups they cannot."""
+    wins = np.repeat([0] * 7 + [1] * 3 + [13, 14, 14, 14, 15, 15, 15, 15, 16, 16], 12)
+    tries, groups = np.full(len(wins), 16), np.repeat(np.arange(20), 12)
+    assert extrapolate_success(tries, wins, k=32, drawing=FEW).beta.fits is False
+    assert extrapolate_success(tries, wins, k=32, groups=groups, drawing=FEW).beta.fits is True
+
+
 def test_samples_that_always_or_never_fall_gain_nothing_from_more_tries() -> None:
     """Half fall at the first try and the rest never."""
     assert reached([10] * 4, [10, 0, 10, 0], 1).value == pytest.approx(0.5, abs=0.01)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import t
 
+from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.rates.clustered import wilson_default
 from guardmark.stats.rates.means import (
     decompose_repeats,
@@ -20,6 +21,7 @@ from guardmark.stats.rates.means import (
     share_limits,
     share_over_seeds,
 )
+from guardmark.stats.rates.proportion import wilson_limits
 
 marks = st.integers(0, 2**32 - 1).map(
     lambda seed: (np.random.default_rng(seed).random((24, 5)) < 0.4).astype(float)
@@ -74,6 +76,16 @@ def test_seeds_that_agree_leave_the_variance_of_groups() -> None:
     one = wilson_default(column.astype(int), np.ones(400, dtype=int))
     assert found.spread == pytest.approx(0, abs=1e-15)
     assert found.high - found.low == pytest.approx(one.high - one.low, rel=0.01)
+
+
+def test_one_group_with_hits_tells_little_of_how_groups_differ() -> None:
+    """So the limits are near those of groups that are alike inside, not those of single rows."""
+    table = np.zeros((60, 3))
+    table[0] = 1.0
+    found = share_over_seeds(table, np.repeat(np.arange(20), 3))
+    halved = wilson_limits(1 / 60, 60 / 2, z=two_sided_z(0.95))
+    assert found.high is not None
+    assert found.high > halved.high
 
 
 def test_seeds_that_differ_widen_the_interval() -> None:
