@@ -203,22 +203,20 @@ def column_of(
     part: PartManifest,
     outcome: NDArray[np.int8],
     *,
-    layer: str = FIRST_LAYER,
-    latency_ns: Floats | None = None,
+    latency_ns: Floats,
 ) -> DefenseColumn:
     """Return a subject made of others, of what came out by position; nan where it was not timed."""
     asked = np.flatnonzero(outcome != MISSING)
     none = np.full(len(asked), -1, dtype=np.int8)
-    took = none if latency_ns is None else np.nan_to_num(latency_ns[asked], nan=-1.0)
     records = RecordColumns(
         defense=part.name,
         stage=Stage.MODEL,
-        layer=layer,
+        layer=FIRST_LAYER,
         sample=asked % frame.sample_count,
         repeat=(asked // frame.sample_count).astype(np.int32),
         outcome=outcome[asked].astype(np.int8),
         score=np.full(len(asked), np.nan),
-        latency_ns=took.astype(np.int64),
+        latency_ns=np.nan_to_num(latency_ns[asked], nan=-1.0).astype(np.int64),
         error_kind=none,
         answer_mode=none,
         flags=np.zeros(len(asked), dtype=np.uint8),

@@ -346,4 +346,4 @@ def _column(pipeline: PipelineFrame, arm: PipelineArm, judging: Judging) -> Defe
     model = next((p.settings.get("model") for p in frame.manifest.parts if p.kind == "model"), "")
     part = PartManifest(name=arm.name, kind=SYSTEM, type=part_type, version=str(model or ""))
     outcome = np.where(ends.asked, outcome, MISSING)
-    return column_of(frame, part, outcome, layer=judging.name, latency_ns=waited_ns)
+    return column_of(frame, part, outcome, latency_ns=waited_ns)
