@@ -183,7 +183,8 @@ def identify(path: Path) -> None:
             f"{path} does not exist.\nNext: name the folder of a run (it holds records.sqlite)."
         ) from error
     except OSError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror or error}.") from error
+        reason = error.strerror or error
+        raise StorageError(f"{path} cannot be read: {reason}.\nNext: make it readable.") from error
     if len(header) < _HEADER and has_log:
         return  # killed before the first checkpoint: everything is still in the log
     if len(header) < _HEADER or not header.startswith(_MAGIC):

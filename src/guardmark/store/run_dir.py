@@ -310,7 +310,8 @@ def read_seals(folder: Path) -> SealChain:
     except FileNotFoundError:
         return SealChain()
     except OSError as error:
-        raise StorageError(f"{folder / SEALS} cannot be read: {error.strerror}.") from error
+        reason = f"{folder / SEALS} cannot be read: {error.strerror}"
+        raise StorageError(f"{reason}.\nNext: make it readable.") from error
     seals, broken, before = [], [], ""
     for number, each in enumerate(content.split(b"\n")[:-1], 1):
         line = each + b"\n"
