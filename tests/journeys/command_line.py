@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import sqlite3
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,18 @@ def killed(*given: object, cwd: Path, after_s: float) -> bool:
             child.send_signal(signal.SIGKILL)
             return True
     return False
+
+
+def kills(*given: object, cwd: Path, seed: int, longest_s: float) -> Iterator[None]:
+    """Type a command again and again and kill it at a random moment; go on once it was struck.
+
+    Machines differ in speed: where it was done before, the next moment comes sooner.
+    """
+    moments = random.Random(seed)
+    while True:
+        while not killed(*given, cwd=cwd, after_s=moments.uniform(0.05, longest_s)):
+            longest_s *= 0.8
+        yield
 
 
 def kill_once_stored(*given: object, cwd: Path, tape: Path | None = None) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.journeys.command_line import guardmark, killed
+from tests.journeys.command_line import guardmark, kill_once_stored
 
 from guardmark.analysis.run import analyse_run
 from guardmark.app.parts.loading import load_config
@@ -46,13 +46,13 @@ def test_a_killed_run_decides_as_an_uninterrupted_one(tmp_path: Path) -> None:
         'defenses: {slow: {type: python, target: "slow:guard"}}\n'
         "latency: {warmup: 0}\nrun: {stop_when: [asr+-0.12]}\n"
     )
-    assert killed("run", "c.yaml", "-o", "r", cwd=tmp_path, after_s=1.8)
-    for folder in ("r", "whole"):
+    kill_once_stored("run", "c.yaml", "-o", "out", cwd=tmp_path)
+    for folder in ("out", "whole"):
         done = guardmark("run", "c.yaml", "-o", folder, cwd=tmp_path)
         assert done.code == 0, done.err
     one, two = (
         json.loads((tmp_path / folder / "summary.json").read_text(encoding="utf-8"))["defenses"][0]
-        for folder in ("r", "whole")
+        for folder in ("out", "whole")
     )
     assert one["stopped_early"] == two["stopped_early"] != []
     for rate in ("attack_success_rate", "false_positive_rate"):

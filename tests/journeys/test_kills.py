@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-import random
 import re
 from pathlib import Path
 
 import pytest
-from tests.journeys.command_line import CONFIG, guardmark, killed, set_up
+from tests.journeys.command_line import CONFIG, guardmark, killed, kills, set_up
 
 from guardmark.store.run_dir import read_seals
 from guardmark.store.sealing.integrity import check
@@ -80,11 +79,9 @@ def undisturbed(tmp_path: Path) -> dict[str, object]:
 
 def test_twenty_kills_change_no_artefact(tmp_path: Path, undisturbed: dict[str, object]) -> None:
     """The same command, given again and again, ends with the same figures in every file."""
-    moments, struck = random.Random(3), 0
+    struck = kills("run", "bench.yaml", "-o", "out", cwd=tmp_path, seed=3, longest_s=0.9)
     for _ in range(20):
-        given = ("run", "bench.yaml", "-o", "out")
-        struck += killed(*given, cwd=tmp_path, after_s=moments.uniform(0.05, 0.9))
-    assert struck >= 10
+        next(struck)
     done = guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path)
     assert done.code == 0, done.err
     assert artefacts(tmp_path / "out") == undisturbed
@@ -114,17 +111,16 @@ def test_kills_while_files_are_written_leave_none_half_written(
     tmp_path: Path, undisturbed: dict[str, object]
 ) -> None:
     """Every file is the old one, the new one or not there; the next command leaves no scraps."""
-    moments, struck, folder = random.Random(5), 0, tmp_path / "whole"
+    folder = tmp_path / "whole"
+    given = (("run", "bench.yaml", "-o", "whole"), ("report", "whole"))
+    struck = [kills(*each, cwd=tmp_path, seed=5, longest_s=1.6) for each in given]
     for number in range(8):
         for path in folder.glob("*.*[lnv]"):  # html, json, jsonl, csv; written anew each time
             if path.name not in SAME_BYTES:
                 path.unlink()
-        command = "report" if number % 2 else "run"
-        given = (command, "whole") if number % 2 else (command, "bench.yaml", "-o", "whole")
-        struck += killed(*given, cwd=tmp_path, after_s=moments.uniform(0.2, 1.6))
+        next(struck[number % 2])
         for path in folder.glob("*.json"):
             json.loads(path.read_text("utf-8"))
-    assert struck >= 2
     assert guardmark("report", "whole", cwd=tmp_path).code == 0
     assert artefacts(folder) == undisturbed
     left = [p.name for p in folder.iterdir() if p.name.startswith(".")]
@@ -139,12 +135,10 @@ def test_an_attack_that_was_killed_again_and_again_is_the_attack_nobody_disturbe
     for name in ("whole", "out"):
         assert guardmark("run", "bench.yaml", "-o", name, cwd=tmp_path).code == 0
     assert guardmark("adapt", "whole", "--budget", "8", cwd=tmp_path).code == 0
-    moments, struck = random.Random(7), 0
+    struck = kills("adapt", "out", "--budget", "8", cwd=tmp_path, seed=7, longest_s=1.6)
     for _ in range(6):
-        given = ("adapt", "out", "--budget", "8")
-        struck += killed(*given, cwd=tmp_path, after_s=moments.uniform(0.2, 1.6))
+        next(struck)
         assert check(tmp_path / "out/records.sqlite") == []
-    assert struck >= 2
     assert guardmark("adapt", "out", "--budget", "8", cwd=tmp_path).code == 0
     whole, out = (tmp_path / name / "trace.jsonl" for name in ("whole", "out"))
     assert out.read_bytes() == whole.read_bytes()
