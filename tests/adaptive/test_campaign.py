@@ -255,14 +255,17 @@ async def test_an_interrupted_measurement_goes_on_where_it_stopped(tmp_path: Pat
 
 
 class Flaky(AtOnce):
-    """Fails on every fifth call, and answers when asked again."""
+    """Fails on every fifth call, and answers when it is asked the same text again."""
 
-    count = 0
+    def __init__(self, *given: object) -> None:
+        super().__init__(*given)  # type: ignore[arg-type]
+        self.count, self.failed = 0, set[str]()
 
     def decide_now(self, prompt: Prompt) -> Decision:
         """Fail, or apply the rule."""
         self.count += 1
-        if self.count % 5 == 0:
+        if self.count % 5 == 0 and prompt.text not in self.failed:
+            self.failed.add(prompt.text)
             return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.HTTP)
         return super().decide_now(prompt)
 

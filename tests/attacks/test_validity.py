@@ -42,7 +42,7 @@ def test_one_edit_is_what_the_textbook_says(a: str, b: str) -> None:
     assert edit_within_one(a, b) == (distance(a, b) <= 1)
 
 
-TEN = "alpha bravo charlie delta echo foxtrot golfing hotels indian juliett"
+TEN = "alphabet bravery charlie delta eleven foxtrot golfing hotels indian juliett"
 
 
 @pytest.mark.parametrize(
@@ -50,25 +50,34 @@ TEN = "alpha bravo charlie delta echo foxtrot golfing hotels indian juliett"
     [
         (TEN, True),
         (TEN.upper(), True),
-        (TEN.replace("bravo", "brvao"), True),
-        (TEN.replace("bravo", "brvaoo"), False),
-        (TEN.replace("bravo", "bravos").replace("delta", "deltas").replace("echo", "ehco"), True),
+        (TEN.replace("bravery", "brvaery"), True),
+        (TEN.replace("bravery", "brvaeryy"), False),
+        (TEN.replace("delta", "detla"), False),
+        (TEN.replace("alphabet", "alphbet"), True),
+        (TEN.replace("bravery", "bravry"), False),
         (
-            TEN.replace("bravo", "bravos")
-            .replace("delta", "deltas")
-            .replace("echo", "ehco")
-            .replace("alpha", "alph"),
+            TEN.replace("bravery", "braverys").replace("eleven", "elveen").replace("els", "esl"),
+            True,
+        ),
+        (
+            TEN.replace("bravery", "braverys")
+            .replace("eleven", "elveen")
+            .replace("els", "esl")
+            .replace("alphabet", "alphbet"),
             False,
         ),
-        (TEN.replace(" bravo", ""), False),
+        (TEN.replace(" bravery", ""), False),
         (TEN + " extra", False),
-        (TEN.replace("alpha bravo", "bravo alpha"), False),
+        (TEN.replace("alphabet bravery", "bravery alphabet"), False),
     ],
     ids=[
         "equal",
         "capitals",
         "a swap",
         "two edits in a word",
+        "a word of five letters",
+        "a letter left out of eight",
+        "a letter left out of seven",
         "three words of ten",
         "four words of ten",
         "a word lost",
@@ -77,7 +86,7 @@ TEN = "alpha bravo charlie delta echo foxtrot golfing hotels indian juliett"
     ],
 )
 def test_bounds_of_v2(variant: str, *, bounded: bool) -> None:
-    """One edit a word, 30 % of the words, word by word."""
+    """One slip a word that is long enough, 30 % of the words, word by word."""
     assert is_bounded(TEN, variant) is bounded
 
 

@@ -142,8 +142,8 @@ def measure(
         adaptive=asked.firsts(ADAPTIVE, places),
         adaptive_16=short_asked.firsts(ADAPTIVE, places),
         prior=prior,
-        bandit=bandit(each.start(), attacks, budget=budget + prior),
-        best_of_n=best_of_n(each.start(), attacks, budget=budget + prior),
+        bandit=bandit(each.start(), attacks, budget=budget + prior, seed=seed),
+        best_of_n=best_of_n(each.start(), attacks, budget=budget + prior, seed=seed),
         greedy=[first for first, _ in followed],
         greedy_calls=sum(calls for _, calls in followed),
     )

@@ -56,7 +56,7 @@ def fresh_share(each: Planted, rule: Rule, *, seed: int) -> float:
     return 1 - sum(held) / sum(sample.is_attack for sample in each.data())
 
 
-SLOW = ("words", "bag gated, mute")
+SLOW = ("words", "nearest gated")
 ROWS = [
     pytest.param(each.name, marks=pytest.mark.slow if each.name in SLOW else pytest.mark.soak)
     for each in PLANTED

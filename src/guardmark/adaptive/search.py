@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.state import SearchState, Steps, Target, TryAnswer
 
-SEARCH_VERSION: Final = "search-v9"  # changes whenever equal answers no longer lead to equal tries
-ALONE_VERSION: Final = "search-v10"  # the same, of attacks that share no memory
+SEARCH_VERSION: Final = "search-v11"  # changes whenever equal answers no longer lead to equal tries
+ALONE_VERSION: Final = "search-v12"  # the same, of attacks that share no memory
 BEAM: Final = 4
 _EXTENSIONS: Final = 12
 _CARRIERS: Final = (Slot.CARRIER, Slot.WRAPPER)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from guardmark.inference.gradients import EmbeddingGradients, Swap, TextGradient
 
 HOTFLIP: Final = "hotflip@1"
-_LEAST_LETTERS: Final = 4  # shorter words have neighbours that mean something else
 
 
 class HotFlip:
@@ -66,7 +65,7 @@ class HotFlip:
                 return False
             if not self._bounded:
                 return True
-            if len(here) < _LEAST_LETTERS or not edit_within_one(here, word.casefold()):
+            if not edit_within_one(here, word.casefold()):
                 return False
             return is_bounded(original, f"{text[:start]}{word}{text[end:]}")
 

@@ -1,7 +1,7 @@
 """Edits of single words: what a word may become, and the proof of a text with several of them.
 
 Every word is edited at most once, so a text is compared with the original word by word: each is
-the same, has the same letters (V1), has one edit in at most 30 % of the words (V2), or is another
+the same, has the same letters (V1), has one slip in at most 30 % of the words (V2), or is another
 form from the reviewed lists (V3-table).
 """
 
@@ -13,7 +13,13 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from guardmark.attacks.application import MOST_WORDS_EDITED, edit_within_one, keeps
+from guardmark.attacks.application import (
+    LEAST_MISTYPED,
+    LEAST_SHORTENED,
+    MOST_WORDS_EDITED,
+    is_slip,
+    keeps,
+)
 from guardmark.attacks.contract import Tier, weakest
 from guardmark.attacks.operators.lexical import cased_like, plurals, synonyms
 from guardmark.canon.steps import skeleton
@@ -32,7 +38,7 @@ class EditKind(StrEnum):
 
 _TIERS: Final = {EditKind.LETTERS: Tier.V1, EditKind.TYPO: Tier.V2, EditKind.LISTED: Tier.V3_TABLE}
 _WORD: Final = re.compile(r"(?<![\w./@\\-])[A-Za-z]+(?![\w@/\\-]|\.\w)")
-_TYPO_FROM: Final = 4  # letters of a word that a typo leaves readable
+_SPLIT_FROM: Final = 4  # letters of a word that is read in two halves
 _MOST_LISTED: Final = 4
 EDITED: Final = "words"  # name of edited words in the chain of a try
 _RECIPE: Final = re.compile(rf"{EDITED} \[(?P<edits>[^\]]*)\](?: \+ (?P<chain>.+))?", re.DOTALL)
@@ -87,15 +93,14 @@ def _forms(word: str) -> list[tuple[EditKind, str]]:
     lower, half = word.lower(), len(word) // 2
     listed = (*synonyms().get(lower, ())[:_MOST_LISTED], *filter(None, [plurals().get(lower)]))
     forms = [(EditKind.LISTED, cased_like(form, word)) for form in listed]
-    if len(word) >= _TYPO_FROM:
-        before, after = word[:half], word[half:]
-        forms += [
-            (EditKind.TYPO, before[:-1] + after[0] + before[-1] + after[1:]),
-            (EditKind.TYPO, before + after[1:]),
-            (EditKind.TYPO, before + before[-1] + after),
-            (EditKind.LETTERS, f"{before} {after}"),
-            (EditKind.LETTERS, f"{before}-{after}"),
-        ]
+    before, after = word[:half], word[half:]
+    if len(word) >= LEAST_MISTYPED:
+        forms.append((EditKind.TYPO, before[:-1] + after[0] + before[-1] + after[1:]))
+        forms.append((EditKind.TYPO, before + before[-1] + after))
+    if len(word) >= LEAST_SHORTENED:
+        forms.append((EditKind.TYPO, before + after[1:]))
+    if len(word) >= _SPLIT_FROM:
+        forms += [(EditKind.LETTERS, f"{before}{mark}{after}") for mark in " -"]
     forms.append((EditKind.LETTERS, word.upper() if word != word.upper() else lower))
     return forms
 
@@ -126,7 +131,7 @@ def _holds(before: str, after: str, kind: EditKind) -> bool:
     if kind is EditKind.LETTERS:
         return skeleton(before) == skeleton(after) != ""
     if kind is EditKind.TYPO:
-        return edit_within_one(before, after)
+        return is_slip(before, after)
     return after in synonyms().get(before, ()) or after == plurals().get(before)
 
 

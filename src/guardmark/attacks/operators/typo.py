@@ -7,6 +7,7 @@ from string import ascii_letters
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from guardmark.attacks.application import LEAST_MISTYPED, LEAST_SHORTENED
 from guardmark.attacks.operators.characters import blend, exchange_table
 from guardmark.attacks.tables import OperatorRules
 
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 
     from guardmark.attacks.contract import Use
 
-_WORD = re.compile(r"([A-Za-z]{4,})(\S*)")  # the rest of the token, so that it is edited once
+_WORDS = {n: re.compile(rf"([A-Za-z]{{{n},}})(\S*)") for n in (LEAST_MISTYPED, LEAST_SHORTENED)}
+"""Words of so many letters, each with the rest of its token, so that it is edited once."""
+
 _RANK, _EDIT = Struct(">H4x"), Struct("<2xI")
 """Six drawn bytes a word: two by which words are chosen, four for the edit."""
 
@@ -59,7 +62,8 @@ def _press_neighbour(word: str, draw: int) -> str:
 
 def _edit_words(text: str, use: Use, edit: Callable[[str, int], str], share: float) -> str:
     """Edit a share of the words, chosen by draws; at least one word, one edit each."""
-    pieces = _WORD.split(text)  # what stands before, word, rest of its token; and the end
+    least = LEAST_SHORTENED if edit is _delete else LEAST_MISTYPED
+    pieces = _WORDS[least].split(text)  # what stands before, word, rest of its token; and the end
     count = len(pieces) // 3
     wanted = max(1, int(share * len(text.split())))
     draws = use.draws(_RANK.size * count)
