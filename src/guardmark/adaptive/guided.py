@@ -11,19 +11,19 @@ from guardmark.adaptive.state import Account, Query
 from guardmark.attacks.application import MOST_WORDS_EDITED, apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.contract import Tier, weakest
-from guardmark.attacks.word_edits import EditKind, edited, edited_tier, options_of, recipe
+from guardmark.attacks.word_edits import EditKind, edited, edited_tier, edits_of, recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from random import Random
 
     from guardmark.adaptive.state import SearchState, Target, TryAnswer
-    from guardmark.attacks.word_edits import EditOption, WordEdit
+    from guardmark.attacks.word_edits import WordEdit
 
 _EDGE: Final = 1e-6  # nearest to 0 and 1 that a score is taken for
 _LEAST: Final = 0.01  # of the logit: a smaller drop is none
 _EXPECTED: Final = 0.15  # drop expected of an edit before any was tried
-_SIZE: Final = "size"  # by how much an edit moves a score as a rule
+_SIZE: Final = ("size",)  # no word: by how much an edit moves a score as a rule
 _PATIENCE: Final = 16  # tries in a row without a drop
 _PACE: Final = 0.2  # drop of a try to expect before any was made
 _PRIOR_TRIES: Final = 20  # tries that what is expected beforehand is worth
@@ -59,30 +59,30 @@ class ScoreMemory:
         usual, barred = self.drops[_SIZE].from_(_EXPECTED), self.barred
         return [(self.drops[each].from_(usual), 1 - barred[each].from_(0.0)) for each in EditKind]
 
-    def drop_of(self, word: str, kinds: list[tuple[float, float]]) -> Callable[[EditOption], float]:
+    def drop_of(self, word: str, kinds: list[tuple[float, float]]) -> Callable[[WordEdit], float]:
         """Return a function from an edit of a word to the drop to expect of it; called often."""
         every, own = self.drops.get(word), self.drops.get
         drops = [drop if every is None else every.from_(drop) for drop, _ in kinds]
 
-        def expected(option: EditOption) -> float:
-            mean = own((word, option.form))
-            drop = drops[option.kind] if mean is None else mean.from_(drops[option.kind])
-            return drop * kinds[option.kind][1]
+        def expected(edit: WordEdit) -> float:
+            mean = own((word, edit.form))
+            drop = drops[edit.kind] if mean is None else mean.from_(drops[edit.kind])
+            return drop * kinds[edit.kind][1]
 
         return expected
 
-    def _drop(self, word: str, edit: WordEdit) -> float:
+    def _drop(self, edit: WordEdit) -> float:
         drop = self.drops[_SIZE].from_(_EXPECTED)
-        for known in (edit.kind, word, (word, edit.text.lower())):
+        for known in (edit.kind, edit.word, (edit.word, edit.form)):
             drop = self.drops[known].from_(drop)
         return drop
 
-    def learn(self, edits: Sequence[tuple[str, WordEdit]], drop: float) -> None:
+    def learn(self, edits: Sequence[WordEdit], drop: float) -> None:
         """Share out a drop: each edit gets what was expected of it and its part of the surprise."""
-        expected = [self._drop(word, edit) for word, edit in edits]
+        expected = [self._drop(edit) for edit in edits]
         surprise, weight = (drop - sum(expected)) / len(edits), 1 / sqrt(len(edits))
-        for (word, edit), estimate in zip(edits, expected, strict=True):
-            for known in (edit.kind, word, (word, edit.text.lower())):
+        for edit, estimate in zip(edits, expected, strict=True):
+            for known in (edit.kind, edit.word, (edit.word, edit.form)):
                 self.drops[known].add(estimate + surprise, weight)
             self.drops[_SIZE].add(abs(estimate + surprise), weight)
 
@@ -100,7 +100,7 @@ class _Descent:
     kept: tuple[WordEdit, ...] = ()
     tried: tuple[WordEdit, ...] = ()
     refused: set[int] = field(default_factory=set)  # edits, by `id`: they are held by `options`
-    options: list[list[EditOption]] = field(default_factory=list)  # by word
+    options: tuple[tuple[WordEdit, ...], ...] = ()  # by word
     step: int = 0  # Words changed at once.
     idle: int = 0
     tries: int = 0
@@ -109,7 +109,7 @@ class _Descent:
     def __post_init__(self) -> None:
         """Look at every word once."""
         sample = self.target.sample
-        self.options = options_of(sample.prompt.text, sample.must_keep)
+        self.options = edits_of(sample.prompt.text, sample.must_keep)
 
     def propose(self) -> Query | None:
         """Make the next try: the most promising edits, in place of those kept or beside them."""
@@ -132,19 +132,19 @@ class _Descent:
         kept = {edit.start: edit for edit in self.kept}
         typos = sum(edit.kind is EditKind.TYPO for edit in self.kept)
         is_full = typos + 1 > MOST_WORDS_EDITED * len(self.target.sample.prompt.text.split())
-        closed = list(EditKind).index(EditKind.TYPO) if is_full else -1
+        closed = EditKind.TYPO if is_full else None
         refused, chance = self.refused, self.draw.random
         for options in self.options:
-            now = kept.get(options[0].edit.start)
+            now = kept.get(options[0].start)
             expected = self.memory.drop_of(options[0].word, kinds)
             best, chosen, worth = 0.0, None, 0.0
-            for option in options:
-                if option.edit is now:
-                    worth = max(0.0, expected(option)) + usual / 2
-                elif id(option.edit) not in refused and option.kind != closed:
-                    drawn = expected(option) + usual * chance()
+            for edit in options:
+                if edit is now:
+                    worth = max(0.0, expected(edit)) + usual / 2
+                elif id(edit) not in refused and edit.kind != closed:
+                    drawn = expected(edit) + usual * chance()
                     if chosen is None or drawn >= best:
-                        best, chosen = drawn, option.edit
+                        best, chosen = drawn, edit
             if chosen is not None and (now is None or best > worth):
                 yield best - worth, chosen
 
@@ -174,9 +174,7 @@ class _Descent:
             self.memory.barred[edit.kind].add(float(is_barred), 1 / len(self.tried))
         score = _logit(answer.score)
         if not is_barred:
-            text = self.target.sample.prompt.text
-            words = [(text[edit.start : edit.end].lower(), edit) for edit in self.tried]
-            self.memory.learn(words, self.score - score)
+            self.memory.learn(self.tried, self.score - score)
         if self.score - score > _LEAST and not is_barred:
             self.kept, self.score, self.idle = self._edits(), score, 0
             return

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from guardmark.attacks.application import (
     LEAST_MISTYPED,
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-class EditKind(StrEnum):
+class EditKind(IntEnum):
     """How far a word is changed."""
 
-    LETTERS = "letters"
-    TYPO = "typo"
-    LISTED = "listed"
+    LETTERS = 0
+    TYPO = 1
+    LISTED = 2
 
 
 _TIERS: Final = {EditKind.LETTERS: Tier.V1, EditKind.TYPO: Tier.V2, EditKind.LISTED: Tier.V3_TABLE}
@@ -53,6 +53,8 @@ class WordEdit:
     end: int
     text: str
     kind: EditKind
+    word: str = ""  # in small letters
+    form: str = ""  # the text in small letters
 
 
 @lru_cache(maxsize=1024)
@@ -63,30 +65,11 @@ def edits_of(text: str, must_keep: tuple[str, ...] = ()) -> tuple[tuple[WordEdit
         if any(match[0] in span or span in match[0] for span in must_keep if span):
             continue
         made = {text: kind for kind, text in _forms(match[0]) if text != match[0]}
-        words.append(tuple(WordEdit(*match.span(), form, kind) for form, kind in made.items()))
+        span, word = match.span(), match[0].lower()
+        words.append(
+            tuple(WordEdit(*span, form, kind, word, form.lower()) for form, kind in made.items())
+        )
     return tuple(filter(None, words))
-
-
-class EditOption(NamedTuple):
-    """An edit of a word, with what is known of others like it."""
-
-    edit: WordEdit
-    kind: int  # number of its kind
-    word: str
-    form: str
-
-
-def options_of(text: str, must_keep: tuple[str, ...] = ()) -> list[list[EditOption]]:
-    """Return the edits of each word with the word and its form in small letters."""
-    number = {kind: at for at, kind in enumerate(EditKind)}
-    return [
-        [
-            EditOption(each, number[each.kind], text[each.start : each.end].lower(), form)
-            for each in forms
-            for form in [each.text.lower()]
-        ]
-        for forms in edits_of(text, must_keep)
-    ]
 
 
 def _forms(word: str) -> list[tuple[EditKind, str]]:
