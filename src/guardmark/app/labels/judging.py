@@ -180,7 +180,7 @@ def _system_prompt(manifest: RunManifest, own: LoadedConfig | None = None) -> st
             "No file is read because a folder names it.\nNext: name the configuration of the run."
         )
     if not isinstance(text, str):
-        raise StoreError(f"The run {manifest.name!r} holds a system prompt that is not text.")
+        raise StoreError(f"{manifest.name!r}: its system prompt is not text.\nNext: run it again.")
     name = None if text else kept.get("system_prompt_name")
     told = SystemPromptSettings.model_validate({"system_prompt": text, "system_prompt_name": name})
     return told.before(Path())
