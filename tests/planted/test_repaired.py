@@ -89,4 +89,5 @@ async def test_what_is_stated_lies_near_what_fresh_attacks_find(tmp_path: Path, 
         return
     assert abs(mean(fresh) - stated.value) <= NEAR, (fresh, stated)
     assert sum(abs(each - stated.value) > NEAR for each in fresh) <= MOST_FAR, (fresh, stated)
-    assert stated.low <= mean(fresh) <= stated.high
+    one = 1 / stated.trials  # the mean of the fresh ones is a draw, too
+    assert stated.low - one <= mean(fresh) <= stated.high + one
