@@ -105,7 +105,8 @@ def test_pairs_of_letters_are_swapped_where_their_first_draw_hits(
 def test_words_are_edited_in_the_order_of_their_draws(text: str, seed: bytes) -> None:
     """The first two of six bytes say which words, lowest first; the other four say where."""
     found, use = rewritten(text, seed, "inner_delete", share=0.3)
-    places = [word.span(1) for word in re.finditer(r"([A-Za-z]{8,})\S*", text)]
+    plain = r"(?<!\S)[^\w\s]*([A-Za-z]{8,})(?:['-][A-Za-z]+)*[^\w\s]*(?!\S)"
+    places = [word.span(1) for word in re.finditer(plain, text)]
     rows = [use.draws(6 * len(places))[6 * i : 6 * i + 6] for i in range(len(places))]
     ranked = sorted(range(len(places)), key=lambda i: (rows[i][0], rows[i][1], i))
     for index in sorted(ranked[: max(1, int(0.3 * len(text.split())))], reverse=True):

@@ -6,7 +6,7 @@ from itertools import cycle
 
 import pytest
 
-from guardmark.attacks.application import apply, is_canonical, is_exact
+from guardmark.attacks.application import apply, is_canonical, is_exact, protected_spans
 from guardmark.attacks.catalogue import arms
 from guardmark.attacks.contract import OperatorConfig, Tier, Use, VariantStatus, weakest
 from guardmark.canon.steps import skeleton
@@ -41,12 +41,12 @@ def test_an_exact_operator_gives_the_original_back(name: str, random_texts: list
 
 @pytest.mark.parametrize("name", CANONICAL)
 def test_a_canonical_operator_keeps_its_canonical_form(name: str, random_texts: list[str]) -> None:
-    """In its declared domain every variant is V1; outside it is V1 or refused."""
+    """In its declared domain every variant is V1; outside, and of text in Base64, V1 or refused."""
     for index, (text, arm) in enumerate(zip(random_texts, cycle(BY_OPERATOR[name]), strict=False)):
         attempt = apply(arm, text, seed=index.to_bytes(32, "big"))
         if attempt.status is VariantStatus.NO_OP:
             continue
-        if arm.operator.promises(text):
+        if arm.operator.promises(text) and not protected_spans(text, ()):
             assert attempt.tier is Tier.V1, (arm.key, text, attempt.reason)
         else:
             assert attempt.tier in (Tier.V1, None)

@@ -90,6 +90,22 @@ def test_bounds_of_v2(variant: str, *, bounded: bool) -> None:
     assert is_bounded(TEN, variant) is bounded
 
 
+@pytest.mark.parametrize(
+    ("word", "typed", "proved"),
+    [
+        ('"ignore",', '"ignroe",', True),
+        ("self-service", "self-sevrice", True),
+        ("key=secret", "key=sceret", False),
+        ("tea@example.net", "tea@exmaple.net", False),
+        ("settings.json", "setitngs.json", False),
+        ("ELDERLANE-64", "ELDREANE-64", False),
+    ],
+)
+def test_a_slip_is_made_in_words_and_not_in_names(word: str, typed: str, *, proved: bool) -> None:
+    """Who mistypes an address, a file or a code asks for something else."""
+    assert is_bounded(f"a b c {word}", f"a b c {typed}") is proved
+
+
 @given(st.lists(st.text("abcdefgh", min_size=4, max_size=9), min_size=1, max_size=12), st.data())
 def test_a_bounded_variant_keeps_nine_content_words_of_ten(
     words: list[str], data: st.DataObject

@@ -36,6 +36,7 @@ _V0, _V1, _V2, _V3_TABLE, _V4 = Tier.V0, Tier.V1, Tier.V2, Tier.V3_TABLE, Tier.V
 MOST_WORDS_EDITED = 0.3  # largest share of words that a bounded variant may edit
 LEAST_MISTYPED: Final = 6  # letters: of five, 2 to 4 slips in a hundred are other common words
 LEAST_SHORTENED: Final = 8  # letters, where one is left out: of five, 13 in a hundred, of eight 1
+_PLAIN: Final = re.compile(r"[\W_]*[^\W\d_]+(?:['-][^\W\d_]+)*[\W_]*")  # no address, no key=value
 
 
 def proved_tier(arm: OperatorConfig, original: str, variant: str, use: Use) -> Tier | None:
@@ -100,7 +101,8 @@ def is_bounded(original: str, variant: str) -> bool:
 def is_slip(word: str, typed: str) -> bool:
     """Say whether a word was typed with one slip, and is too long to become another word by it."""
     least = LEAST_SHORTENED if len(typed) < len(word) else LEAST_MISTYPED
-    return sum(map(str.isalpha, word)) >= least and edit_within_one(word, typed)
+    is_long = sum(map(str.isalpha, word)) >= least
+    return is_long and bool(_PLAIN.fullmatch(word)) and edit_within_one(word, typed)
 
 
 def edit_within_one(a: str, b: str) -> bool:
@@ -124,10 +126,24 @@ def keeps(original: str, variant: str, must_keep: tuple[str, ...]) -> bool:
     return all(variant.count(span) >= original.count(span) for span in must_keep if span)
 
 
+_CODE: Final = re.compile(r"(?<![\w+/=-])[A-Za-z\d+/]{16,}+={0,2}(?![\w=-])")
+_CODE_HAS: Final = tuple(map(re.compile, (r"\d", "[a-z]", "[A-Z].*[A-Z]")))
+
+
+@lru_cache(maxsize=1024)
+def protected_spans(text: str, must_keep: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what stays letter for letter, longest first: Base64 dies of one other capital, too."""
+    codes = [each for each in _CODE.findall(text) if all(has.search(each) for has in _CODE_HAS)]
+    kept = {each for each in (*must_keep, *codes) if each}
+    return tuple(sorted(kept, key=lambda each: (-len(each), each)))
+
+
 def tier_of(original: str, variant: str, must_keep: tuple[str, ...]) -> Tier | None:
     """Return the tier that rules alone can prove of a text that no operator made."""
     if not keeps(original, variant, must_keep):
         return None
+    if not keeps(original, variant, protected_spans(original, ())):
+        return Tier.V4
     wanted = skeleton(original)
     if wanted and skeleton(variant) == wanted:
         return Tier.V1
@@ -165,8 +181,7 @@ def apply(
 ) -> Variant:
     """Rewrite a text and check every step, then what they came to together."""
     arms = (chain,) if isinstance(chain, OperatorConfig) else chain.arms
-    kept = {each for each in must_keep if each and each in text}
-    protected = tuple(sorted(kept, key=lambda each: (-len(each), each)))  # longest first
+    protected = tuple(span for span in protected_spans(text, must_keep) if span in text)
     current, steps = text, list[_Step]()
     for index, arm in enumerate(arms):
         use = Use(arm.settings, seed if index == 0 else sha256(seed + bytes((index,))).digest())

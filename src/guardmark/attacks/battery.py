@@ -136,11 +136,8 @@ def require_lock(text: str, lock: Lock = _USUAL) -> None:
             f"Next: --seeds {before}, or measure in a new run."
         )
     shown = ", ".join(differences[:SHOWN_DIFFERENCES])
-    more = (
-        f" and {len(differences) - SHOWN_DIFFERENCES} more"
-        if len(differences) > SHOWN_DIFFERENCES
-        else ""
-    )
+    left = len(differences) - SHOWN_DIFFERENCES
+    more = f" and {left} more" if left > 0 else ""
     raise IncomparableRuns(
         f"The tries were made with another battery: {shown}{more}.\n"
         "Resume or replay with the version of guardmark (and Python) and the attacker model that "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from hashlib import shake_128
 from itertools import pairwise
@@ -194,11 +194,6 @@ class OperatorConfig:
         """Family of the operator."""
         return self.operator.family
 
-    @property
-    def needs_decoder(self) -> bool:
-        """Whether a reader has to decode."""
-        return self.operator.needs_decoder
-
 
 def arm_of(operator: Operator, /, **settings: Value) -> OperatorConfig:
     """Fix an operator's parameters; what is not named takes its default."""
@@ -261,16 +256,6 @@ class Variant:
         """Whether a judge could raise the variant from V4 to V3."""
         return self.tier is Tier.V4 and self.claims is Tier.V3
 
-    def judged(self, *, same: bool) -> Variant:
-        """Return the attempt with a judge's answer on "is it still the same request?"."""
-        if not self.needs_judge:
-            return self
-        if not same:
-            return Variant(
-                status=VariantStatus.REFUSED, text=self.text, reason="judged another request"
-            )
-        return replace(self, tier=Tier.V3, reason="")
-
     def facts(self, original: str) -> dict[str, object]:
         """Return what came of it, as JSON values."""
         return {
@@ -316,7 +301,7 @@ class OperatorChain:
     @property
     def needs_decoder(self) -> bool:
         """Whether a reader has to decode."""
-        return any(arm.needs_decoder for arm in self.arms)
+        return any(arm.operator.needs_decoder for arm in self.arms)
 
     @property
     def for_material(self) -> bool:

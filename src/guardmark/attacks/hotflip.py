@@ -65,9 +65,8 @@ class HotFlip:
                 return False
             if not self._bounded:
                 return True
-            if not edit_within_one(here, word.casefold()):
-                return False
-            return is_bounded(original, f"{text[:start]}{word}{text[end:]}")
+            changed = f"{text[:start]}{word}{text[end:]}"
+            return edit_within_one(here, word.casefold()) and is_bounded(original, changed)
 
         return allowed
 

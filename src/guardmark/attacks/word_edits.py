@@ -19,6 +19,7 @@ from guardmark.attacks.application import (
     MOST_WORDS_EDITED,
     is_slip,
     keeps,
+    protected_spans,
 )
 from guardmark.attacks.contract import Tier, weakest
 from guardmark.attacks.operators.lexical import cased_like, plurals, synonyms
@@ -62,7 +63,7 @@ def edits_of(text: str, must_keep: tuple[str, ...] = ()) -> tuple[tuple[WordEdit
     """Return what each word of a text may become; words without a choice are left out."""
     words = []
     for match in _WORD.finditer(text):
-        if any(match[0] in span or span in match[0] for span in must_keep if span):
+        if any(match[0] in span or span in match[0] for span in protected_spans(text, must_keep)):
             continue
         made = {text: kind for kind, text in _forms(match[0]) if text != match[0]}
         span, word = match.span(), match[0].lower()
@@ -101,7 +102,7 @@ def edited_tier(text: str, edits: Sequence[WordEdit], must_keep: tuple[str, ...]
     """Prove a text with edits against the original; V4 where a protected span is lost."""
     typos = sum(edit.kind is EditKind.TYPO for edit in edits)
     is_bounded = typos <= MOST_WORDS_EDITED * len(text.split())
-    is_kept = is_bounded and keeps(text, edited(text, edits), must_keep)
+    is_kept = is_bounded and keeps(text, edited(text, edits), protected_spans(text, must_keep))
     is_proved = is_kept and all(
         _holds(text[edit.start : edit.end].lower(), edit.text.lower(), edit.kind) for edit in edits
     )

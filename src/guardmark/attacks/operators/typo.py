@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
     from guardmark.attacks.contract import Use
 
-_WORDS = {n: re.compile(rf"([A-Za-z]{{{n},}})(\S*)") for n in (LEAST_MISTYPED, LEAST_SHORTENED)}
-"""Words of so many letters, each with the rest of its token, so that it is edited once."""
+_WORD = re.compile(
+    rf"(?<!\S)[^\w\s]*([A-Za-z]{{{LEAST_MISTYPED},}})(?:['-][A-Za-z]+)*[^\w\s]*(?!\S)"
+)
+"""A word with nothing but marks around it: no part of an address or of `key=value`."""
 
 _RANK, _EDIT = Struct(">H4x"), Struct("<2xI")
 """Six drawn bytes a word: two by which words are chosen, four for the edit."""
@@ -63,15 +65,14 @@ def _press_neighbour(word: str, draw: int) -> str:
 def _edit_words(text: str, use: Use, edit: Callable[[str, int], str], share: float) -> str:
     """Edit a share of the words, chosen by draws; at least one word, one edit each."""
     least = LEAST_SHORTENED if edit is _delete else LEAST_MISTYPED
-    pieces = _WORDS[least].split(text)  # what stands before, word, rest of its token; and the end
-    count = len(pieces) // 3
-    wanted = max(1, int(share * len(text.split())))
-    draws = use.draws(_RANK.size * count)
+    words = [found.span(1) for found in _WORD.finditer(text) if len(found[1]) >= least]
+    draws = use.draws(_RANK.size * len(words))
     ranks = [rank for (rank,) in _RANK.iter_unpack(draws)]
-    for index in sorted(range(count), key=ranks.__getitem__)[:wanted]:
-        (draw,) = _EDIT.unpack_from(draws, _EDIT.size * index)
-        pieces[3 * index + 1] = edit(pieces[3 * index + 1], draw)
-    return "".join(pieces)
+    wanted = max(1, int(share * len(text.split())))
+    for index in sorted(sorted(range(len(words)), key=ranks.__getitem__)[:wanted], reverse=True):
+        (start, end), (draw,) = words[index], _EDIT.unpack_from(draws, _EDIT.size * index)
+        text = text[:start] + edit(text[start:end], draw) + text[end:]
+    return text
 
 
 def _mix(text: str, use: Use) -> str:
