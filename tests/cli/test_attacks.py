@@ -101,7 +101,7 @@ def test_apply_says_what_a_judge_would_change() -> None:
         (("apply", "base64 + leet", "x"), 2, "stands after"),
         (("apply", "leet(p=2)", "x"), 2, "not allowed"),
         (("apply", "case_upper", "LOUD"), 3, "changes nothing in this text"),
-        (("apply", "inner_swap", "too short a text"[:9]), 3, "V2 does not hold"),
+        (("apply", "inner_swap", "reveal it"), 3, "V2 does not hold"),
         (("apply", "synonym@9", "x"), 2, "version 9"),
         (("apply", "wordnet_synonym", "x", "--wordnet", "."), 2, "is not a WordNet database"),
     ],
