@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from guardmark.config.settings import BuildContext
-from guardmark.core.errors import ConfigError
+from guardmark.core.errors import BadSettings, ConfigError
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt
 from guardmark.defenses.command.settings import CommandSettings
@@ -221,3 +221,22 @@ def test_a_defense_is_asked_again_on_another_loop(tmp_path: Path) -> None:
         return process
 
     assert asyncio.run(once()) != asyncio.run(last())
+
+
+async def test_an_end_is_seen_where_the_system_does_not_tell_of_it(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on macOS: there the end of its output tells that a process ended."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    defense = build(LOOP.replace("{body}", "text == 'bad' and sys.exit(3)"), timeout_s=600)
+    answers = await asyncio.wait_for(asked(defense, "bad", "attack"), 20)
+    assert answers == [("crash", "the process ended with exit code 3"), ("block", "")]
+
+
+def test_a_process_of_its_own_is_refused_on_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the configuration is read, and with the systems that have it."""
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(BadSettings, match="needs Linux or macOS"):
+        built(tmp_path, "")
