@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Outcome
 from guardmark.core.protocols import BatchDefense, Defense, InlineDefense
-from guardmark.core.sample import Message, Prompt, Role, View
+from guardmark.core.sample import Label, Message, Prompt, Role, Sample, View
 from guardmark.defenses.canonical import Cleaning, canonical_of, steps_of
 from guardmark.defenses.decisions import DecisionsDefense
 from guardmark.defenses.pattern import PatternDefense
@@ -173,3 +173,24 @@ def test_a_defense_that_cannot_be_cleaned_for_is_refused() -> None:
         _build({"words": object()}, of="wordz")
     with pytest.raises(ConfigError, match="made already"):
         _build({"old": DecisionsDefense("old", {})}, of="old")
+
+
+class _Learning(AtOnce):
+    """Wants to know the samples of a run before it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+
+    def bind(self, samples: Iterable[Sample]) -> None:
+        """Remember their ids."""
+        self.ids += [sample.id for sample in samples]
+
+
+def test_a_defense_that_learns_the_samples_learns_them_through_the_cleaning() -> None:
+    """Otherwise it would know none of what it is asked about; one that does not is left alone."""
+    sample = Sample(id="a", prompt=Prompt.of_text("hello"), label=Label.BENIGN)
+    learning = _Learning()
+    for inner in (learning, AtOnce()):
+        wrap(inner, "case").bind(iter([sample]))  # type: ignore[attr-defined]
+    assert learning.ids == ["a"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.core.outcome import ALLOWED, Decision, ErrorKind, Evidence, Outcome, ScoreKind
+from guardmark.core.protocols import BatchLimits
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.baseline import Constant
 from guardmark.defenses.chain import ChainDefense, ChainRule, ChainSettings, InlineChain, combine
@@ -193,3 +196,40 @@ def test_limits_go_with_a_cascade_and_are_in_order(settings: dict[str, object]) 
     """A limit that nobody reads, or no limit at all, is a mistake."""
     with pytest.raises(ValueError, match="between"):
         ChainSettings.model_validate(settings)
+
+
+class _InBatches:
+    """Takes prompts by the batch, and says how many it was given."""
+
+    name, view = "batch", View.TEXT
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    @property
+    def batch_limits(self) -> BatchLimits:
+        return BatchLimits(max_count=8)
+
+    async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
+        self.batches.append(len(prompts))
+        return [_SAID["b"] for _ in prompts]
+
+
+async def test_a_member_that_takes_batches_is_asked_about_one_prompt() -> None:
+    """Its answer counts as that of any other member."""
+    batch = _InBatches()
+    chain = ChainDefense("c", [Constant("lax", ALLOWED), batch])
+    decision = await chain.decide(PROMPT)
+    assert decision.outcome is Outcome.BLOCK
+    assert decision.evidence is not None
+    assert decision.evidence.reason == "batch"
+    assert batch.batches == [1]
+
+
+def test_the_score_of_a_majority_is_the_one_in_the_middle() -> None:
+    """It is above the threshold where most are; an even number has no middle, and no score."""
+    votes = [(name, _scored(score)) for name, score in (("x", 0.9), ("y", 0.2), ("z", 0.4))]
+    combined = combine(votes, 3, ChainRule.MAJORITY)
+    assert (combined.score, combined.score_kind) == (0.4, ScoreKind.CLASS_PROB)
+    even = combine(votes[:2], 2, ChainRule.MAJORITY)
+    assert (even.score, even.score_kind) == (None, ScoreKind.NONE)

@@ -5,12 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
+from tests.adaptive.planted import MANIFEST
 
-from guardmark.core.errors import ConfigError, DatasetError
-from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
+from guardmark.core.errors import ConfigError, DatasetError, UnknownName
+from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind, Evidence, Outcome
 from guardmark.core.protocols import InlineDefense, SampleBound
-from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.defenses.decisions import DecisionsDefense, DecisionsSettings, read_decisions
+from guardmark.core.sample import Label, Prompt, Sample, View
+from guardmark.defenses.decisions import (
+    DecisionsDefense,
+    DecisionsSettings,
+    read_decisions,
+    read_run,
+)
+from guardmark.engine import runner
+from guardmark.engine.plan import Plan
+from guardmark.store.records import RecordWriter
 
 PLAIN = DecisionsSettings(path="any")
 
@@ -125,3 +135,48 @@ def test_a_decision_without_a_time_is_a_kept_one() -> None:
     assert two.evidence == Evidence(reason="a word", from_cache=True)
     assert none.evidence is not None
     assert none.evidence.from_cache
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({}, "needs either path"),
+        ({"path": "d.csv", "run": "runs/1", "defense": "words"}, "needs either path"),
+        ({"run": "runs/1"}, "run goes with defense"),
+        ({"path": "d.csv", "defense": "words"}, "run goes with defense"),
+        ({"run": "runs/1", "defense": "words", "threshold": 0.5}, "how a file is read, not a run"),
+        ({"run": "runs/1", "defense": "words", "values": {"no": "block"}}, "is read, not a run"),
+    ],
+)
+def test_decisions_come_from_one_file_or_from_one_defense_of_a_run(
+    said: dict[str, object], told: str
+) -> None:
+    """What would be read by nobody is refused."""
+    with pytest.raises(ValidationError, match=told):
+        DecisionsSettings.model_validate(said)
+
+
+class _Words:
+    """Blocks one word."""
+
+    name, view = "words", View.TEXT
+
+    def decide_now(self, prompt: Prompt) -> Decision:
+        """Look for it."""
+        return BLOCKED if "sesame" in prompt.text else ALLOWED
+
+
+async def test_decisions_of_a_run_are_found_by_the_name_of_a_defense(tmp_path: Path) -> None:
+    """A name that the run does not have is told with those near it, and so is a missing run."""
+    samples = [_sample("a", "open sesame"), _sample("b", "hello")]
+    path = tmp_path / "records.sqlite"
+    with RecordWriter(path) as writer:
+        writer.put_manifest(MANIFEST)
+        writer.load_samples(samples)
+        await runner.run(Plan(defenses=(_Words(),)), writer)
+    kept = read_run(path, "words", shown_as="runs/1")
+    assert {key: each.outcome for key, each in kept.items()} == {"a": "block", "b": "allow"}
+    with pytest.raises(UnknownName, match=r"defense of the run runs/1.*Did you mean 'words'"):
+        read_run(path, "wrods", shown_as="runs/1")
+    with pytest.raises(ConfigError, match=r"no run in runs/2: it holds no records\.sqlite"):
+        read_run(tmp_path / "gone.sqlite", "words", shown_as="runs/2")

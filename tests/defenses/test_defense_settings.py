@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from pydantic import ValidationError
 
 from guardmark.app.registry import settings_model
 from guardmark.config.settings import BuildContext
-from guardmark.core.errors import ConfigError, DatasetError, UnknownName
+from guardmark.core.errors import BadSettings, ConfigError, DatasetError, UnknownName
 from guardmark.core.outcome import Outcome
 from guardmark.core.protocols import Defense, InlineDefense
 from guardmark.core.sample import Prompt
@@ -87,6 +88,22 @@ def test_a_target_that_takes_two_arguments_is_a_configuration_error(tmp_path: Pa
     (tmp_path / "two.py").write_text("def f(a, b):\n    return True\n")
     with pytest.raises(ConfigError, match="one argument"):
         _build(tmp_path, "python", target="two.py:f")
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("guard", "names no function: write module:name or file.py:name"),
+        ("guard.py:check", "guard.py does not exist"),
+    ],
+)
+def test_a_target_for_another_interpreter_is_looked_at_before_it_is_started(
+    tmp_path: Path, target: str, said: str
+) -> None:
+    """The mistake stands at the setting, and no process has to fail first."""
+    with pytest.raises(BadSettings, match=said) as caught:
+        _build(tmp_path, "python", target=target, interpreter=sys.executable)
+    assert [where for where, _ in caught.value.mistakes] == [("target",)]
 
 
 def test_a_chain_is_in_line_when_its_members_are(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -153,3 +155,78 @@ def test_what_a_function_raises_goes_through() -> None:
     assert isinstance(defense, FunctionDefense)
     with pytest.raises(KeyError):
         defense.decide_now(HELLO)
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "reason"),
+    [
+        ((True, "rule 7"), "block", "rule 7"),
+        ([False, "fine"], "allow", "fine"),
+        (MappingProxyType({"blocked": True, "reason": "rule 7"}), "block", "rule 7"),
+        ({"blocked": True, "flagged": "perhaps", "reason": "rule 7"}, "block", "rule 7"),
+        ({"is_safe": True, "score": "low", "reason": "fine"}, "allow", "fine"),
+    ],
+)
+def test_a_decision_with_its_reason_is_read(answer: object, outcome: str, reason: str) -> None:
+    """From a pair, from any mapping, and beside fields of a kind that decides nothing."""
+    decision = AnswerReader().read(answer)
+    assert (decision.outcome, decision.score) == (outcome, None)
+    assert decision.evidence is not None
+    assert decision.evidence.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ((True, None), "tuple of 2; of these only (blocked, score) and (blocked, reason)"),
+        ((True, 0.5, "x"), "tuple of 3; of these only"),
+        ({"score": 0.2, "risk": 0.9}, "several scores: score and risk"),
+        ({"blocked": "yes"}, "nothing that can be read"),
+    ],
+)
+def test_an_answer_that_could_mean_two_things_is_malformed(answer: object, said: str) -> None:
+    """Its message says what came, so that the function can be mended."""
+    decision = AnswerReader(threshold=0.5).read(answer)
+    assert decision.outcome is Outcome.MALFORMED
+    assert decision.evidence is not None
+    assert said in decision.evidence.message
+
+
+def test_scores_that_agree_are_one_score() -> None:
+    """Two names for one number contradict nothing."""
+    assert AnswerReader(threshold=0.5).read({"score": 0.9, "risk": 0.9}).score == 0.9
+
+
+async def test_an_async_function_is_not_called_where_its_view_shows_nothing() -> None:
+    """The sample is skipped, as for a function that answers at once."""
+    calls: list[str] = []
+
+    async def check(text: str) -> bool:
+        calls.append(text)
+        return True
+
+    defense = defense_from(check, view=View.RESPONSE)
+    assert isinstance(defense, AsyncFunctionDefense)
+    decision = await defense.decide(HELLO)
+    assert (decision.outcome, decision.error_kind) == (Outcome.ERROR, ErrorKind.SKIPPED)
+    assert calls == []
+
+
+async def test_an_overrun_is_told_from_a_timeout_of_the_function_itself() -> None:
+    """Only the first names timeout_s, which would not help against the second."""
+
+    async def slow(_text: str) -> bool:
+        await asyncio.sleep(60)
+        return True
+
+    async def impatient(_text: str) -> bool:
+        raise TimeoutError("the model server is silent")
+
+    for function, said in (
+        (slow, r"within 0\.01 s \(timeout_s\)"),
+        (impatient, "server is silent"),
+    ):
+        defense = defense_from(function, timeout_s=0.01)
+        assert isinstance(defense, AsyncFunctionDefense)
+        with pytest.raises(TimeoutError, match=said):
+            await defense.decide(HELLO)

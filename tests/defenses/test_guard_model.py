@@ -121,6 +121,34 @@ async def test_the_score_is_that_of_the_label_tokens(chat_server: Any, services:
     assert decision.evidence.reason == "confidence Low"
 
 
+async def test_a_score_as_the_notebooks_of_granite_have_it_is_named_so(
+    chat_server: Any, services: Services
+) -> None:
+    """It is only taken where it is asked for, and the records tell it from the usual one."""
+    chat_server.reply = lambda _: chat_server.document(
+        "Yes", logprobs=_weighed(("Yes", 0.6), ("No", 0.2))
+    )
+    for score, method, mass in (("ibm_sum", "ibm_sum", None), ("two_token_softmax", "", 0.8)):
+        guard = _guard(chat_server, services, profile="granite-guardian-3.2", score=score)
+        decision = await guard.decide(Prompt.of_text("hi"))
+        assert decision.score == pytest.approx(0.75)
+        assert decision.evidence is not None
+        assert decision.evidence.parse_method == method
+        assert decision.evidence.label_mass == (mass and pytest.approx(mass))
+
+
+async def test_a_guard_without_a_score_is_not_asked_for_probabilities(
+    chat_server: Any, services: Services
+) -> None:
+    """Some servers refuse such a request; that there is no score is then no remark."""
+    chat_server.reply = lambda _: "ALLOW"
+    decision = await _guard(chat_server, services, score="none").decide(Prompt.of_text("hi"))
+    assert not {"logprobs", "top_logprobs"} & chat_server.requests[0].keys()
+    assert (decision.outcome, decision.score) == (Outcome.ALLOW, None)
+    assert decision.evidence is not None
+    assert decision.evidence.message == ""
+
+
 async def test_a_threshold_goes_by_the_score_but_never_mends_a_broken_contract(
     chat_server: Any, services: Services
 ) -> None:
@@ -336,3 +364,19 @@ def test_an_unknown_profile_is_named_with_the_near_ones() -> None:
     """Before anything is called."""
     with pytest.raises(ValidationError, match="Did you mean 'allow-block'"):
         GuardModelSettings.model_validate({"preset": "vllm", "model": "m", "profile": "allow-blok"})
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"model": "m"}, "either a base_url .or preset. or the path"),
+        ({"model": "m", "preset": "vllm", "path": "model"}, "either a base_url .or preset. or"),
+        ({"preset": "vllm"}, "needs the name of the model, as its server knows it"),
+    ],
+)
+def test_a_guard_that_stands_nowhere_or_twice_is_refused(
+    said: dict[str, object], told: str
+) -> None:
+    """Behind a server by the name of its model, or in this process: one of the two."""
+    with pytest.raises(ValidationError, match=told):
+        GuardModelSettings.model_validate({"profile": "allow-block", **said})

@@ -230,6 +230,13 @@ async def test_statuses_mean_what_the_settings_say(
     assert decision.error_kind is (None if kind is None else ErrorKind(kind))
 
 
+async def test_a_refusal_that_is_no_json_is_no_rejection(ask: Ask) -> None:
+    """A page of a proxy that speaks of the code in its text blocks nothing."""
+    settings = "blocked: $.f, rejection: {path: $.error.code, codes: [content_filter]}"
+    decision = await ask(settings, b"<p>content_filter</p>", status=400, content_type="text/html")
+    assert (decision.outcome, decision.error_kind) == (Outcome.ERROR, ErrorKind.HTTP)
+
+
 async def test_evidence_is_kept_when_there_is_something_to_say(ask: Ask) -> None:
     """Categories, reason and the service's own word; nothing for a bare decision."""
     answer = {
@@ -297,6 +304,23 @@ async def test_keys_come_from_the_environment(
     assert seen["Authorization"] == "Bearer sk-very-secret"
     assert (seen["X-Key"], seen["X-Plain"]) == ("Key sk-very-secret", "p")
     assert "sk-very-secret" not in repr(decision)
+
+
+async def test_only_names_of_variables_are_replaced_in_an_address(
+    services: Services, serve: Any
+) -> None:
+    """A brace that names none belongs to the address, and is sent as it is written."""
+    seen: list[str] = []
+
+    async def look(request: web.Request) -> web.Response:
+        seen.append(request.path)
+        return web.json_response({"f": True})
+
+    server = await serve(look)
+    settings = f"{{{TEXT}, blocked: $.f, variables: {{project: demo}}}}"
+    defense = build(settings, services, url=f"{server.url}/{{project}}/{{check}}")
+    assert (await defense.decide(HELLO)).outcome is Outcome.BLOCK
+    assert seen == ["/demo/{check}"]
 
 
 async def test_a_view_that_a_sample_cannot_show_is_skipped(services: Services, serve: Any) -> None:
@@ -373,6 +397,14 @@ LETTER = Prompt(
             (
                 b'{"t":"system: be kind\\n\\nt","m":[{"role":"system","content":"be kind"},'
                 b'{"role":"tool","content":"a "},{"role":"user","content":"sum it up"}]}'
+            ),
+        ),
+        (
+            "{m: {$input: messages}, d: {$input: documents}}",
+            19,
+            (
+                b'{"m":[{"role":"system","content":"be kind"},{"role":"tool","content":"a l"},'
+                b'{"role":"user","content":"sum it up"}],"d":["a l"]}'
             ),
         ),
         (
@@ -480,7 +512,9 @@ async def test_order_is_kept_under_concurrency(services: Services, serve: Any) -
         ("{blocked: $.b, score: $.s, score_range: [1, 1]}", "two different numbers"),
         ("{score: $.s, threshold: 0.5, blocked_when: x}", "needs blocked"),
         ("{blocked: $.b, blocked_when: {at_least: 1, exists: true}}", "exactly one"),
+        ("{blocked: $.b, blocked_when: {at_least: 1, allowed: [0]}}", "allowed goes with one_of"),
         ("{blocked: $.b, api_key: sk-123}", "api_key"),
+        ("{blocked: $.b, headers: {X-Api-Key: sk-123}}", r"X-Api-Key: \{env: NAME, prefix"),
         ("{blocked: $.b, timeout: 3}", "timeout"),
     ],
 )

@@ -170,3 +170,24 @@ def test_what_a_service_left_out_is_no_allow(rule: WordRule, document: Any, said
             assert f"the service says {said}:" in decision.evidence.message
         else:
             assert decision.outcome is (Outcome.BLOCK if is_flagged else Outcome.ALLOW)
+
+
+@pytest.mark.parametrize(
+    ("rules", "document", "said"),
+    [
+        (
+            AnswerRules(blocked=_path("$.level"), blocked_rule=is_at_least(4)),
+            '{"level": 1' + "0" * 400 + "}",
+            "the value at $.level is 1000",
+        ),
+        (RULES[1], '{"a":' * 300 + "{}" + "}" * 300, "recursion limit exceeded"),
+    ],
+)
+def test_an_answer_beyond_what_can_be_counted_or_walked_is_malformed(
+    rules: AnswerRules, document: str, said: str
+) -> None:
+    """A number that no float holds, and objects within objects: never an exception of a run."""
+    decision = read_answer(rules, _exchange(document))
+    assert decision.outcome is Outcome.MALFORMED
+    assert decision.evidence is not None
+    assert said in decision.evidence.message

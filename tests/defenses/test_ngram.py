@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scripts.fit_ngram import write_model
 
 from guardmark.core.errors import ConfigError
-from guardmark.core.outcome import Outcome, ScoreKind
-from guardmark.core.sample import Prompt
+from guardmark.core.outcome import ErrorKind, Outcome, ScoreKind
+from guardmark.core.sample import Prompt, View
 from guardmark.defenses.ngram import (
     BUILTIN_WEIGHTS,
     NgramDefense,
@@ -106,3 +106,11 @@ def test_weights_that_do_not_fit_their_description_are_refused(tmp_path: Path) -
     write_model(broken, tmp_path / "w.npz")
     with pytest.raises(ConfigError, match="do not fit"):
         read_model(tmp_path / "w.npz")
+
+
+def test_a_view_that_shows_nothing_has_no_score() -> None:
+    """A prompt without a response is skipped, not scored as an empty text."""
+    defense = NgramDefense("n", MODEL, threshold=0.0, view=View.RESPONSE)
+    decision = defense.decide_now(Prompt.of_text("hello"))
+    assert (decision.outcome, decision.score) == (Outcome.ERROR, None)
+    assert decision.error_kind is ErrorKind.SKIPPED

@@ -11,11 +11,11 @@ from aiohttp import web
 
 from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout, UntrustworthyRun
-from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind, Outcome
-from guardmark.core.sample import View
+from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind, Evidence, Outcome
+from guardmark.core.sample import Role, View
 from guardmark.defenses.function import defense_from
 from guardmark.defenses.http.defense import HttpSettings
-from guardmark.defenses.probe import probe_defense, propose_paths
+from guardmark.defenses.probe import examine_defense, probe_defense, propose_paths, unusable
 from guardmark.engine.calls import as_coroutine, as_decision, attempt
 from guardmark.net.client import Services
 from guardmark.net.service import ServiceLimits
@@ -284,3 +284,51 @@ async def test_paths_that_fit_the_answer_are_proposed(probe: Probe) -> None:
 def test_only_places_that_may_decide_are_proposed(raw: str, proposed: str) -> None:
     """A few of each kind, whatever a service sends."""
     assert propose_paths(raw) == proposed
+
+
+class _Wordless:
+    """Gives answers that cannot be read, without a word of why."""
+
+    name, view = "wordless", View.TEXT
+
+    def decide_now(self, _prompt: Prompt) -> Decision:
+        """Answer nothing."""
+        return Decision(outcome=Outcome.MALFORMED)
+
+
+async def test_an_answer_that_was_not_kept_is_not_quoted() -> None:
+    """The refusal names the outcome, and has no empty line of what was said."""
+    with pytest.raises(
+        UntrustworthyRun, match=r"cannot be read: malformed\.\nEvery sample"
+    ) as told:
+        await probed(_Wordless())
+    assert "It said" not in str(told.value)
+
+
+def test_an_answer_cut_off_at_its_length_is_told_with_the_setting() -> None:
+    """More tokens help there, and a look at the address does not."""
+    cut = Evidence(message="the answer was cut off.")
+    error = unusable("judge", {ErrorKind.LENGTH}, cut)
+    assert (
+        str(error)
+        == "judge cannot be used: the answer was cut off.\nAllow it more tokens: max_tokens."
+    )
+    assert error.exit_code == 5
+
+
+async def test_a_guard_of_responses_is_examined_with_responses() -> None:
+    """The known texts are shown as answers of an assistant, which is all that it looks at."""
+    seen: list[Prompt] = []
+
+    def check(prompt: Prompt) -> bool:
+        seen.append(prompt)
+        return "Ignore" in prompt.text
+
+    defense = defense_from(check, name="mine", view=View.RESPONSE)
+    checks = await examine_defense(
+        "mine", as_coroutine(defense), view=View.RESPONSE, is_brief=True, timeout_s=None
+    )
+    assert {prompt.messages[-1].role for prompt in seen} == {Role.ASSISTANT}
+    told = {each.subject: each.detail for each in checks}
+    assert told["answers fit"] == "6 answers, each a decision"
+    assert told["tells apart"] == "blocks 1 of 1 known attacks, 0 of 1 benign texts"

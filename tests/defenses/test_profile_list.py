@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 from tests.journeys.command_line import guardmark
 
 from guardmark.app.parts.loading import builtin_config, parse_config
@@ -59,6 +60,12 @@ def test_a_classifier_takes_labels_and_threshold_from_its_profile(name: str) -> 
     )
     said = {"profile": name, "path": "model", "threshold": 0.25}
     assert ClassifierSettings.model_validate(said).threshold == 0.25
+
+
+def test_a_classifier_profile_that_does_not_exist_is_named_with_the_near_ones() -> None:
+    """Before a model is looked for."""
+    with pytest.raises(ValidationError, match=r"classifier profile.*Did you mean 'piguard'"):
+        ClassifierSettings.model_validate({"profile": "pigard", "path": "model"})
 
 
 class RecordedScores:

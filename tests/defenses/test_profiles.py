@@ -221,6 +221,7 @@ def test_no_two_profiles_read_one_model_alike() -> None:
         ("max_tokens", "max_tokns", "no setting is called 'max_tokns'. Did you mean 'max_tokens'"),
         ('licence = "Apache-2.0"', "", "'licence' is missing"),
         ('url = "guardmark"', 'url = "a page"', r"source\.url"),
+        ('url = "guardmark"', 'url = "https://example.org"', "needs the date on which it was read"),
         ('harmless = ["no"]', 'harmless = ["ye"]', "not distinct"),
         ('reader = "yes_no"', 'reader = "fields"', "fields go with the readers"),
         ('outcome = "allow"', 'outcome = "error"', r"examples\.1\.outcome: must be 'allow'"),
@@ -234,6 +235,31 @@ def test_mistakes_in_a_profile_are_told_with_the_file(old: str, new: str, mistak
     with pytest.raises(ConfigError, match=mistake) as told:
         parse_profile(SOUND.replace(old, new), "yes-no", GuardProfile)
     assert str(told.value).startswith("profiles/yes-no.toml")
+
+
+def test_a_stage_that_no_field_is_named_for_is_malformed() -> None:
+    """A profile that only reads what users wrote says nothing of a response."""
+    text = SOUND.replace('reader = "yes_no"', 'reader = "fields"')
+    text = text.replace("[source]", '[fields.prompt]\ndecides = "risk"\n\n[source]', 1)
+    profile = parse_profile(text, "yes-no", GuardProfile)
+    said = '{"risk": "no"}'
+    assert profile.read(said, "prompt").outcome is Outcome.ALLOW
+    assert profile.read(said, "response").outcome is Outcome.MALFORMED
+
+
+def test_two_turns_of_one_side_are_shown_as_one() -> None:
+    """Templates of guards refuse two in a row; a tool's words count as those of the user."""
+    prompt = Prompt(
+        messages=(
+            Message(role=Role.USER, content="Sum up the letter."),
+            Message(role=Role.TOOL, content="Dear Ada"),
+            Message(role=Role.ASSISTANT, content="It greets Ada."),
+        )
+    )
+    assert guard_profile("llama-guard-3").messages(prompt, View.CONVERSATION) == [
+        {"role": "user", "content": "Sum up the letter.\n\nDear Ada"},
+        {"role": "assistant", "content": "It greets Ada."},
+    ]
 
 
 def test_an_unknown_profile_is_named_with_the_near_ones() -> None:

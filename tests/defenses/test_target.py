@@ -47,6 +47,7 @@ def test_a_dotted_name_reaches_into_a_class(folder: Path) -> None:
         ("broken.py:f", "raised ZeroDivisionError"),
         ("halved.py:f", "raised SyntaxError"),
         ("needs.py:f", "raised ModuleNotFoundError"),
+        ("divides_by_zero:f", "divides_by_zero raised ZeroDivisionError while it was imported"),
         ("fine.py:chek", "Did you mean 'check'"),
         ("fine.py:number", "not a function"),
         ("fine.py", "names no function"),
@@ -55,7 +56,8 @@ def test_a_dotted_name_reaches_into_a_class(folder: Path) -> None:
 )
 def test_what_cannot_be_loaded_is_named(folder: Path, target: str, said: str) -> None:
     """With the next step, and in at most five lines."""
-    (folder / "broken.py").write_text("1 / 0\n")
+    for name in ("broken", "divides_by_zero"):
+        (folder / f"{name}.py").write_text("1 / 0\n")
     (folder / "halved.py").write_text("def f(:\n")
     (folder / "needs.py").write_text("import no_such_module_at_all\n")
     (folder / "fine.py").write_text("number = 4\ndef check(t):\n    return True\n")

@@ -279,6 +279,17 @@ def test_somebody_elses_alarm_is_set_again() -> None:
         signal.signal(signal.SIGALRM, before)
 
 
+def test_the_time_of_calls_that_are_done_is_not_counted_against_the_next() -> None:
+    """One alarm stands for calls within each other: it is set again for what it has left."""
+    began = time.monotonic()
+    with (
+        pytest.raises(Overrun, match=r"no answer within 0\.05 s"),
+        CallAlarm(0.05, finished_s=lambda: 0.15),
+    ):
+        time.sleep(5)
+    assert 0.2 <= time.monotonic() - began < 2
+
+
 def test_the_kind_of_an_overrun() -> None:
     """It is an error of the kind timeout, with the setting to change in its message."""
     prompts = [Prompt.of_text("text 3"), Prompt.of_text("text 4")]
@@ -312,6 +323,24 @@ async def test_a_classifier_that_does_not_come_back_is_late_and_others_are_asked
     finally:
         over.set()
         await guard.close()
+
+
+async def test_a_classifier_that_came_back_late_by_its_own_word_is_asked_on() -> None:
+    """A timeout that it raised itself leaves no call behind, however often that happens."""
+
+    class Impatient:
+        def scores(self, texts: Sequence[str]) -> list[ClassScore]:
+            if "late" in texts[0]:
+                raise TimeoutError
+            return [ClassScore(probability=0.9, tokens=3, truncated=False) for _ in texts]
+
+    guard = ClassifierDefense("c", cast("SequenceClassifier", Impatient()), threshold=0.5)
+    for _ in range(9):
+        (late,) = await decide_batch(guard, [Prompt.of_text("late")])
+        assert late.error_kind is ErrorKind.TIMEOUT
+    (sound,) = await decide_batch(guard, [Prompt.of_text("sound")])
+    assert sound.outcome == "block"
+    await guard.close()
 
 
 async def test_no_more_workers_than_samples(open_writer: OpenWriter) -> None:

@@ -108,7 +108,7 @@ class WorkerProcess:
         self._loop.add_reader(errors, self._on_errors, errors)
         self._exit = _exit_of(self._process.pid)
         if self._exit is not None:
-            self._loop.add_reader(self._exit, self._on_exit, output)
+            self._loop.add_reader(self._exit, self._on_exit, self._exit, output)
 
     async def become_ready(self, recipe: ProcessRecipe) -> None:
         """Wait until the process answers; what it prints before its first answer is ignored.
@@ -300,10 +300,9 @@ class WorkerProcess:
                 self._loop.remove_reader(number)
         self._wake()
 
-    def _on_exit(self, number: int) -> None:
+    def _on_exit(self, end: int, number: int) -> None:
         """Take what it wrote last; a process that it started may hold its output open for long."""
-        if self._exit is not None:
-            self._loop.remove_reader(self._exit)
+        self._loop.remove_reader(end)
         self._on_output(number)  # a pipe holds no more than one look takes
         self.is_ended = True
         self._loop.remove_reader(number)

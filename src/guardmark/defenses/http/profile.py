@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from typing import Any, Literal
 
@@ -26,11 +25,6 @@ class RecordedExchange(Settings):
     score: Rate | None = None
     native_action: str = ""
     categories: list[str] = Field(default_factory=list)
-
-    @property
-    def sent(self) -> bytes:
-        """The bytes of the answer."""
-        return json.dumps(self.body).encode()
 
 
 class ServiceProfile(Profile):
