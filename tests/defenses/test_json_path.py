@@ -53,7 +53,10 @@ def test_other_paths_go_to_the_library(text: str, found: list[object]) -> None:
     assert not path.is_singular
 
 
-@pytest.mark.parametrize("text", ["", "flagged", "$.", "$[", "$.a[?", "a.b"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "flagged", "$.", "$[", "$.a[?", "a.b", "$[?@.a =~ /(/]", "$[1e999]", "$[?@.a > 1e999]"],
+)
 def test_what_is_no_path_is_named_with_its_place(text: str) -> None:
     """The setting stands in the message."""
     with pytest.raises(ConfigError, match=r"defenses\.vendor\.blocked"):

@@ -331,13 +331,15 @@ async def test_a_classifier_that_came_back_late_by_its_own_word_is_asked_on() ->
     class Impatient:
         def scores(self, texts: Sequence[str]) -> list[ClassScore]:
             if "late" in texts[0]:
-                raise TimeoutError
+                raise TimeoutError("the model was busy")
             return [ClassScore(probability=0.9, tokens=3, truncated=False) for _ in texts]
 
     guard = ClassifierDefense("c", cast("SequenceClassifier", Impatient()), threshold=0.5)
     for _ in range(9):
         (late,) = await decide_batch(guard, [Prompt.of_text("late")])
         assert late.error_kind is ErrorKind.TIMEOUT
+        assert late.evidence is not None
+        assert "the model was busy" in late.evidence.message
     (sound,) = await decide_batch(guard, [Prompt.of_text("sound")])
     assert sound.outcome == "block"
     await guard.close()

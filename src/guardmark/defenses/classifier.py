@@ -79,6 +79,8 @@ class ClassifierDefense:
                 asyncio.wrap_future(call), self.timeout_s * max(1, len(texts))
             )
         except TimeoutError as error:
+            if call.done() and not call.cancelled() and call.exception() is not None:
+                raise  # the classifier's own
             if not call.done():  # a thread cannot be ended
                 self._left_behind.append(call)
                 self._thread.shutdown(wait=False, cancel_futures=True)

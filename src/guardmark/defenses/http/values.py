@@ -184,7 +184,7 @@ def compile_path(text: str, *, where: str) -> JsonPath:
         if not text.startswith("$"):
             raise ConfigError(f"{where}: {text!r} is not a JSONPath: it must begin with $.")
         path = compile_any(text)
-    except JSONPathError as error:
+    except (JSONPathError, re.error, ValueError, OverflowError) as error:
         reason = (str(error).splitlines() or [""])[0]
         raise ConfigError(f"{where}: {text!r} is not a JSONPath: {reason}.") from error
 
