@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +80,17 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     """Before anything is spent."""
     with pytest.raises(ConfigError, match="does not exist"):
         LocalEncoder(tmp_path / "nowhere")
+
+
+def test_a_model_that_writes_is_no_encoder(
+    transformers: Any, tmp_path: Path, classifier_folder: Path
+) -> None:
+    """Both halves of it would have to be read, and the mean of one of them means nothing."""
+    config = transformers.T5Config(
+        vocab_size=32, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2
+    )
+    transformers.T5Model(config).save_pretrained(tmp_path / "writer")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(classifier_folder / name, tmp_path / "writer")
+    with pytest.raises(ConfigError, match="writer writes text: it is no encoder"):
+        LocalEncoder(tmp_path / "writer", device="cpu")
