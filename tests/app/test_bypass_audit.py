@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import sqlite3
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -126,8 +128,6 @@ async def test_the_same_seed_draws_the_same(run: Path, tmp_path: Path) -> None:
 
 async def test_a_text_that_is_lost_is_counted_and_another_drawn(run: Path, tmp_path: Path) -> None:
     """Replies of the attacker model without their words: the synonyms stand for them."""
-    import sqlite3
-
     with sqlite3.connect(run / "records.sqlite") as connection:
         connection.execute(
             "UPDATE tries SET evidence = NULL WHERE layer IN"
@@ -362,3 +362,21 @@ async def test_every_bypass_drawn_belongs_to_the_battle(run: Path) -> None:
         found = resting_of(reader, data())[records.name]
     assert len({each.audit_id for each in found}) == 5
     assert all(set(each.audit_id) <= set("0123456789abcdef") for each in found)
+
+
+async def test_bypasses_of_which_no_text_is_left_are_no_sheet(run: Path, tmp_path: Path) -> None:
+    """Without the words of the attacker, and with digests that no seed makes again."""
+    with closing(sqlite3.connect(run / "records.sqlite")) as connection, connection:
+        connection.execute("UPDATE tries SET evidence = NULL")
+        (count,) = connection.execute("SELECT COUNT(*) FROM tries").fetchone()
+        assert count > 0
+        (seed,) = connection.execute(
+            "SELECT COUNT(*) FROM layers WHERE name = 'adaptive' AND settings LIKE '%\"seed\"%'"
+        ).fetchone()
+        assert seed == 1
+        connection.execute(
+            "UPDATE layers SET settings = json_set(settings, '$.seed', 99) WHERE name = 'adaptive'"
+        )
+    with pytest.raises(StoreError, match=r"None of the 5 bypasses of .* can be shown"):
+        draw_bypasses(run, out=tmp_path / "b.csv")
+    assert not (tmp_path / "b.csv").exists()
