@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from guardmark.app.adapt.adapting import AdaptOptions, adapt
+from guardmark.app.data import get_public
 from guardmark.app.parts.building import Rebuild, build_defenses, build_parts, concurrency_of
 from guardmark.app.parts.loading import (
     config_sha256,
@@ -22,6 +24,7 @@ from guardmark.app.parts.loading import (
 from guardmark.app.preflight import check_config
 from guardmark.app.run.running import RunOptions, Session, run
 from guardmark.core.errors import ConfigError
+from guardmark.store.reader import RecordReader, RunState
 
 GOOD = """\
 version: 1
@@ -378,3 +381,33 @@ def test_calls_in_flight_are_told_by_the_names_of_the_parts_that_make_them() -> 
     )
     loaded = parse_config(text, folder=Path(), shown_as="bench.yaml")
     assert concurrency_of(loaded) == {"judge-1": 3, "guard": 3}
+
+
+def test_single_calls_are_not_timed_on_a_cluster(tmp_path: Path) -> None:
+    """It asks batches; the command ends before any worker starts, and says both ways out."""
+    text = GOOD + "latency: {mode: isolated}\nrun: {engine: ray, workers: 2}\n"
+    loaded = parse_config(text, folder=tmp_path, shown_as="bench.yaml")
+    with pytest.raises(ConfigError, match="Latency mode isolated times single calls") as refused:
+        run(loaded, RunOptions(out=tmp_path / "out"), Session())
+    assert "set latency.mode to loaded, or run.engine to local" in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["sweet:core", "suite:of:core"])
+def test_a_name_of_no_kind_of_public_data_says_where_they_are_listed(name: str) -> None:
+    """Nothing is fetched."""
+    with pytest.raises(ConfigError, match=f"'{name}' names no public data.\nNext: .* data list"):
+        get_public(name, {}, lambda _line: None)
+
+
+def test_an_attack_that_is_stopped_in_its_run_attacks_nothing(tmp_path: Path) -> None:
+    """The run is kept as far as it came, and the same command goes on with it."""
+    loaded = parse_config(GOOD, folder=tmp_path, shown_as="bench.yaml")
+    stopped = Session()
+    stopped.stop.set()
+    given = AdaptOptions(budget=4, run=RunOptions(out=tmp_path / "out"))
+    adapted = adapt(loaded, stopped, given)
+    assert (adapted.defenses, adapted.summary, adapted.trace) == ((), None, None)
+    with RecordReader(adapted.folder.records) as reader:
+        assert reader.status().state is not RunState.COMPLETE
+        assert not reader.layer_settings("adaptive")
