@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.adaptive.attacking import Seat, Table, attacks, closed, plan_of, said
+from tests.adaptive.planted import AtOnce, attack, trace
 
 from guardmark.app.results.try_trace import read_target_trace, read_trace
 from guardmark.core.errors import IncomparableRuns, StoreError
-from guardmark.core.outcome import ErrorKind, ScoreKind
+from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
+from guardmark.core.sample import Prompt
 
 HEAD = {
     "kind": "guardmark adaptive trace",
@@ -110,3 +114,33 @@ def test_answers_of_a_target_model_begin_with_who_it_is(
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     with pytest.raises(StoreError, match="its first line names no target model"):
         read_target_trace(path, settings={}, positions={})
+
+
+class Talker(AtOnce):
+    """Says why it blocks."""
+
+    def decide_now(self, prompt: Prompt) -> Decision:
+        """Apply the rule."""
+        decision = super().decide_now(prompt)
+        is_allowed = decision.outcome is Outcome.ALLOW
+        return decision if is_allowed else replace(decision, evidence=Evidence(reason="a list"))
+
+
+async def test_why_a_blocker_blocked_is_in_the_trace_where_an_attacker_model_was_told(
+    tmp_path: Path, seat: Seat
+) -> None:
+    """A replay has to tell it again; the rounds before ask nobody who would read it."""
+    models = await seat(Table({"h1": [said("no", "nope")]}))
+    plan = plan_of(models, defense=Talker("d", closed))
+    await attack(tmp_path, attacks("h1"), plan)
+    rows = [json.loads(line) for line in trace(tmp_path, "d").splitlines()[1:]]
+    told = [row for row in rows if row["arm"] == "adaptive" and row["round"] == "R5"]
+    assert told
+    assert {row.get("reason") for row in told} == {"a list"}
+    assert not any("reason" in row for row in rows if row["round"] != "R5")
+    path = tmp_path / "trace.jsonl"
+    path.write_text(trace(tmp_path, "d"), encoding="utf-8")
+    kept = read_trace(path, settings=plan.settings, positions={"h1": 0, "soup": 1}).values()
+    found = [each for each in kept if each.evidence is not None]
+    assert {each.evidence.reason for each in found} == {"a list"}
+    assert len(found) == len(told)

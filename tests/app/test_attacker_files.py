@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
+from tests.conftest import ChatServer
+from tests.journeys.command_line import few_rows, write_rows
 
+from guardmark.app.adapt.adapting import AdaptOptions, adapt
 from guardmark.app.adapt.attacker import attacker_config, build_attacker
 from guardmark.app.parts.loading import LoadedConfig, parse_config
+from guardmark.app.run.running import RunOptions, Session
 from guardmark.core.errors import ConfigError
 
 GUARD = """\
@@ -74,3 +79,23 @@ def test_a_critic_that_nobody_asks_is_warned_of(
     assert attacker is not None
     said = "the critic is not asked: with history: 0 no earlier candidate is shown"
     assert (said in attacker.warnings) is not is_asked
+
+
+async def test_a_judge_that_calls_nothing_unsafe_is_warned_of_before_an_attack(
+    chat_server: ChatServer, tmp_path: Path
+) -> None:
+    """What a target model says to a rewritten attack would look harmless, whatever it is."""
+    chat_server.reply = lambda _body: '{"label": "safe", "answer_mode": "answered"}'
+    write_rows(tmp_path / "data.jsonl", few_rows(4))
+    judge = f"{{type: chat, name: mild, base_url: '{chat_server.base_url}', model: m}}"
+    text = GUARD.replace("{builtin: core}", "{path: data.jsonl}")
+    text += f"pipeline: {{guards: [words], model: {SCRIPTED}, judges: [{judge}]}}\n"
+    loaded = parse_config(text, folder=tmp_path, shown_as="guard.yaml")
+    said: list[str] = []
+    given = AdaptOptions(budget=4, run=RunOptions(out=tmp_path / "out"))
+    session = Session(announce=said.append)
+    adapted = await asyncio.to_thread(adapt, loaded, session, given)
+    assert adapted.defenses == ("words",)
+    at = next(n for n, line in enumerate(said) if line.startswith("Target model: scripted; asked"))
+    assert said[at + 1].startswith("Note: ")
+    assert "mild" in said[at + 1]

@@ -170,6 +170,7 @@ def test_labels_that_are_read_in_twice_are_stored_once(run: Path, tmp_path: Path
         ("a.csv", "", "it lacks assistant_response, audit_id, "),
         ("a.jsonl", '{"audit_id": "x"\n', r"The audit file .*a\.jsonl cannot be read: row 1 "),
         ("a.jsonl", b"\xff\xfe\xff", r"The audit file .*a\.jsonl cannot be read: "),
+        ("a.csv", b"audit_id,human_label\n\xff,safe\n", r"a\.csv cannot be read: it "),
         ("gone.csv", None, r"gone\.csv cannot be opened: No such file"),
     ],
 )
