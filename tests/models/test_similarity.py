@@ -24,6 +24,7 @@ from guardmark.models.similarity import (
     EmbeddingSettings,
     LocalEmbeddingSettings,
     SimilarityJudge,
+    TauSettings,
     cosine,
 )
 from guardmark.net.client import Services
@@ -224,6 +225,18 @@ def test_a_threshold_belongs_to_the_encoder_it_was_calibrated_with() -> None:
     assert LocalEmbeddingSettings.model_validate(said).calibration is not None
     with pytest.raises(ValidationError, match="tau or model is not what was calibrated"):
         LocalEmbeddingSettings.model_validate({**said, "path": "large"})
+
+
+class NamelessSettings(TauSettings):
+    """Of a package that has one model and gives it no name."""
+
+
+def test_an_encoder_without_a_name_is_calibrated_under_none() -> None:
+    """What was calibrated for a named one is not for it."""
+    said = {"tau": 0.8, "calibration": {**CALIBRATION, "model": ""}}
+    assert NamelessSettings.model_validate(said).calibration is not None
+    with pytest.raises(ValidationError, match="tau or model is not what was calibrated"):
+        NamelessSettings.model_validate({"tau": 0.8, "calibration": CALIBRATION})
 
 
 def test_without_services_it_cannot_be_built() -> None:
