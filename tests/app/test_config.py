@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -390,6 +391,17 @@ def test_single_calls_are_not_timed_on_a_cluster(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Latency mode isolated times single calls") as refused:
         run(loaded, RunOptions(out=tmp_path / "out"), Session())
     assert "set latency.mode to loaded, or run.engine to local" in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
+def test_a_cluster_without_its_library_is_told_before_the_run(tmp_path: Path) -> None:
+    """With the extra that brings it, on every machine; no folder is left behind."""
+    text = GOOD + "latency: {mode: loaded}\nrun: {engine: ray, workers: 2}\n"
+    loaded = parse_config(text, folder=tmp_path, shown_as="bench.yaml")
+    with pytest.raises(ConfigError, match=r"run\.engine is ray, and Ray is not installed") as told:
+        run(loaded, RunOptions(out=tmp_path / "out"), Session())
+    assert "pip install 'guardmark[ray]'" in str(told.value)
     assert not (tmp_path / "out").exists()
 
 
