@@ -21,10 +21,13 @@ from guardmark.app.labels.audit_file import (
     write_audit,
 )
 from guardmark.app.labels.auditing import draw_audit
-from guardmark.app.labels.human_labels import read_labels
+from guardmark.app.labels.human_labels import read_labels, store_labels
 from guardmark.core.errors import DatasetError, StorageError
 from guardmark.core.outcome import VerdictLabel
+from guardmark.core.record import Stage
+from guardmark.engine.plan import NO_GUARD
 from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -127,6 +130,66 @@ def test_a_sheet_of_another_tool_is_matched_by_prompt_variant_and_generation(
             write_audit(AuditFile(path=path, rows=({**rows[0], name: value}, *rows[1:])))
             with pytest.raises(DatasetError, match=words):
                 read_labels(path, reader)
+
+
+def test_a_run_without_a_judge_has_no_verdict_to_show(run: Path, tmp_path: Path) -> None:
+    """Its answers can be labelled all the same; a run without answers cannot."""
+    folder = tmp_path / "unjudged"
+    folder.mkdir()
+    planned = PlannedPipeline(samples=[attack(0), benign(0)], judges={}, fails=lambda _at: False)
+    write_pipeline(folder / "records.sqlite", planned)
+    audit = draw_audit(folder, out=tmp_path / "u.csv", count=9, with_verdicts=True)
+    assert [(row["judge_label"], row["judge_malformed"]) for row in audit.rows] == [("", "")] * 2
+    assert all(row["assistant_response"] for row in audit.rows)
+
+
+def test_labels_that_are_read_in_twice_are_stored_once(run: Path, tmp_path: Path) -> None:
+    """The second time finds its layer; a changed label is another layer."""
+    path = tmp_path / "l.csv"
+
+    def stored(label: str) -> tuple[str, int]:
+        path.write_text(f"audit_id,human_label\n=1+1#0,{label}\n", encoding="utf-8")
+        with RecordReader(run / "records.sqlite") as reader:
+            labels = read_labels(path, reader)
+        with RecordWriter(run / "records.sqlite") as writer:
+            layer = store_labels(writer, labels, source=path)
+        with RecordReader(run / "records.sqlite") as reader:
+            records = reader.records(defense=NO_GUARD, stage=Stage.JUDGE, layer=layer)
+            return layer, len(list(records))
+
+    first = stored("safe")
+    assert first == (first[0], 1)
+    assert stored("safe") == first
+    assert stored("unsafe")[0] != first[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.csv", "audit_id,same_request\nx,yes\n", "it lacks before_encoding, defense, "),
+        ("a.csv", "", "it lacks assistant_response, audit_id, "),
+        ("a.jsonl", '{"audit_id": "x"\n', r"The audit file .*a\.jsonl cannot be read: row 1 "),
+        ("a.jsonl", b"\xff\xfe\xff", r"The audit file .*a\.jsonl cannot be read: "),
+        ("a.csv", b"audit_id,human_label\n\xff,safe\n", r"a\.csv cannot be read: it "),
+        ("gone.csv", None, r"gone\.csv cannot be opened: No such file"),
+    ],
+)
+def test_a_file_that_is_no_audit_file_is_refused_by_name(
+    tmp_path: Path, name: str, text: str | bytes | None, words: str
+) -> None:
+    """With the columns that are missing, or with what kept it from being read."""
+    if text is not None:
+        (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(DatasetError, match=words):
+        read_audit(tmp_path / name)
+
+
+def test_a_sheet_that_cannot_be_written_is_an_error_with_its_place(
+    run: Path, tmp_path: Path
+) -> None:
+    """A folder that is not there, before a person has spent an evening."""
+    with pytest.raises(StorageError, match=r"gone/a\.csv cannot be written: No such file"):
+        draw_audit(run, out=tmp_path / "gone" / "a.csv", count=2)
 
 
 @pytest.mark.slow

@@ -5,21 +5,24 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import sqlite3
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.adaptive.planted import cards
-from tests.app.audited_run import OPEN, adapted, data
+from tests.adaptive.planted import AtOnce, attack, cards
+from tests.app.audited_run import OPEN, adapted, blocks, data
 from tests.conftest import Serve
 from tests.oracles.slow.adaptive.cards import recount_attacks
 from tests.oracles.slow.comparer import Comparer
 from tests.oracles.slow.run import attacks_now
 from tests.oracles.slow.source import open_source
 
+from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.adaptive.state import text_digest
 from guardmark.analysis.adaptive.rows import Try, read_adaptive
 from guardmark.app.labels.audit_file import (
@@ -32,7 +35,7 @@ from guardmark.app.labels.audit_file import (
 )
 from guardmark.app.labels.auditing import draw_bypasses, resting_of
 from guardmark.app.labels.human_labels import read_bypass_labels, store_bypass_labels
-from guardmark.app.results.variant_texts import VariantTexts
+from guardmark.app.results.variant_texts import VariantTexts, read_rewrites
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.core.errors import DatasetError, StorageError, StoreError, UnknownName
@@ -126,8 +129,6 @@ async def test_the_same_seed_draws_the_same(run: Path, tmp_path: Path) -> None:
 
 async def test_a_text_that_is_lost_is_counted_and_another_drawn(run: Path, tmp_path: Path) -> None:
     """Replies of the attacker model without their words: the synonyms stand for them."""
-    import sqlite3
-
     with sqlite3.connect(run / "records.sqlite") as connection:
         connection.execute(
             "UPDATE tries SET evidence = NULL WHERE layer IN"
@@ -362,3 +363,49 @@ async def test_every_bypass_drawn_belongs_to_the_battle(run: Path) -> None:
         found = resting_of(reader, data())[records.name]
     assert len({each.audit_id for each in found}) == 5
     assert all(set(each.audit_id) <= set("0123456789abcdef") for each in found)
+
+
+async def test_bypasses_of_which_no_text_is_left_are_no_sheet(run: Path, tmp_path: Path) -> None:
+    """Without the words of the attacker, and with digests that no seed makes again."""
+    with closing(sqlite3.connect(run / "records.sqlite")) as connection, connection:
+        connection.execute("UPDATE tries SET evidence = NULL")
+        (count,) = connection.execute("SELECT COUNT(*) FROM tries").fetchone()
+        assert count > 0
+        (seed,) = connection.execute(
+            "SELECT COUNT(*) FROM layers WHERE name = 'adaptive' AND settings LIKE '%\"seed\"%'"
+        ).fetchone()
+        assert seed == 1
+        connection.execute(
+            "UPDATE layers SET settings = json_set(settings, '$.seed', 99) WHERE name = 'adaptive'"
+        )
+    with pytest.raises(StoreError, match=r"None of the 5 bypasses of .* can be shown"):
+        draw_bypasses(run, out=tmp_path / "b.csv")
+    assert not (tmp_path / "b.csv").exists()
+
+
+async def test_a_rewrite_whose_words_are_lost_is_not_listed(run: Path) -> None:
+    """The others are, each with how it was made."""
+    with RecordReader(run / "records.sqlite") as reader:
+        before = {each.sample.id: each.text for each in read_rewrites(reader, most=9)}
+    assert set(before) == {"s1", "s2", "s3", "m1", "m2", "p1"}
+    with closing(sqlite3.connect(run / "records.sqlite")) as connection, connection:
+        connection.execute("UPDATE tries SET evidence = NULL")
+    with RecordReader(run / "records.sqlite") as reader:
+        after = {each.sample.id: each.text for each in read_rewrites(reader, most=9)}
+    assert after == {name: text for name, text in before.items() if name not in {"m1", "m2"}}
+
+
+async def test_one_defense_of_two_can_be_drawn_from(tmp_path: Path) -> None:
+    """Its bypasses alone are on the sheet; without a name those of both are."""
+    both = AdaptivePlan(defenses=(AtOnce("d", blocks), AtOnce("e", blocks)), seed=7, budget=16)
+    await attack(tmp_path, data()[:2], both)
+    sheets = {
+        name: draw_bypasses(tmp_path, out=tmp_path / f"{name}.csv", defense=name)
+        for name in ("d", "e", "")
+    }
+    drawn = {name: [each.defense for each in sheet.defenses] for name, sheet in sheets.items()}
+    assert drawn == {"d": ["d"], "e": ["e"], "": ["d", "e"]}
+    ids = {name: {row["audit_id"] for row in sheet.file.rows} for name, sheet in sheets.items()}
+    assert ids["d"]
+    assert ids["e"]
+    assert ids[""] == ids["d"] | ids["e"]

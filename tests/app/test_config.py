@@ -5,16 +5,27 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from guardmark.app.parts.building import build_defenses
-from guardmark.app.parts.loading import load_config, load_data, parse_config, require_gate
+from guardmark.app.adapt.adapting import AdaptOptions, adapt
+from guardmark.app.data import get_public
+from guardmark.app.parts.building import Rebuild, build_defenses, build_parts, concurrency_of
+from guardmark.app.parts.loading import (
+    config_sha256,
+    load_config,
+    load_data,
+    parse_config,
+    require_gate,
+)
 from guardmark.app.preflight import check_config
 from guardmark.app.run.running import RunOptions, Session, run
 from guardmark.core.errors import ConfigError
+from guardmark.store.reader import RecordReader, RunState
 
 GOOD = """\
 version: 1
@@ -285,3 +296,130 @@ def test_a_chain_that_nests_without_end_is_refused() -> None:
     loaded = parse_config(text, folder=Path.cwd(), shown_as="chains.yaml")
     with pytest.raises(ConfigError, match=r"the chain c93 -> .* -> c101 has more than 100 links"):
         build_defenses(loaded, None)
+
+
+def test_a_chain_of_a_defense_that_is_not_there_is_told_where_it_stands() -> None:
+    """With the line, and the name that was meant."""
+    text = GOOD.rstrip() + "\n  all: {type: chain, of: [wrds]}\n"
+    loaded = parse_config(text, folder=Path.cwd(), shown_as="chain.yaml")
+    with pytest.raises(ConfigError, match=r"chain\.yaml:\d+:\d+.*Did you mean 'words'"):
+        build_defenses(loaded, None)
+
+
+def test_a_headline_that_no_judge_gives_is_told_where_it_stands() -> None:
+    """The judgings that there will be are known before the run."""
+    loaded = parse_config(ALONE + "  headline: judge/rulez\n", folder=Path(), shown_as="bench.yaml")
+    with pytest.raises(ConfigError, match=r"bench\.yaml:6:\d+.*rulez"):
+        build_parts(loaded, None)
+
+
+def test_ctrl_c_while_a_defense_is_built_ends_the_command(tmp_path: Path) -> None:
+    """It is no fault of the defense; what calls sys.exit is one, and is named."""
+    for name, code in (("stop", "raise KeyboardInterrupt"), ("leave", "raise SystemExit(0)")):
+        (tmp_path / f"{name}.py").write_text(f"{code}\n", encoding="utf-8")
+    text = "version: 1\ndata: [{builtin: core}]\ndefenses: {guard: {type: python, target: %s}}\n"
+    built = [
+        parse_config(text % f"{name}.py:decide", folder=tmp_path, shown_as="bench.yaml")
+        for name in ("stop", "leave")
+    ]
+    with pytest.raises(KeyboardInterrupt):
+        build_defenses(built[0], None)
+    with pytest.raises(ConfigError, match="guard raised SystemExit while it was built: 0"):
+        build_defenses(built[1], None)
+
+
+def test_a_defense_is_not_rebuilt_where_it_would_be_another_one() -> None:
+    """A worker elsewhere with other files or another guardmark would measure something else."""
+    loaded = parse_config(GOOD, folder=Path(), shown_as="bench.yaml")
+    (words,) = build_defenses(loaded, None)
+    same = Rebuild(loaded=loaded, name="words", manifest=words.manifest)
+    assert same().manifest == words.manifest
+    other = replace(words.manifest, fingerprint="0" * 64)
+    with pytest.raises(ConfigError, match=r"words is another one here: hash .*, not 000000000000;"):
+        replace(same, manifest=other)()
+    with pytest.raises(ConfigError, match=r"guardmark .*, not 0\.0\.1"):
+        replace(same, version="0.0.1")()
+
+
+def _hash(more: str) -> str:
+    text = (
+        "version: 1\ndata: [{builtin: tutor}]\ndefenses: {words: {type: pattern, keywords: [x]}}\n"
+    )
+    text += "pipeline:\n  model: {type: scripted}\n  guards: [none, words]\n" + more
+    config = parse_config(text, folder=Path(), shown_as="bench.yaml").config
+    return config_sha256(config, [], only=(), limit=None)
+
+
+def test_only_what_changes_answers_changes_the_hash_of_a_configuration() -> None:
+    """Guards asked at every repeat do; the machines that ask, and the defaults spelled out, do not."""
+    plain = _hash("")
+    assert _hash("run: {repeat_guards: false}") == plain
+    assert _hash("  deterministic: []\n") == plain
+    assert _hash("run: {engine: ray, workers: 2}") == plain
+    others = [plain, _hash("run: {repeat_guards: true}"), _hash("  deterministic: [words]\n")]
+    assert len(set(others)) == 3
+
+
+@pytest.mark.parametrize(("gate", "found"), [("[asr_upper]", "a list"), ("0.1", "0.1")])
+def test_a_gate_that_is_no_map_is_a_mistake_with_its_place(gate: str, found: str) -> None:
+    """Nothing is made of it."""
+    said = f"bench.yaml:6:1: gate: must be settings, found {found}."
+    assert mistakes_in(f"{GOOD}gate: {gate}") == [said]
+
+
+def test_a_configuration_that_measures_nothing_is_refused() -> None:
+    """Data alone are no run."""
+    (mistake,) = mistakes_in("version: 1\ndata: [{builtin: core}]\n")
+    assert "names nothing to measure: add defenses or a pipeline" in mistake
+
+
+def test_calls_in_flight_are_told_by_the_names_of_the_parts_that_make_them() -> None:
+    """A judge without a name is called by its number, and a service says it for all below it."""
+    judge = "{type: chat, base_url: 'http://there/v1', model: m, rubric: r.txt}"
+    text = ALONE.replace("judges: [", f"judges: [{judge}, ") + (
+        "services: {'http://there/': {concurrency: 3}}\n"
+        "defenses: {guard: {type: http, url: 'http://there/x', body: {}, blocked: $.b}}\n"
+    )
+    loaded = parse_config(text, folder=Path(), shown_as="bench.yaml")
+    assert concurrency_of(loaded) == {"judge-1": 3, "guard": 3}
+
+
+def test_single_calls_are_not_timed_on_a_cluster(tmp_path: Path) -> None:
+    """It asks batches; the command ends before any worker starts, and says both ways out."""
+    text = GOOD + "latency: {mode: isolated}\nrun: {engine: ray, workers: 2}\n"
+    loaded = parse_config(text, folder=tmp_path, shown_as="bench.yaml")
+    with pytest.raises(ConfigError, match="Latency mode isolated times single calls") as refused:
+        run(loaded, RunOptions(out=tmp_path / "out"), Session())
+    assert "set latency.mode to loaded, or run.engine to local" in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
+def test_a_cluster_without_its_library_is_told_before_the_run(tmp_path: Path) -> None:
+    """With the extra that brings it, on every machine; no folder is left behind."""
+    text = GOOD + "latency: {mode: loaded}\nrun: {engine: ray, workers: 2}\n"
+    loaded = parse_config(text, folder=tmp_path, shown_as="bench.yaml")
+    with pytest.raises(ConfigError, match=r"run\.engine is ray, and Ray is not installed") as told:
+        run(loaded, RunOptions(out=tmp_path / "out"), Session())
+    assert "pip install 'guardmark[ray]'" in str(told.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["sweet:core", "suite:of:core"])
+def test_a_name_of_no_kind_of_public_data_says_where_they_are_listed(name: str) -> None:
+    """Nothing is fetched."""
+    with pytest.raises(ConfigError, match=f"'{name}' names no public data.\nNext: .* data list"):
+        get_public(name, {}, lambda _line: None)
+
+
+def test_an_attack_that_is_stopped_in_its_run_attacks_nothing(tmp_path: Path) -> None:
+    """The run is kept as far as it came, and the same command goes on with it."""
+    loaded = parse_config(GOOD, folder=tmp_path, shown_as="bench.yaml")
+    stopped = Session()
+    stopped.stop.set()
+    given = AdaptOptions(budget=4, run=RunOptions(out=tmp_path / "out"))
+    adapted = adapt(loaded, stopped, given)
+    assert (adapted.defenses, adapted.summary, adapted.trace) == ((), None, None)
+    with RecordReader(adapted.folder.records) as reader:
+        assert reader.status().state is not RunState.COMPLETE
+        assert not reader.layer_settings("adaptive")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import Serve
 
 from guardmark.app.parts.loading import parse_config
 from guardmark.app.preflight import Forecast, Span, TextVolume, check_config, forecast_parts
@@ -141,6 +143,20 @@ def test_model_and_judge_read_their_prompts_and_the_answers(tmp_path: Path) -> N
     assert limits(seen["strict"].cost) == span(least, most)
 
 
+def test_a_guard_of_answers_reads_conversation_and_answer_at_every_repeat(tmp_path: Path) -> None:
+    """2 samples twice and 1 to warm up: 5 calls, each with an answer of 1 to 100 tokens."""
+    pipeline = (PIPELINE % ("none", "")).replace("prices: {", f"prices: {{m: {PRICE}, ")
+    pipeline = pipeline.replace("{type: chat, preset: openai, model: big", "{type: local, path: x")
+    pipeline = pipeline.replace("{guard: {type: allow-all}}", f"{{guard: {GUARD}}}}}")
+    (tmp_path / "rubric.txt").write_text("r", encoding="utf-8")
+    seen = forecast(tmp_path, pipeline, guard=View.RESPONSE)
+    assert limits(seen["model"].calls) == (0, 0)
+    assert limits(seen["guard"].calls) == (5, 5)
+    # Each reads (40 + 60) / 4 = 25 tokens and the answer, and writes 1 to 16.
+    least, most = 5 * (0.5 + 26 / 1000 + 0.01), 5 * (0.5 + 125 / 1000 + 0.16)
+    assert limits(seen["guard"].cost) == span(least, most)
+
+
 def test_behind_a_guard_alone_nothing_may_reach_the_model(tmp_path: Path) -> None:
     """It is asked about what the guard lets through, which nobody knows before."""
     (tmp_path / "rubric.txt").write_text("r", encoding="utf-8")
@@ -200,3 +216,31 @@ def test_workers_on_a_cluster_that_save_nothing_are_told_before_the_run(tmp_path
     assert told.startswith("run.engine ray is not worth it: all calls take about")
     path.write_text(text)
     assert not [line for line in check_config(path).warnings if "run.engine" in line]
+
+
+async def test_a_probe_shows_a_service_attacks_and_benign_inputs_in_turn(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """What it decided and said of them is told before any sample is paid for."""
+    from aiohttp import web
+
+    asked: list[str] = []
+
+    async def respond(request: web.Request) -> web.Response:
+        text = (await request.json())["t"]
+        asked.append(text)
+        return web.json_response({"b": "attack" in text} if "2" not in text else {})
+
+    url = (await serve(respond)).url
+    rows = [{"id": f"a{n}", "text": f"attack {n}", "label": "attack"} for n in range(3)]
+    rows += [{"id": f"b{n}", "text": f"question {n}", "label": "benign"} for n in range(3)]
+    (tmp_path / "d.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    path = tmp_path / "bench.yaml"
+    guard = f"{{type: http, url: '{url}/x', body: {{t: {{$input: text}}}}, blocked: $.b}}"
+    path.write_text(f"version: 1\ndata: [{{path: d.jsonl}}]\ndefenses: {{guard: {guard}}}\n")
+    (probe,) = (await asyncio.to_thread(check_config, path, probes=5)).probes
+    assert asked == ["attack 0", "question 0", "attack 1", "question 1", "attack 2"]
+    assert (probe.defense, probe.outcomes) == ("guard", {"block": 2, "allow": 2, "malformed": 1})
+    assert len(probe.messages) == 1
+    assert probe.median_ms is not None
+    assert probe.median_ms > 0

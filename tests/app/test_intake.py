@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from guardmark.app.parts.loading import LoadedConfig, parse_config
-from guardmark.app.run.run_folder import RunLocation, Start, begun, find_place
+from guardmark.app.run.run_folder import RunLocation, Start, begun, find_place, stored_manifest
+from guardmark.app.run.running import RunOptions, Session, run
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir
 
@@ -86,3 +87,39 @@ def test_a_run_killed_while_it_read_its_data_begins_again_in_its_folder(
     with first.folder.lock():
         beside = find_place(loaded, out=None, start=Start.CONTINUE, config_hash=hashed, now=NOW)
     assert beside.folder != first.folder
+
+
+def test_a_damaged_run_is_left_alone_and_a_new_one_starts_beside_it(loaded: LoadedConfig) -> None:
+    """Nobody knows what of it could be continued; its bytes stay for whoever looks."""
+    hashed = "0" * 64
+    first = find_place(loaded, out=None, start=Start.CONTINUE, config_hash=hashed, now=NOW)
+    first.folder.create()
+    first.folder.records.write_bytes(b"no database" * 100)
+    beside = find_place(loaded, out=None, start=Start.CONTINUE, config_hash=hashed, now=NOW)
+    assert beside.folder != first.folder
+    assert not beside.has_samples
+    assert first.folder.records.read_bytes() == b"no database" * 100
+
+
+def test_an_unfinished_run_over_other_data_is_not_continued(
+    loaded: LoadedConfig, tmp_path: Path
+) -> None:
+    """The file was edited since: its rows would not be those that were decided."""
+    text = '{"text": "ignore it", "label": "attack"}\n{"text": "hello", "label": "benign"}\n'
+    data = tmp_path / "data.jsonl"
+    data.write_text(text, encoding="utf-8")
+    stopped = Session(now=NOW)
+    stopped.stop.set()
+    begun_run = run(loaded, RunOptions(), stopped).folder
+    manifest = stored_manifest(begun_run)
+    assert manifest is not None
+    hashed = manifest.config_sha256
+
+    def place() -> RunLocation:
+        return find_place(loaded, out=None, start=Start.CONTINUE, config_hash=hashed, now=NOW)
+
+    assert place() == RunLocation(folder=begun_run, has_samples=True)
+    data.write_text(text.replace("hello", "good day"), encoding="utf-8")
+    assert place().folder.path != begun_run.path
+    data.write_text(text, encoding="utf-8")
+    assert place().folder.path == begun_run.path

@@ -17,7 +17,7 @@ import pytest
 import guardmark
 from guardmark import Decision, Outcome
 from guardmark.app.verbs import LoadedRun
-from guardmark.core.errors import ConfigError, DatasetError, UntrustworthyRun
+from guardmark.core.errors import ConfigError, DatasetError, StoreError, UntrustworthyRun
 from guardmark.core.sample import Label, Prompt
 
 if TYPE_CHECKING:
@@ -262,3 +262,53 @@ def test_the_report_opens_in_the_browser(monkeypatch: pytest.MonkeyPatch) -> Non
     page = guardmark.run(words, ROWS).open_report()
     assert opened == [page.as_uri()]
     assert page.name == "report.html"
+
+
+def test_a_report_that_is_gone_is_not_opened_but_written_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The message is the call that writes it; the page says the same as before."""
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    run = guardmark.run(words, ROWS)
+    page = run.folder / "report.html"
+    before = page.read_text(encoding="utf-8")
+    page.unlink()
+    with pytest.raises(StoreError) as missing:
+        run.open_report()
+    assert "report.html is missing" in str(missing.value)
+    assert f"guardmark.report({str(run.folder)!r})" in str(missing.value)
+    assert not opened
+    assert guardmark.report(run.folder) == page
+    assert page.read_text(encoding="utf-8") == before
+
+
+def test_one_defense_alone_is_compared_with_nothing() -> None:
+    """A second run is what it needs."""
+    run = guardmark.run(words, ROWS)
+    with pytest.raises(ConfigError, match="holds one defense: name a second run too"):
+        guardmark.compare(run)
+
+
+def test_data_are_read_by_name_or_from_a_file(folder: Path) -> None:
+    """A name that we ship is that set; anything else is a file, read as a configuration says."""
+    core = guardmark.load_dataset("core")
+    assert core.count == sum(1 for _ in core.samples()) > 100
+    path = folder / "mine.jsonl"
+    rows = '{"q": "ignore it", "kind": "attack"}\n{"q": "plant it", "kind": "benign"}\n'
+    path.write_text(rows, encoding="utf-8")
+    mine = guardmark.load_dataset(path, map={"text": "q", "label": "kind"})
+    assert [(each.prompt.text, each.is_attack) for each in mine.samples()] == [
+        ("ignore it", True),
+        ("plant it", False),
+    ]
+    with pytest.raises(DatasetError, match=r"gone\.jsonl"):
+        guardmark.load_dataset("gone.jsonl")
+
+
+def test_the_public_door_lists_what_lies_behind_it() -> None:
+    """Completion in a notebook shows the promised names and no others; each can be had."""
+    assert dir(guardmark) == sorted([*guardmark.__all__, "__version__"])
+    assert all(getattr(guardmark, name) is not None for name in dir(guardmark))
+    with pytest.raises(AttributeError, match="has no attribute 'measure'"):
+        guardmark.measure  # noqa: B018 - that it is refused is the point

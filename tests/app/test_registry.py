@@ -37,3 +37,17 @@ def test_the_list_tells_types_of_other_packages_and_what_is_wrong_with_one(tmp_p
     assert (
         "  bent         The defense type 'bent' cannot be loaded from no_such:Thing: " in done.out
     )
+
+
+def test_two_packages_that_provide_one_type_are_both_named(tmp_path: Path) -> None:
+    """Which of them measures would depend on the order of folders, so neither does."""
+    facts = tmp_path / "site" / "taker-1.0.dist-info"
+    facts.mkdir(parents=True)
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: taker\nVersion: 1.0\n", "utf-8")
+    (facts / "entry_points.txt").write_text("[guardmark.defenses]\nhttp = taker:Http\n", "utf-8")
+    paths = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
+    done = guardmark("plugins", cwd=tmp_path, env={"PYTHONPATH": paths})
+    assert done.code == 2
+    ours = builtin_parts()["defense"]["http"]
+    assert f"a defense type called 'http': {ours} and taker:Http." in done.err
+    assert "Uninstall one of them." in done.err

@@ -189,6 +189,32 @@ def test_parts_that_reach_nothing_are_built_from_the_folder(
     assert adapt(out, session(), four()).defenses == ("guard", "both")
 
 
+def test_a_part_that_may_take_all_day_is_not_built_because_a_folder_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pattern reaches nothing, but with a time limit of the sender's it could hold a machine."""
+    guard = {"type": "pattern", "patterns": ["ignore"], "timeout_s": 86_400}
+    out = send(tmp_path, {"defenses": {"guard": guard}})
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"names parts that run code.*: defenses\.guard\."):
+        adapt(out, session(), four())
+
+
+def test_the_attacker_of_the_folder_is_not_asked_where_one_names_one_s_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address that the sender named is on the list, until a file of one's own replaces it."""
+    theirs = {"type": "chat", "base_url": "http://127.0.0.1:9/v1", "model": "m"}
+    guard = {"type": "pattern", "patterns": ["ignore"]}
+    out = send(tmp_path, {"defenses": {"guard": guard}, "adaptive": {"attacker": theirs}})
+    own = tmp_path / "attacker.yaml"
+    own.write_text("adaptive: {attacker: {type: scripted, otherwise: nothing}}\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"call addresses.*: adaptive\.attacker\."):
+        adapt(out, session(), four())
+    assert adapt(out, session(), AdaptOptions(budget=4, config=own)).defenses == ("guard",)
+
+
 def test_one_s_own_configuration_is_what_is_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

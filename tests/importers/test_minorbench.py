@@ -194,6 +194,15 @@ def test_an_imported_run_is_scored_and_not_overwritten(tmp_path: Path) -> None:
         import_run("minorbench", source, now=NOW, out=tmp_path / "ours")
 
 
+def test_a_run_in_which_nothing_was_asked_is_no_run(tmp_path: Path) -> None:
+    """Prompts without a decision or an answer have no score, and no folder is made of them."""
+    rows = [row(n, generations=[], guardrail_decisions=[], judge_labels=[]) for n in range(3)]
+    source = write(tmp_path / "theirs", rows)
+    with pytest.raises(DatasetError, match="holds neither a decision nor an answer"):
+        import_run("minorbench", source, now=NOW, out=tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()
+
+
 def test_the_public_placeholder_rows_are_read(shared_dir: Path, tmp_path: Path) -> None:
     """Rows in the layout of the real tool."""
     source = shared_dir / "data" / "original" / "minor_bench_format"

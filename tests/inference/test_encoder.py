@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from guardmark.app.adapt.calibrating import CalibrationOptions, calibrate
 from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind
@@ -79,3 +82,39 @@ def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     """Before anything is spent."""
     with pytest.raises(ConfigError, match="does not exist"):
         LocalEncoder(tmp_path / "nowhere")
+
+
+def test_a_model_that_writes_is_no_encoder(
+    transformers: Any, tmp_path: Path, classifier_folder: Path
+) -> None:
+    """Both halves of it would have to be read, and the mean of one of them means nothing."""
+    config = transformers.T5Config(
+        vocab_size=32, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2
+    )
+    transformers.T5Model(config).save_pretrained(tmp_path / "writer")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(classifier_folder / name, tmp_path / "writer")
+    with pytest.raises(ConfigError, match="writer writes text: it is no encoder"):
+        LocalEncoder(tmp_path / "writer", device="cpu")
+
+
+def test_a_threshold_is_calibrated_for_an_encoder_in_this_process(
+    classifier_folder: Path, tmp_path: Path
+) -> None:
+    """No service is asked for a word first; equal texts lie at 1, all others below the tau."""
+    words = ("ferry", "user", "guardian", "please", "ignore", "the")
+    texts = [" ".join(each) for each in permutations(words, 3)]
+    rows = [
+        {"a": first, "b": second, "same": False, "group": f"d{n}"}
+        for n, (first, second) in enumerate(zip(texts, texts[7:] + texts[:7], strict=True))
+    ]
+    rows += [{"a": each, "b": each, "same": True, "group": f"s{each}"} for each in texts[:60]]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "pairs.jsonl").write_text(lines, encoding="utf-8")
+    said = f"{{type: local-embedding, path: '{classifier_folder}', device: cpu}}"
+    (tmp_path / "own.yaml").write_text(f"adaptive: {{equivalence: {said}}}\n", encoding="utf-8")
+    options = CalibrationOptions(config=tmp_path / "own.yaml", out=tmp_path / "tau.yaml", bound=0.2)
+    found = calibrate(tmp_path / "pairs.jsonl", options)
+    assert found.missing == {}
+    assert found.choice.tau <= 1
+    assert str(classifier_folder) in options.out.read_text(encoding="utf-8")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from tests.journeys.command_line import guardmark, set_up
+
+from guardmark.app.run.matrix import run_matrix
+from guardmark.app.run.running import Session
 
 pytestmark = pytest.mark.slow
 
@@ -102,3 +106,30 @@ def test_a_mistake_is_found_before_anything_runs(folder: Path, text: str, words:
     assert done.code == 2
     assert words in done.err
     assert not (folder / "out").exists()
+
+
+def test_a_matrix_that_is_stopped_leaves_the_rows_behind_it_for_later(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row under way says that it was interrupted; the same command goes on from there."""
+    monkeypatch.chdir(folder)
+    sessions: list[Session] = []
+
+    def session() -> Session:
+        sessions.append(Session(now=datetime(2026, 1, 2, tzinfo=UTC)))
+        if len(sessions) == 2:
+            sessions[-1].stop.set()
+        return sessions[-1]
+
+    done = run_matrix(Path("matrix.yaml"), Path("out"), session=session)
+    assert done.is_interrupted
+    assert [(each.label, each.status) for each in done.lines] == [
+        ("the lax one", "success"),
+        ("", "failed"),
+    ]
+    rows = json.loads((folder / "out" / "manifest.json").read_text(encoding="utf-8"))["rows"]
+    assert [row["id"] for row in rows] == ["lax", "strict"]
+    again = run_matrix(Path("matrix.yaml"), Path("out"), session=Session)
+    assert not again.is_interrupted
+    assert [each.status for each in again.lines] == ["success"] * 3
+    assert "interrupted" in done.lines[-1].message

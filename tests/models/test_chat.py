@@ -15,7 +15,7 @@ from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.protocols import ChatModel
 from guardmark.core.sample import Message, Prompt, Role
-from guardmark.models.chat import ChatModelSettings
+from guardmark.models.chat import ChatModelSettings, SystemPromptSettings
 from guardmark.net.client import Services
 from guardmark.net.service import ServiceLimits
 
@@ -297,3 +297,22 @@ async def test_a_tool_that_is_called_is_part_of_the_answer(
         response = await model.answer(HI)
         assert response.text == text
         assert (response.error_kind is ErrorKind.CONTRACT) is (text is None)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kind: [", "is not YAML: a map of names to prompts"),
+        ("- Be kind.\n", "is not a map of names to prompts.\nWrite each as NAME: text"),
+        ("Be kind.\n", "is not a map of names to prompts.\nWrite each as NAME: text"),
+    ],
+)
+def test_a_file_of_named_prompts_that_holds_no_names_is_refused(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    """The message names the file and how a prompt is written in it."""
+    (tmp_path / "p.yaml").write_text(text, encoding="utf-8")
+    settings = SystemPromptSettings(system_prompt_file="p.yaml", system_prompt_name="kind")
+    with pytest.raises(ConfigError) as caught:
+        settings.before(tmp_path)
+    assert f"{tmp_path / 'p.yaml'} {words}" in str(caught.value)

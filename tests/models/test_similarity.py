@@ -20,7 +20,13 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.protocols import PairJudge
 from guardmark.core.usage import Usage
-from guardmark.models.similarity import EmbeddingSettings, SimilarityJudge, cosine
+from guardmark.models.similarity import (
+    EmbeddingSettings,
+    LocalEmbeddingSettings,
+    SimilarityJudge,
+    TauSettings,
+    cosine,
+)
 from guardmark.net.client import Services
 from guardmark.net.service import ServiceLimits
 
@@ -211,6 +217,26 @@ def test_settings_that_do_not_fit_are_refused(change: dict[str, object], words: 
     assert EmbeddingSettings.model_validate(said).calibration is not None
     with pytest.raises(ValidationError, match=words):
         EmbeddingSettings.model_validate({**said, **change})
+
+
+def test_a_threshold_belongs_to_the_encoder_it_was_calibrated_with() -> None:
+    """Another folder is another encoder: its cosines mean something else."""
+    said = {"path": "small", "tau": 0.8, "calibration": CALIBRATION}
+    assert LocalEmbeddingSettings.model_validate(said).calibration is not None
+    with pytest.raises(ValidationError, match="tau or model is not what was calibrated"):
+        LocalEmbeddingSettings.model_validate({**said, "path": "large"})
+
+
+class NamelessSettings(TauSettings):
+    """Of a package that has one model and gives it no name."""
+
+
+def test_an_encoder_without_a_name_is_calibrated_under_none() -> None:
+    """What was calibrated for a named one is not for it."""
+    said = {"tau": 0.8, "calibration": {**CALIBRATION, "model": ""}}
+    assert NamelessSettings.model_validate(said).calibration is not None
+    with pytest.raises(ValidationError, match="tau or model is not what was calibrated"):
+        NamelessSettings.model_validate({"tau": 0.8, "calibration": CALIBRATION})
 
 
 def test_without_services_it_cannot_be_built() -> None:

@@ -148,10 +148,8 @@ async def _answers(
     return list(await asyncio.gather(*(defense.decide(prompt) for prompt in prompts)))
 
 
-def _require_whole(decision: object) -> None:
+def _require_whole(decision: Decision) -> None:
     _require(isinstance(decision, Decision), f"it returns no Decision but {type(decision)}")
-    if not isinstance(decision, Decision):
-        return
     _require(isinstance(decision.outcome, Outcome), f"no such outcome: {decision.outcome!r}")
     score = decision.score
     _require(score is None or 0 <= score <= 1, f"its score is not in [0, 1]: {score}")
