@@ -304,6 +304,10 @@ def test_data_are_read_by_name_or_from_a_file(folder: Path) -> None:
     ]
     with pytest.raises(DatasetError, match=r"gone\.jsonl"):
         guardmark.load_dataset("gone.jsonl")
+    with pytest.raises(ConfigError, match=r"load_dataset\(\): no setting is called 'lable'"):
+        guardmark.load_dataset("core", lable="attack")
+    with pytest.raises(ConfigError, match=r"run\(\): no setting is called .*Did you mean 'label'"):
+        guardmark.run(words, "core", lable="attack")
 
 
 def test_the_public_door_lists_what_lies_behind_it() -> None:

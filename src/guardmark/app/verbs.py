@@ -25,6 +25,7 @@ from guardmark.app.run.run_folder import RUNS
 from guardmark.app.run.running import RunOptions, Session, run_parts
 from guardmark.app.run.running import run as run_config_file
 from guardmark.app.settings import Config
+from guardmark.config.mistakes import checked_settings
 from guardmark.config.source import Source
 from guardmark.core.errors import ConfigError, StoreError, needs
 from guardmark.core.manifest import PartManifest
@@ -165,9 +166,11 @@ def load_dataset(source: str | Path, **settings: Any) -> LoadedData:
         The samples with their manifest; iterate over `.samples()`.
 
     Raises:
+        ConfigError: If a setting is unknown or wrong.
         DatasetError: If a row cannot be used; every one is named.
     """
-    entry = DataSettings.model_validate({**_origin(source), **settings})
+    given, called = {**_origin(source), **settings}, Source(shown_as="load_dataset()")
+    entry = checked_settings(DataSettings, given, called)
     return load(dataset_specs(entry, Path.cwd()), DEFAULT_TAXONOMY)
 
 
@@ -314,8 +317,9 @@ def _around(
         )
         built[name] = BuiltPart(part=defense, manifest=manifest)
     settings = {"version": 1, "name": "run", "data": [data], "defenses": {x: {} for x in built}}
-    config = Config.model_validate(settings)
-    loaded = LoadedConfig(config=config, folder=Path.cwd(), source=Source(shown_as="run()"))
+    source = Source(shown_as="run()")
+    config = checked_settings(Config, settings, source)
+    loaded = LoadedConfig(config=config, folder=Path.cwd(), source=source)
     return loaded, Parts(defenses=tuple(built.values()))
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote_plus
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from guardmark.config.settings import Secret
 from guardmark.core.errors import ConfigError, as_word, did_you_mean, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
     from guardmark.config.source import Keys, Source
@@ -67,6 +66,19 @@ _PLANTED: Final = frozenset({"system_prompt"})
 """Texts in which a made-up key may be planted on purpose."""
 
 
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def checked_settings(
+    model: type[_Model], given: Mapping[str, Any], source: Source, above: Keys = ()
+) -> _Model:
+    """Check settings against their model; every mistake is told with its place."""
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise ConfigError("\n".join(describe_mistakes(error, model, above, source))) from error
+
+
 def describe_mistakes(
     error: ValidationError,
     model: type[BaseModel],
@@ -98,7 +110,8 @@ def _place(item: ErrorDetails, above: Keys, source: Source) -> Keys:
     path, last = above, len(item["loc"]) - 1
     for index, step in enumerate(item["loc"]):
         below = (*path, str(step))
-        if below in source.places or (index == last and item["type"] == "missing"):
+        is_known = below in source.places or not source.places  # none: it was said in Python
+        if is_known or (index == last and item["type"] == "missing"):
             path = below
     return path
 

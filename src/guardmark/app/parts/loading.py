@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from guardmark.app.registry import GROUPS, helper_kind, known_types, settings_model
 from guardmark.app.settings import NO_SYSTEM_TO_GATE, NOTHING_TO_GATE, Config
-from guardmark.config.mistakes import describe_mistakes, require_no_literal_secret
+from guardmark.config.mistakes import checked_settings, describe_mistakes, require_no_literal_secret
 from guardmark.config.settings import describe_keys
 from guardmark.config.source import Source, parse_yaml, read_text
 from guardmark.core.errors import BadSettings, ConfigError, UnknownName, did_you_mean, listed
@@ -124,10 +124,7 @@ def load_section(path: Path, model: type[_Section], *, key: str) -> _Section:
         document, above = document[key], (key,)
     if not isinstance(document, dict):
         raise ConfigError(f"{source.where(above)}: expected settings of {key!r}, found none.")
-    try:
-        return model.model_validate(document)
-    except ValidationError as error:
-        raise ConfigError("\n".join(describe_mistakes(error, model, above, source))) from error
+    return checked_settings(model, document, source, above)
 
 
 def _check_parts(

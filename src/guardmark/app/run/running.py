@@ -288,9 +288,7 @@ class _Invocation:
         )
         arms = self.parts.pipeline.arms if self.parts.pipeline is not None else ()
         return replace(
-            manifest,
-            categories=data.taxonomy,
-            shared_answers=arms if len(arms) > 1 else (),
+            manifest, categories=data.taxonomy, shared_answers=arms if len(arms) > 1 else ()
         )
 
     def _plan(self) -> Plan:
