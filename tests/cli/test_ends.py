@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.cli.striking import struck
 from tests.journeys.command_line import guardmark as in_process_of_its_own
 from tests.journeys.command_line import set_up, words
 
@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Type
 
 SENTENCE = "Interrupted. Answers so far are saved."
-STRUCK = """\
-import os, signal, sys
-
-def hook(event, about):
-    if event == {event!r} and {part!r} in str(about[0]):
-        os.kill(os.getpid(), signal.SIGINT)
-
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from guardmark.cli import main
-sys.addaudithook(hook)
-main()
-"""
 
 
 @pytest.mark.parametrize(
@@ -41,16 +29,9 @@ def test_ctrl_c_is_answered_by_one_sentence_from_the_first_import_on(
 ) -> None:
     """Exit code 130, no traceback: while commands load, while one is found and while it works."""
     set_up(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", STRUCK.format(event=event, part=part), "check", "bench.yaml"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr.strip() == SENTENCE
+    done = struck(event, part, "check", "bench.yaml", cwd=tmp_path)
+    assert (done.code, done.out) == (130, "")
+    assert done.err.strip() == SENTENCE
 
 
 def test_a_terminal_that_was_closed_is_no_fault(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ import os
 import pty
 import re
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
+from tests.cli.striking import struck
 from tests.journeys.command_line import guardmark as in_process_of_its_own
 from tests.journeys.command_line import printed, set_up, words
 
@@ -35,24 +35,10 @@ DEFENSES = "defenses: {mine: {type: python, target: 'guard.py:check'}}\n"
 CONFIG = f"version: 1\ndata: [{{path: data.jsonl}}]\n{DEFENSES}latency: {{warmup: 0}}\n"
 MATRIX = f"global: {{version: 1, data: [{{path: data.jsonl}}]}}\nrows:\n  - {{id: one, {DEFENSES.strip()}}}\n"
 PRICES = "prices: {far: {input_per_1k: 100, output_per_1k: 1}}\n"
-STRUCK = """\
-import os, signal, sys
-left = [1]
-
-def hook(event, about):
-    if event == "sqlite3.connect" and left:
-        left.clear()
-        os.kill(os.getpid(), signal.SIGINT)
-
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from guardmark.cli import main
-sys.addaudithook(hook)
-main()
-"""
 
 
 @pytest.fixture
-def struck(tmp_path: Path) -> Path:
+def ringing(tmp_path: Path) -> Path:
     """A folder with a configuration whose defense rings once, and a matrix of it."""
     set_up(tmp_path, CONFIG)
     (tmp_path / "guard.py").write_text(GUARD, encoding="utf-8")
@@ -60,36 +46,37 @@ def struck(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_interrupted_matrix_shows_what_there_is_and_how_to_go_on(struck: Path) -> None:
+def test_an_interrupted_matrix_shows_what_there_is_and_how_to_go_on(ringing: Path) -> None:
     """The table comes first; the same command then does the rest."""
-    done = in_process_of_its_own("matrix", "matrix.yaml", "-o", "all", cwd=struck)
+    done = in_process_of_its_own("matrix", "matrix.yaml", "-o", "all", cwd=ringing)
     assert done.code == 130, done.err
     assert "one" in done.out
     assert "Interrupted. Answers so far are saved." in done.err
     assert "To continue: guardmark matrix matrix.yaml -o all" in done.err
 
 
-def test_an_interrupted_run_says_how_much_is_stored(struck: Path) -> None:
+def test_an_interrupted_run_says_how_much_is_stored(ringing: Path) -> None:
     """And the command that goes on; there is no report of half a run."""
-    done = in_process_of_its_own("run", "bench.yaml", "-o", "out", cwd=struck)
+    done = in_process_of_its_own("run", "bench.yaml", "-o", "out", cwd=ringing)
     assert (done.code, done.out) == (130, "")
     assert "of 12 records are stored in out." in done.err
     assert done.err.rstrip().endswith("To continue: guardmark run bench.yaml -o out")
-    assert not (struck / "out" / "report.html").exists()
+    assert not (ringing / "out" / "report.html").exists()
+
+
+def test_an_interrupted_attack_goes_on_in_the_run_that_it_made(ringing: Path) -> None:
+    """Given a configuration alone, the folder has no name yet that the same command would find."""
+    done = in_process_of_its_own("adapt", "bench.yaml", "--budget", "4", cwd=ringing)
+    assert (done.code, done.out) == (130, ""), done.err
+    (folder,) = (path.parent for path in ringing.rglob("records.sqlite"))
+    assert f"guardmark adapt bench.yaml --budget 4 -o {folder.relative_to(ringing)}" in done.err
 
 
 def test_an_interrupted_demo_does_not_go_on_to_explain(tmp_path: Path) -> None:
     """What it would say belongs to a report that is not there."""
-    done = subprocess.run(
-        [sys.executable, "-c", STRUCK, "demo", "-o", "out"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (130, ""), done.stderr
-    assert "To continue: guardmark demo -o out" in done.stderr
+    done = struck("sqlite3.connect", "", "demo", "-o", "out", cwd=tmp_path)
+    assert (done.code, done.out) == (130, ""), done.err
+    assert "To continue: guardmark demo -o out" in done.err
 
 
 def test_a_report_is_opened_where_that_is_asked_for(tmp_path: Path) -> None:
