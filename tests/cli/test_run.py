@@ -19,6 +19,7 @@ from tests.journeys.command_line import printed, set_up, words
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.cli.conftest import Type
     from tests.conftest import Serve
 
 GUARD = """\
@@ -126,6 +127,24 @@ def test_at_a_terminal_init_asks_what_is_to_be_measured(tmp_path: Path) -> None:
     assert b"Wrote bench.yaml." in shown
     expected = in_process_of_its_own("init", "--template", "http", cwd=tmp_path).out
     assert (tmp_path / "bench.yaml").read_text("utf-8") == expected
+
+
+def test_records_that_are_none_have_no_head(guardmark: Type, tmp_path: Path) -> None:
+    """Two shards that no group fell into: nothing to report, to note or to compare with."""
+    config = set_up(tmp_path, count=1)
+    for shard in ("1/4", "3/4"):
+        done = guardmark("run", config, "-o", shard[0], "--shard", shard)
+        assert (done.code, done.out) == (0, "")
+        assert "No group of the data falls into this shard: there is nothing to report." in done.err
+    merged = guardmark("merge", "1", "3", "-o", "all", "--allow-missing")
+    assert merged.code == 0
+    assert "Merged 2 runs with 0 records into all" in merged.err
+    assert "report    all/report.html" in merged.out.splitlines()
+    assert not [line for line in merged.out.splitlines() if line.startswith("head ")]
+    verified = guardmark("verify", "all")
+    assert verified.code == 0
+    assert "Head of the records" not in verified.out
+    assert guardmark("verify", "all", "--json").json["head"] is None
 
 
 async def test_a_probe_tells_how_long_all_calls_will_take(tmp_path: Path, serve: Serve) -> None:
