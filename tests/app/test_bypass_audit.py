@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from tests.adaptive.planted import AtOnce, attack, cards
 from tests.app.audited_run import OPEN, adapted, blocks, data
 from tests.conftest import Serve
@@ -38,6 +39,7 @@ from guardmark.app.labels.human_labels import read_bypass_labels, store_bypass_l
 from guardmark.app.results.variant_texts import VariantTexts, read_rewrites
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
+from guardmark.cli.commands import build
 from guardmark.core.errors import DatasetError, StorageError, StoreError, UnknownName
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
 from guardmark.reports.render.json.documents import adaptive_json
@@ -137,6 +139,14 @@ async def test_a_text_that_is_lost_is_counted_and_another_drawn(run: Path, tmp_p
     audit = draw_bypasses(run, out=tmp_path / "b.csv", count=3)
     assert set(by_sample(audit.file)) == {"s1", "s2", "s3"}
     assert audit.defenses[0].untold > 0
+    (given,) = audit.defenses
+    words = ["audit", str(run), "--what", "bypasses", "-o", str(tmp_path / "told.csv"), "--count"]
+    told = CliRunner().invoke(build(), [*words, "3"], catch_exceptions=False).output
+    assert (
+        f"d: {given.drawn} of {given.resting} bypasses that rest on a judgement; the texts of"
+        in told
+    )
+    assert f" {given.untold} cannot be rebuilt, so others were drawn" in told
 
 
 async def test_what_comes_before_an_encoding_is_shown_beside_it(run: Path) -> None:

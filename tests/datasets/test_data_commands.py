@@ -334,3 +334,80 @@ def test_diff_tells_two_versions_apart(run: Callable[..., Typed], tmp_path: Path
     kinds = ("common", "removed", "added", "relabelled", "refiled")
     assert [found[kind] for kind in kinds] == [2, ["a3", "a4"], ["new"], ["a1"], ["a2"]]
     assert "common      2\n" in run("diff", *files).out
+
+
+ENTRY = """\
+title = "Mine"
+about = "Rows of our own."
+home = "https://data.example/mine"
+licence = "CC0-1.0"
+languages = [{languages}]
+purposes = ["jailbreak"]
+ask = "Any detector."
+groups = "None."
+tried = "original files"
+
+[[files]]
+path = "rows.csv"
+
+[rows]
+text = "words"
+label = {{column = "bad", words = {{yes = "attack", no = "benign"}}}}
+kind = {{constant = "attack"}}
+"""
+
+
+@pytest.fixture
+def entry(put: Callable[..., Path], empty: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An entry of our own in twenty languages, with a copy of its data."""
+    monkeypatch.setenv("GUARDMARK_DATA", str(empty / "cache"))
+    (empty / "copy").mkdir()
+    put("copy/rows.csv", "words,bad\nstop it,yes\nhello,no\n")
+    languages = ", ".join(f'"{first}{second}"' for first in "abcd" for second in "abcde")
+    put("mine.toml", ENTRY.format(languages=languages))
+    return "./mine.toml"
+
+
+def test_show_tells_what_is_known_of_a_set(run: Callable[..., Typed], entry: str) -> None:
+    """Of long lists the first, and how many more; how rows are read is for programs."""
+    lines = run("show", entry).out.splitlines()
+    assert lines[0] == entry
+    assert "  licence     CC0-1.0" in lines
+    assert "  files       rows.csv" in lines
+    told = [line.split(maxsplit=1)[1] for line in lines if line.startswith("  languages ")]
+    assert told[:2] == ["aa", "ab"]
+    assert told[16:] == ["and 4 more (--json lists all)"]
+    assert not [line for line in lines if "column" in line]
+    known = run("show", entry, "--json").json
+    assert len(known["languages"]) == 20
+    assert known["rows"]["text"] == "words"
+
+
+def test_show_tells_what_a_suite_takes(run: Callable[..., Typed]) -> None:
+    """A line an entry, with how many of each kind; a name that is none gets those there are."""
+    parts = run("show", "suite:prompt-injection", "--json").json["parts"]
+    shown = run("show", "suite:prompt-injection").out
+    assert all(f"{part['entry']}: {part['quota']}" in shown for part in parts[:16])
+    unknown = run("show", "suite:nope")
+    assert unknown.code == 2
+    assert "No suite is called 'nope'" in unknown.err
+
+
+def test_get_stores_a_copy_and_prints_its_hashes(run: Callable[..., Typed], entry: str) -> None:
+    """The same for people and programs; the licence is told before anything is read."""
+    told = run("get", entry, "--from", "copy")
+    assert (told.code, "Licence: CC0-1.0." in told.err) == (0, True)
+    assert "Data mine/rows.csv: 1 attack, 1 benign" in told.out
+    got = run("get", entry, "--from", "copy", "--json").json
+    assert got["sha256"] in told.out
+    assert [(each["attacks"], each["benign"]) for each in got["manifests"]] == [(1, 1)]
+
+
+def test_list_of_a_purpose_names_public_sets_only(run: Callable[..., Typed]) -> None:
+    """With purposes, licence and title; suites with their version."""
+    listed = run("list", "--purpose", "prompt-injection")
+    entries = run("list", "--purpose", "prompt-injection", "--json").json
+    assert "builtin:" not in listed.out
+    for each in entries:
+        licence = each.get("licence") or f"version {each['version']}"
+        assert f"{each['name']}  {', '.join(each['purposes'])}  ({licence})" in listed.out

@@ -103,10 +103,8 @@ def _guarded(words: list[str], *, debug: bool) -> int:
 
 
 def _usage_or_fault(error: Exception, *, debug: bool) -> int:
-    from click.exceptions import Abort, ClickException, Exit
+    from click.exceptions import Abort, ClickException
 
-    if isinstance(error, Exit):
-        return error.exit_code
     if isinstance(error, Abort):
         return _interrupted()
     if isinstance(error, ClickException):

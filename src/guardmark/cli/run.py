@@ -185,7 +185,7 @@ def merge_command(runs: tuple[Path, ...], out: Path, *, allow_missing: bool, as_
 
     merged = merge_runs(runs, out, now=Session().now, allow_missing=allow_missing)
     stored = merged.analysis.status.stored
-    tell_line(f"Merged {len(runs):,} runs with {stored:,} records into {out}")
+    tell_line(f"Merged {counted(len(runs), 'run')} with {counted(stored, 'record')} into {out}")
     return _tell(merged, as_json=as_json)
 
 

@@ -142,7 +142,7 @@ def verify(
         from guardmark.app.verify.rewritten import compare_again
 
         compare_again(folder, read_summary(folder.summary_json, Mismatches()), mismatches)
-        shown.append(_REWRITTEN)
+        shown += [_REWRITTEN] * folder.summary_json.is_file()
     holds = not (damage or outdated or mismatches.total)
     return Verification(
         folder=folder.path,

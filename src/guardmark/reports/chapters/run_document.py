@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from guardmark.core.errors import counted
 from guardmark.reports.chapters import comparison, latency, pipeline, summary, thresholds
 from guardmark.reports.chapters.advice import MORE_ADVICE, Highlights, write_advice, write_worst
 from guardmark.reports.chapters.gate import write_gate
@@ -28,7 +29,6 @@ from guardmark.reports.document.blocks import (
     muted,
     section,
 )
-from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
@@ -42,8 +42,8 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
     manifest, samples = analysis.manifest, analysis.samples
     shown = highlights or Highlights()
     subtitle = (
-        f"{_data_words(manifest)}: {count_text(samples.attacks)} attacks, "
-        f"{count_text(samples.benign)} benign; {manifest.created_utc}"
+        f"{_data_words(manifest)}: {counted(samples.attacks, 'attack')}, "
+        f"{samples.benign:,} benign; {manifest.created_utc}"
     )
     if manifest.evaluator:
         subtitle += f"; {manifest.evaluator}"
