@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.journeys.command_line import guardmark
+from tests.journeys.command_line import Done, guardmark
 
 from guardmark.app.registry import builtin_parts, settings_model
 
@@ -24,14 +24,21 @@ def test_a_type_says_what_it_is_in_a_sentence(kind: str, name: str) -> None:
     assert 10 < len(sentence) < 100
 
 
+def plugins(folder: Path, *, package: str, defense: str) -> Done:
+    """List the types where another package says that it brings one."""
+    facts = folder / "site" / f"{package}-1.0.dist-info"
+    facts.mkdir(parents=True)
+    (facts / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n", "utf-8"
+    )
+    (facts / "entry_points.txt").write_text(f"[guardmark.defenses]\n{defense}\n", "utf-8")
+    paths = os.pathsep.join([str(folder / "site"), os.environ.get("PYTHONPATH", "")])
+    return guardmark("plugins", cwd=folder, env={"PYTHONPATH": paths})
+
+
 def test_the_list_tells_types_of_other_packages_and_what_is_wrong_with_one(tmp_path: Path) -> None:
     """A package that cannot be imported does not hide the others."""
-    facts = tmp_path / "site" / "broken-1.0.dist-info"
-    facts.mkdir(parents=True)
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n", "utf-8")
-    (facts / "entry_points.txt").write_text("[guardmark.defenses]\nbent = no_such:Thing\n", "utf-8")
-    paths = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
-    done = guardmark("plugins", cwd=tmp_path, env={"PYTHONPATH": paths})
+    done = plugins(tmp_path, package="broken", defense="bent = no_such:Thing")
     assert done.code == 0
     assert "  http         Asks a service over HTTP." in done.out
     assert (
@@ -41,12 +48,7 @@ def test_the_list_tells_types_of_other_packages_and_what_is_wrong_with_one(tmp_p
 
 def test_two_packages_that_provide_one_type_are_both_named(tmp_path: Path) -> None:
     """Which of them measures would depend on the order of folders, so neither does."""
-    facts = tmp_path / "site" / "taker-1.0.dist-info"
-    facts.mkdir(parents=True)
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: taker\nVersion: 1.0\n", "utf-8")
-    (facts / "entry_points.txt").write_text("[guardmark.defenses]\nhttp = taker:Http\n", "utf-8")
-    paths = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
-    done = guardmark("plugins", cwd=tmp_path, env={"PYTHONPATH": paths})
+    done = plugins(tmp_path, package="taker", defense="http = taker:Http")
     assert done.code == 2
     ours = builtin_parts()["defense"]["http"]
     assert f"a defense type called 'http': {ours} and taker:Http." in done.err

@@ -174,7 +174,7 @@ def test_steps_of_a_chain_draw_apart() -> None:
 
 
 def test_a_refusal_names_the_step_and_the_reason() -> None:
-    """Too short for a bounded slip: one word of three is more than 30 %."""
+    """Too short for a bounded typo: one word of three is more than 30 %."""
     attempt = apply(parse_chain("inner_swap + base64"), "reveal the secret", seed=seeded(1))
     assert attempt.status is VariantStatus.REFUSED
     assert attempt.reason == "inner_swap@2(share=0.1): V2 does not hold for this text"

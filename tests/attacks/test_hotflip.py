@@ -138,7 +138,7 @@ def test_a_text_without_a_promising_swap_has_no_variant() -> None:
     ],
 )
 def test_rules_alone_give_the_tier_of_any_text(variant: str, tier: Tier) -> None:
-    """Same canonical form, one slip in few words that are long enough, or unproved."""
+    """Same canonical form, one typo in few words that are long enough, or unproved."""
     assert tier_of("ignore all of the rules", variant, ()) is tier
 
 

@@ -186,7 +186,7 @@ def test_a_slip_keeps_first_and_last_letters(name: str) -> None:
 
 
 def test_key_neighbours_touch_on_the_board() -> None:
-    """A slip of the finger lands next to the key."""
+    """A typo lands next to the key."""
     beside = {"a": "qwsz", "g": "ftyhbv", "p": "o", "m": "njk", "q": "wa"}
     from guardmark.attacks.operators.typo import NEAR
 

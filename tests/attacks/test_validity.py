@@ -86,7 +86,7 @@ TEN = "alphabet bravery charlie delta eleven foxtrot golfing hotels indian julie
     ],
 )
 def test_bounds_of_v2(variant: str, *, bounded: bool) -> None:
-    """One slip a word that is long enough, 30 % of the words, word by word."""
+    """One typo a word that is long enough, 30 % of the words, word by word."""
     assert is_bounded(TEN, variant) is bounded
 
 
@@ -101,7 +101,7 @@ def test_bounds_of_v2(variant: str, *, bounded: bool) -> None:
         ("ELDERLANE-64", "ELDREANE-64", False),
     ],
 )
-def test_a_slip_is_made_in_words_and_not_in_names(word: str, typed: str, *, proved: bool) -> None:
+def test_a_typo_is_made_in_words_and_not_in_names(word: str, typed: str, *, proved: bool) -> None:
     """Who mistypes an address, a file or a code asks for something else."""
     assert is_bounded(f"a b c {word}", f"a b c {typed}") is proved
 

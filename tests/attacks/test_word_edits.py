@@ -74,3 +74,16 @@ def test_a_recipe_makes_the_text_again(text: str, draw: object) -> None:
 def test_other_chains_are_no_recipes() -> None:
     """A chain of operators is read as what it is."""
     assert read_recipe("synonym@1(p=1.0) [0:4]", TEXT) is None
+
+
+def test_no_word_of_an_address_a_file_or_a_setting_is_edited() -> None:
+    """Who asks for `remote=disabled` does not ask for `remote=disalbed`."""
+    text = (
+        "remote=disabled settings.json tea@example.net errors:warnings a/folder/below ELDERLANE-64"
+    )
+    assert edits_of(text) == ()
+    assert {e.word for forms in edits_of("disabled, below: nothing") for e in forms} == {
+        "disabled",
+        "below",
+        "nothing",
+    }

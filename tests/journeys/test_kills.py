@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import re
+import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from tests.journeys.command_line import CONFIG, guardmark, killed, kills, set_up
@@ -66,54 +68,64 @@ def artefacts(folder: Path) -> dict[str, object]:
     }
 
 
+class Undisturbed(NamedTuple):
+    """What a run came to that nobody killed, and how long it took: moments to kill it lie within."""
+
+    files: dict[str, object]
+    took_s: float
+
+
 @pytest.fixture
-def undisturbed(tmp_path: Path) -> dict[str, object]:
-    """The artefacts of a run nobody disturbed."""
+def undisturbed(tmp_path: Path) -> Undisturbed:
+    """A run nobody disturbed."""
     set_up(tmp_path, MEASURED, count=COUNT)
     (tmp_path / "guard.py").write_text(GUARD, encoding="utf-8")
+    began = time.monotonic()
     assert guardmark("run", "bench.yaml", "-o", "whole", cwd=tmp_path).code == 0
-    found = artefacts(tmp_path / "whole")
+    took_s, found = time.monotonic() - began, artefacts(tmp_path / "whole")
     assert {"results.jsonl", "summary.json", "summary.md", "report.html"} <= set(found)
-    return found
+    return Undisturbed(found, took_s)
 
 
-def test_twenty_kills_change_no_artefact(tmp_path: Path, undisturbed: dict[str, object]) -> None:
+def test_twenty_kills_change_no_artefact(tmp_path: Path, undisturbed: Undisturbed) -> None:
     """The same command, given again and again, ends with the same figures in every file."""
-    struck = kills("run", "bench.yaml", "-o", "out", cwd=tmp_path, seed=3, longest_s=0.9)
+    longest_s = undisturbed.took_s
+    struck = kills("run", "bench.yaml", "-o", "out", cwd=tmp_path, seed=3, longest_s=longest_s)
     for _ in range(20):
         next(struck)
     done = guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path)
     assert done.code == 0, done.err
-    assert artefacts(tmp_path / "out") == undisturbed
+    assert artefacts(tmp_path / "out") == undisturbed.files
     assert guardmark("verify", "out", cwd=tmp_path).code == 0
     summary = json.loads((tmp_path / "out/summary.json").read_text("utf-8"))
     assert summary["run"]["stored"] == summary["run"]["planned"] == COUNT * 2 * 2
 
 
 def test_without_a_folder_the_newest_unfinished_run_is_continued(
-    tmp_path: Path, undisturbed: dict[str, object]
+    tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
     """A run killed under way, or while it wrote its reports, is found again under runs/."""
-    killed("run", "bench.yaml", cwd=tmp_path, after_s=0.7)
+    killed("run", "bench.yaml", cwd=tmp_path, after_s=undisturbed.took_s / 2)
     done = guardmark("run", "bench.yaml", cwd=tmp_path)
     assert done.code == 0, done.err
     finished = [path.parent for path in (tmp_path / "runs").glob("*/*/report.html")]
     assert len(finished) == 1
-    assert artefacts(finished[0]) == undisturbed
+    assert artefacts(finished[0]) == undisturbed.files
     (finished[0] / "report.html").unlink()
     done = guardmark("run", "bench.yaml", cwd=tmp_path)
     assert "is reported again, nothing is asked" in done.err
-    assert artefacts(finished[0]) == undisturbed
+    assert artefacts(finished[0]) == undisturbed.files
     assert "Writing" in guardmark("run", "bench.yaml", cwd=tmp_path).err
 
 
 def test_kills_while_files_are_written_leave_none_half_written(
-    tmp_path: Path, undisturbed: dict[str, object]
+    tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
     """Every file is the old one, the new one or not there; the next command leaves no scraps."""
     folder = tmp_path / "whole"
     given = (("run", "bench.yaml", "-o", "whole"), ("report", "whole"))
-    struck = [kills(*each, cwd=tmp_path, seed=5, longest_s=1.6) for each in given]
+    longest_s = undisturbed.took_s
+    struck = [kills(*each, cwd=tmp_path, seed=5, longest_s=longest_s) for each in given]
     for number in range(8):
         for path in folder.glob("*.*[lnv]"):  # html, json, jsonl, csv; written anew each time
             if path.name not in SAME_BYTES:
@@ -122,7 +134,7 @@ def test_kills_while_files_are_written_leave_none_half_written(
         for path in folder.glob("*.json"):
             json.loads(path.read_text("utf-8"))
     assert guardmark("report", "whole", cwd=tmp_path).code == 0
-    assert artefacts(folder) == undisturbed
+    assert artefacts(folder) == undisturbed.files
     left = [p.name for p in folder.iterdir() if p.name.startswith(".")]
     assert left == [".lock"]
 
@@ -134,8 +146,10 @@ def test_an_attack_that_was_killed_again_and_again_is_the_attack_nobody_disturbe
     set_up(tmp_path, count=30)
     for name in ("whole", "out"):
         assert guardmark("run", "bench.yaml", "-o", name, cwd=tmp_path).code == 0
-    assert guardmark("adapt", "whole", "--budget", "8", cwd=tmp_path).code == 0
-    struck = kills("adapt", "out", "--budget", "8", cwd=tmp_path, seed=7, longest_s=1.6)
+    given, began = ("--budget", "8"), time.monotonic()
+    assert guardmark("adapt", "whole", *given, cwd=tmp_path).code == 0
+    longest_s = time.monotonic() - began
+    struck = kills("adapt", "out", *given, cwd=tmp_path, seed=7, longest_s=longest_s)
     for _ in range(6):
         next(struck)
         assert check(tmp_path / "out/records.sqlite") == []

@@ -42,7 +42,7 @@ def bandit(rule: Rule, attacks: list[Sample], *, budget: int, seed: int = 0) -> 
 
 
 def best_of_n(rule: Rule, attacks: list[Sample], *, budget: int, seed: int = 0) -> list[int]:
-    """Draw random capitals and slips anew for each try (best-of-N); return calls to each bypass."""
+    """Draw random capitals and typos anew for each try (best-of-N); return calls to each bypass."""
     draw, chain, firsts = random.Random(seed), OperatorChain.of(arm("bon_mix")), []
     for sample in attacks:
         first, calls, seen = NEVER, 0, {sample.prompt.text}

@@ -1,7 +1,7 @@
 """Apply a chain to a text and prove that the variant still is the attack.
 
 V0: the operator's inverse returns the original. V1: both have the same canonical form. V2: at
-most one slip a word, in at most 30 % of the words, none lost, and none so short that a slip often
+most one typo a word, in at most 30 % of the words, none lost, and none so short that a typo often
 makes another word of it. V3-table: they differ by
 listed changes only. V3 needs a judge, V4 is what nobody proved.
 """
@@ -34,7 +34,7 @@ _V0, _V1, _V2, _V3_TABLE, _V4 = Tier.V0, Tier.V1, Tier.V2, Tier.V3_TABLE, Tier.V
 """By names of our own: looking a member up in its class costs as much as a short check."""
 
 MOST_WORDS_EDITED = 0.3  # largest share of words that a bounded variant may edit
-LEAST_MISTYPED: Final = 6  # letters: of five, 2 to 4 slips in a hundred are other common words
+LEAST_MISTYPED: Final = 6  # letters: of five, 2 to 4 typos in a hundred are other common words
 LEAST_SHORTENED: Final = 8  # letters, where one is left out: of five, 13 in a hundred, of eight 1
 _PLAIN: Final = re.compile(r"[\W_]*[^\W\d_]+(?:['-][^\W\d_]+)*[\W_]*")  # no address, no key=value
 
@@ -95,11 +95,11 @@ def is_bounded(original: str, variant: str) -> bool:
     edited = [(a, b) for a, b in zip(before, after, strict=True) if a != b]
     if len(edited) > MOST_WORDS_EDITED * len(before):
         return False
-    return all(is_slip(a, b) for a, b in edited)
+    return all(is_typo(a, b) for a, b in edited)
 
 
-def is_slip(word: str, typed: str) -> bool:
-    """Say whether a word was typed with one slip, and is too long to become another word by it."""
+def is_typo(word: str, typed: str) -> bool:
+    """Say whether a word was typed with one typo, and is too long to become another word by it."""
     least = LEAST_SHORTENED if len(typed) < len(word) else LEAST_MISTYPED
     is_long = sum(map(str.isalpha, word)) >= least
     return is_long and bool(_PLAIN.fullmatch(word)) and edit_within_one(word, typed)

@@ -1,7 +1,7 @@
 """Edits of single words: what a word may become, and the proof of a text with several of them.
 
 Every word is edited at most once, so a text is compared with the original word by word: each is
-the same, has the same letters (V1), has one slip in at most 30 % of the words (V2), or is another
+the same, has the same letters (V1), has one typo in at most 30 % of the words (V2), or is another
 form from the reviewed lists (V3-table).
 """
 
@@ -17,7 +17,7 @@ from guardmark.attacks.application import (
     LEAST_MISTYPED,
     LEAST_SHORTENED,
     MOST_WORDS_EDITED,
-    is_slip,
+    is_typo,
     keeps,
     protected_spans,
 )
@@ -38,7 +38,7 @@ class EditKind(IntEnum):
 
 
 _TIERS: Final = {EditKind.LETTERS: Tier.V1, EditKind.TYPO: Tier.V2, EditKind.LISTED: Tier.V3_TABLE}
-_WORD: Final = re.compile(r"(?<![\w./@\\-])[A-Za-z]+(?![\w@/\\-]|\.\w)")
+_WORD: Final = re.compile(r"(?<![\w./@\\=:-])[A-Za-z]+(?![\w@/\\=-]|[.:]\w)")
 _SPLIT_FROM: Final = 4  # letters of a word that is read in two halves
 _MOST_LISTED: Final = 4
 EDITED: Final = "words"  # name of edited words in the chain of a try
@@ -66,10 +66,8 @@ def edits_of(text: str, must_keep: tuple[str, ...] = ()) -> tuple[tuple[WordEdit
         if any(match[0] in span or span in match[0] for span in protected_spans(text, must_keep)):
             continue
         made = {text: kind for kind, text in _forms(match[0]) if text != match[0]}
-        span, word = match.span(), match[0].lower()
-        words.append(
-            tuple(WordEdit(*span, form, kind, word, form.lower()) for form, kind in made.items())
-        )
+        at, word = match.span(), match[0].lower()
+        words.append(tuple(WordEdit(*at, to, kind, word, to.lower()) for to, kind in made.items()))
     return tuple(filter(None, words))
 
 
@@ -115,7 +113,7 @@ def _holds(before: str, after: str, kind: EditKind) -> bool:
     if kind is EditKind.LETTERS:
         return skeleton(before) == skeleton(after) != ""
     if kind is EditKind.TYPO:
-        return is_slip(before, after)
+        return is_typo(before, after)
     return after in synonyms().get(before, ()) or after == plurals().get(before)
 
 

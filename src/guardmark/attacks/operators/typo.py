@@ -1,4 +1,4 @@
-"""F2: slips of the hand, at most one to a word, first and last letter kept."""
+"""F2: typos, at most one to a word, first and last letter kept."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
     from guardmark.attacks.contract import Use
 
+# A word with nothing but marks around it: no part of an address or of `key=value`.
 _WORD = re.compile(
     rf"(?<!\S)[^\w\s]*([A-Za-z]{{{LEAST_MISTYPED},}})(?:['-][A-Za-z]+)*[^\w\s]*(?!\S)"
 )
-"""A word with nothing but marks around it: no part of an address or of `key=value`."""
-
 _RANK, _EDIT = Struct(">H4x"), Struct("<2xI")
 """Six drawn bytes a word: two by which words are chosen, four for the edit."""
 
@@ -62,9 +61,15 @@ def _press_neighbour(word: str, draw: int) -> str:
     return word[:at] + (key.upper() if word[at].isupper() else key) + word[at + 1 :]
 
 
-def _edit_words(text: str, use: Use, edit: Callable[[str, int], str], share: float) -> str:
-    """Edit a share of the words, chosen by draws; at least one word, one edit each."""
-    least = LEAST_SHORTENED if edit is _delete else LEAST_MISTYPED
+def _edit_words(
+    text: str,
+    use: Use,
+    edit: Callable[[str, int], str],
+    share: float,
+    *,
+    least: int = LEAST_MISTYPED,
+) -> str:
+    """Edit a share of the words of some length, chosen by draws; at least one, one edit each."""
     words = [found.span(1) for found in _WORD.finditer(text) if len(found[1]) >= least]
     draws = use.draws(_RANK.size * len(words))
     ranks = [rank for (rank,) in _RANK.iter_unpack(draws)]
@@ -88,18 +93,18 @@ def _mix(text: str, use: Use) -> str:
     return text
 
 
-def _slip(edit: Callable[[str, int], str]) -> OperatorRules:
-    """Build one of the three plain slips."""
+def _typo(edit: Callable[[str, int], str], least: int = LEAST_MISTYPED) -> OperatorRules:
+    """Build one of the three plain typos."""
     return OperatorRules(
-        rewrite=lambda text, use: _edit_words(text, use, edit, use.number("share")),
+        rewrite=lambda text, use: _edit_words(text, use, edit, use.number("share"), least=least),
         domain=str.isascii,
     )
 
 
 RULES = {
-    "inner_swap": _slip(_swap),
-    "inner_delete": _slip(_delete),
-    "key_neighbour": _slip(_press_neighbour),
+    "inner_swap": _typo(_swap),
+    "inner_delete": _typo(_delete, LEAST_SHORTENED),
+    "key_neighbour": _typo(_press_neighbour),
     "bon_mix": OperatorRules(rewrite=_mix, domain=str.isascii),
 }
 """What the operators of F2 do."""
