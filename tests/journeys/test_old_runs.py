@@ -58,7 +58,7 @@ def test_settings_that_cannot_be_read_are_no_fault_of_ours(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "said"), [(0, "cannot bring up to 3"), (99, "Next: update guardmark")]
+    ("version", "said"), [(0, "Next: run the measurement again"), (99, "Next: update guardmark")]
 )
 def test_a_schema_that_cannot_be_read_is_named_with_its_file(
     run: Path, version: int, said: str

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -215,6 +217,64 @@ def test_every_other_file_is_listed_as_not_covered(name: str, work: Path) -> Non
     assert name in result.not_covered
 
 
+def test_a_whole_run_is_intact_without_a_remark(work: Path) -> None:
+    """Nothing that guardmark wrote itself is left uncovered when its commands have ended."""
+    assert look(work).verdict == "intact"
+
+
+def test_seals_cut_off_at_the_end_are_missed(work: Path) -> None:
+    """Who edits a file and cuts the seals that say so is found by the count in the records."""
+    seals, report = work / "out" / "seals.jsonl", work / "out" / "report.html"
+    lines = seals.read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [line for line in lines if '"report.html"' not in line]
+    at = next(number for number, line in enumerate(lines) if '"report.html"' in line)
+    seals.write_text("".join(lines[:at]), encoding="utf-8")
+    report.write_text("edited", encoding="utf-8")
+    result = look(work)
+    assert len(kept) < len(lines)
+    assert result.verdict == "changed"
+    assert f"there were {len(lines)} when the last command ended" in "\n".join(
+        map(str, result.mismatches)
+    )
+
+
+def test_a_seal_appended_by_hand_covers_nothing(work: Path) -> None:
+    """An edited file with a seal made by hand is not covered: the records know no such seal."""
+    seals, report = work / "out" / "seals.jsonl", work / "out" / "report.html"
+    content = report.read_bytes().replace(b"<b>", b"<b> ", 1)
+    report.write_bytes(content)
+    lines = seals.read_bytes().splitlines(keepends=True)
+    of_report = next(line for line in reversed(lines) if b'"report.html"' in line)
+    seal = json.loads(of_report) | {
+        "sha256": sha256(content).hexdigest(),
+        "size": len(content),
+        "before": sha256(lines[-1]).hexdigest(),
+    }
+    by_hand = json.dumps(seal, separators=(",", ":")).encode() + b"\n"
+    seals.write_bytes(b"".join(lines) + by_hand)
+    assert look(work).not_covered == ("report.html",)
+
+
+def test_without_the_note_in_the_records_no_sealed_file_is_covered(work: Path) -> None:
+    """Taking the note away does not make a run look intact."""
+    with closing(sqlite3.connect(work / "out" / "records.sqlite")) as connection:
+        connection.execute("DELETE FROM meta WHERE key = 'seals'")
+        connection.commit()
+    result = look(work)
+    assert "report.html" in result.not_covered
+    assert result.verdict.endswith("files not covered")
+
+
+def test_an_edited_log_is_found_and_a_longer_one_named(work: Path) -> None:
+    """Lines may be added to a log; those that were sealed stay as they were."""
+    log = work / "out" / "run.log"
+    content = log.read_text(encoding="utf-8")
+    log.write_text(content + "one line more\n", encoding="utf-8")
+    assert look(work).not_covered == ("run.log",)
+    log.write_text("X" + content[1:], encoding="utf-8")
+    assert look(work).verdict == "changed"
+
+
 def test_seals_that_were_changed_are_found(work: Path) -> None:
     """A line taken away, a hash replaced by that of an edited file."""
     path = work / "out" / "seals.jsonl"
@@ -274,8 +334,10 @@ def test_a_file_that_was_taken_away_is_missed(work: Path) -> None:
 def test_a_file_nobody_sealed_is_listed(work: Path) -> None:
     """Somebody's notes are no tampering, and nothing that guardmark vouches for."""
     (work / "out" / "notes.txt").write_text("mine", encoding="utf-8")
-    assert look(work).not_covered == ("notes.txt", "run.log")
-    assert "Not covered: notes.txt, run.log." in guardmark("verify", "out", cwd=work).out
+    assert look(work).not_covered == ("notes.txt",)
+    printed = guardmark("verify", "out", cwd=work).out
+    assert "Not covered by a seal that the records noted: notes.txt." in printed
+    assert "is intact, 1 file not covered" in printed
 
 
 @pytest.mark.parametrize(

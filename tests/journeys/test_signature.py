@@ -149,6 +149,26 @@ def test_what_the_seals_say_is_compared_with_the_records(work: Path) -> None:
     assert "the records are not those that were signed" in stated
 
 
+def test_a_gate_with_a_key_refuses_what_its_holder_did_not_sign(work: Path) -> None:
+    """A signed run is gated; an unsigned one, one of another hand, and changed records are not."""
+    (work / "limits.yaml").write_text("fpr_upper: 1.0\n", encoding="utf-8")
+    gate = ("gate", "out", "--policy", "limits.yaml", "--public-key", "key.pub")
+    assert guardmark(*gate, cwd=work).code == 0
+    with closing(sqlite3.connect(work / "out" / "records.sqlite")) as connection:
+        connection.execute("UPDATE records SET outcome = 1 - outcome WHERE sample = 3")
+        connection.commit()
+    changed = guardmark(*gate, cwd=work)
+    assert changed.code == 3
+    assert "its records are not those that were signed" in changed.err
+    (work / "out" / "seals.jsonl.minisig").unlink()
+    unsigned = guardmark(*gate, cwd=work)
+    assert unsigned.code == 3
+    assert "is not signed: there is no seals.jsonl.minisig" in unsigned.err
+    assert "Next: " in unsigned.err
+    without_key = guardmark("gate", "out", "--policy", "limits.yaml", cwd=work)
+    assert without_key.code == 0
+
+
 def test_whose_key_it_is_counts(work: Path) -> None:
     """Another key, also under the same name, and a comment that was changed."""
     other = Ed25519PrivateKey.from_private_bytes(b"o" * 32)

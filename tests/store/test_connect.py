@@ -13,7 +13,7 @@ import pytest
 from guardmark.core.errors import StorageError, StoreError
 from guardmark.core.manifest import RunManifest
 from guardmark.core.outcome import ALLOWED
-from guardmark.store import migrations, schema
+from guardmark.store import schema
 from guardmark.store.connect import copy_records, errors_of, open_to_read, open_to_write
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.records import RecordWriter
@@ -70,6 +70,21 @@ def test_a_newer_file_is_refused(writer: RecordWriter, path: Path) -> None:
     assert "update guardmark" in refused(path)
 
 
+def test_a_file_of_an_unreleased_version_is_refused(writer: RecordWriter, path: Path) -> None:
+    """No figure is made from records whose meaning has changed since."""
+    writer.close()
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION - 1}")
+    connection.commit()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    message = refused(path)
+    assert (
+        f"has schema version {schema.SCHEMA_VERSION - 1}, from before the first release" in message
+    )
+    assert "Next: run the measurement again" in message
+
+
 def test_a_missing_file_is_refused_for_reading(path: Path) -> None:
     """A mistyped folder is told apart from damage."""
     with pytest.raises(StoreError, match="does not exist"):
@@ -116,45 +131,6 @@ def test_a_locked_file_is_a_storage_error(path: Path) -> None:
     """SQLite's own words are kept, with the next step."""
     with pytest.raises(StorageError, match="locked"), errors_of(path):
         raise sqlite3.OperationalError("database is locked")
-
-
-def test_a_planted_older_schema_is_brought_up(tmp_path: Path) -> None:
-    """Records outlive the version that wrote them."""
-    connection = sqlite3.connect(tmp_path / "old.sqlite", isolation_level=None)
-    connection.execute("CREATE TABLE records (a)")
-    connection.execute("INSERT INTO records VALUES (1)")
-
-    def first(c: sqlite3.Connection) -> None:
-        c.execute("ALTER TABLE records ADD COLUMN b")
-
-    def second(c: sqlite3.Connection) -> None:
-        c.execute("UPDATE records SET b = a + 1")
-
-    assert migrations.migrate(connection, steps={0: first, 1: second}, target=2) == 0
-    assert connection.execute("SELECT a, b FROM records").fetchall() == [(1, 2)]
-    assert connection.execute("PRAGMA user_version").fetchone() == (2,)
-    connection.close()
-
-
-def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
-    """All of it or nothing."""
-    connection = sqlite3.connect(tmp_path / "old.sqlite", isolation_level=None)
-    connection.execute("CREATE TABLE records (a)")
-
-    def first(c: sqlite3.Connection) -> None:
-        c.execute("ALTER TABLE records ADD COLUMN b")
-
-    with pytest.raises(
-        StoreError, match="the file has schema version 0, which this guardmark cannot bring up to 2"
-    ):
-        migrations.migrate(connection, steps={0: first}, target=2)
-    assert [row[1] for row in connection.execute("PRAGMA table_info(records)")] == ["a"]
-    with pytest.raises(StoreError, match="cannot bring up"):
-        migrations.migrate(connection)
-    connection.execute("PRAGMA user_version = 9")
-    with pytest.raises(StoreError, match="update guardmark"):
-        migrations.migrate(connection)
-    connection.close()
 
 
 def test_a_finished_run_reads_from_a_read_only_disk(

@@ -13,7 +13,7 @@ import pytest
 from guardmark.core.errors import StoreError
 from guardmark.core.outcome import ALLOWED
 from guardmark.exporters.tables import write_csv
-from guardmark.store import connect, schema
+from guardmark.store import connect
 from guardmark.store.columns import read_usage, record_columns, sample_columns
 from guardmark.store.export import write_jsonl
 from guardmark.store.reader import RecordReader, RunState
@@ -211,24 +211,6 @@ def test_rows_that_cannot_be_read_are_damage(finished: Path, change: str) -> Non
     for read in readers:
         with suppress(StoreError), RecordReader(finished) as reader:
             read(reader)
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_files_of_earlier_versions_are_known(finished: Path, version: int) -> None:
-    """What a migration made stays a schema of ours."""
-    with closing(sqlite3.connect(finished)) as connection:
-        connection.executescript("DROP TABLE tries; DROP TABLE confirmations;")
-        if version == 1:
-            connection.executescript(
-                "DROP VIEW results; ALTER TABLE records DROP COLUMN said; DROP TABLE sayings;"
-                + schema.definitions()["results"]
-            )
-        connection.execute(f"PRAGMA user_version = {version}")
-    for _ in range(2):
-        assert integrity.check(finished) == []
-        with RecordReader(finished) as reader:
-            assert len(list(reader.records())) == 1
-    RecordWriter(finished).close()
 
 
 def test_records_are_copied_where_nothing_may_be_written(

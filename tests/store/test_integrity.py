@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from guardmark.core.outcome import (
 )
 from guardmark.core.record import Stage
 from guardmark.core.sample import Sample
-from guardmark.store.reader import RecordReader, RunState
+from guardmark.store.reader import RunState
 from guardmark.store.records import RecordWriter
 from guardmark.store.sealing.integrity import check
 
@@ -62,33 +61,6 @@ def test_a_run_under_way_is_sound(path: Path, writer: RecordWriter) -> None:
     writer.record_batch("words").add(0, ALLOWED, latency_ns=1)
     writer.flush()
     assert check(path) == []
-
-
-def test_a_run_of_version_1_is_sound_and_goes_on(
-    path: Path, manifest: RunManifest, sample: Callable[[int], Sample]
-) -> None:
-    """Files from before reasons were shared keep their hash chain, and may be added to."""
-    spoken = Decision(outcome=Outcome.MALFORMED, evidence=Evidence(reason="x", raw="well ..."))
-    with RecordWriter(path) as writer:
-        writer.put_manifest(manifest)
-        writer.load_samples(sample(n) for n in range(4))
-        writer.plan(4)
-        for position, decision in enumerate((BLOCKED, ALLOWED, spoken)):
-            writer.record_batch("words").add(position, decision, latency_ns=1)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(
-            "ALTER TABLE records DROP COLUMN said; DROP TABLE sayings;"
-            "DROP TABLE tries; DROP TABLE confirmations; PRAGMA user_version = 1"
-        )
-    assert check(path) == []
-    reasoned = Decision(outcome=Outcome.BLOCK, evidence=Evidence(reason="a rule"))
-    with RecordWriter(path) as writer:
-        writer.record_batch("words").add(3, reasoned, latency_ns=1)
-        writer.finish(RunState.COMPLETE)
-    assert check(path) == []
-    with RecordReader(path) as reader:
-        said = [record.evidence for record in reader.records()]
-    assert said == [None, None, spoken.evidence, reasoned.evidence]
 
 
 def test_the_seal_of_equal_samples_is_that_of_earlier_versions(

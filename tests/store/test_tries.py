@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from guardmark.core.errors import StorageError, StoreError
+from guardmark.core.errors import StoreError
 from guardmark.core.manifest import RunManifest
 from guardmark.core.outcome import (
     AnswerMode,
@@ -23,10 +21,8 @@ from guardmark.core.outcome import (
     Verdict,
     VerdictLabel,
 )
-from guardmark.core.record import Stage
 from guardmark.core.sample import Sample
 from guardmark.core.usage import Usage
-from guardmark.store import connect
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.sealing.integrity import check
@@ -134,112 +130,3 @@ def test_a_changed_try_breaks_the_chain(begun: Path, change: str) -> None:
         connection.execute(change)
         connection.commit()
     assert check(begun) != []
-
-
-def old_note(account: str, text: str) -> str:
-    """What stood beside a try in version 2."""
-    said = {"account": account, "round": "R2", "chain": "rot13 é", "tier": "V0", "text": text}
-    return json.dumps({**said, "size": 7, "free": False}, separators=(",", ":"))
-
-
-def write_version_2(path: Path, tries: list[tuple[int, str, str, Decision]]) -> None:
-    """Write tries as version 2 did: among the records, with a note for a text."""
-    with RecordWriter(path) as writer:
-        for number, account, text, decision in tries:
-            lane = writer.record_batch("words", Stage.TRY, layer="adaptive", repeat=number)
-            bare = replace(decision, evidence=None)
-            lane.add(0, bare, latency_ns=number + 1)
-            said = '{"reason":"a rule"}' if decision is BLOCKED else None
-            lane.details.append((0, old_note(account, text), said))
-            if number % 3 == 2:
-                writer.flush()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(
-            "DROP TABLE tries; DROP TABLE confirmations; PRAGMA user_version = 2"
-        )
-
-
-OLD = [
-    (0, "baseline", "t", BLOCKED),
-    (1, "search", "a", ALLOWED),
-    (2, "confirm", "a", ALLOWED),
-    (3, "confirm", "a", FAILED),
-    (4, "confirm", "a", BLOCKED),
-    (5, "confirm", "a", ALLOWED),
-    (6, "battery", "b", ALLOWED),
-    (7, "confirm", "b", BLOCKED),
-    (8, "confirm", "b", BLOCKED),
-    (9, "confirm", "b", ALLOWED),
-    (10, "search", "c", ALLOWED),
-]
-
-
-def test_tries_of_version_2_are_the_same_after_the_migration(begun: Path) -> None:
-    """Every field is found again, re-sends are told from what they repeat, the chain holds."""
-    write_version_2(begun, OLD)
-    assert check(begun) == []
-    rows = tries_of(begun)
-    assert [(r.number, r.subject.account, r.subject.digest) for r in rows] == [
-        each[:3] for each in OLD
-    ]
-    assert [r.outcome for r in rows] == [each[3].outcome.value for each in OLD]
-    assert [r.latency_ns for r in rows] == list(range(1, 12))
-    assert [r.subject.resend_of for r in rows] == [None, None, 1, 1, 1, 1, None, 6, 6, 6, None]
-    assert {r.number: r.is_confirmed for r in rows if r.is_confirmed is not None} == {
-        1: True,
-        6: False,
-    }
-    assert (rows[0].subject.chain, rows[0].subject.size) == ("rot13 é", 7)
-    assert (rows[0].evidence, rows[3].error_kind) == (BLOCKED.evidence, ErrorKind.TIMEOUT)
-    with RecordReader(begun) as reader:
-        assert list(reader.records()) == []
-    with RecordWriter(begun) as writer:
-        writer.tries("words", "adaptive").add((11, 0), TRIED, BLOCKED, is_free=False)
-    assert check(begun) == []
-    assert len(tries_of(begun)) == len(OLD) + 1
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE tries SET tier = 'V4' WHERE number = 1",
-        "UPDATE tries SET note = replace(note, 'V0', 'V1') WHERE number = 1",
-        "UPDATE tries SET outcome = 1 WHERE number = 1",
-        "UPDATE confirmations SET is_confirmed = 1",
-        "DELETE FROM tries WHERE number = 10",
-    ],
-)
-def test_a_migrated_try_stays_sealed(begun: Path, change: str) -> None:
-    """What was derived from the notes is checked against them, and these by their old hashes."""
-    write_version_2(begun, OLD)
-    assert check(begun) == []
-    with closing(sqlite3.connect(begun)) as connection:
-        connection.execute(change)
-        connection.commit()
-    assert check(begun) != []
-
-
-def test_old_tries_are_read_where_nothing_may_be_written(
-    begun: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An archive stays as it is."""
-    write_version_2(begun, OLD)
-    before = begun.read_bytes()
-
-    def refuse(path: Path) -> sqlite3.Connection:
-        raise StorageError(f"{path} cannot be written: it is read-only.")
-
-    monkeypatch.setattr(connect, "open_to_write", refuse)
-    assert len(tries_of(begun)) == len(OLD)
-    assert check(begun) == []
-    assert begun.read_bytes() == before
-
-
-def test_an_old_try_that_cannot_be_read_is_said(begun: Path) -> None:
-    """The file stays as it was."""
-    write_version_2(begun, OLD)
-    with closing(sqlite3.connect(begun)) as connection:
-        connection.execute("UPDATE details SET text = 'no note' WHERE repeat = 3")
-        connection.commit()
-    with pytest.raises(StoreError, match="cannot be read"):
-        tries_of(begun)

@@ -97,6 +97,7 @@ def _write_repair(folder: RunDir, cards: Sequence[AdaptiveCard]) -> Path | None:
     """Write the fragment into the folder of a run that was attacked."""
     from guardmark.reports.chapters.adaptive.operators import repair_fragment
     from guardmark.store.reader import RecordReader
+    from guardmark.store.run_dir import note_seals
 
     with RecordReader(folder.records) as reader:
         taken = [part.name for part in reader.manifest().parts]
@@ -104,7 +105,9 @@ def _write_repair(folder: RunDir, cards: Sequence[AdaptiveCard]) -> Path | None:
     if text is None:
         folder.file(_REPAIR).unlink(missing_ok=True)
         return None
-    return folder.write_text(_REPAIR, text)
+    path = folder.write_text(_REPAIR, text)
+    note_seals(folder.path)
+    return path
 
 
 def _request(

@@ -150,6 +150,7 @@ def _plan_lines(planned: SizePlan) -> Iterator[str]:
 @click.option("--junit", type=_PATH)
 @click.option("--json", "as_json", is_flag=True)
 @click.option("--markdown", is_flag=True)
+@click.option("--public-key", metavar="FILE", type=_PATH)
 def gate_command(
     run: Path,
     policy: Path | None,
@@ -157,6 +158,7 @@ def gate_command(
     junit: Path | None,
     as_json: bool,
     markdown: bool,
+    public_key: Path | None,
 ) -> int:
     """Check a run against limits."""
     from guardmark.app.results.gating import EXITS
@@ -165,6 +167,12 @@ def gate_command(
     from guardmark.reports.render.json.documents import gate_json
     from guardmark.reports.render.markdown import render_markdown
 
+    if public_key is not None:
+        from guardmark.app.verify.signed import require_signed
+
+        require_signed(run, public_key)
+        if baseline is not None:
+            require_signed(baseline, public_key)
     gated = check_gate(run, policy=policy, baseline=baseline)
     if junit is not None:
         _write_junit(gated, junit)

@@ -165,18 +165,22 @@ def _as_text(result: Verification) -> str:
         lines.append(f"Head of the records: {result.head}{' (as expected)' * is_expected}")
     if not result.holds:
         lines.append(
-            f"Run {result.folder} fails the check: {count:,} "
+            f"Run {result.folder} was changed or damaged: {count:,} "
             f"{'difference' if count == 1 else 'differences'} in {result.compared:,} values."
         )
         return "\n".join(lines)
     lines += [f"Shown: {each}." for each in result.shown]
     if result.not_covered:
-        lines.append(one_line(f"Not covered: {', '.join(result.not_covered)}.", 400))
+        names = [one_line(name, 120) for name in result.not_covered[:_LISTED]]
+        rest = len(result.not_covered) - len(names)
+        more = f" and {rest:,} more; --json lists them" if rest else ""
+        lines.append(f"Not covered by a seal that the records noted: {', '.join(names)}{more}.")
     if not result.is_anchored:
         lines.append(f"Not shown: {UNSHOWN}.")
     limit = "" if result.is_anchored else ", unless it was made anew as a whole"
     lines.append(
-        f"Run {result.folder} is intact{limit}: {result.compared:,} values compared, none differs."
+        f"Run {result.folder} is {result.verdict}{limit}: {result.compared:,} values compared, "
+        "none differs."
     )
     return "\n".join(lines)
 

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StorageError, StoreError
-from guardmark.store import migrations, schema
+from guardmark.store import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -245,9 +245,8 @@ def open_to_write(path: Path) -> StoreConnection:
     with errors_of(path), closed_on_error(open_database(path, "mode=rwc")) as connection:
         connection.execute(f"PRAGMA page_size = {_PAGE}")  # of a new file only
         is_new = not _has_tables(connection)
-        if not is_new and _version(connection) != schema.SCHEMA_VERSION:
-            with values_of(path):
-                migrations.migrate(connection, shown_as=str(path))
+        if not is_new:
+            _require_present_version(connection)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
@@ -266,15 +265,8 @@ def open_to_read(path: Path) -> StoreConnection:
                 f"{path} is empty: the run was stopped while it began.\n"
                 "Next: give the command of the run again."
             )
-        version = _version(connection)
-    if version == schema.SCHEMA_VERSION:
+        _require_present_version(connection)
         return connection
-    connection.close()
-    try:
-        open_to_write(path).close()
-    except StorageError:
-        return _migrated_copy(path)
-    return open_to_read(path)
 
 
 def is_blank(path: Path) -> bool:
@@ -333,28 +325,30 @@ def _in_memory(source: StoreConnection, path: Path) -> StoreConnection:
     return copy
 
 
-def _migrated_copy(path: Path) -> StoreConnection:
-    """Bring an older file that may not be written up to date in memory."""
-    with errors_of(path), values_of(path), closing(_open_as_it_lies(path)) as source:
-        copy = _in_memory(source, path)
-        migrations.migrate(copy, shown_as=str(path))
-        copy.execute("PRAGMA query_only = ON")
-    return copy
-
-
 def _has_tables(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
 
 
-def _version(connection: StoreConnection) -> int:
-    """Return the schema version of what must be records of ours, with no other schema."""
+def _require_present_version(connection: StoreConnection) -> None:
+    """Refuse a file that holds no records of ours, or records of another schema version."""
     if connection.value("PRAGMA application_id") != schema.APPLICATION_ID:
         raise StoreError(
             f"{connection.path} is an SQLite database of another program.\n"
             "Next: name the folder of a run, or choose another output folder."
         )
+    version = int(connection.value("PRAGMA user_version"))
+    if version > schema.SCHEMA_VERSION:
+        raise StoreError(
+            f"{connection.path} has schema version {version}; this guardmark reads version"
+            f" {schema.SCHEMA_VERSION}.\nNext: update guardmark."
+        )
+    if version < schema.SCHEMA_VERSION:
+        raise StoreError(
+            f"{connection.path} has schema version {version}, from before the first release; this"
+            f" guardmark reads version {schema.SCHEMA_VERSION}.\n"
+            "Next: run the measurement again, or read it with the guardmark that wrote it."
+        )
     connection.check_schema()
-    return int(connection.value("PRAGMA user_version"))
 
 
 def _log_of(path: Path) -> Path:

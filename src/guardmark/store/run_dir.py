@@ -11,7 +11,7 @@ import os
 import platform
 import tempfile
 import time
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from filecmp import cmp
 from functools import lru_cache
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 LOCK: Final = ".lock"
+LOG: Final = "run.log"
 SEALS: Final = "seals.jsonl"
 _RECORDS: Final = "records.sqlite"
 _ENDINGS: Final = (".sqlite", ".json", ".jsonl", ".yaml", ".html", ".md", ".csv", ".xml", ".log")
@@ -38,6 +39,7 @@ _DEPTH: Final = 3
 """Levels above a file at which its run is looked for; exports have folders of their own."""
 _PATIENCE_S: Final = 10.0
 _MOST_SEALS: Final = 64 << 20  # bytes that are read: more than a quarter of a million seals
+_NOTED: Final = "seals"  # key of the single value that says how many seals there are
 _MOST_OF_HOLDER: Final = 300
 _PART: Final = ".part"  # how the name of a file ends that is not whole yet
 _TURNS: Final = 9
@@ -78,7 +80,7 @@ class RunDir:
     junit = _File("junit.xml")
     sarif = _File("results.sarif")
     seals = _File(SEALS)  # hashes of what was written, a line each
-    log = _File("run.log")
+    log = _File(LOG)
 
     def checked(self) -> RunDir:
         """Refuse a folder in which a link, a folder, a pipe or a device stands in place of a file.
@@ -256,11 +258,20 @@ class Seal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SealsNoted:
+    """How many seals there were when a command ended, and the hash of the last one's line."""
+
+    count: int
+    last: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SealChain:
     """All seals of a run folder, the oldest first, and the lines at which the chain breaks."""
 
     seals: tuple[Seal, ...] = ()
     broken: tuple[int, ...] = ()
+    hashes: tuple[str, ...] = ()  # of the lines, as the next line and the records name them
 
     def by_file(self) -> dict[str, list[Seal]]:
         """Return the seals of each file, the oldest first."""
@@ -312,7 +323,7 @@ def read_seals(folder: Path) -> SealChain:
     except OSError as error:
         reason = f"{folder / SEALS} cannot be read: {error.strerror}"
         raise StorageError(f"{reason}.\nNext: make it readable.") from error
-    seals, broken, before = [], [], ""
+    seals, broken, hashes, before = [], [], [], ""
     for number, each in enumerate(content.split(b"\n")[:-1], 1):
         line = each + b"\n"
         seal = _parsed(line)
@@ -321,7 +332,38 @@ def read_seals(folder: Path) -> SealChain:
         if seal is not None:
             seals.append(seal)
         before = sha256(line).hexdigest()
-    return SealChain(seals=tuple(seals), broken=tuple(broken))
+        hashes.append(before)
+    return SealChain(seals=tuple(seals), broken=tuple(broken), hashes=tuple(hashes))
+
+
+def note_seals(folder: Path) -> None:
+    """Seal the log, and keep in the records how many seals there are and the last one.
+
+    Called as a command ends.
+    So somebody who cuts the last lines of `seals.jsonl` leaves a count that does not agree. Seals
+    that came after the last note (of a command that was killed) are not covered by it.
+    """
+    if not (folder / SEALS).is_file() or not (folder / _RECORDS).is_file():
+        return
+    if (folder / LOG).is_file():
+        _seal_file(folder / LOG, folder / LOG)
+    with errors_of_files(folder / SEALS), (folder / SEALS).open("a+b") as seals:
+        _wait_for_lock(seals, folder / SEALS)
+        lines = _whole_lines(seals).splitlines(keepends=True)
+        if not lines:
+            return
+        noted = f"{len(lines)}:{sha256(lines[-1]).hexdigest()}"
+        with closing(connect.open_to_write(folder / _RECORDS)) as connection:
+            if connection.meta(_NOTED) != noted:
+                connection.put_meta(_NOTED, noted)
+
+
+def read_noted_seals(connection: StoreConnection) -> SealsNoted | None:
+    """Read what the records keep of the seals; None where no command ended yet."""
+    count, _, last = (connection.meta(_NOTED) or "").partition(":")
+    if not count.isdecimal():
+        return None
+    return SealsNoted(count=int(count), last=last)
 
 
 def is_current(path: Path, connection: StoreConnection) -> bool:

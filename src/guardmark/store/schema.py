@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 APPLICATION_ID: Final = 0x474D524B
 """`GMRK`: lies in the header of the file, so that a foreign database is recognised."""
 
@@ -94,9 +94,7 @@ def known_definitions() -> frozenset[str]:
     """Return how every table, view and index that guardmark ever wrote is defined, as `folded`."""
     written = {name: folded(each) for name, each in definitions().items()}
     superseded = written["superseded"].replace("IF NOT EXISTS ", "")
-    first = written["records"].replace("said INTEGER,", "")
-    moved = first.replace(")WITHOUT ROWID", ",said INTEGER)WITHOUT ROWID")  # by a migration
-    return frozenset({*written.values(), superseded, first, moved})
+    return frozenset({*written.values(), superseded})
 
 
 def folded(sql: str) -> str:

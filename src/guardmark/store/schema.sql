@@ -85,7 +85,7 @@ CREATE TABLE details (
 CREATE TABLE sayings (id INTEGER PRIMARY KEY, evidence TEXT NOT NULL, batch INTEGER NOT NULL);
 
 -- What an adaptive attacker sent, and the answer. `resend_of` is the number of the try whose text
--- was sent again. `note` holds the words that a try of an older version was hashed with.
+-- was sent again.
 CREATE TABLE tries (
     defense INTEGER NOT NULL,
     layer INTEGER NOT NULL,
@@ -110,7 +110,6 @@ CREATE TABLE tries (
     flags INTEGER NOT NULL,
     details TEXT,
     evidence TEXT,
-    note TEXT,
     PRIMARY KEY (defense, layer, number, sample)
 ) WITHOUT ROWID;
 

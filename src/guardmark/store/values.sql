@@ -2,7 +2,7 @@
 -- nothing that is there. SQLite keeps any type in any column; numbers are below text, and text is
 -- below bytes, so a range of numbers tells of types too. Nothing (NULL) is right everywhere.
 
-meta: key NOT IN ('head', 'manifest', 'planned', 'possibly_billed', 'samples', 'state') OR value >= x'';
+meta: key NOT IN ('head', 'manifest', 'planned', 'possibly_billed', 'samples', 'seals', 'state') OR value >= x'';
 
 words: kind >= x'' OR id | 0 <> id OR name >= x'';
 
@@ -46,7 +46,7 @@ tries: defense NOT IN (SELECT id FROM defenses) OR layer NOT IN (SELECT id FROM 
     OR score_kind NOT BETWEEN 0 AND 7 OR error_kind NOT BETWEEN 0 AND 7
     OR answer_mode NOT BETWEEN 0 AND 3 OR latency_ns NOT BETWEEN 0 AND 4611686018427387904
     OR flags NOT BETWEEN 0 AND 1048576 OR details >= x'' OR evidence >= x''
-    OR json_type(evidence) <> 'object' OR instr(evidence, char(10)) OR note >= x'';
+    OR json_type(evidence) <> 'object' OR instr(evidence, char(10));
 
 confirmations: defense NOT IN (SELECT id FROM defenses) OR layer NOT IN (SELECT id FROM layers)
     OR number NOT BETWEEN 0 AND 4611686018427387904

@@ -192,6 +192,7 @@ def test_data_that_was_changed_is_told_as_of_the_data(run: Path) -> None:
     ]
     assert found.as_document() == {
         "run": str(run),
+        "verdict": "changed",
         "holds": False,
         "head": found.head,
         "as_expected": None,

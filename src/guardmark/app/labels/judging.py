@@ -37,6 +37,7 @@ from guardmark.reports.render.json.documents import figures_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
+from guardmark.store.run_dir import note_seals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -129,6 +130,7 @@ def report_quality(run: Path) -> tuple[JudgeQuality, ...]:
         quality = tuple(assess_judge(reader, layer) for layer in judged or ["run"])
     folder.write_text("judge_quality.json", figures_json(quality))
     folder.write_text("judge_quality.md", render_markdown(quality_document(quality)))
+    note_seals(folder.path)
     return quality
 
 

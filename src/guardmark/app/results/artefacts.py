@@ -31,7 +31,7 @@ from guardmark.reports.render.json.documents import comparison_json, gate_json, 
 from guardmark.reports.render.latex import latex_files
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.reader import RecordReader
-from guardmark.store.run_dir import RunDir, whole_file
+from guardmark.store.run_dir import RunDir, note_seals, whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -187,7 +187,9 @@ def export(run: Path, form: str, *, out: Path | None = None, layer: str = "") ->
         path, chosen = out or opened.folder.file(name), {"layer": layer} if layer else {}
         exported = Exported(path=path, records=write(opened.reader, path, **chosen))
         require_no_secret([path])
-        return exported
+    if path.absolute().is_relative_to(opened.folder.path.absolute()):
+        note_seals(opened.folder.path)
+    return exported
 
 
 def _write_figures(reader: RecordReader, path: Path, *, form: str) -> int:

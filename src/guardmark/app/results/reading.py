@@ -24,6 +24,7 @@ from guardmark.reports.chapters.small_slices import stability_document
 from guardmark.reports.render.json.documents import stability_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.reader import RecordReader
+from guardmark.store.run_dir import RunDir, note_seals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.bypasses import ListedSample
     from guardmark.reports.chapters.advice import SampleStory
-    from guardmark.store.run_dir import RunDir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,9 @@ def compare_runs(
 def slice_run(run: Path, request: SliceRequest) -> tuple[RunDir, SliceStability]:
     """Draw small slices of a run and write what they would have said; nothing is called."""
     folder = find_run(run)
-    return folder, write_slices(folder, folder.records, request)
+    stability = write_slices(folder, folder.records, request)
+    note_seals(folder.path)
+    return folder, stability
 
 
 def write_slices(folder: RunDir, records: Path, request: SliceRequest) -> SliceStability:

@@ -25,7 +25,7 @@ from guardmark.reports.document.cells import rate_text, slug
 from guardmark.reports.render.json.documents import summary_json
 from guardmark.stats.scores.guarantee import ErrorLimits
 from guardmark.store.reader import RecordReader
-from guardmark.store.run_dir import RunDir
+from guardmark.store.run_dir import RunDir, note_seals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,7 +62,9 @@ def choose_thresholds(
         entry = {name: {**kept, "threshold": threshold}}
         written = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True).splitlines()
         lines += (f"  {line}" for line in (remark, *written))
-    return folder.write_text(FRAGMENT, "\n".join(lines) + "\n")
+    path = folder.write_text(FRAGMENT, "\n".join(lines) + "\n")
+    note_seals(folder.path)
+    return path
 
 
 def _within(frame: Frame, name: str, limit: float) -> tuple[str, str, float]:
@@ -167,6 +169,7 @@ def finish(
     )
     limits = gate_document(gate, run=analysis.manifest.name) if gate else None
     require_no_secret([folder.path])
+    note_seals(folder.path)
     paths = (("report", to.report_html), ("summary", to.summary_json))
     return RunOutput(
         document=shorten(document),

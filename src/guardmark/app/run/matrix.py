@@ -16,7 +16,7 @@ from guardmark.engine.runner import Ending
 from guardmark.exporters.tables import matrix_metrics, matrix_pivot
 from guardmark.reports.chapters.matrix import MatrixLine, matrix_document
 from guardmark.reports.render.markdown import render_markdown
-from guardmark.store.run_dir import RunDir
+from guardmark.store.run_dir import RunDir, note_seals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,6 +92,7 @@ def _run_row(row: MatrixRow, folder: Path, session: Session, options: RunOptions
             status, message = "failed", _INTERRUPTED
         formats = row.loaded.config.report
         analysis, *_ = write_reports(result.folder, row.loaded.config, formats=formats)
+        note_seals(result.folder.path)
     except GuardmarkError as error:
         # A probe speaks before anything is stored.
         began = RunDir(path=folder).records.exists()

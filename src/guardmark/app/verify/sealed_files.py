@@ -6,13 +6,14 @@ import os
 from dataclasses import dataclass
 from functools import partial
 from glob import escape
+from hashlib import sha256
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final
 
 from guardmark.app.settings import REPORTS
 from guardmark.app.verify.mismatches import MismatchKind
 from guardmark.datasets.loading import file_sha256
-from guardmark.store.run_dir import LOCK, SEALS, layers_of
+from guardmark.store.run_dir import LOCK, LOG, SEALS, layers_of, read_noted_seals
 from guardmark.store.under_way import UNDER_WAY
 
 if TYPE_CHECKING:
@@ -33,18 +34,21 @@ _BESIDE: Final = {
 }
 """Files beside the reports that every guardmark with seals seals."""
 _RECORDS: Final = (f"records.sqlite{end}" for end in ("", "-wal", "-shm"))
-_OURS: Final = {SEALS, LOCK, UNDER_WAY, f"{UNDER_WAY}.new", *_RECORDS}
+_OURS: Final = {SEALS, f"{SEALS}.minisig", LOCK, UNDER_WAY, f"{UNDER_WAY}.new", *_RECORDS}
 """Files that have a check of their own, or say nothing of the run."""
 _NAMED: Final = 5  # files that a note names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealCheck:
-    """What seals say nothing of, and whether they are about every report."""
+    """What seals say nothing of: notes for a reader, and the files themselves.
+
+    `not_covered` are files that no seal is about, and files sealed after the records last noted
+    how many seals there are: an edit of those, sealed anew, would not be found.
+    """
 
     notes: tuple[str, ...]
     not_covered: tuple[str, ...]
-    is_whole: bool
 
 
 def check_seals(
@@ -57,6 +61,7 @@ def check_seals(
         stated = "this seal does not follow the line before"
         differ(SEALS, f"line {line}", stated=stated, counted=counted)
     heads = {bytes(row[0]).hex() for row in connection.execute("SELECT hash FROM batches")}
+    noted = _check_end(chain, connection, mismatches)
     sealed, earlier = chain.by_file(), []
     for name, seals in sealed.items():
         path = folder.path / name
@@ -71,14 +76,42 @@ def check_seals(
     _check_layers(chain, connection, mismatches)
     files = [name for name in _files(folder) if name not in sealed]
     unsealed = [name for name in files if name in REPORTS or name in _BESIDE]
-    if unsealed and not (chain.seals or chain.broken):
+    is_missing = not (chain.seals or chain.broken)
+    if is_missing and (unsealed or read_noted_seals(connection) is not None):
         stated, counted = "it is not there", "guardmark seals every file that it writes"
         differ(SEALS, "", stated=stated, counted=counted)
+    # Whoever edits a file could append its seal; the records say how many seals there were.
+    later = {seal.file for seal in chain.seals[noted:]}
     return SealCheck(
         notes=tuple(_notes(folder, unsealed, earlier=earlier)),
-        not_covered=tuple(name for name in files if name not in unsealed),
-        is_whole=not unsealed,
+        not_covered=tuple(sorted({*files, *later, *_grown_log(folder, sealed)})),
     )
+
+
+def _grown_log(folder: RunDir, sealed: dict[str, list[Seal]]) -> list[str]:
+    """Name the log where lines came after its last seal, as when a command was killed."""
+    seals = sealed.get(LOG, [])
+    if seals and folder.log.is_file() and folder.log.stat().st_size > seals[-1].size:
+        return [LOG]
+    return []
+
+
+def _check_end(chain: SealChain, connection: StoreConnection, mismatches: Mismatches) -> int:
+    """Compare the seals with what the records noted of them; return how many seals that covers."""
+    noted = read_noted_seals(connection)
+    if noted is None or not chain.hashes:
+        return 0
+    mismatches.compared += 1
+    if noted.count > len(chain.hashes):
+        stated = f"it ends after {len(chain.hashes)} seals"
+        counted = f"there were {noted.count} when the last command ended: lines were cut off"
+        mismatches.differ(MismatchKind.SEAL, SEALS, "end", stated=stated, counted=counted)
+        return len(chain.seals)
+    if chain.hashes[noted.count - 1] != noted.last:
+        stated = f"seal {noted.count} is not the one that was last when a command ended"
+        counted = "seals were changed or exchanged"
+        mismatches.differ(MismatchKind.SEAL, SEALS, "end", stated=stated, counted=counted)
+    return noted.count
 
 
 def _fault(
@@ -163,9 +196,18 @@ def _check_layers(chain: SealChain, connection: StoreConnection, mismatches: Mis
 
 def _standing_seal(path: Path, seals: Sequence[Seal]) -> Seal | None:
     """Return the last seal of a file that its bytes agree with."""
+    if path.name == LOG:
+        return next((seal for seal in reversed(seals) if _begins_as(path, seal)), None)
     size = path.stat().st_size
     digest = file_sha256(path) if any(seal.size == size for seal in seals) else ""
     return next((seal for seal in reversed(seals) if seal.sha256 == digest), None)
+
+
+def _begins_as(path: Path, seal: Seal) -> bool:
+    """Tell whether a file to which lines are only ever added still begins as it was sealed."""
+    with path.open("rb") as file:
+        content = file.read(min(seal.size, _LARGEST))
+    return len(content) == seal.size and sha256(content).hexdigest() == seal.sha256
 
 
 def _notes(folder: RunDir, unsealed: list[str], *, earlier: list[str]) -> list[str]:

@@ -32,6 +32,7 @@ _CHAINED: Final = "no record was changed, lost or doubled, unless the whole chai
 _EXPECTED: Final = "the records are those whose head was noted"
 _SIGNED: Final = "seals and head of the records are what was signed, with key "
 _SEALED: Final = "no file was edited after guardmark wrote it, unless it was sealed anew"
+_SEALED_BUT: Final = "no file but those not covered was edited after guardmark wrote it"
 _COUNTED: Final = "the headline follows from the records"
 _REWRITTEN: Final = "every report is what this guardmark makes of the records"
 UNSHOWN: Final = (
@@ -71,6 +72,16 @@ class Verification:
         return not self.damage and not self.mismatches and not self.outdated
 
     @property
+    def verdict(self) -> str:
+        """One of *changed*, *intact*, and *intact, N files not covered*."""
+        if not self.holds:
+            return "changed"
+        if not self.not_covered:
+            return "intact"
+        count = len(self.not_covered)
+        return f"intact, {count} {'file' if count == 1 else 'files'} not covered"
+
+    @property
     def is_anchored(self) -> bool:
         """Whether it was compared with what nobody who can write the folder can make."""
         return self.is_expected or self.is_signed
@@ -79,6 +90,7 @@ class Verification:
         """Return what another program reads."""
         return {
             "run": str(self.folder),
+            "verdict": self.verdict,
             "holds": self.holds,
             "head": self.head or None,
             "as_expected": self.holds if self.is_expected else None,
@@ -132,7 +144,9 @@ def verify(
             headline = check_headline(folder.summary_json, reader.connection, mismatches)
             notes += [*sealed.notes, *([headline] if headline else [])]
             not_covered = sealed.not_covered
-            shown += [_SEALED] * sealed.is_whole + [_COUNTED] * (not headline)
+            shown.append(_SEALED_BUT if not_covered else _SEALED)
+            if not headline:
+                shown.append(_COUNTED)
         notes += _missing(folder, reader)
     if version != VERSION:
         notes.append(

@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.store import connect, samples
-from guardmark.store.migrations import changed_tries
 from guardmark.store.schema import OUTCOME_CODE, WORDS, query, table_of
 from guardmark.store.tries import COLUMNS, CONFIRMATION_COLUMNS
 
@@ -65,11 +64,11 @@ def _samples(connection: StoreConnection) -> Iterator[str]:
 
 def _batches(connection: StoreConnection) -> Iterator[str]:
     committed = connection.rows("SELECT id, rows, hash FROM batches ORDER BY id")
-    rows_too, details_too = query("old_tries_as_records"), query("old_tries_as_details")
+    rows_too, details_too = "", ""
     # A record that a second attempt replaced still belongs to the batch it came with.
     if connection.has_superseded:
-        rows_too += f" UNION ALL {query('superseded_by_batch')}"
-        details_too += f" UNION ALL {query('superseded_details')}"
+        rows_too = f"UNION ALL {query('superseded_by_batch')}"
+        details_too = f"UNION ALL {query('superseded_details')}"
     streams = [
         _Groups(connection.execute(each))
         for each in (
@@ -153,8 +152,6 @@ def _strays(connection: StoreConnection) -> Iterator[str]:
     again = f"SELECT count(*) FROM superseded WHERE outcome != {OUTCOME_CODE['error']}"  # noqa: S608 - constants of ours
     if connection.has_superseded and (count := connection.value(again)):
         yield f"{count} records were set aside for a second attempt and are not errors."
-    if count := changed_tries(connection):
-        yield f"{count} tries of an older version do not say what was committed."
 
 
 def _end(connection: StoreConnection) -> Iterator[str]:
