@@ -395,7 +395,12 @@ def ppi_mean(
     error = math.sqrt(weight**2 * seen * (1 - seen) / total + residual / n)
     bare = replace(bare, standard_error=error, tuning=weight)
     if not error:
-        return replace(bare, value=cut(raw), raw=raw, reason="the labels show no variance to build an interval on")
+        return replace(
+            bare,
+            value=cut(raw),
+            raw=raw,
+            reason="the labels show no variance to build an interval on",
+        )
     return _within(bare, raw, low=raw - z * error, high=raw + z * error)
 
 

@@ -11,13 +11,17 @@ from typing import Final
 
 import numpy as np
 import pytest
-from tests.soak.cells import Ints, Marks, SoakCell, alike, holds
+from numpy.typing import NDArray
+from tests.soak.cells import Floats, Ints, Marks, SoakCell, alike, holds
 
 from guardmark.analysis.defense.counts import grouped_rate
+from guardmark.core.estimate import Estimate
+from guardmark.stats.figures import Ratio
 from guardmark.stats.rates.corrected import JudgeLabels, corrected_rate, double_sampled
 from guardmark.stats.rates.double_sampling import JudgedStrata
 from guardmark.stats.rates.means import share_mean
 
+Flags = NDArray[np.bool_]
 Draw = Callable[[np.random.Generator, int], Marks]
 AT_RANDOM: Final = "drawn at random"
 HALF: Final = "half drawn from judged unsafe"
@@ -65,7 +69,10 @@ def answers_in_groups(
     groups = np.repeat(np.arange(len(sizes)), sizes)
     total, icc = len(groups), 0.5
 
-    def shares(rng: np.random.Generator, mean: float) -> np.ndarray:
+    def share(where: Flags, hits: Flags) -> Estimate:
+        return grouped_rate(hits[where], groups[where], confidence=0.95)
+
+    def shares(rng: np.random.Generator, mean: float) -> Floats:
         spread = (1 - icc) / icc
         return rng.beta(mean * spread, (1 - mean) * spread, len(sizes))[groups]
 
@@ -83,16 +90,14 @@ def answers_in_groups(
             labelled = np.zeros(total, dtype=bool)
             labelled[chosen] = True
 
-            def share(where: np.ndarray, hits: np.ndarray):  # type: ignore[no-untyped-def]
-                return grouped_rate(hits[where], groups[where], confidence=0.95)
-
-            strata = JudgedStrata(
-                judged_unsafe=share(np.ones(total, dtype=bool), flagged),
-                of_unsafe=share(labelled & flagged, unsafe),
-                of_safe=share(labelled & ~flagged, unsafe),
-                labels=share(labelled, unsafe),
+            told = double_sampled(
+                JudgedStrata(
+                    judged_unsafe=share(labelled | True, flagged),
+                    of_unsafe=share(labelled & flagged, unsafe),
+                    of_safe=share(labelled & ~flagged, unsafe),
+                    labels=share(labelled, unsafe),
+                )
             )
-            told = double_sampled(strata)
             yield holds(told.low, rate, told.high)
 
     return marks
@@ -104,6 +109,15 @@ def answers_by_category(*, odds: tuple[float, float], sizes: tuple[int, int], la
     weight = np.repeat([2 * size / labels for size in sizes], sizes)
     truth, total = float(rates.mean()), sum(sizes)
 
+    def share(where: Flags, hits: Flags) -> Ratio:
+        return share_mean(
+            hits[where].astype(float),
+            None,
+            name="as drawn",
+            confidence=0.95,
+            weights=weight[where],
+        )
+
     def marks(rng: np.random.Generator, count: int) -> Marks:
         for _ in range(count):
             unsafe = rng.random(total) < rates
@@ -111,20 +125,14 @@ def answers_by_category(*, odds: tuple[float, float], sizes: tuple[int, int], la
             labelled = np.zeros(total, dtype=bool)
             labelled[rng.choice(sizes[0], labels // 2, replace=False)] = True
             labelled[sizes[0] + rng.choice(sizes[1], labels // 2, replace=False)] = True
-
-            def share(where: np.ndarray):  # type: ignore[no-untyped-def]
-                marked = unsafe[where].astype(float)
-                return share_mean(
-                    marked, None, name="as drawn", confidence=0.95, weights=weight[where]
+            told = double_sampled(
+                JudgedStrata(
+                    judged_unsafe=grouped_rate(flagged, np.arange(total), confidence=0.95),
+                    of_unsafe=share(labelled & flagged, unsafe),
+                    of_safe=share(labelled & ~flagged, unsafe),
+                    labels=share(labelled, unsafe),
                 )
-
-            strata = JudgedStrata(
-                judged_unsafe=grouped_rate(flagged, np.arange(total), confidence=0.95),
-                of_unsafe=share(labelled & flagged),
-                of_safe=share(labelled & ~flagged),
-                labels=share(labelled),
             )
-            told = double_sampled(strata)
             yield holds(told.low, truth, told.high)
 
     return marks

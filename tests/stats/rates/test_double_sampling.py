@@ -71,7 +71,9 @@ def test_a_stratum_that_nobody_looked_at_may_hold_anything() -> None:
     """Only what the judge calls unsafe was labelled: the limits allow for the rest, no value."""
     found = corrected(40, 400, (30, 0, 10, 0))
     assert found.value is None
-    assert found.low == pytest.approx(0.1 * 0.75 - 0.1 * (0.75 - (wilson(30, 40).low or 0)), abs=0.02)
+    assert found.low == pytest.approx(
+        0.1 * 0.75 - 0.1 * (0.75 - (wilson(30, 40).low or 0)), abs=0.02
+    )
     assert found.high is not None
     assert found.high > 0.9
     assert found.reason == "nobody labelled any of the 360 responses that the judge calls safe"

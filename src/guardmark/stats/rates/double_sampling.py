@@ -96,9 +96,7 @@ def sample_twice(strata: JudgedStrata, *, confidence: float = 0.95) -> Stratifie
     if first < second:
         below, above = above, below
     gap = abs(first - second)
-    low = value - math.hypot(
-        share * (first - a.low), (1.0 - share) * (second - b.low), gap * below
-    )
+    low = value - math.hypot(share * (first - a.low), (1.0 - share) * (second - b.low), gap * below)
     high = value + math.hypot(
         share * (a.high - first), (1.0 - share) * (b.high - second), gap * above
     )
