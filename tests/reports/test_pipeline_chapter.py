@@ -202,7 +202,8 @@ def test_labels_of_one_verdict_alone_bound_the_rate(tmp_path: Path) -> None:
         found = analyse_run(reader)
     rate = json.loads(summary_json(found))["pipeline"]["arms"][0]["corrected"]["system"]
     assert rate["value"] is None
-    assert 0.04 < rate["low"] < 0.075 < 0.97 < rate["high"]
+    assert 0.04 < rate["low"] < 0.075
+    assert rate["high"] > 0.9
     text = render_markdown(build_document(found))
     assert "nobody labelled any of the 180 responses that the judge calls safe" in text
     assert "More answers of one verdict were labelled" in text
