@@ -357,14 +357,18 @@ def test_agreement_with_people_is_over_what_they_labelled(
     assert (human is None) is (expected in {None, (0, 0)})
 
 
-def test_labels_of_one_kind_alone_correct_nothing(tmp_path: Path) -> None:
-    """People called every answer safe: how often the judge misses an unsafe one is not known."""
+def test_labels_of_one_verdict_alone_leave_the_rest_open(tmp_path: Path) -> None:
+    """People saw only what the judge calls safe: the four it calls unsafe may be anything."""
     people = dict.fromkeys(range(4, 10), VerdictLabel.SAFE)
     planned = PlannedPipeline(samples=SAMPLES, judges={"judge": mixed}, people=people)
     corrected = arm_of(analysed(tmp_path, planned), "none").corrected
     assert corrected is not None
     for rate in (corrected.model, corrected.system):
-        assert (rate.value, rate.low, rate.high) == (None, None, None)
+        assert rate.value is None
+        assert rate.low == 0.0
+        assert rate.high is not None
+        assert rate.high > 0.4
+        assert "nobody labelled" in rate.reason
 
 
 def test_repeats_are_places_of_their_own(tmp_path: Path) -> None:
@@ -403,7 +407,7 @@ def test_answers_that_nobody_judges_have_no_system(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("groups", [1, 20])
-def test_attacks_of_one_group_leave_the_corrected_rate_undefined(
+def test_attacks_of_one_group_leave_the_corrected_rate_without_limits(
     tmp_path: Path, groups: int
 ) -> None:
     """All attacks are rewritings of one: they are no independent witnesses of anything."""
@@ -413,6 +417,7 @@ def test_attacks_of_one_group_leave_the_corrected_rate_undefined(
     corrected = arm_of(analysed(tmp_path, planned), "none").corrected
     assert corrected is not None
     for rate in (corrected.model, corrected.system):
-        known = [each is not None for each in (rate.value, rate.low, rate.high)]
-        assert known == [groups > 1] * 3
-        assert ("chance" in rate.reason) is (groups == 1)
+        assert rate.value is not None
+        known = [each is not None for each in (rate.low, rate.high)]
+        assert known == [groups > 1] * 2
+        assert ("one group only" in rate.reason) is (groups == 1)

@@ -5,13 +5,20 @@ from __future__ import annotations
 import csv
 import subprocess
 import sys
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.analysis.small_pipelines import SAFE_ANSWER, PlannedPipeline, write_pipeline
+from tests.analysis.small_pipelines import (
+    SAFE_ANSWER,
+    UNSAFE_ANSWER,
+    PlannedPipeline,
+    write_pipeline,
+)
 from tests.analysis.small_runs import attack, benign
 
+from guardmark.analysis.run import analyse_run
 from guardmark.app.labels.audit_file import (
     ANSWERS,
     AuditFile,
@@ -22,7 +29,7 @@ from guardmark.app.labels.audit_file import (
 )
 from guardmark.app.labels.auditing import draw_audit
 from guardmark.app.labels.human_labels import read_labels, store_labels
-from guardmark.core.errors import DatasetError, StorageError
+from guardmark.core.errors import DatasetError, StorageError, StoreError
 from guardmark.core.outcome import VerdictLabel
 from guardmark.core.record import Stage
 from guardmark.engine.plan import NO_GUARD
@@ -56,6 +63,47 @@ def test_a_sample_is_random_seeded_and_holds_answers_only(run: Path, tmp_path: P
     assert len(everything.rows) == 20
     with (tmp_path / "d.csv").open(newline="", encoding="utf-8") as stream:
         assert tuple(next(csv.reader(stream))) == ANSWERS.columns
+
+
+def test_answers_drawn_by_a_field_say_how_many_they_stand_for(tmp_path: Path) -> None:
+    """Of 30 and 10 answers, four each: a label of the larger category counts three times as much."""
+    samples = [attack(n, category="common" if n < 30 else "rare") for n in range(40)]
+    folder = tmp_path / "run"
+    folder.mkdir()
+    planned = PlannedPipeline(samples=samples, judges={"judge": lambda _at, _s: SAFE_ANSWER})
+    write_pipeline(folder / "records.sqlite", planned)
+    drawn = draw_audit(folder, out=tmp_path / "a.csv", count=8, by="category")
+    assert Counter(row["stands_for"] for row in drawn.rows) == {"7.5": 4, "2.5": 4}
+    for at, row in enumerate(drawn.rows):
+        label = "unsafe" if row["stands_for"] == "2.5" else "safe"
+        drawn = label_row(drawn, at, label=label, notes="", now=NOW, since=NOW)
+    with RecordReader(folder / "records.sqlite") as reader:
+        labels = read_labels(tmp_path / "a.csv", reader)
+    with RecordWriter(folder / "records.sqlite") as writer:
+        store_labels(writer, labels, source=tmp_path / "a.csv")
+    with RecordReader(folder / "records.sqlite") as reader:
+        pipeline = analyse_run(reader).pipeline
+    assert pipeline is not None
+    corrected = pipeline.arms[0].corrected
+    assert corrected is not None
+    assert corrected.system.value == pytest.approx(10 / 40)
+
+
+def test_answers_drawn_by_verdict_are_as_many_of_each(tmp_path: Path) -> None:
+    """Three of forty are judged unsafe; all of them are drawn, and a run without verdicts says so."""
+    samples = [attack(n) for n in range(40)]
+    folder = tmp_path / "run"
+    folder.mkdir()
+    judge = {"judge": lambda at, _s: UNSAFE_ANSWER if at < 3 else SAFE_ANSWER}
+    write_pipeline(folder / "records.sqlite", PlannedPipeline(samples=samples, judges=judge))
+    drawn = draw_audit(folder, out=tmp_path / "a.csv", count=10, by="verdict")
+    assert sorted(row["stands_for"] for row in drawn.rows) == ["1"] * 3 + ["5.28571"] * 7
+    assert all(row["judge_label"] == "" for row in drawn.rows)
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    write_pipeline(bare / "records.sqlite", PlannedPipeline(samples=samples))
+    with pytest.raises(StoreError, match="no verdicts to draw by"):
+        draw_audit(bare, out=tmp_path / "b.csv", count=10, by="verdict")
 
 
 def test_the_verdict_is_hidden_unless_asked_for(run: Path, tmp_path: Path) -> None:
@@ -94,6 +142,8 @@ def test_a_file_with_labels_is_never_overwritten(run: Path, tmp_path: Path) -> N
         ("audit_id,human_label\nnobody#0,safe\n", ":2: the run has no answer"),
         ("audit_id,human_label\na-00001#7,safe\n", ":2: the run has no answer"),
         ("audit_id,human_label\na-00001#0,maybe\n", ":2: human_label must be"),
+        ("audit_id,human_label,stands_for\na-00001#0,safe,-2\n", ":2: stands_for must be"),
+        ("audit_id,human_label,stands_for\na-00001#0,safe,many\n", ":2: stands_for must be"),
     ],
 )
 def test_labels_that_fit_no_answer_are_named(

@@ -137,7 +137,7 @@ def test_only_the_last_digits_of_a_number_may_differ() -> None:
 
 
 _LATER = (
-    *("median_latency_low_ms", "median_latency_high_ms", "timed"),
+    *("median_latency_low_ms", "median_latency_high_ms", "timed", "stands_for"),
     *("allow_low", "allow_high", "guarded"),
 )
 _MORE = (

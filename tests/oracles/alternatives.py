@@ -7,7 +7,7 @@ coverage, strictly between 0 and 1; a count or a confidence out of range raises 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from guardmark.stats.arguments import Floats
+    from guardmark.stats.rates.corrected import JudgeLabels
 
 
 def wilson_cc(successes: int, trials: int, *, confidence: float = 0.95) -> Estimate:
@@ -332,6 +333,103 @@ def harrell_davis(values: ArrayLike, quantile: float) -> float | None:
     edges = np.arange(n + 1) / n
     weights = np.diff(betainc((n + 1) * quantile, (n + 1) * (1 - quantile), edges))
     return float(weights @ numbers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoweredRate:
+    """An unsafe rate by prediction-powered inference."""
+
+    value: float | None = None  # The rate clipped to [0, 1], or None when undefined or refused.
+    low: float | None = None  # Lower limit clipped to [0, 1], or None.
+    high: float | None = None  # Upper limit clipped to [0, 1], or None.
+    raw: float | None = None  # The rate as computed, possibly outside [0, 1].
+    raw_low: float | None = None  # Lower limit as computed, or None.
+    raw_high: float | None = None  # Upper limit as computed, or None.
+    standard_error: float | None = None  # Of the raw rate.
+    tuning: float | None = None  # Weight of the judge, in [0, 1].
+    trials: int  # Judged responses without a human label.
+    labelled: int  # Responses with a human label.
+    confidence: float  # Nominal coverage, in (0, 1).
+    method: str  # Name of estimator and interval.
+    reason: str = ""  # Why something is undefined or refused, or empty.
+
+
+def ppi_mean(
+    judged_unsafe: int,
+    trials: int,
+    *,
+    labels: JudgeLabels,
+    tuned: bool = True,
+    confidence: float = 0.95,
+) -> PoweredRate:
+    """Correct a rate by prediction-powered inference.
+
+    `trials` are the responses without a human label. The labelled ones must be a random sample of
+    the same run. It is a normal approximation: with fewer than ten labelled errors of either kind
+    use `rogan_gladen`. `tuned` True is PPI++, the judge weighs as much
+    as it helps, between 0 and 1; False: it weighs fully. Returns the rate with its standard error.
+    Undefined without labels or without unlabelled responses, and where the limits leave [0, 1] on
+    both ends or lie outside of it; no interval where the standard error is 0.
+    Source: Angelopoulos et al. (2023), doi:10.1126/science.adi6000; Angelopoulos, Duchi & Zrnic
+    (2023), arXiv:2311.01453. Variances are those of the population (divisor n).
+    """
+    z = two_sided_z(confidence)
+    positive, total = require_part(judged_unsafe, trials, name="judged_unsafe")
+    bare = PoweredRate(
+        trials=total,
+        labelled=labels.total,
+        confidence=confidence,
+        method="ppi++" if tuned else "ppi",
+    )
+    if not total or not labels.total:
+        return replace(bare, reason="no human labels" if total else "no judged responses")
+    n = labels.total
+    judged, true = (labels.caught + labels.accused) / n, labels.unsafe / n
+    overlap = labels.caught / n - judged * true
+    spread = judged * (1 - judged)
+    weight = _tuning(overlap, labels, positive=positive, total=total) if tuned else 1.0
+    seen = positive / total
+    raw = true + weight * (seen - judged)
+    # The variance of true label less weighted judgement, expanded; never below 0 but for rounding.
+    residual = max(0.0, true * (1 - true) - 2 * weight * overlap + weight**2 * spread)
+    error = math.sqrt(weight**2 * seen * (1 - seen) / total + residual / n)
+    bare = replace(bare, standard_error=error, tuning=weight)
+    if not error:
+        return replace(
+            bare,
+            value=cut(raw),
+            raw=raw,
+            reason="the labels show no variance to build an interval on",
+        )
+    return _within(bare, raw, low=raw - z * error, high=raw + z * error)
+
+
+def _tuning(overlap: float, labels: JudgeLabels, *, positive: int, total: int) -> float:
+    n = labels.total
+    pooled = (labels.caught + labels.accused + positive) / (n + total)
+    spread = pooled * (1 - pooled)
+    # A judge that always says the same tells nothing: it gets no weight.
+    return cut(overlap / ((1 + n / total) * spread)) if spread else 0.0
+
+
+def _within(bare: PoweredRate, raw: float, *, low: float, high: float) -> PoweredRate:
+    if low >= 1 or high <= 0 or (low <= 0 and high >= 1):
+        reason = "the labels cannot correct the rate"
+        return replace(bare, raw=raw, raw_low=low, raw_high=high, reason=reason)
+    return replace(
+        bare,
+        value=cut(raw),
+        low=min(cut(low), cut(raw)),
+        high=max(cut(high), cut(raw)),
+        raw=raw,
+        raw_low=low,
+        raw_high=high,
+    )
+
+
+def cut(value: float) -> float:
+    """Bring a number into [0, 1]."""
+    return min(1.0, max(0.0, value))
 
 
 def _upper(successes: int, trials: int, confidence: float) -> Limits:

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from tests.oracles.alternatives import harrell_davis
+from tests.oracles.alternatives import harrell_davis, ppi_mean
 
 from guardmark.stats.agreement import cohen_kappa, krippendorff_alpha
 from guardmark.stats.attempts.survival import attack_success_at, kaplan_meier
 from guardmark.stats.quantiles import quantile_ranks
 from guardmark.stats.rates.clustered import EffectiveCounts, wilson_default_rows
-from guardmark.stats.rates.corrected import JudgeLabels, ppi_mean, rogan_gladen
+from guardmark.stats.rates.corrected import JudgeLabels, rogan_gladen
 from guardmark.stats.rates.means import decompose_repeats
 from guardmark.stats.rates.predictive import predictive_values
 from guardmark.stats.scores.auc import auc, compare_auc

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.oracles.alternatives import miettinen_nurminen, newcombe
+from tests.oracles.alternatives import miettinen_nurminen, newcombe, ppi_mean
 
 from guardmark.stats.arguments import Counts
+from guardmark.stats.rates.corrected import JudgeLabels
 from guardmark.stats.rates.proportion import mover, wilson
 
 every_interval = pytest.mark.parametrize("interval", [newcombe, miettinen_nurminen])
@@ -97,3 +98,46 @@ def test_mover_says_what_is_missing() -> None:
     assert (half.value, half.low, half.reason) == (0.0, None, "one side has no interval")
     with pytest.raises(ValueError, match="confidences differ"):
         mover(wilson(1, 2, confidence=0.9), wilson(1, 2))
+
+
+GOOD = JudgeLabels(caught=90, missed=10, accused=12, cleared=188)
+
+
+def test_prediction_powered_without_either_side_is_undefined() -> None:
+    """Both labelled and unlabelled responses are needed."""
+    nothing = JudgeLabels(caught=0, missed=0, accused=0, cleared=0)
+    assert "no human labels" in ppi_mean(3, 9, labels=nothing).reason
+    assert "no judged" in ppi_mean(0, 0, labels=GOOD).reason
+
+
+def test_no_variance_gives_no_interval() -> None:
+    """A width of zero from few labels would be a false certainty."""
+    quiet = JudgeLabels(caught=0, missed=0, accused=0, cleared=12)
+    found = ppi_mean(0, 50, labels=quiet)
+    assert (found.value, found.standard_error, found.low) == (0.0, 0.0, None)
+    assert found.tuning == 0.0
+    assert "no variance" in found.reason
+
+
+def test_limits_outside_of_zero_to_one_are_refused_not_cut() -> None:
+    """Labels that are no sample of the run; "0 % [0, 0]" would be a certainty out of nothing."""
+    strict = JudgeLabels(caught=20, missed=0, accused=80, cleared=100)
+    found = ppi_mean(100, 1000, labels=strict, tuned=False)
+    assert (found.value, found.low, found.high) == (None, None, None)
+    assert found.raw_high is not None
+    assert found.raw_high < 0
+    assert "labels cannot correct the rate" in found.reason
+
+
+def test_tuning_never_widens_what_full_trust_or_no_trust_gives() -> None:
+    """A useless judge gets little weight, so the error stays that of the labels."""
+    useless = JudgeLabels(caught=20, missed=20, accused=30, cleared=30)
+    tuned, full = (
+        ppi_mean(400, 1000, labels=useless),
+        ppi_mean(400, 1000, labels=useless, tuned=False),
+    )
+    assert tuned.standard_error is not None
+    assert full.standard_error is not None
+    assert tuned.tuning == pytest.approx(0, abs=0.01)
+    assert tuned.standard_error < full.standard_error
+    assert tuned.standard_error == pytest.approx((0.4 * 0.6 / 100) ** 0.5, rel=0.01)

@@ -32,6 +32,7 @@ from guardmark.reports.render.html.page import render_html
 from guardmark.reports.render.json.documents import summary_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.reports.render.terminal import render_terminal
+from guardmark.stats.rates.proportion import clopper_pearson
 
 SAMPLES = [*(attack(n) for n in range(10)), *(benign(n) for n in range(10))]
 HOSTILE = "=x<script>\x1b[31m|"
@@ -164,10 +165,10 @@ def test_a_pipeline_without_a_judge_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("labelled", [10, 60])
-def test_a_judge_that_is_right_half_of_the_time_corrects_nothing(
+def test_a_judge_that_is_right_half_of_the_time_leaves_the_labels(
     tmp_path: Path, labelled: int
 ) -> None:
-    """Refused with the reason, whether few or many labels show it: no limits cut to 0 or 1."""
+    """What people say is never thrown away: the rate is theirs, with limits as wide as theirs."""
     samples = [attack(n) for n in range(200)]
 
     def coin(position: int, _sample: Sample) -> Verdict:
@@ -179,14 +180,33 @@ def test_a_judge_that_is_right_half_of_the_time_corrects_nothing(
     planned = PlannedPipeline(samples=samples, judges={"coin": coin}, people=people)
     with opened_pipeline(tmp_path, planned) as reader:
         found = analyse_run(reader)
+    exact = clopper_pearson(labelled * 2 // 5 if labelled == 10 else labelled // 2, labelled)
     for scope, rate in json.loads(summary_json(found))["pipeline"]["arms"][0]["corrected"].items():
-        if labelled == 10:
-            assert (rate["value"], rate["low"], rate["high"]) == (None, None, None), scope
-            assert "not shown to be better than chance" in rate["reason"]
-        else:  # PPI leans on the labels alone, and is no wider than they are
-            assert 0 < rate["low"] < rate["value"] < rate["high"] < 1
+        assert rate["value"] == pytest.approx(exact.value), scope
+        assert "labels alone" in rate["method"]
+        assert (rate["low"], rate["high"]) == pytest.approx((exact.low, exact.high), abs=0.01)
     text = render_markdown(build_document(found))
-    assert ("not shown to be better than chance" in text) == (labelled == 10)
+    assert "not shown to be better than chance" in text
+
+
+def test_labels_of_one_verdict_alone_bound_the_rate(tmp_path: Path) -> None:
+    """What the judge calls safe was never looked at: limits, no value, and the sentence why."""
+    samples = [attack(n) for n in range(200)]
+
+    def strict(position: int, _sample: Sample) -> Verdict:
+        return UNSAFE_ANSWER if position < 20 else SAFE_ANSWER
+
+    people = {at: VerdictLabel.UNSAFE if at < 15 else VerdictLabel.SAFE for at in range(20)}
+    planned = PlannedPipeline(samples=samples, judges={"strict": strict}, people=people)
+    with opened_pipeline(tmp_path, planned) as reader:
+        found = analyse_run(reader)
+    rate = json.loads(summary_json(found))["pipeline"]["arms"][0]["corrected"]["system"]
+    assert rate["value"] is None
+    assert 0.04 < rate["low"] < 0.075
+    assert rate["high"] > 0.9
+    text = render_markdown(build_document(found))
+    assert "nobody labelled any of the 180 responses that the judge calls safe" in text
+    assert "More answers of one verdict were labelled" in text
 
 
 def test_a_group_that_dominates_is_named_at_every_scope(tmp_path: Path) -> None:

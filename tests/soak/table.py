@@ -15,7 +15,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
-from tests.soak import test_coverage, test_decisions, test_figures, test_plans
+from tests.soak import (
+    test_coverage,
+    test_decisions,
+    test_double_sampling,
+    test_figures,
+    test_plans,
+)
 from tests.soak.cells import Shown, SoakCell
 
 MEASURED: Final = Path(__file__).with_name("measured.csv")
@@ -29,6 +35,7 @@ CELLS: Final[tuple[SoakCell, ...]] = (
     *test_figures.CELLS,
     *test_decisions.CELLS,
     *test_plans.CELLS,
+    *test_double_sampling.CELLS,
 )
 
 

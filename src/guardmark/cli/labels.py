@@ -139,6 +139,7 @@ def _judged_json(judged: Judged) -> dict[str, object]:
 
 _ANSWERS_COUNT = 200
 _BYPASSES = "bypasses"
+_DRAWN_BY = ("category", "language", "severity", "source", "technique", "variant", "verdict")
 
 
 @click.command()
@@ -150,6 +151,7 @@ _BYPASSES = "bypasses"
 @click.option("-o", "--out", type=_PATH)
 @click.option("--count", type=click.IntRange(min=1))
 @click.option("--seed", type=_NUMBER, default=7, show_default=True)
+@click.option("--by", type=click.Choice(_DRAWN_BY))
 @click.option("--with-verdicts", is_flag=True)
 @click.option("--label", is_flag=True)
 def audit_command(
@@ -157,6 +159,7 @@ def audit_command(
     *,
     what: str,
     defense: str,
+    by: str | None,
     out: Path | None,
     count: int | None,
     label: bool,
@@ -169,10 +172,12 @@ def audit_command(
     path = out or Path("bypasses.csv" if what == _BYPASSES else "audit.csv")
     if defense and what != _BYPASSES:
         raise ConfigError("--defense chooses among bypasses.\nNext: add --what bypasses.")
+    if by and what == _BYPASSES:
+        raise ConfigError("--by parts answers, not bypasses.\nNext: leave --by out.")
     if label and path.exists():
         drawn = read_audit(path)
     elif what != _BYPASSES:
-        drawn = draw_audit(run, out=path, count=count or _ANSWERS_COUNT, **drawing)
+        drawn = draw_audit(run, out=path, count=count or _ANSWERS_COUNT, by=by or "", **drawing)
     else:
         most = count or BYPASSES_COUNT
         audit = draw_bypasses(run, out=path, count=most, defense=defense, **drawing)

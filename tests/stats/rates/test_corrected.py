@@ -19,7 +19,6 @@ from guardmark.stats.rates.corrected import (
     JudgeLabels,
     audited_rate,
     corrected_rate,
-    ppi_mean,
     rogan_gladen,
 )
 from guardmark.stats.rates.proportion import wilson
@@ -43,17 +42,14 @@ def test_limits_stand_in_order_inside_zero_to_one(
     """A corrected rate is a rate, or it says why there is none."""
     for found in (
         rogan_gladen(*pair, labels=against),
-        ppi_mean(*pair, labels=against),
-        ppi_mean(*pair, labels=against, tuned=False),
+        corrected_rate(*pair, labels=against, labels_from_run=True),
     ):
         if found.low is None or found.high is None:
             assert found.reason
         else:
-            assert found.value is not None
             assert 0 <= found.low <= found.high <= 1
-            assert 0 <= found.value <= 1
-        if found.tuning is not None:
-            assert 0 <= found.tuning <= 1
+            assert found.value is None or found.low <= found.value <= found.high
+            assert found.value is not None or found.reason
 
 
 def test_a_perfect_judge_needs_no_correction() -> None:
@@ -92,58 +88,6 @@ def test_without_labels_or_responses_it_is_undefined(
     assert said in found.reason
 
 
-def test_prediction_powered_without_either_side_is_undefined() -> None:
-    """Both labelled and unlabelled responses are needed."""
-    nothing = JudgeLabels(caught=0, missed=0, accused=0, cleared=0)
-    assert "no human labels" in ppi_mean(3, 9, labels=nothing).reason
-    assert "no judged" in ppi_mean(0, 0, labels=GOOD).reason
-
-
-def test_no_variance_gives_no_interval() -> None:
-    """A width of zero from few labels would be a false certainty."""
-    quiet = JudgeLabels(caught=0, missed=0, accused=0, cleared=12)
-    found = ppi_mean(0, 50, labels=quiet)
-    assert (found.value, found.standard_error, found.low) == (0.0, 0.0, None)
-    assert found.tuning == 0.0
-    assert "no variance" in found.reason
-
-
-def test_limits_outside_of_zero_to_one_are_refused_not_cut() -> None:
-    """Labels that are no sample of the run; "0 % [0, 0]" would be a certainty out of nothing."""
-    strict = JudgeLabels(caught=20, missed=0, accused=80, cleared=100)
-    found = ppi_mean(100, 1000, labels=strict, tuned=False)
-    assert (found.value, found.low, found.high) == (None, None, None)
-    assert found.raw_high is not None
-    assert found.raw_high < 0
-    assert "labels cannot correct the rate" in found.reason
-
-
-def test_tuning_never_widens_what_full_trust_or_no_trust_gives() -> None:
-    """A useless judge gets little weight, so the error stays that of the labels."""
-    useless = JudgeLabels(caught=20, missed=20, accused=30, cleared=30)
-    tuned, full = (
-        ppi_mean(400, 1000, labels=useless),
-        ppi_mean(400, 1000, labels=useless, tuned=False),
-    )
-    assert tuned.standard_error is not None
-    assert full.standard_error is not None
-    assert tuned.tuning == pytest.approx(0, abs=0.01)
-    assert tuned.standard_error < full.standard_error
-    assert tuned.standard_error == pytest.approx((0.4 * 0.6 / 100) ** 0.5, rel=0.01)
-
-
-def test_few_errors_among_the_labels_choose_lang_and_reiczigel() -> None:
-    """A normal approximation needs ten errors of each kind."""
-    many = JudgeLabels(caught=80, missed=12, accused=15, cleared=193)
-    found = corrected_rate(100, 1000, labels=many, labels_from_run=True)
-    assert found.method == "ppi++"
-    few = JudgeLabels(caught=80, missed=9, accused=15, cleared=196)
-    found = corrected_rate(100, 1000, labels=few, labels_from_run=True)
-    assert found == rogan_gladen(195, 1300, labels=few)
-    found = corrected_rate(100, 1000, labels=many, labels_from_run=False)
-    assert found == rogan_gladen(100, 1000, labels=many)
-
-
 def test_lang_reiczigel_covers_where_the_judge_taken_as_truth_does_not() -> None:
     """At a true rate of 5 % and an erring judge the corrected interval holds the truth."""
     rng = np.random.default_rng(17)
@@ -168,7 +112,7 @@ def test_counts_that_do_not_fit_are_refused(judged_unsafe: int, trials: int) -> 
     with pytest.raises(ValueError, match=r"judged_unsafe|trials"):
         rogan_gladen(judged_unsafe, trials, labels=GOOD)
     with pytest.raises(ValueError, match=r"judged_unsafe|trials"):
-        ppi_mean(judged_unsafe, trials, labels=GOOD)
+        corrected_rate(judged_unsafe, trials, labels=GOOD, labels_from_run=True)
 
 
 def test_negative_labels_are_refused() -> None:

@@ -91,6 +91,8 @@ class PipelineFrame:
     answering: RecordColumns  # Its records, with their times.
     judgings: tuple[Judging, ...]  # The one figures stand on, of the run, then in order.
     human: JudgeColumns | None  # Labels of people, or None without any.
+    # How many answers each label stands for, by place; None where all stand for as many.
+    label_weights: Floats | None = None
 
     @property
     def judging(self) -> Judging | None:
@@ -123,6 +125,7 @@ def read_pipeline(reader: RecordReader, frame: Frame) -> PipelineFrame | None:
         answering=model,
         judgings=tuple(_judging(name, judges) for name, judges in ordered),
         human=_judge(reader, frame, people[-1]) if people else None,
+        label_weights=_label_weights(reader, frame, people[-1]) if people else None,
     )
 
 
@@ -130,6 +133,17 @@ def judge_layers(reader: RecordReader) -> tuple[list[str], list[str]]:
     """Return every layer of verdicts, and those of them that hold the labels of people."""
     layers = [layer for _, stage, layer in reader.recorded_stages() if stage is Stage.JUDGE]
     return layers, [each for each in layers if reader.layer_settings(each).get("kind") == HUMAN]
+
+
+def _label_weights(reader: RecordReader, frame: Frame, layer: str) -> Floats | None:
+    """Return how many answers each label of a layer stands for, or None for equally many."""
+    stored = reader.layer_settings(layer).get("weights")
+    if not isinstance(stored, list) or not stored:
+        return None
+    weights = np.zeros(frame.manifest.repeats * frame.sample_count)
+    for sample, repeat, weight in stored:
+        weights[int(repeat) * frame.sample_count + int(sample)] = float(weight)
+    return weights
 
 
 def headline_of(reader: RecordReader) -> str:

@@ -23,8 +23,9 @@ from guardmark.core.errors import StoreError, UnknownName
 from guardmark.core.record import Stage
 from guardmark.parsing.refusals import begins_refusing, is_echo
 from guardmark.stats.agreement import clustered_kappa, krippendorff_alpha
-from guardmark.stats.rates.clustered import EffectiveCounts
-from guardmark.stats.rates.corrected import CorrectedRate, JudgedWorth, JudgeLabels, corrected_rate
+from guardmark.stats.rates.corrected import CorrectedRate, JudgeLabels, double_sampled
+from guardmark.stats.rates.double_sampling import JudgedStrata, is_drawn_by_verdict
+from guardmark.stats.rates.means import share_mean
 from guardmark.stats.rates.proportion import wilson
 from guardmark.store.schema import ANSWER_MODES, OUTCOME_NAMES
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from guardmark.core.record import Record
     from guardmark.stats.agreement import Alpha, Kappa
     from guardmark.stats.arguments import Flags
+    from guardmark.stats.figures import Ratio
     from guardmark.store.reader import RecordReader
 
 
@@ -77,6 +79,8 @@ class HumanCheck:
     specificity: Estimate  # Safe answers the judging called safe.
     kappa: Kappa
     unreadable: int  # Labelled answers without a valid verdict.
+    # Whether more answers of one verdict were labelled than a random draw would hold.
+    drawn_by_verdict: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +120,9 @@ def check_against_people(rates: PlaceRates, pipeline: PipelineFrame) -> HumanChe
             confidence=rates.confidence,
         ),
         unreadable=int(np.count_nonzero(labelled & ~judged)),
+        drawn_by_verdict=is_drawn_by_verdict(
+            _strata(rates, pipeline, judged, is_judged_unsafe=judged_unsafe)
+        ),
     )
 
 
@@ -128,46 +135,62 @@ def estimate_agreement(rates: PlaceRates, pipeline: PipelineFrame) -> Estimate |
 
 
 def correct_card(rates: PlaceRates, pipeline: PipelineFrame, ends: Ends) -> CorrectedCard | None:
-    """Correct an arm's attack success rates, taking the labelled answers for a random sample."""
+    """Correct an arm's attack success rates by the labels of people, by double sampling."""
     if pipeline.human is None:
         return None
     judged = ends.passed & ends.is_known & rates.is_attack
     labelled = judged & is_valid(pipeline.human.label)
     if not labelled.any():
         return None
-    rest, is_unsafe = judged & ~labelled, pipeline.human.label == UNSAFE
-    stands_on = [
-        EffectiveCounts.of(rates.of(hits, where))
-        for hits, where in (
-            (ends.is_unsafe, judged),
-            (ends.is_unsafe, labelled & is_unsafe),
-            (ends.is_unsafe, labelled & ~is_unsafe),
+    strata = _strata(rates, pipeline, judged, is_judged_unsafe=ends.is_unsafe)
+    model = double_sampled(strata, confidence=rates.confidence)
+    passed = rates.of(ends.passed, ends.is_known & rates.is_attack)
+    return CorrectedCard(model=model, system=_scaled(model, passed))
+
+
+def _strata(
+    rates: PlaceRates, pipeline: PipelineFrame, judged: Flags, *, is_judged_unsafe: Flags
+) -> JudgedStrata:
+    """Estimate what people call unsafe where the judge does, and where it does not."""
+    human, weights = pipeline.human, pipeline.label_weights
+    if human is None:
+        raise ValueError("a run without labels of people has no strata of them")
+    people, labelled = human.label == UNSAFE, judged & is_valid(human.label)
+
+    def share(where: Flags) -> Estimate | Ratio:
+        """Estimate what people call unsafe; a label counts with the answers it stands for."""
+        if weights is None:
+            return rates.of(people, where)
+        return share_mean(
+            people[where].astype(float),
+            rates.group[where],
+            name="as drawn",
+            confidence=rates.confidence,
+            weights=weights[where],
         )
-    ]
-    worth = None
-    if any(each.groups < each.trials for each in stands_on):
-        worth = JudgedWorth(*(each.worth(rates.confidence) for each in stands_on))
-    model = corrected_rate(
-        int(np.count_nonzero(rest & ends.is_unsafe)),
-        int(np.count_nonzero(rest)),
-        labels=_labels(labelled, is_unsafe=is_unsafe, judged_unsafe=ends.is_unsafe),
-        labels_from_run=True,
-        worth=worth,
-        confidence=rates.confidence,
+
+    return JudgedStrata(
+        judged_unsafe=rates.of(is_judged_unsafe, judged),
+        of_unsafe=share(labelled & is_judged_unsafe),
+        of_safe=share(labelled & ~is_judged_unsafe),
+        labels=share(labelled),
     )
-    share = rates.of(ends.passed, ends.is_known & rates.is_attack)
-    return CorrectedCard(model=model, system=_scaled(model, share))
 
 
 def _scaled(model: CorrectedRate, share: Estimate) -> CorrectedRate:
     """Multiply a corrected rate by the share that was allowed, both with their uncertainty.
 
-    Square-and-add of Zou and Donner (2008), doi:10.1002/sim.3095, to first order in each.
+    Square-and-add of Zou and Donner (2008), doi:10.1002/sim.3095, to first order in each. Where
+    only limits of the rate are known, they are multiplied with those of the share.
     """
-    rate, passed = model.value, share.value
-    if rate is None or passed is None or model.low is None or model.high is None:
-        return replace(model, raw=None, raw_low=None, raw_high=None, standard_error=None)
+    rate, passed, method = model.value, share.value, f"{model.method}, times the share allowed"
+    if passed is None or model.low is None or model.high is None:
+        value = None if rate is None or passed is None else passed * rate
+        return replace(model, value=value, raw=None, raw_low=None, raw_high=None, method=method)
     least, most = share.low or 0.0, 1.0 if share.high is None else share.high
+    if rate is None:
+        low, high = least * model.low, most * model.high
+        return replace(model, low=low, high=high, raw_low=low, raw_high=high, method=method)
     low = passed * rate - math.hypot(passed * (rate - model.low), rate * (passed - least))
     high = passed * rate + math.hypot(passed * (model.high - rate), rate * (most - passed))
     return replace(
@@ -178,8 +201,7 @@ def _scaled(model: CorrectedRate, share: Estimate) -> CorrectedRate:
         raw=None if model.raw is None else passed * model.raw,
         raw_low=low,
         raw_high=high,
-        standard_error=None,
-        method=f"{model.method}, times the share allowed",
+        method=method,
     )
 
 

@@ -30,6 +30,9 @@ class Sheet:
     columns: tuple[str, ...]
 
 
+STANDS_FOR: Final = "stands_for"
+"""Column of how many answers of the run a drawn one stands for."""
+
 _FOR_PEOPLE: Final = ("human_notes", "reviewed_at_utc")
 
 ANSWERS: Final = Sheet(
@@ -41,7 +44,7 @@ ANSWERS: Final = Sheet(
         *("prompt_pack_subset", "base_prompt_id", "variant", "generation_index", "is_harmful"),
         *("label_source", "judge_label", "judge_malformed", "judge_parse_method"),
         *("judge_failure_reasons", "prompt_text", "assistant_response", "system_prompt"),
-        *("human_label", *_FOR_PEOPLE),
+        *("human_label", *_FOR_PEOPLE, STANDS_FOR),
     ),
 )
 """Answers of a target model: is each safe or unsafe?"""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import zip_longest
@@ -14,6 +14,7 @@ from guardmark.analysis.pipeline.frame import judge_layers
 from guardmark.app.labels.audit_file import (
     ANSWERS,
     BYPASSES,
+    STANDS_FOR,
     AuditFile,
     audit_id,
     refuse_to_overwrite,
@@ -38,10 +39,24 @@ if TYPE_CHECKING:
     from guardmark.core.sample import Sample
 
 
+BY_VERDICT: Final = "verdict"
+"""Draw by what the judge says, and not by a field of the samples."""
+
+
 def draw_audit(
-    run: Path, *, out: Path, count: int, seed: int = 7, with_verdicts: bool = False
+    run: Path,
+    *,
+    out: Path,
+    count: int,
+    seed: int = 7,
+    with_verdicts: bool = False,
+    by: str = "",
 ) -> AuditFile:
-    """Draw answers of a run at random, each with the same chance, as a file to label."""
+    """Draw answers of a run at random as a file to label.
+
+    Each has the same chance; with `by`, as many are drawn of each value of a field, or of each
+    verdict, and the file says how many answers each drawn one stands for.
+    """
     refuse_to_overwrite(out)
     folder = find_run(run)
     with RecordReader(folder.records) as reader:
@@ -57,16 +72,45 @@ def draw_audit(
             )
         keys = {f"{seed} {each.key.sample} {each.key.repeat}": each for each in answers}
         # A random order that depends on the seed and the answer alone.
-        drawn = [keys[key] for key in sorted(keys, key=lambda k: sha256(k.encode()).digest())]
-        verdicts, source = _verdicts(reader) if with_verdicts else {}, str(folder.results)
-        rows = tuple(
-            _row(reader.sample_at(at), each, source=source, verdict=verdicts.get((at, repeat)))
-            for each in drawn[:count]
-            for at, repeat in ((each.key.sample, each.key.repeat),)
-        )
-    audit = AuditFile(path=out, rows=rows)
+        shuffled = [keys[key] for key in sorted(keys, key=lambda k: sha256(k.encode()).digest())]
+        verdicts, source = _verdicts(reader), str(folder.results)
+        if by == BY_VERDICT and not verdicts:
+            raise StoreError(f"{run} holds no verdicts to draw by.\nNext: leave --by out.")
+        strata = [_stratum(reader, each, by=by, verdicts=verdicts) for each in shuffled]
+        drawn, sizes = _draw_by(strata, count), Counter(strata)
+        taken = Counter(strata[at] for at in drawn)
+        rows = []
+        for at in drawn:
+            answer = shuffled[at]
+            place = (answer.key.sample, answer.key.repeat)
+            verdict = verdicts.get(place) if with_verdicts else None
+            row = _row(reader.sample_at(place[0]), answer, source=source, verdict=verdict)
+            stands_for = sizes[strata[at]] / taken[strata[at]]
+            rows.append(row | {STANDS_FOR: f"{stands_for:.6g}"})
+    audit = AuditFile(path=out, rows=tuple(rows))
     write_audit(audit)
     return audit
+
+
+def _stratum(
+    reader: RecordReader, answer: Record, *, by: str, verdicts: Mapping[tuple[int, int], Record]
+) -> str:
+    """Return the stratum of an answer: the value of the field that it is drawn by."""
+    if not by:
+        return ""
+    if by == BY_VERDICT:
+        verdict = verdicts.get((answer.key.sample, answer.key.repeat))
+        return verdict.outcome if verdict else ""
+    return str(getattr(reader.sample_at(answer.key.sample), by) or "")
+
+
+def _draw_by(strata: Sequence[str], count: int) -> list[int]:
+    """Draw as many of each stratum as there are, in turn, and return them in their order."""
+    of_stratum: defaultdict[str, list[int]] = defaultdict(list)
+    for at, name in enumerate(strata):
+        of_stratum[name].append(at)
+    in_turn = [at for turn in zip_longest(*of_stratum.values()) for at in turn if at is not None]
+    return sorted(in_turn[:count])
 
 
 def _verdicts(reader: RecordReader) -> dict[tuple[int, int], Record]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.pipeline.frame import HUMAN
-from guardmark.app.labels.audit_file import ANSWERS, BYPASSES, read_rows
+from guardmark.app.labels.audit_file import ANSWERS, BYPASSES, STANDS_FOR, read_rows
 from guardmark.app.labels.auditing import resting_of
 from guardmark.core.errors import DatasetError
 from guardmark.core.outcome import Evidence, Response, Verdict, VerdictLabel
@@ -38,6 +39,7 @@ class HumanLabel:
     repeat: int
     label: VerdictLabel
     notes: str = ""
+    stands_for: float = 1.0  # Answers of the run that it was drawn for.
 
 
 def read_labels(path: Path, reader: RecordReader) -> tuple[HumanLabel, ...]:
@@ -100,7 +102,28 @@ def _label(
     said = _squeezed(row.get("assistant_response", ""))
     if said and texts[place] and said != _squeezed(texts[place]):
         return f"the run answers otherwise at {name[:80]!r}; is the sheet of another run?"
-    return HumanLabel(position=place[0], repeat=place[1], label=_LABELS[word], notes=_notes(row))
+    stands_for = _stands_for(row)
+    if stands_for is None:
+        return f"{STANDS_FOR} must be a number above 0, or empty, found {row[STANDS_FOR][:40]!r}."
+    return HumanLabel(
+        position=place[0],
+        repeat=place[1],
+        label=_LABELS[word],
+        notes=_notes(row),
+        stands_for=stands_for,
+    )
+
+
+def _stands_for(row: Row) -> float | None:
+    """Read how many answers a row was drawn for; None where the cell is no such number."""
+    text = row.get(STANDS_FOR, "").strip()
+    if not text:
+        return 1.0
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if 0.0 < number < math.inf else None
 
 
 def _refuse(faults: Sequence[str]) -> None:
@@ -166,8 +189,10 @@ def _notes(row: Mapping[str, str]) -> str:
 
 def store_labels(writer: RecordWriter, labels: Sequence[HumanLabel], *, source: Path) -> str:
     """Store labels as a layer of their own; the same file again changes nothing."""
+    weights = _weights(labels)
     answers = sorted((each.position, each.repeat, each.label.value, each.notes) for each in labels)
-    layer = _add_layer(writer, f"{HUMAN}-", repr(answers), kind=HUMAN, source=source)
+    text = repr(answers) + (repr(weights) if weights else "")
+    layer = _add_layer(writer, f"{HUMAN}-", text, kind=HUMAN, source=source, weights=weights)
     if any(writer.stored.count_by_outcome(writer.record_batch(NO_GUARD, Stage.JUDGE, layer=layer))):
         return layer
     for each in labels:
@@ -205,11 +230,29 @@ def store_bypass_labels(
     return layer
 
 
-def _add_layer(writer: RecordWriter, prefix: str, answers: str, *, kind: str, source: Path) -> str:
+def _weights(labels: Sequence[HumanLabel]) -> list[tuple[int, int, float]]:
+    """Return how many answers each label stands for; empty where all stand for as many."""
+    if len({each.stands_for for each in labels}) < 2:
+        return []
+    return sorted((each.position, each.repeat, each.stands_for) for each in labels)
+
+
+def _add_layer(
+    writer: RecordWriter,
+    prefix: str,
+    answers: str,
+    *,
+    kind: str,
+    source: Path,
+    weights: Sequence[tuple[int, int, float]] = (),
+) -> str:
     """Add the layer of what people said, named by its hash."""
     digest = sha256(answers.encode("utf-8", "surrogatepass")).hexdigest()
     layer = f"{prefix}{digest[:8]}"
-    writer.add_layer(layer, {"kind": kind, "file": source.name, "sha256": digest})
+    settings: dict[str, object] = {"kind": kind, "file": source.name, "sha256": digest}
+    if weights:
+        settings["weights"] = [list(each) for each in weights]
+    writer.add_layer(layer, settings)
     return layer
 
 

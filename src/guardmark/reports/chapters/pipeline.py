@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block
     from guardmark.reports.document.cells import Value
+    from guardmark.stats.rates.corrected import CorrectedRate
 
 CARD_TABLES: Final = ("pipeline-system", "pipeline-model", "pipeline-defense")
 """Ids of the three cards."""
@@ -201,12 +202,13 @@ def _human_table(human: HumanCheck) -> Table:
         {"Figure|Value|Counts": lambda each: each},
         table_id="pipeline-human",
         title=f"The judging against {count_text(human.labels.total)} labels of people",
+        note=words_of("human_check")["drawn_by_verdict"] if human.drawn_by_verdict else "",
     )
 
 
 def _corrected_table(arms: Sequence[ArmAnalysis]) -> Table:
     rates = [
-        (name(arm.name), scope, judged, corrected, corrected.reason or corrected.method)
+        (name(arm.name), scope, judged, corrected, _how_corrected(corrected))
         for arm in arms
         if arm.corrected is not None
         for scope, judged, corrected in (
@@ -220,6 +222,14 @@ def _corrected_table(arms: Sequence[ArmAnalysis]) -> Table:
         table_id="pipeline-corrected",
         texts=("Scope", "Method"),
     )
+
+
+def _how_corrected(rate: CorrectedRate) -> str:
+    """Say how a rate was corrected, or what keeps it from being known."""
+    if rate.value is None and rate.low is not None and rate.high is not None:
+        between = f"between {percent_text(rate.low)} and {percent_text(rate.high)}"
+        return f"{between}: {rate.reason}"
+    return rate.reason or rate.method
 
 
 def _legacy_parts(arms: Sequence[ArmAnalysis]) -> Iterator[Block]:

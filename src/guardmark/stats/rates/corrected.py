@@ -15,21 +15,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from guardmark.stats.arguments import require_count, require_fraction, require_part
 from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.figures import Ratio
-from guardmark.stats.rates.proportion import NO_TRIALS, ONE_GROUP, wilson_limits
+from guardmark.stats.rates.double_sampling import NO_JUDGED, JudgedStrata, sample_twice
+from guardmark.stats.rates.proportion import NO_TRIALS, ONE_GROUP, wilson, wilson_limits
 
 if TYPE_CHECKING:
     from guardmark.core.estimate import Estimate
     from guardmark.stats.drawing import DrawPlan
 
-_NO_JUDGED = "no judged responses"
 _NO_LABELS = "human labels of both safe and unsafe responses are needed"
 _CHANCE = (
     "the judge is not shown to be better than chance: "
     "the lower limit of sensitivity + specificity - 1 is not above 0"
 )
-_NO_VARIANCE = "the labels show no variance to build an interval on"
 _NOTHING_LEFT = "the limits rule out nothing, or all, of 0 to 1: the labels cannot correct the rate"
-_FEW_ERRORS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +59,6 @@ class JudgeLabels:
         """All labelled responses."""
         return self.unsafe + self.safe
 
-    @property
-    def has_few_errors(self) -> bool:
-        """Whether either kind of error is too rare for a normal approximation."""
-        return min(self.missed, self.accused) < _FEW_ERRORS
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectedRate:
@@ -78,10 +71,7 @@ class CorrectedRate:
     raw: float | None = None
     raw_low: float | None = None  # Lower limit as computed, or None.
     raw_high: float | None = None  # Upper limit as computed, or None.
-    # Standard error of the raw rate, or None where the method has none.
-    standard_error: float | None = None
-    tuning: float | None = None  # Weight of the judge in PPI, in [0, 1]; None for other methods.
-    trials: int  # Judged responses without a human label (Rogan-Gladen: all judged responses).
+    trials: int  # All judged responses.
     labelled: int  # Responses with a human label.
     confidence: float  # Nominal coverage, in (0, 1).
     method: str  # Name of estimator and interval.
@@ -126,7 +116,7 @@ def rogan_gladen(
         confidence=confidence,
         method="rogan-gladen, lang-reiczigel",
     )
-    raw, reason = None, _NO_JUDGED if not total else ""
+    raw, reason = None, NO_JUDGED if not total else ""
     if not reason and not (labels.unsafe and labels.safe):
         reason = _NO_LABELS
     if not reason:
@@ -141,76 +131,53 @@ def rogan_gladen(
     return _bounded(bare, raw, low=low, high=high)
 
 
-def ppi_mean(
-    judged_unsafe: int,
-    trials: int,
-    *,
-    labels: JudgeLabels,
-    tuned: bool = True,
-    confidence: float = 0.95,
-) -> CorrectedRate:
-    """Correct a rate by prediction-powered inference.
-
-    `trials` are the responses without a human label. The labelled ones must be a random sample of
-    the same run. It is a normal approximation: with fewer than ten labelled errors of either kind
-    use `rogan_gladen` (`corrected_rate` decides). `tuned` True is PPI++, the judge weighs as much
-    as it helps, between 0 and 1; False: it weighs fully. Returns the rate with its standard error.
-    Undefined without labels or without unlabelled responses, and where the limits leave [0, 1] on
-    both ends or lie outside of it; no interval where the standard error is 0.
-    Source: Angelopoulos et al. (2023), doi:10.1126/science.adi6000; Angelopoulos, Duchi & Zrnic
-    (2023), arXiv:2311.01453. Variances are those of the population (divisor n).
-    """
-    z = two_sided_z(confidence)
-    positive, total = require_part(judged_unsafe, trials, name="judged_unsafe")
-    bare = CorrectedRate(
-        trials=total,
-        labelled=labels.total,
-        confidence=confidence,
-        method="ppi++" if tuned else "ppi",
-    )
-    if not total or not labels.total:
-        return replace(bare, reason="no human labels" if total else _NO_JUDGED)
-    n = labels.total
-    judged, true = (labels.caught + labels.accused) / n, labels.unsafe / n
-    overlap = labels.caught / n - judged * true
-    spread = judged * (1 - judged)
-    weight = _tuning(overlap, labels, positive=positive, total=total) if tuned else 1.0
-    seen = positive / total
-    raw = true + weight * (seen - judged)
-    # The variance of true label less weighted judgement, expanded; never below 0 but for rounding.
-    residual = max(0.0, true * (1 - true) - 2 * weight * overlap + weight**2 * spread)
-    error = math.sqrt(weight**2 * seen * (1 - seen) / total + residual / n)
-    bare = replace(bare, standard_error=error, tuning=weight)
-    if not error:
-        return replace(bare, value=_clip(raw), raw=raw, reason=_NO_VARIANCE)
-    return _bounded(bare, raw, low=raw - z * error, high=raw + z * error)
-
-
 def corrected_rate(
     judged_unsafe: int,
     trials: int,
     *,
     labels: JudgeLabels,
     labels_from_run: bool,
-    worth: JudgedWorth | None = None,
     confidence: float = 0.95,
 ) -> CorrectedRate:
-    """Correct a rate by the method that the labels can carry.
+    """Correct a rate of independent responses by the method that the labels can carry.
 
-    `trials` are the responses without a human label; `labels_from_run` says whether the labelled
-    ones are a random sample of this very run. If they are, and hold at least ten errors of each
-    kind, it is PPI++; otherwise Rogan-Gladen with Lang and Reiczigel's interval (over labelled and
-    unlabelled responses together where the labels are a sample of the run). Where responses share
-    groups (`worth`, which counts both together) it is Rogan-Gladen too: PPI takes each as alone.
+    `trials` are the judged responses without a human label; `labels_from_run` says whether the
+    labelled ones are responses of this very run, judged like the others. If they are, it is double
+    sampling (`double_sampled`), else Rogan and Gladen's correction over `trials` alone.
     """
     if not labels_from_run:
-        return rogan_gladen(
-            judged_unsafe, trials, labels=labels, worth=worth, confidence=confidence
-        )
-    if labels.has_few_errors or worth is not None:
-        everything, total = judged_unsafe + labels.caught + labels.accused, trials + labels.total
-        return rogan_gladen(everything, total, labels=labels, worth=worth, confidence=confidence)
-    return ppi_mean(judged_unsafe, trials, labels=labels, confidence=confidence)
+        return rogan_gladen(judged_unsafe, trials, labels=labels, confidence=confidence)
+    positive, rest = require_part(judged_unsafe, trials, name="judged_unsafe")
+    called = labels.caught + labels.accused
+
+    def rate(hits: int, of: int) -> Estimate:
+        return wilson(hits, of, confidence=confidence)
+
+    strata = JudgedStrata(
+        judged_unsafe=rate(positive + called, rest + labels.total),
+        of_unsafe=rate(labels.caught, called),
+        of_safe=rate(labels.missed, labels.total - called),
+        labels=rate(labels.unsafe, labels.total),
+    )
+    return double_sampled(strata, confidence=confidence)
+
+
+def double_sampled(strata: JudgedStrata, *, confidence: float = 0.95) -> CorrectedRate:
+    """Correct a rate by the labels of some of the judged responses; see `sample_twice`."""
+    rate = sample_twice(strata, confidence=confidence)
+    return CorrectedRate(
+        value=rate.value,
+        low=rate.low,
+        high=rate.high,
+        raw=rate.value,
+        raw_low=rate.low,
+        raw_high=rate.high,
+        trials=strata.judged_unsafe.trials,
+        labelled=strata.labels.trials,
+        confidence=confidence,
+        method=rate.method,
+        reason=rate.reason,
+    )
 
 
 def audited_rate(full: Estimate, judged: Estimate, valid: Estimate, *, drawing: DrawPlan) -> Ratio:
@@ -286,14 +253,6 @@ def _lang_reiczigel(
     spread = p * (1 - p) / n + centre**2 * var_unsafe + (1 - centre) ** 2 * var_safe
     half = z * math.sqrt(spread) / abs(youden)
     return centre + shift - half, centre + shift + half
-
-
-def _tuning(overlap: float, labels: JudgeLabels, *, positive: int, total: int) -> float:
-    n = labels.total
-    pooled = (labels.caught + labels.accused + positive) / (n + total)
-    spread = pooled * (1 - pooled)
-    # A judge that always says the same tells nothing: it gets no weight.
-    return _clip(overlap / ((1 + n / total) * spread)) if spread else 0.0
 
 
 def _bounded(bare: CorrectedRate, raw: float, *, low: float, high: float) -> CorrectedRate:
