@@ -188,6 +188,7 @@ lock: $(VENV)/.ready-dev      ## pin every dependency anew
 	$(PIP) uv
 	$(BIN)/uv pip compile pyproject.toml --group build --universal --no-emit-index-url --generate-hashes --quiet -o requirements/run.lock
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --no-emit-index-url --generate-hashes --quiet -c requirements/run.lock -o requirements/dev.lock
+	sed -nE 's/^([A-Za-z0-9_.-]+==[^ ;\\]+( ; [^\\]+)?) ?\\?$$/\1/p' requirements/run.lock | sed 's/ *$$//' > examples/ci/github/constraints.txt
 	$(BIN)/uv pip compile pyproject.toml --resolution lowest-direct --universal --no-emit-index-url --generate-hashes --quiet -o requirements/lowest.lock
 	$(BIN)/uv pip compile --group docs --universal --no-emit-index-url --generate-hashes --quiet -o requirements/docs.lock
 

@@ -23,6 +23,28 @@ settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile("same")
 
 
+POSIX_ONLY = (
+    "cli/test_ends.py",
+    "cli/test_interrupts.py",
+    "defenses/test_command.py",
+    "defenses/test_command_pipes.py",
+    "defenses/test_library_templates.py",
+    "faults",
+    "journeys/test_interrupts.py",
+    "journeys/test_native_crash.py",
+    "journeys/test_signals.py",
+)
+"""Tests of signals, kills, pipes and processes as POSIX has them; docs/reference/platforms.md says
+what guardmark does without them."""
+
+collect_ignore = list(POSIX_ONLY) if sys.platform == "win32" else []
+
+
+def pytest_report_header() -> list[str]:
+    """Say which tests this system cannot run."""
+    return [f"not on Windows: {', '.join(POSIX_ONLY)}"] if collect_ignore else []
+
+
 def pytest_sessionfinish() -> None:
     """Keep what `make coverage` measured: a worker that takes ten seconds to end is killed."""
     coverage = sys.modules.get("coverage")

@@ -9,18 +9,23 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from string import ascii_letters, ascii_uppercase, digits
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from tests.journeys.command_line import guardmark, write_rows
 
 from guardmark.app.parts.loading import parse_config
+from guardmark.config.settings import Secret, read_text
 from guardmark.core.errors import ConfigError
+from guardmark.net.redaction import REDACTED, Redactor
 from guardmark.store.reader import RecordReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from guardmark.config.settings import ServiceAccess
 
 PLAIN = "zx81qv"  # no shape of a key: only its name tells
 NAMES = ("key", "api_key", "X-API-Key", "apikey", "token", "access_token", "X-Auth-Token", "auth")
@@ -224,6 +229,22 @@ def test_what_an_address_takes_from_the_environment_is_stored_nowhere(
         assert json.dumps({"env": "GUARD_URL"}) in json.dumps(part.settings)
         prints.append(part.fingerprint)
     assert prints[0] == prints[1]
+
+
+def test_parts_of_an_address_are_hidden_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that repeats a part of its address repeats a key; well-known words stay."""
+    redactor = Redactor()
+    services = SimpleNamespace(hide=redactor.hide)
+    address = (
+        "https://somebody:pass-word-1@host.example/v1/tenant-0123456/chat/completions"
+        "?code=query%2Dvalue%2D1&v=2#fragment-99"
+    )
+    monkeypatch.setenv("GUARD_URL", address)
+    read_text(Secret(env="GUARD_URL"), "guard.url", cast("ServiceAccess", services))
+    for part in ("tenant-0123456", "query%2Dvalue%2D1", "query-value-1", "fragment-99"):
+        assert redactor.text(f"no route {part} here") == f"no route {REDACTED} here"
+    assert REDACTED in redactor.text("pass-word-1 of somebody")
+    assert redactor.text("v1 has chat and completions") == "v1 has chat and completions"
 
 
 def test_a_variable_that_is_not_set_is_named(tmp_path: Path) -> None:

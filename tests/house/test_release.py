@@ -122,3 +122,23 @@ def test_a_form_for_an_issue_has_what_the_forge_wants(path: Path) -> None:
     assert {"name", "description", "body"} <= set(form)
     names = [each["id"] for each in form["body"] if each["type"] != "markdown"]
     assert len(names) == len(set(names)) > 0
+
+
+def test_the_action_installs_what_was_tested() -> None:
+    """The version of this checkout, and what it needs as it was locked."""
+    folder = ROOT / "examples" / "ci" / "github"
+    action = yaml.safe_load((folder / "action.yml").read_text(encoding="utf-8"))
+    assert action["inputs"]["package"]["default"] == f"guardmark=={VERSION}"
+    lock = (ROOT / "requirements" / "run.lock").read_text(encoding="utf-8")
+    locked = set(re.findall(r"^([A-Za-z0-9_.-]+==[^ ;\\]+)", lock, re.MULTILINE))
+    constraints = (folder / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert {line.partition(" ;")[0] for line in constraints} == locked
+
+
+def test_the_image_is_built_on_one_version_of_python() -> None:
+    """And from what was locked, with hashes."""
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    bases = {line.split()[1] for line in lines if line.startswith("FROM ")}
+    assert len(bases) == 1
+    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-[a-z]+", bases.pop())
+    assert any("--require-hashes" in line for line in lines)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from guardmark.core.errors import StorageError
-from guardmark.store.run_dir import RunDir, is_held, whole_file
+from guardmark.store.run_dir import LOCK, RunDir, is_held, whole_file
 
 HOLD = """
 import sys
@@ -135,3 +135,19 @@ def test_every_artefact_has_its_documented_name(tmp_path: Path) -> None:
         "environment.json", "summary.json", "summary.md", "report.html", "categories.csv",
         "variant_metrics.csv", "comparison.json", "junit.xml", "results.sarif", "run.log",
     }  # fmt: skip
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no umask")
+@pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o600), (0o022, 0o644), (0o002, 0o664)])
+def test_files_follow_the_umask(tmp_path: Path, umask: int, mode: int) -> None:
+    """Whoever keeps their files to themselves keeps results to themselves."""
+    before = os.umask(umask)
+    try:
+        run = RunDir(path=tmp_path / "run").create()
+        path = run.write_text("summary.md", "words")
+        with run.lock():
+            lock = (run.path / LOCK).stat().st_mode & 0o777
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == mode
+    assert lock == mode

@@ -64,9 +64,14 @@ class Site:
 
 @contextmanager
 def serving(folder: Path, *given: str, env: dict[str, str] | None = None) -> Iterator[Site]:
-    """Serve pages over a folder of runs; stopped as a person does."""
+    """Serve pages over a folder of runs; stopped as a person does.
+
+    No token is asked for unless one is named: what a token keeps out has tests of its own.
+    """
+    token = () if "--token-env" in given or "--token" in given else ("--no-token",)
+    options = (word for word in given if word != "--token")
     with subprocess.Popen(
-        words("view", folder, "--port", "0", "--json", *given),
+        words("view", folder, "--port", "0", "--json", *token, *options),
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, **(env or {})},

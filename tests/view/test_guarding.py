@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import http.client
 import socket
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from tests.journeys.command_line import guardmark
 from tests.view.site_server import Site, serving
+
+from guardmark.view.server import LEAST_TOKEN
 
 pytestmark = pytest.mark.slow
 
@@ -149,6 +152,31 @@ def test_a_token_is_shown_once_and_kept_in_a_cookie(made: Path) -> None:
         assert site.ask(Cookie=cookie.split(";")[0]).code == 200
         away = site.ask(f"/evil.example?token={TOKEN}")
         assert away.headers["location"] == "/evil.example"
+
+
+def test_other_users_of_this_machine_need_the_printed_address(made: Path) -> None:
+    """Without the token there is nothing to read, and it differs from one start to the next."""
+    tokens = set()
+    for _ in range(2):
+        with serving(made, "--token") as site:
+            address, _, token = site.url.partition("?token=")
+            tokens.add(token)
+            bare = replace(site, url=address)
+            assert len(token) >= LEAST_TOKEN
+            assert bare.ask().code == 401
+            assert bare.ask("progress").code == 401
+            first = site.ask()
+            assert first.code == 303
+            cookie = first.headers["set-cookie"].partition(";")[0]
+            assert token not in first.headers["location"]
+            assert bare.ask(Cookie=cookie).code == 200
+    assert len(tokens) == 2
+
+
+def test_a_token_and_none_contradict_each_other(made: Path) -> None:
+    """Neither is guessed."""
+    done = guardmark("view", made, "--no-token", "--token-env", "GM_TOKEN", cwd=made)
+    assert done.code == 2
 
 
 def test_a_taken_port_is_named(site: Site, made: Path) -> None:

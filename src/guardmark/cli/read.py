@@ -237,6 +237,7 @@ def _formats(words: str | None) -> tuple[str, ...]:
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--allow-remote", is_flag=True)
 @click.option("--token-env", default="", metavar="NAME")
+@click.option("--no-token", is_flag=True)
 @click.option("--name", "names", multiple=True)
 @click.option("--no-texts", is_flag=True)
 @click.option("--json", "as_json", is_flag=True)
@@ -255,9 +256,13 @@ def _tell_address(serving: Serving, *, as_json: bool) -> None:
     if as_json:
         echo_json(json.dumps({"url": serving.url, "runs": serving.runs}))
         return
-    how = "Open it once with ?token=... behind the address. " if serving.needs_token else ""
     echo(f"{serving.runs:,} {'run' if serving.runs == 1 else 'runs'}: {serving.url}")
-    echo(f"{how}Ctrl-C ends.")
+    if serving.needs_token:
+        echo("Open it once with ?token=... behind the address. Ctrl-C ends.")
+    elif serving.is_open:
+        echo("Without a token: every user of this machine can read these runs. Ctrl-C ends.")
+    else:
+        echo("The token in the address keeps other users of this machine out. Ctrl-C ends.")
 
 
 @click.command()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -13,7 +14,7 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import LatencyMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -36,6 +37,17 @@ class Secret(Settings):
 
     env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
 
+
+_LEAST_PART: Final = 8  # characters of a part of an address that is taken for a secret
+_PUBLIC_PARTS: Final = frozenset(
+    {
+        *("classify", "completion", "completions", "deployments", "detections", "embeddings"),
+        *("endpoints", "evaluate", "generate", "generatecontent", "guardrails", "inference"),
+        *("invocations", "messages", "moderate", "moderation", "moderations", "predictions"),
+        *("projects", "locations", "publishers", "responses", "serving-endpoints"),
+    }
+)
+"""Words of the addresses of well-known services: hiding them would tear up what answers say."""
 
 Address = str | Secret  # a URL, or the variable that holds all of it
 
@@ -68,14 +80,34 @@ def shown_address(address: Address) -> str:
 def read_text(given: str | Secret, where: str, services: ServiceAccess) -> str:
     """Return a text that goes into an address; what a variable holds of it is hidden from now on.
 
-    Of an address in a variable the host is hidden by itself, too: messages name it alone.
+    Of an address in a variable the host and each longer part behind it are hidden by themselves,
+    too: a service may repeat a part of an address, and messages name the host alone.
     """
     if isinstance(given, str):
         return given
     text = read_secret(given, where, services)
     if "://" in text:
-        services.hide("/".join(text.split("/", 3)[:3]), "")
+        for part in _parts_of_address(text):
+            services.hide(part, "")
     return text
+
+
+def _parts_of_address(address: str) -> Iterator[str]:
+    """Yield the host with its scheme, and what else may be a key: user, segments, values."""
+    yield "/".join(address.split("/", 3)[:3])
+    split = urlsplit(address)
+    user, has_user, _ = split.netloc.rpartition("@")
+    candidates = split.path.split("/")
+    candidates += [value for _, value in parse_qsl(split.query)]
+    # As it is written, too: `parse_qsl` decodes a value.
+    candidates += [pair.partition("=")[2] for pair in split.query.split("&")]
+    candidates.append(split.fragment)
+    if has_user:
+        candidates += [user, *user.split(":")]
+    for candidate in candidates:
+        for form in {candidate, unquote(candidate)}:
+            if len(form) >= _LEAST_PART and form.lower() not in _PUBLIC_PARTS:
+                yield form
 
 
 class ServiceAccess(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-import tempfile
+import secrets
 import time
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -43,6 +43,7 @@ _NOTED: Final = "seals"  # key of the single value that says how many seals ther
 _MOST_OF_HOLDER: Final = 300
 _PART: Final = ".part"  # how the name of a file ends that is not whole yet
 _TURNS: Final = 9
+_NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
 class _File:
@@ -127,7 +128,7 @@ class RunDir:
         """
         self.create().checked()
         with errors_of_files(self.path):
-            file = os.fdopen(os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644), "r+")
+            file = os.fdopen(os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o666), "r+")
         with file:
             if not try_lock(file):
                 raise StorageError(
@@ -174,7 +175,6 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             if is_known:
                 part.unlink()
             else:
-                part.chmod(0o644)
                 part.replace(path)
         except BaseException:
             part.unlink(missing_ok=True)
@@ -184,7 +184,9 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 def _begin(path: Path) -> tuple[IO[bytes], Path]:
     """Open the file that is to become another, locked; again where it was swept away before."""
     for turn in range(_TURNS):
-        number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_PART)
+        name = path.parent / f".{path.name}.{secrets.token_hex(6)}{_PART}"
+        # Created as any other file is, so that its mode follows the umask.
+        number = os.open(name, _NEW_FILE, 0o666)
         file = os.fdopen(number, "wb")
         # A disk without locks knows no sweeping either.
         if (try_lock(file) or turn == _TURNS - 1) and os.fstat(number).st_nlink:

@@ -47,7 +47,7 @@ class CallsUnderWay:
         """Write down that a call is about to leave."""
         with errors_of_files(self._path):
             if self._file is None:
-                self._file = os.open(self._path, _FLAGS, 0o644)
+                self._file = os.open(self._path, _FLAGS, 0o666)
             self._size += os.write(self._file, _line(key))
         self._keys.add(key)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import platform
+import secrets
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 LEAST_TOKEN: Final = 16  # characters of a token, at least
 
+_MADE_BYTES: Final = 24  # of randomness in a token that is made here
 _ANY: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, in order to be refused
 _WEB: Final = 80
 
@@ -32,21 +34,27 @@ class ViewOptions:
     names: tuple[str, ...] = ()
     allow_remote: bool = False
     token_env: str = ""
+    no_token: bool = False
     texts: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """What is being served."""
+    """What is being served: the address to open, with the token where it was made here."""
 
     url: str
     runs: int
     needs_token: bool
+    is_open: bool
 
 
 def serve(options: ViewOptions, *, on_ready: Callable[[Serving], None]) -> None:
     """Serve pages over the runs below a folder until interrupted."""
     token = check_options(options)
+    made = ""
+    if not token and not options.no_token:
+        # Every local user can reach a loopback address, whatever the mode of the folder is.
+        made = secrets.token_urlsafe(_MADE_BYTES)
     with needs("The pages need starlette and uvicorn", "view"):
         import uvicorn
 
@@ -57,7 +65,7 @@ def serve(options: ViewOptions, *, on_ready: Callable[[Serving], None]) -> None:
     runs = len(index.entries())
     with _listen(options.host, options.port) as listener:
         port = listener.getsockname()[1]
-        rules = Rules(hosts=host_names(options, port), token=token)
+        rules = Rules(hosts=host_names(options, port), token=token or made)
         config = uvicorn.Config(
             build_site(index, rules, texts=options.texts),
             log_level="warning",
@@ -67,7 +75,10 @@ def serve(options: ViewOptions, *, on_ready: Callable[[Serving], None]) -> None:
             timeout_graceful_shutdown=2,
         )
         url = f"http://{_bracketed(options.host)}:{port}/"
-        on_ready(Serving(url=url, runs=runs, needs_token=bool(token)))
+        if made:
+            url += f"?token={made}"
+        is_open = not (token or made)
+        on_ready(Serving(url=url, runs=runs, needs_token=bool(token), is_open=is_open))
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listener])
 
@@ -79,6 +90,8 @@ def check_options(options: ViewOptions) -> str:
             f"{options.root} is not a folder.\nNext: name the folder of the runs, such as runs/."
         )
     token = _token(options.token_env)
+    if token and options.no_token:
+        raise ConfigError("--no-token and --token-env contradict each other: leave one out.")
     if is_loopback(options.host):
         return token
     if not options.allow_remote:
