@@ -134,7 +134,12 @@ def estimate_quantiles(
         codes = np.arange(len(numbers)) if groups is None else require_counts("groups", groups)
         require_equal_lengths(values=len(numbers), groups=len(codes))
         intervals = [
-            _woodruff_ranks(numbers <= cut, codes, at, is_in_time_order, confidence)
+            ranks_of(
+                _counts_below(numbers <= cut, codes),
+                at,
+                tau=autocorrelation_time(numbers <= cut) if is_in_time_order else 1.0,
+                confidence=confidence,
+            )
             for cut, at in zip(np.quantile(numbers, list(quantiles)), quantiles, strict=True)
         ]
     times = RisingTimes(numbers, late)  # read by place once they are in order
@@ -256,14 +261,10 @@ class RisingTimes:
         return self[below] + share * (self[below + 1] - self[below]), below + 2
 
 
-def _woodruff_ranks(
-    below: Flags, codes: Ints, quantile: float, is_in_time_order: bool, confidence: float
-) -> RankInterval:
-    """Return the ranks that bound a quantile of times that share groups, or hang together."""
+def _counts_below(below: Flags, codes: Ints) -> EffectiveCounts:
+    """Count the times at or below a quantile, with what they are worth by group."""
     sizes = np.bincount(codes)
-    counts = effective_counts(summarise(np.bincount(codes[below], minlength=len(sizes)), sizes))
-    tau = autocorrelation_time(below) if is_in_time_order else 1.0
-    return ranks_of(counts, quantile, tau=tau, confidence=confidence)
+    return effective_counts(summarise(np.bincount(codes[below], minlength=len(sizes)), sizes))
 
 
 def ranks_of(

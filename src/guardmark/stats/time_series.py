@@ -28,8 +28,8 @@ def autocorrelation_time(series: ArrayLike) -> float:
     Geyer's initial monotone sequence, whose sum is right for reversible chains and a safe guide for
     others. Each autocovariance is too low by the variance of the mean, since the mean is that of
     the same values, so the sum over m lags is divided by 1 - m / n. A sum over m lags of n values
-    is known about as well as a variance from n / m, so tau is also raised by the square of Student's t
-    over the normal quantile. What independent values may show (two standard errors of
+    is known about as well as a variance from n / m, so tau is also raised by the square of
+    Student's t over the normal quantile. What independent values may show (two standard errors of
     the sum above 1) is 1, as are series of equal values, or of fewer than four.
 
     Args:
