@@ -18,6 +18,7 @@ from tests.analysis.small_runs import (
 
 from guardmark.analysis.defense.latency import Latency
 from guardmark.analysis.run import analyse_run
+from guardmark.core.asking_order import order_samples
 from guardmark.core.outcome import Decision, ErrorKind, Outcome
 from guardmark.store.reader import RecordReader
 from guardmark.store.schema import FLAG_CACHED, FLAG_COLD, FLAG_PLANNED
@@ -112,3 +113,21 @@ def test_equal_times_have_a_histogram_too(tmp_path: Path) -> None:
     found = written(tmp_path, [(block(), 1_000_000, 0)] * 100)
     assert found.histogram is not None
     assert sum(found.histogram.attacks) == 100
+
+
+def test_times_that_rise_while_the_run_goes_on_are_told(tmp_path: Path) -> None:
+    """In the order of asking, the last third is three times as slow, whatever the data's order."""
+    order = order_samples([each.id for each in SAMPLES], len(SAMPLES), seed=7)
+    took = dict.fromkeys(range(200), 10_000_000) | dict.fromkeys(order[130:], 30000000)
+    rows: list[Answer] = [(block(), took[at] + 1_000 * (at * 37 % 101), 0) for at in range(200)]
+    drift = written(tmp_path, rows).drift
+    assert drift is not None
+    assert drift.quantile == 0.5
+    assert drift.first_ms == pytest.approx(10, rel=0.02)
+    assert drift.last_ms == pytest.approx(30, rel=0.02)
+
+
+def test_steady_times_are_no_drift(tmp_path: Path) -> None:
+    """The same times in an order that has nothing to do with that of asking."""
+    rows: list[Answer] = [(block(), (10 + n * 37 % 101) * 1_000_000, 0) for n in range(200)]
+    assert written(tmp_path, rows).drift is None

@@ -214,6 +214,33 @@ def waits(sizes: Ints, *, quantile: float, between: float) -> Draw:
     return marks
 
 
+def spells(calls: int, *, quantile: float, rho: float = 0.0, slow: float = 0.0) -> Draw:
+    """Runs of a latency quantile in call order: log times of correlation `rho`, or slow spells.
+
+    A share `slow` of blocks of 20 calls takes five times as long. Runs whose calls are worth too
+    few have no limits, and are drawn anew.
+    """
+
+    def one(rng: np.random.Generator, count: int) -> Floats:
+        own = rng.standard_normal(count)
+        if slow:
+            late = np.repeat(rng.random(count // 20 + 2) < slow, 20)
+            return 0.3 * own + math.log(5) * late[rng.integers(20) :][:count]
+        for at in range(1, count):
+            own[at] = rho * own[at - 1] + math.sqrt(1 - rho * rho) * own[at]
+        return own
+
+    def marks(rng: np.random.Generator, count: int) -> Marks:
+        truth = float(np.quantile(one(rng, 1_000_000), quantile))
+        for _ in range(count):
+            told = estimate_quantiles(one(rng, calls), [quantile], is_in_time_order=True)[0]
+            while told.low is None or told.high is None:
+                told = estimate_quantiles(one(rng, calls), [quantile], is_in_time_order=True)[0]
+            yield holds(told.low, truth, told.high)
+
+    return marks
+
+
 def bins(groups: int, variants: int) -> Draw:
     """Runs of the middle bin of a calibrated score that variants share."""
 
@@ -558,6 +585,26 @@ CELLS: Final = (
             ("100 groups, one with three tenths of the rows", giant(100, 0.3), 0.5),
         )
         for between in (0.5, 0.9)
+    ),
+    *(
+        SoakCell(
+            figure=f"latency p{100 * quantile:g} in call order",
+            setting=f"{calls:,} calls, log times of correlation {rho:g}",
+            marks=spells(calls, quantile=quantile, rho=rho),
+            runs=1_000,
+        )
+        for calls, rho in ((1_000, 0.3), (1_000, 0.6), (1_000, 0.9), (3_000, 0.9))
+        for quantile in (0.5, 0.95)
+    ),
+    *(
+        SoakCell(
+            figure=f"latency p{100 * quantile:g} in call order",
+            setting=f"{calls:,} calls, {slow:.0%} of them in spells of 20, five times as slow",
+            marks=spells(calls, quantile=quantile, slow=slow),
+            runs=1_000,
+        )
+        for calls, slow in ((1_000, 0.2), (3_000, 0.2), (3_000, 0.1))
+        for quantile in (0.5, 0.95)
     ),
     SoakCell(
         figure="calibration bin", setting="200 groups of 5, one label", marks=bins(200, 5), runs=FEW

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from array import array
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import chain
-from random import Random
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.core.asking_order import MOST_IN_GROUPS, order_samples
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import ErrorKind
 from guardmark.inference.runtime import HALVED
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
 
 _ERROR: Final = OUTCOME_CODE["error"]
 _FLUSH_EVERY: Final = 250  # a commit of this size stalls calls in flight for about a millisecond
-_MOST_IN_GROUPS: Final = 10_000  # samples; beyond, rows out of order cost as much as the rest
-_BLOCK: Final = 50  # neighbours that are asked about together where there are more samples
 
 
 OUTCOMES: Final = len(OUTCOME_NAMES)
@@ -101,21 +97,10 @@ class Halt(StrEnum):
 
 
 def _random_order(writer: RecordWriter) -> Sequence[int]:
-    """Put the samples in the seeded random order in which they are asked about.
-
-    Data come sorted by category or label, so a run that is stopped before its end would have
-    seen some of them and not others. Whole groups stay together, or blocks of neighbours in
-    large data.
-    """
+    """Put the samples in the seeded random order in which they are asked about."""
     manifest, count = writer.manifest, writer.sample_count
-    random = Random(0 if manifest is None else manifest.seed)
-    if count > _MOST_IN_GROUPS:
-        blocks = [range(at, min(at + _BLOCK, count)) for at in range(0, count, _BLOCK)]
-        random.shuffle(blocks)
-        return array("q", chain.from_iterable(blocks))
-    ranks: dict[str, float] = {}
-    ranked = [ranks.setdefault(group, random.random()) for group in writer.stored.groups()]
-    return sorted(range(count), key=ranked.__getitem__)
+    groups = writer.stored.groups() if count <= MOST_IN_GROUPS else ()
+    return order_samples(groups, count, seed=0 if manifest is None else manifest.seed)
 
 
 class RunMonitor:

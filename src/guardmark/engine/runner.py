@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from os import cpu_count
+from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import BudgetReached, ConfigError, StorageError, UntrustworthyRun
@@ -27,6 +28,7 @@ from guardmark.engine.pipeline import PipelineRunner
 from guardmark.engine.plan import Workers
 from guardmark.engine.recorder import open_recorder
 from guardmark.engine.run_monitor import Halt, Progress, RunMonitor, StopSignal, supervise
+from guardmark.store.loop_load import LoopLoad
 from guardmark.store.reader import RunState
 
 if TYPE_CHECKING:
@@ -180,11 +182,17 @@ async def _carry_out(monitor: RunMonitor, progress: Progress) -> None:
         for each in first + waiting:
             await supervise([each], monitor.tick)
         first, waiting = [], []
+    began_ns, busy_ns = perf_counter_ns(), thread_time_ns()
     await supervise(first, monitor.tick)
     if pipeline is not None:
         monitor.store(is_forced=True)  # the pipeline reads the decisions of the other arms
         waiting += pipeline.work()
     await supervise(waiting, monitor.tick)
+    if pipeline is not None or any(isinstance(each, ServiceExecutor) for _, each in beside):
+        # What only waits for services leaves its thread idle; one that is never idle is late
+        # to read the answers, and their times are its own.
+        load = LoopLoad(thread_time_ns() - busy_ns, perf_counter_ns() - began_ns)
+        monitor.writer.note_load(load)
 
 
 def _work(defense: AnyDefense, monitor: RunMonitor) -> DefenseWork:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,6 +12,7 @@ from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.store import connect, samples, schema
 from guardmark.store.codec import manifest_from_json, record_of, stored_object
+from guardmark.store.loop_load import LOOP_LOAD, LoopLoad
 from guardmark.store.run_dir import is_held
 from guardmark.store.schema import ERROR_KIND_CODE, OUTCOME_NAMES, STAGE_CODE, STAGES
 from guardmark.store.under_way import POSSIBLY_BILLED, UNDER_WAY, count_unanswered
@@ -45,6 +46,8 @@ class RunStatus:
     retried: int = 0  # asked about again after an error
     head: str = ""
     possibly_billed: int = 0
+    # How busy this process was while it waited for services; nothing where it did not.
+    load: LoopLoad = field(default=LoopLoad(), metadata={"json": False})
 
 
 class RecordReader(AbstractContextManager["RecordReader", None]):
@@ -144,6 +147,7 @@ class RecordReader(AbstractContextManager["RecordReader", None]):
             state = RunState(connection.meta("state") or RunState.NEW)
             planned = int(connection.meta("planned") or 0)
             billed = int(connection.meta(POSSIBLY_BILLED) or 0)
+            load = LoopLoad.read(connection.meta(LOOP_LOAD))
         is_in_use = is_held(self.path.parent)
         if state is RunState.RUNNING and not is_in_use:
             state = RunState.INTERRUPTED
@@ -158,4 +162,5 @@ class RecordReader(AbstractContextManager["RecordReader", None]):
             retried=connection.value(retried, (skipped,)) if connection.has_superseded else 0,
             head=connection.head(),
             possibly_billed=billed + unanswered,
+            load=load,
         )

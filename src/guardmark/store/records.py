@@ -14,6 +14,7 @@ from guardmark.core.outcome import Decision, Evidence, Response
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.store import codec, connect, samples, schema
 from guardmark.store.connect import insert
+from guardmark.store.loop_load import LOOP_LOAD, LoopLoad
 from guardmark.store.reader import RunState
 from guardmark.store.sealing import integrity
 from guardmark.store.tries import TryBatch
@@ -220,6 +221,12 @@ class RecordWriter(AbstractContextManager["RecordWriter", None]):
         """Note that a run is under way, and how many records it will have when it is complete."""
         self.connection.put_meta("planned", str(planned))
         self.connection.put_meta("state", RunState.RUNNING)
+
+    def note_load(self, load: LoopLoad) -> None:
+        """Add how busy this process was while it waited for services."""
+        before = LoopLoad.read(self.connection.meta(LOOP_LOAD))
+        sum_of_both = LoopLoad(load.busy_ns + before.busy_ns, load.total_ns + before.total_ns)
+        self.connection.put_meta(LOOP_LOAD, sum_of_both.text)
 
     def finish(self, state: RunState) -> None:
         """Commit everything, wait for the disk, and note how the run ended."""

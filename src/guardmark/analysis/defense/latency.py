@@ -9,9 +9,11 @@ import numpy as np
 
 from guardmark.analysis.defense.counts import estimate_slices, sort_into_cells
 from guardmark.analysis.defense.frame import ERROR
+from guardmark.core.asking_order import order_samples
 from guardmark.core.outcome import ErrorKind
-from guardmark.stats.quantiles import RisingTimes, ranks_of, sorted_quantile
+from guardmark.stats.quantiles import RisingTimes, estimate_quantiles, ranks_of, sorted_quantile
 from guardmark.stats.rates.clustered import EffectiveCounts
+from guardmark.stats.time_series import autocorrelation_time
 from guardmark.store.schema import (
     ERROR_KIND_CODE,
     FLAG_AMORTISED,
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
 QUANTILES: Final = (0.5, 0.95, 0.99)
 TIMEOUT: Final = ERROR_KIND_CODE[ErrorKind.TIMEOUT]
 _BINS: Final = 24
+_IMPORTED: Final = "imported"  # type of the parts of a run that another tool made
+_LEAST_IN_THIRD: Final = 40  # calls in a third of a run, to compare it with another
+_SPELLS: Final = 3.0  # calls that one is worth, from which on slow ones came in spells
+_SURE: Final = 0.99  # of both limits, so that a drift is seldom told where there is none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +60,17 @@ class LatencyHistogram:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyDrift:
+    """How times changed while the run went on, attacks and benign samples in the order asked."""
+
+    quantile: float | None  # Which quantile changed; None where slow calls only came in spells.
+    first_ms: float | None  # It in the first third of the calls, or None.
+    last_ms: float | None  # It in the last third, or None.
+    calls: int  # Calls that were timed.
+    worth: float  # Independent ones that they are worth for the median.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
     """How long one defense takes."""
 
@@ -69,6 +86,8 @@ class Latency:
     is_from_plan: bool  # Whether times count from the planned send time (open loop).
     cached: int  # Answers from the cache, left out.
     shared: int  # Answers of the first repeat that stand for later ones, left out.
+    # Whether calls slowed down, or slow ones came in spells; None where nothing shows it.
+    drift: LatencyDrift | None
     histogram: LatencyHistogram | None = field(metadata={"json": False})
 
 
@@ -77,8 +96,10 @@ def measure_latency(frame: Frame, records: RecordColumns) -> Latency:
     manifest, (timing, often) = frame.manifest, timing_of(frame, records)
     timed, attack = is_timed(timing), (frame.times or frame).samples.is_attack.take(timing.sample)
     counted, cells, measured = is_timed(records), sort_into_cells(frame), []
+    order = call_order(frame, records) if often is None else None
     for is_attack in (True, False):
         mine = np.flatnonzero(timed & (attack == is_attack))
+        calls = mine if order is None else mine[np.argsort(order[mine], kind="stable")]
         mine = mine[np.argsort(timing.latency_ns[mine], kind="stable")]
         times, quantiles = rising_times(timing, often, mine, unit_ns=1e6), []
         for each in QUANTILES:
@@ -86,7 +107,11 @@ def measure_latency(frame: Frame, records: RecordColumns) -> Latency:
             # Of a counted run all times are below: groups are taken to be alike, to be safe.
             hits = counted & (records.latency_ns / 1e6 <= point)
             below = estimate_slices(frame, cells, records, hits=hits, trials=counted)[is_attack]
-            ranks = ranks_of(EffectiveCounts.of(below), each, confidence=below.confidence)
+            tau = 1.0
+            if order is not None and len(times):
+                # Whether calls took at most this long, in the order in which they were made.
+                tau = autocorrelation_time(timing.latency_ns[calls] / 1e6 <= point)
+            ranks = ranks_of(EffectiveCounts.of(below), each, tau=tau, confidence=below.confidence)
             told = sorted_quantile(times, each, ranks=ranks, confidence=below.confidence)
             if told.value is None and len(times):
                 # Of too few times the point alone is told; the reason says how many give limits.
@@ -102,7 +127,9 @@ def measure_latency(frame: Frame, records: RecordColumns) -> Latency:
         measured.append((side, times))
     (attacks, _), (benign, _) = measured
     cold = (timing.flags & FLAG_COLD != 0) & (timing.latency_ns >= 0)
-    calls = frame.record_weights(records)
+    every = np.flatnonzero(timed)
+    drift = None if order is None else _drift(timing, every[np.argsort(order[every])])
+    often_made = frame.record_weights(records)
     return Latency(
         mode=manifest.latency_mode,
         concurrency=manifest.concurrency,
@@ -113,10 +140,74 @@ def measure_latency(frame: Frame, records: RecordColumns) -> Latency:
         is_counted=often is not None,
         is_amortised=bool((timed & (timing.flags & FLAG_AMORTISED != 0)).any()),
         is_from_plan=bool((timed & (timing.flags & FLAG_PLANNED != 0)).any()),
-        cached=_total(records.flags & (FLAG_CACHED | FLAG_SHARED) == FLAG_CACHED, calls),
-        shared=_total(records.flags & FLAG_SHARED != 0, calls),
+        cached=_total(records.flags & (FLAG_CACHED | FLAG_SHARED) == FLAG_CACHED, often_made),
+        shared=_total(records.flags & FLAG_SHARED != 0, often_made),
+        drift=drift,
         histogram=_histogram(*(times for _, times in measured)),
     )
+
+
+def _drift(timing: RecordColumns, calls: NDArray[np.int64]) -> LatencyDrift | None:
+    """Compare the first and the last third of the calls; None where nothing shows a change."""
+    third = len(calls) // 3
+    if third < _LEAST_IN_THIRD:
+        return None
+    times = timing.latency_ns[calls] / 1e6
+    parts = times[:third], times[-third:]
+    first, last = (
+        estimate_quantiles(part, QUANTILES[:2], is_in_time_order=True, confidence=_SURE)
+        for part in parts
+    )
+    tau = autocorrelation_time(times <= np.median(times))
+    worth = max(1.0, len(calls) / tau)
+    # p95 first: it is what a slow service shows, and the median what all calls feel.
+    for at in (1, 0):
+        if _lie_apart(first[at], last[at]):
+            return LatencyDrift(
+                quantile=QUANTILES[at],
+                first_ms=float(np.quantile(parts[0], QUANTILES[at])),
+                last_ms=float(np.quantile(parts[1], QUANTILES[at])),
+                calls=len(calls),
+                worth=worth,
+            )
+    if tau < _SPELLS:
+        return None
+    return LatencyDrift(quantile=None, first_ms=None, last_ms=None, calls=len(calls), worth=worth)
+
+
+def _lie_apart(first: Quantile, last: Quantile) -> bool:
+    """Tell whether two quantiles have limits that do not meet."""
+    if None in (first.low, first.high, last.low, last.high):
+        return False
+    return (first.high or 0.0) < (last.low or 0.0) or (last.high or 0.0) < (first.low or 0.0)
+
+
+def call_order(frame: Frame, records: RecordColumns) -> NDArray[np.int64]:
+    """Return when each record was asked for, as a rank.
+
+    Samples are asked about in a seeded random order, one repeat after the other; those of an
+    imported run stand in the order of its log. What an interruption left out was asked later: so
+    few calls do not show in a series.
+    """
+    manifest = frame.manifest
+    if any(part.type == _IMPORTED for part in manifest.parts):
+        positions = np.arange(frame.sample_count)
+    elif frame.settings.stop_when:
+        from guardmark.analysis.early_stop import make_schedule
+
+        schedule = make_schedule(frame.samples, seed=manifest.seed)
+        positions = np.asarray(schedule.order, dtype=np.int64)
+    else:
+        group, count = frame.samples.group, frame.sample_count
+        names = (group.names[code] for code in group.codes.tolist())
+        order_of_all = order_samples(names, count, seed=manifest.seed)
+        positions = np.asarray(order_of_all, dtype=np.int64)
+    ranks = np.empty(frame.sample_count, dtype=np.int64)
+    ranks[positions] = np.arange(frame.sample_count)
+    order: NDArray[np.int64] = (
+        records.repeat.astype(np.int64) * frame.sample_count + ranks[records.sample]
+    )
+    return order
 
 
 def timing_of(

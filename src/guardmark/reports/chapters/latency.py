@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.costs import PartRetries
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
-    from guardmark.analysis.defense.latency import Latency, LatencyHistogram
+    from guardmark.analysis.defense.latency import Latency, LatencyDrift, LatencyHistogram
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import TextCell
     from guardmark.reports.document.cells import Value
     from guardmark.store.columns import PartUsage
+    from guardmark.store.loop_load import LoopLoad
 
 _MOST_CHARTS = 6
 
@@ -29,6 +30,7 @@ def write(analysis: RunAnalysis) -> Section:
     """Write the section on latency."""
     timed = [each for each in _stages(analysis) if each[2].attacks.timed or each[2].benign.timed]
     remarks = [*(r for d in analysis.defenses for r in _remarks(d)), *analysis.endpoints]
+    remarks += _busy(analysis.status.load)
     spent, again = _spending(analysis), _resent(analysis) if analysis.retries else None
     if not timed:
         nothing = " ".join(["No answer was timed.", *remarks])
@@ -73,6 +75,8 @@ def _remarks(defense: DefenseAnalysis) -> Iterator[str]:
     if latency.cold_ms:
         first = value_text(latency.cold_ms[0], Unit.MILLISECONDS)
         yield f"{defense.name}: the first call took {first} (cold start, left out)."
+    if latency.drift is not None:
+        yield f"{defense.name}: {_drift(latency.drift)}"
     if latency.is_counted:
         yield say("counted_times")
     if latency.is_amortised:
@@ -81,6 +85,30 @@ def _remarks(defense: DefenseAnalysis) -> Iterator[str]:
         yield f"{defense.name}: {say('asked_once', count=count_text(latency.shared))}"
     if latency.cached:
         yield f"{defense.name}: {say('kept_answers', count=count_text(latency.cached))}"
+
+
+def _drift(drift: LatencyDrift) -> str:
+    """Say how times changed while the run went on."""
+    counts = {"calls": count_text(drift.calls), "worth": count_text(round(drift.worth))}
+    if drift.quantile is None or drift.first_ms is None or drift.last_ms is None:
+        return say("slow_spells", **counts)
+    return say(
+        "slower_later" if drift.last_ms > drift.first_ms else "faster_later",
+        quantile=f"p{100 * drift.quantile:g}",
+        first=value_text(drift.first_ms, Unit.MILLISECONDS),
+        last=value_text(drift.last_ms, Unit.MILLISECONDS),
+        **counts,
+    )
+
+
+_BUSY: Final = 0.9  # of the time of a thread: from here on it is late to read answers
+_LEAST_BUSY_NS: Final = 2_000_000_000  # shorter waits are start-up
+
+
+def _busy(load: LoopLoad) -> Iterator[str]:
+    """Say that this machine, and not a service, set the times."""
+    if load.share is not None and load.share >= _BUSY and load.total_ns >= _LEAST_BUSY_NS:
+        yield say("busy_machine", share=percent_text(load.share))
 
 
 def _histogram(defense: str, spread: LatencyHistogram) -> Histogram:

@@ -1,0 +1,79 @@
+"""What a series is worth whose values hang together in time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from guardmark.stats.quantiles import estimate_quantiles
+from guardmark.stats.time_series import autocorrelation_time
+
+
+def correlated(
+    count: int, rho: float, seed: int = 1
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Draw an autoregressive series of unit variance."""
+    noise = np.random.default_rng(seed).standard_normal(count)
+    series = np.empty(count)
+    series[0] = noise[0]
+    for at in range(1, count):
+        series[at] = rho * series[at - 1] + np.sqrt(1 - rho**2) * noise[at]
+    return series
+
+
+def test_independent_values_are_worth_themselves() -> None:
+    """What chance shows is not taken for a dependence."""
+    assert autocorrelation_time(correlated(2_000, 0.0)) == 1.0
+
+
+@pytest.mark.parametrize("rho", [0.5, 0.8])
+def test_a_long_series_has_the_time_of_its_process(rho: float) -> None:
+    """An autoregression of first order has (1 + rho) / (1 - rho)."""
+    found = autocorrelation_time(correlated(40_000, rho))
+    assert found == pytest.approx((1 + rho) / (1 - rho), rel=0.1)
+
+
+def test_the_pairs_by_fourier_transform_are_those_by_hand() -> None:
+    """A slow wave needs more lags than are computed one by one."""
+    wave = np.repeat(np.random.default_rng(2).standard_normal(40), 100)
+    assert autocorrelation_time(wave) > 80
+
+
+@pytest.mark.parametrize("series", [[], [1.0], [2.0, 2.0, 2.0, 2.0, 2.0], [1.0, 2.0, 3.0]])
+def test_a_series_that_tells_nothing_is_taken_as_it_is(series: list[float]) -> None:
+    """Too short, or without variation."""
+    assert autocorrelation_time(series) == 1.0
+
+
+def test_alternating_values_are_never_worth_more_than_they_are() -> None:
+    """A negative correlation would make limits narrower; it is not used."""
+    assert autocorrelation_time([0.0, 1.0] * 100) == 1.0
+
+
+def test_the_limits_of_times_that_hang_together_are_wider() -> None:
+    """A fixed series: ranks 469 and 532 of 1,000 where calls stood alone, fewer where they do not."""
+    series = correlated(1_000, 0.6, seed=5)
+    alone, ordered = (
+        estimate_quantiles(series, [0.5], is_in_time_order=each)[0] for each in (False, True)
+    )
+    assert alone.value == ordered.value
+    assert None not in (alone.low, alone.high, ordered.low, ordered.high)
+    assert (ordered.high or 0) - (ordered.low or 0) > 1.3 * ((alone.high or 0) - (alone.low or 0))
+
+
+def test_a_series_of_few_spells_has_no_limits_and_says_what_it_is_worth() -> None:
+    """Half of the calls were slow, in one go: that is one observation, not five hundred."""
+    series = np.concatenate([np.full(500, 10.0), np.full(500, 50.0)])
+    series += 0.1 * np.random.default_rng(3).standard_normal(1_000)
+    found = estimate_quantiles(series, [0.5], is_in_time_order=True)[0]
+    assert (found.low, found.high) == (None, None)
+    assert found.reason.startswith("calls hang together in time: 1,000 are worth about ")
+
+
+def test_a_high_quantile_of_few_groups_that_are_alike_within_has_no_limits() -> None:
+    """Of 60 samples asked five times each, p95 would rest on three of them."""
+    codes = np.repeat(np.arange(60), 5)
+    times = np.random.default_rng(4).lognormal(size=60)[codes]
+    found = estimate_quantiles(times, [0.95], groups=codes)[0]
+    assert found.low is None
+    assert "needs 72 groups, got 60" in found.reason
