@@ -97,14 +97,14 @@ def test_equal_texts_in_different_contexts_may_differ_in_label(read: Read) -> No
     assert read("data.jsonl", content).count == 2
 
 
-def test_groups_of_different_data_sets_are_kept_apart(put: Put, spec: Spec) -> None:
-    """Two files may both call a group 1 without meaning the same origin."""
+def test_a_group_in_two_files_is_one_family_and_named(put: Put, spec: Spec) -> None:
+    """Parted data keep their families; files that only number alike can be told by the note."""
     one = put("one.jsonl", [{"id": "a", "text": "a", "label": 1, "group": "1"}])
     two = put("two.jsonl", [{"id": "b", "text": "b", "label": 1, "group": "1"}])
-    apart = load([spec(one), spec(two)], DEFAULT_TAXONOMY)
-    assert [s.group for s in apart.samples()] == ["one:1", "two:1"]
-    together = load([spec(one, name="x"), spec(two, name="x")], DEFAULT_TAXONOMY)
-    assert [s.group for s in together.samples()] == ["1", "1"]
+    loaded = load([spec(one), spec(two)], DEFAULT_TAXONOMY)
+    assert [s.group for s in loaded.samples()] == ["1", "1"]
+    (note,) = loaded.warnings
+    assert note.startswith("One group has samples in both one.jsonl and two.jsonl, such as '1'")
 
 
 def test_a_limit_takes_each_stratum_by_its_share(read: Read, spec: Spec, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from hashlib import file_digest, sha256
-from itertools import accumulate
+from itertools import accumulate, combinations
 from sys import byteorder
 from typing import TYPE_CHECKING, cast
 
@@ -23,7 +23,7 @@ from guardmark.datasets.formats.rows import RowReader
 from guardmark.store.samples import Kind, PlainSample, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from guardmark.core.sample import Taxonomy
@@ -50,6 +50,7 @@ class DataReading:
         self._has_rows = False
         self._ids = array("q")
         self._texts = (array("Q"), array("Q"))
+        self._families = SharedFamilies()
 
     def samples(self) -> Iterator[Sample]:
         """Yield every sample in full, once."""
@@ -72,24 +73,23 @@ class DataReading:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was kept but deserves a word."""
-        return (*_warnings(self.readers), *self._unmet)
+        return (*_warnings(self.readers), *self._families.notes(), *self._unmet)
 
     def _pass(self, *, is_plain: bool) -> Iterator[PlainSample | Sample]:
-        for reader, scope in zip(self.readers, group_scopes(self.readers), strict=True):
-            yield from self._file(reader, scope, is_plain=is_plain)
+        for reader in self.readers:
+            yield from self._file(reader, is_plain=is_plain)
         self._raise_faults()
         self._unmet = check_filters([(reader.spec, reader.filters) for reader in self.readers])
         if not self.count:
             specs = [reader.spec for reader in self.readers]
             raise DatasetError(_nothing_left(specs, has_rows=self._has_rows))
 
-    def _file(
-        self, reader: RowReader, scope: str, *, is_plain: bool
-    ) -> Iterator[PlainSample | Sample]:
+    def _file(self, reader: RowReader, *, is_plain: bool) -> Iterator[PlainSample | Sample]:
         spec, digest = reader.spec, sha256()
         read, is_filtered = (reader.plain if is_plain else reader.read), spec.is_filtered
         note_id, note_text = self._ids.append, [texts.frombytes for texts in self._texts]
         number, before = 0, [len(texts) for texts in self._texts]
+        note_group = self._families.of_file(spec.shown_as) if len(self.readers) > 1 else None
         for number, row in self._sound_rows(spec):
             if is_filtered and not reader.wanted(row):
                 continue
@@ -98,15 +98,14 @@ class DataReading:
                 self._faults.extend(sample)
                 continue
             if isinstance(sample, PlainSample):
-                if scope and sample.group:
-                    sample = sample._replace(group=scope + sample.group)
                 sample_id, kind, group, _, content, _ = sample
             else:
-                sample = in_scope(sample, scope)
                 content, sample_id = sample.prompt.digest(), sample.id
                 kind, group = kind_of(sample), sample.group
             digest.update(_digest(sample_id, content, kind, group))
             note_id(hash(sample_id))
+            if note_group is not None and group:
+                note_group(group)
             note_text[kind[0]](content[:_KEY])
             if not self._faults:
                 yield sample
@@ -211,21 +210,35 @@ def _facets_text(kind: Kind) -> tuple[str, str]:
     return "\x1f".join(facets), technique
 
 
-def group_scopes(readers: Sequence[RowReader]) -> list[str]:
-    """Tell what stands before the groups of each file.
+class SharedFamilies:
+    """Which families have samples in several files, so that a reader can say whether they should.
 
-    Two data sets may both call a group 1 without meaning the same origin; data sets of
-    equal name mean the same.
+    A family is named by the group that a row states, by what its id tells (`h0-typo` is of `h0`),
+    or by the id itself; nothing is put before the name. So a data set may be parted into files
+    in any way, and its families stay the same.
     """
-    names = [reader.spec.name for reader in readers]
-    return ["" if len(set(names)) == 1 else f"{name}:" for name in names]
 
+    def __init__(self) -> None:
+        self._names: dict[str, set[str]] = {}
 
-def in_scope(sample: Sample, scope: str) -> Sample:
-    """Put a sample's group into the scope of its data set."""
-    if not scope or not sample.group:
-        return sample
-    return replace(sample, group=scope + sample.group)
+    def of_file(self, shown_as: str) -> Callable[[str], None]:
+        """Return what notes a family of a file."""
+        return self._names.setdefault(shown_as, set()).add
+
+    def notes(self) -> Iterator[str]:
+        """Say which families two files share: files that number their groups alike look so, too."""
+        for (one, names), (other, others) in combinations(self._names.items(), 2):
+            shared = names & others
+            if not shared:
+                continue
+            if len(shared) == 1:
+                count, what = "One group has", "it is taken as one family"
+            else:
+                count, what = f"{len(shared):,} groups have", "each is taken as one family"
+            yield (
+                f"{count} samples in both {one} and {other}, such as {min(shared)[:60]!r}: {what}. "
+                "If the files only number their groups alike, rename the groups in one of them."
+            )
 
 
 def _warnings(readers: Sequence[RowReader]) -> Iterator[str]:
@@ -313,11 +326,11 @@ class SampleStream:
         return (pair for pair in numbered if pair[0] in chosen)
 
     def _reread(self) -> Iterator[Sample]:
-        for reader, scope in zip(self._readers, group_scopes(self._readers), strict=True):
+        for reader in self._readers:
             for _, sample in _again(reader):
                 if isinstance(sample, list):
                     raise BadRows(sample)
-                yield in_scope(sample, scope)
+                yield sample
 
 
 def load(
