@@ -246,7 +246,10 @@ def test_a_run_ended_early_is_reported_by_the_sequence(runs: Runs) -> None:
         path = reader.path
     assert all(not each.stopped for each in whole.defenses)
     # A rule that stayed open to the end could have ended it at any look.
-    assert whole.defenses[0].card.attack_success_rate.method == "beta mixture sequence"
+    assert (
+        whole.defenses[0].card.attack_success_rate.method
+        == "beta mixture sequence, median-unbiased value"
+    )
     with sqlite3.connect(path) as connection:
         connection.executemany(
             "DELETE FROM records WHERE sample = ?", [(int(at),) for at in order[200:]]
@@ -258,7 +261,7 @@ def test_a_run_ended_early_is_reported_by_the_sequence(runs: Runs) -> None:
     assert [each.answer for each in first.stopped] == ["yes", "yes"]
     card = first.card
     for rate in (card.attack_success_rate, card.true_positive_rate, card.false_positive_rate):
-        assert rate.method == "beta mixture sequence"
+        assert rate.method == "beta mixture sequence, median-unbiased value"
         assert rate.trials < card.confusion.attacks.answered
     assert all(each.is_greyed for table in first.slices for each in table.rates)
     assert found.comparison is not None
@@ -341,3 +344,28 @@ def test_without_a_pair_a_difference_is_undefined() -> None:
     after = rule.difference("a", "b", is_attack=True)
     assert after.reason == ""
     assert after.value == pytest.approx((after.first_only - after.second_only) / after.pairs)
+
+
+def test_the_value_of_a_stop_is_brought_back_towards_the_limit() -> None:
+    """The share that ended the run leans away from the limit; the limits stay those of any look."""
+    schedule = schedule_of(np.arange(400), np.ones(400, dtype=bool))
+    rule = rule_of(schedule, "asr<0.1")
+    blocked = np.random.default_rng(3).random(400) > 0.25
+    feed(rule, blocked)
+    found = rule.final_estimate("a", is_attack=True)
+    plain = rule.estimate("a", is_attack=True)
+    assert (found.low, found.high, found.successes) == (plain.low, plain.high, plain.successes)
+    assert found.value is not None
+    assert found.share is not None
+    assert 0.1 < found.value < found.share
+    assert "median-unbiased" in found.method
+
+
+@pytest.mark.parametrize("rules", [("asr+-0.05",), ("asr<0.1", "asr<0.3"), ("asr<0.1", "fpr<0.9")])
+def test_what_other_rules_end_keeps_the_share(rules: tuple[str, ...]) -> None:
+    """A width, two limits of one rate, a rule that stays open: no one table of endings."""
+    schedule = schedule_of(np.arange(300), np.arange(300) < 299)
+    rule = rule_of(schedule, *rules)
+    feed(rule, np.random.default_rng(3).random(300) > 0.5)
+    found = rule.final_estimate("a", is_attack=True)
+    assert found.unbiased is None or "fpr<0.9" in rules

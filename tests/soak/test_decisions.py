@@ -6,7 +6,9 @@ The short form runs with every test run; `make soak` draws all cells (`tests/soa
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from guardmark.stats.paired.noninferiority import noninferiority_clustered
 from guardmark.stats.rates.clustered import wilson_default_slices
 from guardmark.stats.scores.guarantee import ErrorLimits, guarantee_threshold
 from guardmark.stats.sequential import beta_mixture_sequence, betting_sequence
+from guardmark.stats.stopped_value import LookBounds, median_unbiased
 
 Draw = Callable[[np.random.Generator, int], Marks]
 SHORT, LONG = 300, 2_000
@@ -251,6 +254,63 @@ STOPS = [
 ]
 
 
+@cache
+def looks_at(samples: int, limit: float) -> tuple[LookBounds, ...]:
+    """With how many events each look decides whether a rate is below a limit."""
+    looks = []
+    for trials in range(10, samples + 1, 10):
+        of = partial(beta_mixture_sequence, trials=trials)
+        counts = range(trials + 1)
+        low = bisect_left(counts, x=True, key=lambda x, of=of: (of(x).high or 0.0) >= limit) - 1
+        high = bisect_left(counts, x=True, key=lambda x, of=of: (of(x).low or 0.0) >= limit)
+        looks.append(LookBounds(trials, low, high))
+    return tuple(looks)
+
+
+@cache
+def value_at(samples: int, limit: float, last: int, seen: int) -> float:
+    """The value of a run that ended at a look with so many events."""
+    looks = looks_at(samples, limit)[: last + 1]
+    limits = beta_mixture_sequence(seen, looks[-1].trials)
+    between = (limits.low or 0.0, 1.0 if limits.high is None else limits.high)
+    return median_unbiased(looks, seen, between=between)
+
+
+def leaning(samples: int, *, rate: float, limit: float, is_above: bool) -> Draw:
+    """Runs ended by "rate < limit" whose value lies on one side of the truth."""
+
+    def marks(rng: np.random.Generator, runs: int) -> Marks:
+        looks = looks_at(samples, limit)
+        for _ in range(runs):
+            hits = np.cumsum(rng.binomial(10, rate, len(looks)))
+            ended = [
+                at for at, look in enumerate(looks) if hits[at] <= look.low or hits[at] >= look.high
+            ]
+            last = min(ended, default=len(looks) - 1)
+            value = value_at(samples, limit, last, int(hits[last]))
+            yield value > rate if is_above else value < rate
+
+    return marks
+
+
+VALUES = [
+    SoakCell(
+        figure=f"value of an early stop lies {'above' if is_above else 'below'} the truth",
+        setting=f"{samples} samples, rate {rate:g}, stopped by rate < {limit:g}",
+        marks=leaning(samples, rate=rate, limit=limit, is_above=is_above),
+        at_most=0.52,
+        runs=LONG,
+    )
+    for samples, rate, limit in (
+        (600, 0.2, 0.1),
+        (600, 0.5, 0.3),
+        (600, 0.05, 0.1),
+        (300, 0.12, 0.1),
+    )
+    for is_above in (True, False)
+]
+
+
 def exceeded(sizes: Ints, *, icc: float, limit: float) -> Draw:
     """Runs in which a threshold with a guarantee exceeds the limit on samples at large."""
 
@@ -283,7 +343,7 @@ GUARANTEES = [
     )
 ]
 
-CELLS = (*NULLS, *FOUND, *DIFFERENCES, *MARGINS, *GATES, *STOPS, *GUARANTEES)
+CELLS = (*NULLS, *FOUND, *DIFFERENCES, *MARGINS, *GATES, *STOPS, *VALUES, *GUARANTEES)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,11 @@ from tests.soak.cells import (
 from guardmark.stats.agreement import clustered_kappa, krippendorff_alpha
 from guardmark.stats.attempts.extrapolation import extrapolate_success
 from guardmark.stats.attempts.success_area import areas_of, success_area
-from guardmark.stats.attempts.survival import attack_success_at
+from guardmark.stats.attempts.survival import (
+    attack_success_at,
+    kaplan_meier,
+    restricted_mean,
+)
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.quantiles import estimate_quantiles
 from guardmark.stats.rates.clustered import (
@@ -415,6 +419,46 @@ def tries(attacks: int, budget: int, *, k: int, variants: int) -> Draw:
     return marks
 
 
+def waits_for_bypass(sizes: Ints, *, budget: int, given_up: float) -> Draw:
+    """Runs of the mean tries up to a budget, some attacks given up at a time of their own."""
+
+    def one(rng: np.random.Generator, count: Ints) -> tuple[Floats, Flags, Ints]:
+        codes = np.repeat(np.arange(len(count)), count)
+        chances = rng.beta(0.3, 2.0, len(count))[codes]
+        firsts = rng.geometric(np.maximum(chances, 1e-9)).astype(float)
+        ends = np.where(
+            rng.random(len(codes)) < given_up, rng.integers(1, budget, len(codes)), budget
+        )
+        return np.minimum(firsts, ends), firsts <= ends, codes
+
+    def marks(rng: np.random.Generator, count: int) -> Marks:
+        chances = np.maximum(rng.beta(0.3, 2.0, 2_000_000), 1e-9)
+        truth = float(((1 - (1 - chances) ** budget) / chances).mean())
+        for _ in range(count):
+            times, bypassed, codes = one(rng, sizes)
+            told = restricted_mean(times, bypassed, horizon=float(budget), groups=codes)
+            yield holds(told.low, truth, told.high)
+
+    return marks
+
+
+def shares_that_hold(sizes: Ints, *, after: int, budget: int) -> Draw:
+    """Runs of the share of attacks that still hold after so many tries, by the survival curve."""
+
+    def marks(rng: np.random.Generator, count: int) -> Marks:
+        chances = rng.beta(0.3, 2.0, 2_000_000)
+        truth = float(((1 - chances) ** after).mean())
+        codes = np.repeat(np.arange(len(sizes)), sizes)
+        for _ in range(count):
+            odds = rng.beta(0.3, 2.0, len(sizes))[codes]
+            firsts = rng.geometric(np.maximum(odds, 1e-9))
+            points = kaplan_meier(np.minimum(firsts, budget), firsts <= budget, groups=codes).points
+            told = [each for each in points if each.time <= after]
+            yield bool(told) and holds(told[-1].low, truth, told[-1].high)
+
+    return marks
+
+
 def curves(attacks: int, variants: int, *, budget: int = 32) -> Draw:
     """Runs of the area under ASR@k, of attacks whose chance a try differs between groups."""
 
@@ -620,6 +664,34 @@ CELLS: Final = (
         )
         for attacks, variants in ((50, 1), (60, 3))
         for k in (1, 10)
+    ),
+    *(
+        SoakCell(
+            figure="mean tries up to the budget" + (", some given up" if given_up else ""),
+            setting=f"{setting}, budget 32",
+            marks=waits_for_bypass(sizes, budget=32, given_up=given_up),
+            runs=1_000 if not given_up else FEW,
+        )
+        for given_up in (0.0, 0.2)
+        for setting, sizes in (
+            ("60 attacks alone", alike(60, 1)),
+            ("40 groups of 5", alike(40, 5)),
+            ("30 groups of 12", alike(30, 12)),
+            ("70 skewed groups", skewed(70)),
+        )
+    ),
+    *(
+        SoakCell(
+            figure="share that holds after 8 tries",
+            setting=f"{setting}, budget 32",
+            marks=shares_that_hold(sizes, after=8, budget=32),
+        )
+        for setting, sizes in (
+            ("60 attacks alone", alike(60, 1)),
+            ("40 groups of 5", alike(40, 5)),
+            ("30 groups of 12", alike(30, 12)),
+            ("70 skewed groups", skewed(70)),
+        )
     ),
     *(
         SoakCell(

@@ -6,6 +6,7 @@ A look is taken after each hundredth of the groups, which are asked about in a s
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -21,6 +22,7 @@ from guardmark.stats.sequential import (
     betting_sequence,
     mcnemar_e_value,
 )
+from guardmark.stats.stopped_value import LookBounds, median_unbiased
 from guardmark.store.columns import record_columns, sample_columns
 
 if TYPE_CHECKING:
@@ -158,6 +160,57 @@ class EarlyStop:
             limits.append((low, high))
         # Where looks rule each other out the limits change places: they then still cover.
         return replace(estimate, low=min(limits[look]), high=max(limits[look]))
+
+    def final_estimate(self, defense: str, *, is_attack: bool) -> Estimate:
+        """Estimate an error rate as a report tells it: limits of any look, a value without lean.
+
+        Where one rule about this rate could end the defense, the share that was seen leans away
+        from its limit, and the median-unbiased value stands for it. Groups of several samples keep
+        the share: bets leave no table of endings to count.
+        """
+        rate = self.estimate(defense, is_attack=is_attack)
+        rule = self._only_rule(defense, is_attack=is_attack)
+        if rule is None or rate.low is None or rate.high is None or self._largest[is_attack] > 1:
+            return rate
+        last, others = self._last_look(defense), self._about(defense)
+        first = max((self.verdicts[each].look for each in others if each != rule), default=0)
+        value = median_unbiased(
+            [self._bounds(defense, rule, look) for look in range(last + 1)],
+            rate.successes,
+            between=(rate.low, rate.high),
+            first=min(first, last),
+        )
+        return replace(rate, unbiased=value, method=f"{rate.method}, median-unbiased value")
+
+    def _only_rule(self, defense: str, *, is_attack: bool) -> StopStatement | None:
+        """Return the one rule about a rate that could end a defense, or None.
+
+        While another rule about the defense stays open nothing ends it, and the share has no lean.
+        """
+        about = self._about(defense)
+        mine = [each for each in about if each.is_attack == is_attack]
+        if len(mine) != 1 or mine[0].kind is not StopKind.BELOW:
+            return None
+        if any(each not in self.verdicts for each in about if each != mine[0]):
+            return None
+        is_at_end = self._filled[defense] == len(self._positions)
+        return mine[0] if mine[0] in self.verdicts or is_at_end else None
+
+    def _bounds(self, defense: str, rule: StopStatement, look: int) -> LookBounds:
+        """Return with how many errors a look decides a rule."""
+        trials = self._decided(defense, is_attack=rule.is_attack, look=look)[0].shape[1]
+
+        def is_not_below(errors: int) -> bool:
+            rate = beta_mixture_sequence(errors, trials, confidence=self._confidence)
+            return rate.high is None or rate.high >= rule.limit
+
+        def is_above(errors: int) -> bool:
+            rate = beta_mixture_sequence(errors, trials, confidence=self._confidence)
+            return rate.low is not None and rate.low >= rule.limit
+
+        counts = range(trials + 1)
+        low = bisect_left(counts, x=True, key=is_not_below) - 1
+        return LookBounds(trials, low, bisect_left(counts, x=True, key=is_above))
 
     def difference(self, first: str, second: str, *, is_attack: bool) -> Difference:
         """Compare two defenses on the groups both have answered, valid at any look."""

@@ -25,6 +25,7 @@ class Estimate:
         degrees_of_freedom: Of the interval's Student t; None where it is the normal quantile.
         largest_group: Share of the trials in the largest group, or None when undefined.
         dominant_group: Name of the largest group where it dominates, or empty.
+        unbiased: Value that a run ended by a rule is as often above as below, or None: the share.
         few_groups: Whether fewer than 10 groups carry the interval: shown greyed.
         reason: Why something is undefined, or empty.
     """
@@ -44,12 +45,18 @@ class Estimate:
     degrees_of_freedom: float | None = field(default=None, metadata={"json": False})
     largest_group: float | None = field(default=None, metadata={"json": False})
     dominant_group: str = field(default="", metadata={"json": False})
+    unbiased: float | None = field(default=None, metadata={"json": False})
     few_groups: bool = False
     reason: str = ""
 
     @property
     def value(self) -> float | None:
         """The point estimate, or None without trials."""
+        return self.share if self.unbiased is None else self.unbiased
+
+    @property
+    def share(self) -> float | None:
+        """Successes of trials, as they were seen, or None without trials."""
         return self.successes / self.trials if self.trials else None
 
 

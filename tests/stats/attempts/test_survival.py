@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -194,3 +195,56 @@ def test_a_median_says_why_it_is_not_there() -> None:
     assert (once.value, once.low, once.reason) == (1, None, "no limit crosses a half")
     many = kaplan_meier(range(1, 41), [True] * 40).queries
     assert (many.value, many.trials, many.reason) == (20, 40, "")
+
+
+def test_groups_of_one_give_the_curve_of_samples_alone() -> None:
+    """The variance by groups is Greenwood's where every sample is its own group."""
+    times, bypassed = [1, 2, 2, 3, 5, 8, 8, 8], [True, True, False, True, True, False, False, True]
+    alone = kaplan_meier(times, bypassed)
+    grouped = kaplan_meier(times, bypassed, groups=range(8))
+    assert grouped.points == alone.points
+
+
+def test_copies_of_an_attack_are_no_further_witnesses_of_the_curve() -> None:
+    """Five rewritings that fall together leave limits about as wide as one attack each."""
+    rng = np.random.default_rng(5)
+    firsts = rng.integers(1, 40, 30)
+    copied, codes = np.repeat(firsts, 5), np.repeat(np.arange(30), 5)
+    once = kaplan_meier(np.minimum(firsts, 20), firsts <= 20).points[9]
+    alike = kaplan_meier(np.minimum(copied, 20), copied <= 20, groups=codes).points[9]
+    assert alike.survival == pytest.approx(once.survival)
+    assert None not in (once.low, once.high, alike.low, alike.high)
+    assert (alike.high or 0) - (alike.low or 0) > 0.95 * ((once.high or 0) - (once.low or 0))
+
+
+def test_mean_tries_count_groups() -> None:
+    """30 groups of five copies: the mean of 30, and limits of 30, not of 150."""
+    rng = np.random.default_rng(5)
+    firsts = rng.integers(1, 40, 30)
+    copied, codes = np.repeat(firsts, 5), np.repeat(np.arange(30), 5)
+    times, broken = np.minimum(copied, 20), copied <= 20
+    found = restricted_mean(times, broken, horizon=20, groups=codes)
+    plain = restricted_mean(times, broken, horizon=20)
+    assert found.value == plain.value
+    assert None not in (found.low, found.high, plain.low, plain.high)
+    assert (found.high or 0) - (found.low or 0) > 2 * ((plain.high or 0) - (plain.low or 0))
+
+
+def test_mean_tries_of_attacks_given_up_leave_out_whole_groups() -> None:
+    """Some attacks were given up before the budget: the jackknife of groups stands in."""
+    times = [3, 4, 20, 5, 20, 20, 6, 20, 7, 2, 20, 20]
+    broken = [True, True, False, False, False, False, True, False, True, True, False, False]
+    found = restricted_mean(times, broken, horizon=20, groups=np.repeat(np.arange(6), 2))
+    assert found.value == restricted_mean(times, broken, horizon=20).value
+    assert found.low is not None
+    assert found.high is not None
+    assert 0 < found.low < (found.value or 0) < found.high <= 20
+    one = restricted_mean(times, broken, horizon=20, groups=[0] * 12)
+    assert (one.low, one.high) == (None, None)
+    assert "one group" in one.reason
+
+
+def test_one_group_has_no_share_of_bypasses_with_limits() -> None:
+    """Nothing shows how groups differ."""
+    curve = kaplan_meier([1, 2, 3], [True, False, True], groups=[0, 0, 0])
+    assert (curve.bypassed.low, curve.bypassed.high) == (None, None)

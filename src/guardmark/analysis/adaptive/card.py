@@ -258,8 +258,14 @@ def _survival(view: AttackMask, budget: int) -> tuple[SurvivalCurve | None, Rest
         return None, None
     horizon = min(float(budget), float(spent.times.max()))
     return (
-        kaplan_meier(spent.times, spent.bypassed, confidence=view.confidence),
-        restricted_mean(spent.times, spent.bypassed, horizon=horizon, confidence=view.confidence),
+        kaplan_meier(spent.times, spent.bypassed, groups=spent.groups, confidence=view.confidence),
+        restricted_mean(
+            spent.times,
+            spent.bypassed,
+            horizon=horizon,
+            groups=spent.groups,
+            confidence=view.confidence,
+        ),
     )
 
 

@@ -127,6 +127,7 @@ def complement(estimate: Estimate) -> Estimate:
         low=None if estimate.high is None else 1 - estimate.high,
         high=None if estimate.low is None else 1 - estimate.low,
         group_mean=None if estimate.group_mean is None else 1 - estimate.group_mean,
+        unbiased=None if estimate.unbiased is None else 1 - estimate.unbiased,
     )
 
 
@@ -192,8 +193,8 @@ def _at_stop(frame: Frame, arm: DefenseColumn) -> _Sides | None:
     if stops is None:
         return None
     return _Sides(
-        benign=stops.estimate(arm.name, is_attack=False),
-        attacks=complement(stops.estimate(arm.name, is_attack=True)),
+        benign=stops.final_estimate(arm.name, is_attack=False),
+        attacks=complement(stops.final_estimate(arm.name, is_attack=True)),
     )
 
 

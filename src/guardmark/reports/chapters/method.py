@@ -55,7 +55,20 @@ def _about_stop(defense: DefenseAnalysis) -> str:
     asr, fpr = defense.card.attack_success_rate, defense.card.false_positive_rate
     decided = "; ".join(each.sentence for each in defense.stopped)
     answers, called = count_text(asr.trials + fpr.trials), defense.name
-    return say("stopped", defense=called, decided=decided, answers=answers, method=asr.method)
+    shares = [
+        f"{name} {percent_text(rate.share)}"
+        for name, rate in (("ASR", asr), ("FPR", fpr))
+        if rate.unbiased is not None
+    ]
+    leans = say("unbiased", shares=" and ".join(shares)) if shares else say("leaning")
+    return say(
+        "stopped",
+        defense=called,
+        decided=decided,
+        answers=answers,
+        method=asr.method,
+        leans=leans,
+    )
 
 
 _HASH: Final = 16

@@ -15,22 +15,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guardmark.stats.arguments import (
+    group_column,
     label_column,
     number_column,
     require_equal_lengths,
     require_fraction,
     require_tries,
 )
-from guardmark.stats.distributions import two_sided_z
+from guardmark.stats.distributions import two_sided_t, two_sided_z
 from guardmark.stats.figures import Quantile, Ratio
-from guardmark.stats.rates.means import share_mean
-from guardmark.stats.rates.proportion import clopper_pearson
+from guardmark.stats.rates.clustered import (
+    default_estimate,
+    effective_counts,
+    group_freedom,
+    summarise,
+)
+from guardmark.stats.rates.means import MeanLimits, share_limits, share_mean
+from guardmark.stats.rates.proportion import ONE_GROUP, clopper_pearson, exact_limits, wilson_limits
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from guardmark.core.estimate import Estimate
-    from guardmark.stats.arguments import Floats, Ints
+    from guardmark.stats.arguments import Flags, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,17 +105,32 @@ class RestrictedMean:
 
 
 def kaplan_meier(
-    times: ArrayLike, bypassed: ArrayLike, *, confidence: float = 0.95
+    times: ArrayLike,
+    bypassed: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    confidence: float = 0.95,
 ) -> SurvivalCurve:
     """Estimate the share that still holds after any number of queries.
 
     Taking the median over the bypassed alone, as is often done, leaves out all that held. Returns
-    the curve with log-log limits (Greenwood's variance), None where the curve is 1 or 0.
-    Source: Kaplan & Meier (1958); Kalbfleisch & Prentice (2002), section 1.4.
+    the curve with log-log limits, None where the curve is 1 or 0: with Greenwood's variance, or
+    where samples share `groups` the larger of it and of what each does to the curve summed by group
+    (CR1), with Student's t.
+    Source: Kaplan & Meier (1958); Kalbfleisch & Prentice (2002), section 1.4; Ying & Wei (1994),
+    doi:10.1006/jmva.1994.1031 (groups).
     """
     z = two_sided_z(confidence)
     table = _life_table(times, bypassed)
     survival, greenwood = _curve(table)
+    codes = None
+    if groups is not None and len(table.times):
+        spent, broken = number_column(times, name="times"), label_column(bypassed, name="bypassed")
+        codes = group_column(groups, len(spent))
+        sizes = np.bincount(codes)
+        if 1 < len(sizes) < len(spent):
+            z = two_sided_t(confidence, group_freedom(sizes))
+            greenwood = np.maximum(greenwood, _grouped_greenwood(table, spent, broken, codes))
     points = []
     for i, time in enumerate(table.times):
         limits = _log_log(float(survival[i]), float(greenwood[i]), z)
@@ -130,7 +152,7 @@ def kaplan_meier(
         median=_first(points, [point.survival for point in points]),
         median_low=_first(points, [point.low for point in points]),
         median_high=_first(points, [point.high for point in points]),
-        bypassed=clopper_pearson(events, events + int(table.censored.sum()), confidence=confidence),
+        bypassed=_share_bypassed(table, bypassed, codes, confidence=confidence),
         given_up_early=int(table.censored[:-1].sum()),
         confidence=confidence,
         method="kaplan-meier, log-log",
@@ -138,14 +160,63 @@ def kaplan_meier(
     )
 
 
+def _grouped_greenwood(table: _LifeTable, spent: Floats, broken: Flags, codes: Ints) -> Floats:
+    """Return the variance of the logarithm of the curve after each time, by whole groups.
+
+    A sample moves it by (d r - e y) / (y (y - d)) at each time: e whether it was bypassed then, r
+    whether it was at risk, d and y how many were. Alone in their groups these are Greenwood's sum.
+    """
+    members = int(codes.max()) + 1
+    at = np.searchsorted(table.times, spent)
+    fell, left = np.zeros((2, members, len(table.times)))
+    np.add.at(fell, (codes[broken], at[broken]), 1.0)
+    np.add.at(left, (codes, at), 1.0)
+    at_risk = left.sum(axis=1, keepdims=True) - np.cumsum(left, axis=1) + left
+    survivors = table.at_risk - table.events
+    moved = table.events * at_risk - fell * table.at_risk
+    steps = np.zeros_like(moved)
+    np.divide(moved, table.at_risk * survivors, out=steps, where=survivors > 0)
+    sums: Floats = (np.cumsum(steps, axis=1) ** 2).sum(axis=0) * members / (members - 1)
+    return sums
+
+
+def _share_bypassed(
+    table: _LifeTable, bypassed: ArrayLike, codes: Ints | None, *, confidence: float
+) -> Estimate:
+    """Estimate the share bypassed, with exact limits at what samples of groups are worth."""
+    events = int(table.events.sum())
+    plain = clopper_pearson(events, events + int(table.censored.sum()), confidence=confidence)
+    if codes is None:
+        return plain
+    broken, sizes = label_column(bypassed, name="bypassed"), np.bincount(codes)
+    summary = summarise(np.bincount(codes[broken], minlength=len(sizes)), sizes)
+    rate = default_estimate(summary, confidence=confidence)
+    counts = effective_counts(summary)
+    if not counts.n_eff:
+        return rate
+    limits = exact_limits(counts.rate, counts.worth(confidence), confidence=confidence)
+    return replace(rate, low=limits.low, high=limits.high, method="clopper_pearson, effective")
+
+
 def restricted_mean(
-    times: ArrayLike, bypassed: ArrayLike, *, horizon: float, confidence: float = 0.95
+    times: ArrayLike,
+    bypassed: ArrayLike,
+    *,
+    horizon: float,
+    groups: ArrayLike | None = None,
+    confidence: float = 0.95,
 ) -> RestrictedMean:
     """Estimate how long samples hold on average, up to a horizon above 0: the budget.
 
-    Returns the mean with a normal interval cut to [0, horizon]. Undefined without samples, and
-    where the horizon lies past the last time while some still hold; no interval without variance.
-    Source: Royston & Parmar (2013), doi:10.1186/1471-2288-13-152.
+    Without `groups` (each sample's) the interval is normal and cut to [0, horizon]. With them, and
+    everybody followed up to the horizon or to a bypass, the mean is that of min(time, horizon) and
+    has the limits of `share_mean` times the horizon. Where some were given up before, it is a
+    jackknife of whole groups (Andersen & Perme 2010: pseudo-values, summed by group), Wilson's
+    limits at the samples that this variance makes them worth, Student's t. Undefined without
+    samples, and where the horizon lies past the last time while some still hold; no interval
+    without variance, or with one group.
+    Source: Royston & Parmar (2013), doi:10.1186/1471-2288-13-152; Andersen & Perme (2010),
+    doi:10.1177/0962280209105020.
     """
     z = two_sided_z(confidence)
     if not (math.isfinite(horizon) and horizon > 0):
@@ -163,11 +234,62 @@ def restricted_mean(
     edges = np.concatenate(([0.0], table.times[inside], [horizon]))
     areas = np.diff(edges) * np.concatenate(([1.0], survival[inside]))
     value = float(areas.sum())
+    if groups is not None:
+        spent, broken = number_column(times, name="times"), label_column(bypassed, name="bypassed")
+        codes = group_column(groups, len(spent))
+        limits = _grouped_limits(
+            spent, broken, codes, horizon=horizon, value=value, level=confidence
+        )
+        return replace(bare, value=value, low=limits.low, high=limits.high, reason=limits.reason)
     error = _mean_error(table, after=np.cumsum(areas[::-1])[::-1][1:])
     bare = replace(bare, value=value, standard_error=error)
     if not error:
         return replace(bare, reason="no variance to build an interval on")
     return replace(bare, low=max(0.0, value - z * error), high=min(horizon, value + z * error))
+
+
+def _grouped_limits(
+    spent: Floats, broken: Flags, codes: Ints, *, horizon: float, value: float, level: float
+) -> MeanLimits:
+    """Return limits of a restricted mean of samples that share groups."""
+    if bool((broken | (spent >= horizon)).all()):
+        shares = np.minimum(spent, horizon) / horizon
+        limits = share_limits(shares, codes, confidence=level)
+    else:
+        limits = _jackknife_limits(spent, broken, codes, horizon=horizon, value=value, level=level)
+    if limits.low is None or limits.high is None:
+        return limits
+    low, high = min(horizon * limits.low, value), max(horizon * limits.high, value)
+    return limits._replace(low=low, high=high)
+
+
+def _jackknife_limits(
+    spent: Floats, broken: Flags, codes: Ints, *, horizon: float, value: float, level: float
+) -> MeanLimits:
+    """Return limits as a share of the horizon, by leaving out one group after the other."""
+    sizes = np.bincount(codes)
+    if len(sizes) < 2:
+        return MeanLimits(None, None, "none", ONE_GROUP)
+    without = []
+    for group in range(len(sizes)):
+        kept = codes != group
+        left = restricted_mean(spent[kept], broken[kept], horizon=horizon).value
+        without.append(value if left is None else left)
+    gaps = (np.array(without) - np.mean(without)) / horizon
+    variance = float(gaps @ gaps) * (len(sizes) - 1) / len(sizes)
+    share = value / horizon
+    spread = share * (1.0 - share)
+    whole = float(sizes @ sizes) / len(spent) ** 2  # what a sample weighs if groups were copies
+    worth = 1.0 / whole
+    if spread > 0.0:
+        fell = np.bincount(codes[broken], minlength=len(sizes))
+        telling = min(np.count_nonzero(fell > 0), np.count_nonzero(fell < sizes))
+        weight = telling / (telling + 2.0)
+        seen = variance / spread
+        worth = 1.0 / (weight * seen + (1.0 - weight) * max(whole, seen))
+    z = two_sided_t(level, group_freedom(sizes))
+    limits = wilson_limits(share, worth, z=z)
+    return MeanLimits(limits.low, limits.high, "group jackknife", "")
 
 
 def attack_success_at(

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.estimate import Estimate
-from guardmark.stats.distributions import beta_quantile, log_binomial
+from guardmark.stats.distributions import log_binomial
 from guardmark.stats.rates.clustered import EffectiveCounts
-from guardmark.stats.rates.proportion import ONE_GROUP, Limits
+from guardmark.stats.rates.proportion import ONE_GROUP, Limits, exact_limits
 
 if TYPE_CHECKING:
     from guardmark.stats.figures import Ratio
@@ -131,17 +131,8 @@ def _labels_alone(labels: Estimate | Ratio, confidence: float) -> StratifiedRate
     counts = EffectiveCounts.of(labels)
     if not counts.n_eff:
         return replace(rate, reason=counts.reason)
-    limits = _exact_limits(counts.rate, counts.worth(confidence), confidence)
+    limits = exact_limits(counts.rate, counts.worth(confidence), confidence=confidence)
     return replace(rate, low=limits.low, high=limits.high)
-
-
-def _exact_limits(rate: float, trials: float, confidence: float) -> Limits:
-    """Return Clopper and Pearson's limits at what trials are worth (Korn & Graubard 1998)."""
-    tail = (1.0 - confidence) / 2.0
-    hits, misses = rate * trials, (1.0 - rate) * trials
-    low = beta_quantile(tail, hits, misses + 1.0) if hits else 0.0
-    high = beta_quantile(1.0 - tail, hits + 1.0, misses) if misses else 1.0
-    return Limits(low, high)
 
 
 def _is_at_chance(strata: JudgedStrata) -> bool:

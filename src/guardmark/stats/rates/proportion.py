@@ -112,6 +112,18 @@ def wilson_limits(rate: float, trials: float, *, z: float) -> Limits:
     )
 
 
+def exact_limits(rate: float, trials: float, *, confidence: float) -> Limits:
+    """Return Clopper and Pearson's limits for a rate and what its trials are worth, above 0.
+
+    Source: Korn & Graubard (1998), Survey Methodology 24, 193-201 (trials that are not whole).
+    """
+    tail = (1.0 - confidence) / 2.0
+    hits, misses = rate * trials, (1.0 - rate) * trials
+    low = beta_quantile(tail, hits, misses + 1.0) if hits else 0.0
+    high = beta_quantile(1.0 - tail, hits + 1.0, misses) if misses else 1.0
+    return Limits(low, high)
+
+
 def mover(first: Estimate, second: Estimate) -> Difference:
     """Estimate the difference of two independent rates from the intervals they have already.
 
