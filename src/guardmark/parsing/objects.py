@@ -165,7 +165,7 @@ _LONGEST_REPAIRED: Final = 8_000
 
 
 def repair_object(text: str, *, key: str = "") -> dict[str, object] | None:
-    """Mend the object that a text begins with; return None if it begins with something else."""
+    """Repair the object that a text begins with; return None if it begins with something else."""
     if not text.startswith("{"):
         return None
     from json_repair import repair_json

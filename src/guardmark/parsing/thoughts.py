@@ -78,7 +78,7 @@ def _split_at(text: str, first: int, last: int) -> SplitAnswer:
 
 
 def _split_channels(text: str) -> SplitAnswer:
-    """Take what follows the marks of the final channel; without a mark the thoughts go on."""
+    """Take the text behind the mark of the final channel; without a mark the thoughts go on."""
     starts = [start for name, start in _channels(text) if name == _FINAL_CHANNEL]
     if not starts:
         return SplitAnswer(answers=("",), thoughts=text, is_finished=False)
