@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guardmark.stats.arguments import require_count, require_fraction, require_rate
+from guardmark.stats.distributions import binomial_at_least, binomial_at_most
 from guardmark.stats.paired.intervals import PairedTable, bonett_price, clustered_bonett_price
 from guardmark.stats.paired.noninferiority import noninferiority_clustered, noninferiority_tango
 from guardmark.stats.rates.clustered import wilson_default, wilson_default_slices
 from guardmark.stats.rates.proportion import least_enough, trials_for_half_width, wilson_half_width
+from guardmark.stats.special_functions import log_gamma
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,16 +92,14 @@ def plan_margin(
         return wilson_half_width(events / trials, trials, confidence=confidence) <= margin
 
     def by_rows(trials: int) -> float:
-        from scipy.special import bdtr
-
         # The interval is narrow where the rate seen is far enough from one half, on either side.
         few = (
             least_enough(lambda past: past > trials // 2 or not is_narrow(past, trials), least=0)
             - 1
         )
         many = trials - few - 1
-        below = float(bdtr(few, trials, rate)) if few >= 0 else 0.0
-        return 1.0 if few >= many else below + 1.0 - float(bdtr(many, trials, rate))
+        below = binomial_at_most(few, trials, rate) if few >= 0 else 0.0
+        return 1.0 if few >= many else below + 1.0 - binomial_at_most(many, trials, rate)
 
     def by_groups(groups: int, runs: int) -> float:
         narrow, rng = 0, np.random.default_rng([1, groups])
@@ -294,8 +294,6 @@ def _enumerate(
 
     It does from some number of first-only pairs on, which rises with the second-only ones.
     """
-    from scipy.special import bdtrc, gammaln
-
     first, second = sides
     reach = 8.0 * math.sqrt(pairs * second * (1.0 - second)) + 8.0
     least = max(0, math.floor(pairs * second - reach))
@@ -307,12 +305,12 @@ def _enumerate(
         while bound <= pairs - other and not decides(bound, other, pairs):
             bound += 1
         bounds.append(min(bound, pairs - other + 1))
-    log_mass = gammaln(pairs + 1) - gammaln(others + 1.0) - gammaln(pairs - others + 1.0)
+    log_mass = math.lgamma(pairs + 1.0) - log_gamma(others + 1.0) - log_gamma(pairs - others + 1.0)
     if second:
         log_mass += others * math.log(second) + (pairs - others) * math.log1p(-second)
     split = min(1.0, first / (1.0 - second))
     tails = [
-        1.0 if at == 0 else 0.0 if at > rest else float(bdtrc(at - 1, rest, split))
+        binomial_at_least(at, rest, split)
         for at, rest in zip(bounds, (pairs - others).tolist(), strict=True)
     ]
     return min(1.0, float(np.exp(log_mass) @ np.array(tails)))
