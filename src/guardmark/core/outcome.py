@@ -211,6 +211,7 @@ class ChatAnswer:
     text: str | None
     is_refusal: bool = False
     finish_reason: str = ""
+    thoughts: str = ""  # where the server parts them from the answer
     usage: Usage | None = None
     choices: tuple[TokenChoice, ...] = ()
     error_kind: ErrorKind | None = None
