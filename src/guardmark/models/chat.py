@@ -11,7 +11,7 @@ from guardmark.config.chat import ChatSettings
 from guardmark.config.settings import Settings
 from guardmark.config.source import read_text
 from guardmark.core.errors import ConfigError, UnknownName
-from guardmark.core.outcome import ErrorKind, Evidence, Response
+from guardmark.core.outcome import NATIVE_REFUSAL, ErrorKind, Evidence, Response
 from guardmark.core.sample import Role
 from guardmark.net.chat import json_form, refuses_options
 from guardmark.parsing.thoughts import split_thoughts
@@ -114,7 +114,7 @@ def response_of(answer: ChatAnswer) -> Response:
         evidence=Evidence(
             raw=thoughts[:_MOST_OF_THOUGHTS],
             message=message,
-            native_action="refusal" if answer.is_refusal else "",
+            native_action=NATIVE_REFUSAL if answer.is_refusal else "",
             finish_reason=answer.finish_reason,
             usage=answer.usage,
             attempts=answer.attempts,

@@ -6,7 +6,14 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from guardmark.core.outcome import ChatAnswer, EmbeddingAnswer, ErrorKind, TokenChoice, fault_of
+from guardmark.core.outcome import (
+    CUT_REASONS,
+    ChatAnswer,
+    EmbeddingAnswer,
+    ErrorKind,
+    TokenChoice,
+    fault_of,
+)
 from guardmark.core.usage import Price, Usage, price_of
 from guardmark.net.chat_message import ChatMessage, read_message
 from guardmark.net.error_bodies import error_of
@@ -31,7 +38,6 @@ _NOT_OF_THE_PROTOCOL = (
     RecursionError,  # brackets in brackets, a hundred thousand deep
 )
 _NOT_SUPPORTED = frozenset({400, 422, 501})
-_CUT = frozenset({"length", "max_tokens", "MAX_TOKENS", "max_output_tokens"})
 _DECLINED = "refusal"
 
 
@@ -161,7 +167,7 @@ def _why_empty(message: ChatMessage, reason: str) -> tuple[ErrorKind, str]:
     if message.thoughts:
         advice = "raise max_tokens, or lower its reasoning effort (reasoning_effort)"
         return ErrorKind.LENGTH, f"the model only thought and never answered ({ended}): {advice}"
-    if reason in _CUT:
+    if reason in CUT_REASONS:
         return ErrorKind.LENGTH, f"the answer was cut before its first word ({ended})"
     if message.other_parts:
         kinds = ", ".join(dict.fromkeys(message.other_parts))

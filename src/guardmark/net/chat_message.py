@@ -51,7 +51,8 @@ def read_message(message: Mapping[str, Any]) -> ChatMessage:
     refusal = message.get("refusal")
     if isinstance(refusal, str):
         refusals.append(refusal)
-    thoughts += [text for name in _THOUGHTS if isinstance(text := message.get(name), str)]
+    beside = (message.get(name) for name in _THOUGHTS)
+    thoughts += [thought for thought in beside if isinstance(thought, str)]
     acts += [_ENCODE(each.get("function", each)) for each in message.get("tool_calls") or ()]
     text = "".join(words)
     return ChatMessage(

@@ -68,7 +68,7 @@ class ErrorObject:
 
 
 def error_inside(body: bytes) -> ErrorObject | None:
-    """Return the error that a body of status 2xx holds in place of an answer, or beside half of one.
+    """Return the error that a body of status 2xx holds in place of an answer, or beside one.
 
     A body without the mark is not parsed: this stands on the way of every answer.
     """

@@ -56,9 +56,7 @@ class Wire:
         redactor: Redactor,
         holds_errors: bool = False,
     ) -> None:
-        self._holds_errors = (
-            holds_errors  # whether an answer may be an error in the protocol's form
-        )
+        self._holds_errors = holds_errors  # whether an answer may be an error
         self._method = method
         self._url = url
         self._headers = headers
@@ -106,10 +104,10 @@ class Wire:
             return replace(answer, error="too_large", error_kind=kind, message=message)
         # 206 is a part of an answer: what it says may be in the other part.
         if (200 <= status < 300 and status != _PARTIAL) or status in self._final:
-            error = error_inside(answer.body) if self._holds_errors else None
-            if error is None:
+            inside = error_inside(answer.body) if self._holds_errors else None
+            if inside is None:
                 return answer
-            return self._broken_off(answer, error, _retry_after_s(response.headers))
+            return self._broken_off(answer, inside, _retry_after_s(response.headers))
         return self._refused(answer, status, _retry_after_s(response.headers))
 
     def _refused(self, answer: ServiceAnswer, status: int, wait_s: float | None) -> ServiceAnswer:
