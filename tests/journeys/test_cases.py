@@ -39,6 +39,17 @@ def test_families_stay_whole_when_a_second_file_is_read(cases: Path) -> None:
     assert (round(100 * rate["low"], 1), round(100 * rate["high"], 1)) == (6.3, 98.3)
 
 
+@pytest.mark.parametrize("name", ["toolcall-null", "toolcall-view"])
+def test_a_guard_is_shown_the_call_that_is_under_test(cases: Path, name: str) -> None:
+    """With words beside it or without, in every view: no attack is missed for not being shown."""
+    _, summary = measured(cases, name)
+    for defense in summary["defenses"]:
+        rates = defense["rates"]
+        assert rates["attack_success_rate"]["successes"] == 0
+        assert rates["false_positive_rate"]["successes"] == 0
+        assert rates["attack_success_rate"]["trials"] == 30
+
+
 @pytest.fixture(scope="module")
 def services(shared_dir: Path) -> Iterator[None]:
     """The services of the cases, in a process of their own."""
