@@ -1,7 +1,7 @@
 """A stand-in guardrail service: answers every request after a fixed delay, and counts.
 
 `python bench/server.py DELAY_MS [KIND]` prints its port; the kind says what it answers (`check`,
-`chat`, `judge`). `GET /stats` gives the counts since the last time it was asked: requests,
+`chat`, `judge`, `guard`). `GET /stats` gives the counts since the last time it was asked: requests,
 connections, mean and most in flight, when the first request came (on the
 machine's monotonic clock) and seconds from it to the last answer. `GET /watch/PID`
 asks it to note how much CPU time a process has had when the next request comes.
@@ -28,6 +28,7 @@ ANSWERS = {
     "check": b'{"flagged": false, "score": 0.125}',
     "chat": _chat("Here is what you asked for."),
     "judge": _chat(json.dumps(VERDICT)),
+    "guard": _chat("safe"),
 }
 
 

@@ -100,6 +100,22 @@ class Bench:
             **more,
         )
 
+    def guard_model(self, count: int, url: str) -> Path:
+        """Write the configuration of a guard model behind a chat server, 64 in flight."""
+        defense = {
+            "type": "guard-model",
+            "profile": "llama-guard-3",
+            "base_url": f"{url}/v1",
+            "model": "stand-in",
+        }
+        return self.config(
+            f"guard-model-{count}",
+            self.data(count),
+            defense,
+            run={"concurrency": 64},
+            latency={"warmup": 64},
+        )
+
     def pipeline(self, count: int, *, guard: str, model: str, judge: str) -> Path:
         """Write the configuration of three services, 64 in flight each."""
         chat = {"type": "chat", "model": "stand-in"}

@@ -208,7 +208,7 @@ def test_calls_of_tools_and_their_results_are_sent_as_services_take_them() -> No
     }
     answers = Message(role=Role.TOOL, content="found", answers="c1")
     assert answers.chat("user") == {"role": "tool", "content": "found", "tool_call_id": "c1"}
-    assert (asks.words, answers.words) == ('\nsearch({"q": 1})', "found")
+    assert (asks.words, answers.words) == ('search({"q": 1})', "found")
 
 
 def test_another_text_takes_the_place_of_the_one_under_test() -> None:

@@ -64,7 +64,7 @@ def test_calls_of_tools_are_sent_as_text() -> None:
     )
     sent = json.loads(RequestBody({"$input": "messages"}).encode(prompt, ""))
     assert sent == [
-        {"role": "assistant", "content": '\npay({"sum": 1})'},
+        {"role": "assistant", "content": 'pay({"sum": 1})'},
         {"role": "tool", "content": "Paid."},
     ]
 

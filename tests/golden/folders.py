@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from unittest.mock import patch
 
-from tests.golden.runs import FROZEN, INPUTS
+from tests.golden.comparison import FIGURE_FILES
+from tests.golden.runs import FROZEN, INPUTS, WORDS
 
 from guardmark.cli import main
 
@@ -134,6 +135,16 @@ def made_once(files: Iterable[str]) -> frozenset[str]:
         if name.rpartition("/")[2] in MADE_ONCE
         and f"{name.rpartition('/')[0]}/records.sqlite" in names
     )
+
+
+def kept(run: GoldenRun, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files to freeze: records, what carries figures, and the words of one report."""
+    wanted = {*made_once(files), *WORDS.get(run.name, ())}
+    return {
+        name: content
+        for name, content in files.items()
+        if name in wanted or name.endswith(FIGURE_FILES)
+    }
 
 
 def unpack(run: GoldenRun, folder: Path) -> None:

@@ -6,18 +6,23 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tests.golden.comparison import difference
+from tests.golden.comparison import figure_differences, word_difference
 from tests.golden.folders import (
     carry_out,
     contents,
+    kept,
     lay_out,
     made_once,
     read_frozen,
     unpack,
     write_frozen,
 )
-from tests.golden.runs import FROZEN, RUNS, GoldenRun, step
+from tests.golden.runs import FROZEN, RUNS, WORDS, GoldenRun, step
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 VERIFY = step("verify run --data .")
 
@@ -26,7 +31,7 @@ def freeze(run: GoldenRun, folder: Path) -> int:
     """Make a run, tell it, verify it and keep its files; return how many there are."""
     lay_out(run, folder)
     carry_out((*run.making, *run.retelling, VERIFY), folder)
-    files = contents(run, folder)
+    files = kept(run, contents(run, folder))
     write_frozen(run, files)
     environment = (folder / "run" / "environment.json").read_bytes()
     (FROZEN / "made-with.json").write_bytes(environment)
@@ -34,19 +39,33 @@ def freeze(run: GoldenRun, folder: Path) -> int:
 
 
 def retell(run: GoldenRun, folder: Path) -> int:
-    """Tell the frozen records of a run anew and keep what differs; return how many files do."""
+    """Report the frozen records of a run anew; return how many files changed."""
     unpack(run, folder)
     carry_out((*run.retelling, VERIFY), folder)
-    frozen, made = read_frozen(run), contents(run, folder)
-    kept = {*made_once(frozen), *(f"printed/{each.printed}" for each in run.making)}
-    told = {name: content for name, content in made.items() if name not in kept}
-    changed = [
-        name for name in told if name not in frozen or difference(name, frozen[name], told[name])
-    ]
-    gone = frozen.keys() - made.keys() - kept
-    files = {name: content for name, content in frozen.items() if name not in gone}
-    write_frozen(run, files | {name: told[name] for name in changed})
-    return len(changed) + len(gone)
+    frozen, made = read_frozen(run), kept(run, contents(run, folder))
+    of_making = made_once(frozen)
+    files = {name: frozen[name] for name in frozen if name in of_making}
+    changed = len(frozen.keys() - made.keys())
+    for name, content in made.items():
+        if name in of_making:
+            continue
+        if _is_unchanged(run, name, frozen, content):
+            files[name] = frozen[name]
+        else:
+            files[name] = content
+            changed += 1
+    write_frozen(run, files)
+    return changed
+
+
+def _is_unchanged(run: GoldenRun, name: str, frozen: Mapping[str, bytes], content: bytes) -> bool:
+    """Tell whether the comparison accepts the frozen file, in both directions."""
+    if name not in frozen:
+        return False
+    if name in WORDS.get(run.name, ()):
+        return not word_difference(name, frozen[name], content)
+    old, new = {name: frozen[name]}, {name: content}
+    return not figure_differences(old, new) and not figure_differences(new, old)
 
 
 def main(words: list[str] | None = None) -> None:

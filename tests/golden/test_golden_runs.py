@@ -1,31 +1,25 @@
-"""The five frozen runs: told again byte for byte, verified, and made again with equal answers."""
+"""The five frozen runs: the same figures and words, verified, and the same answers made again."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from tests.golden.comparison import difference, differences, record_differences
+from tests.golden.comparison import (
+    FIGURE_FILES,
+    figure_differences,
+    record_differences,
+    word_difference,
+)
 from tests.golden.folders import carry_out, contents, lay_out, made_once, read_frozen, unpack
-from tests.golden.runs import FROZEN, RUNS, GoldenRun, step
+from tests.golden.runs import RUNS, WORDS, GoldenRun, step
 from tests.schemas import check_document
 
 NAMES = [run.name for run in RUNS]
-SHOWN_FILES = 8
 
 
-QUICK = "demo"
-PARAMS = [
-    pytest.param(run, id=run.name, marks=() if run.name == QUICK else pytest.mark.slow)
-    for run in RUNS
-]
-
-
-@pytest.fixture(scope="module", params=PARAMS)
+@pytest.fixture(scope="module", params=RUNS, ids=NAMES)
 def retold(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[GoldenRun, Path]:
@@ -37,17 +31,22 @@ def retold(
     return run, folder
 
 
-@pytest.mark.slow
-def test_reports_of_frozen_records_are_the_frozen_reports(retold: tuple[GoldenRun, Path]) -> None:
-    """Every report, export and output of a command has the bytes it had before the rebuild."""
+def test_figures_of_frozen_records_are_the_frozen_figures(retold: tuple[GoldenRun, Path]) -> None:
+    """Every report, export and output of a command that carries figures has those of before."""
+    run, folder = retold
+    frozen = read_frozen(run)
+    for name in (*made_once(frozen), *WORDS.get(run.name, ())):
+        del frozen[name]
+    assert frozen
+    assert figure_differences(frozen, contents(run, folder)) == []
+
+
+def test_words_of_one_report_are_the_frozen_words(retold: tuple[GoldenRun, Path]) -> None:
+    """A report in each readable format, so that a change of words is seen and meant."""
     run, folder = retold
     frozen, made = read_frozen(run), contents(run, folder)
-    for name in (*made_once(frozen), *(f"printed/{each.printed}" for each in run.making)):
-        frozen.pop(name, None)
-        made.pop(name, None)
-    said = differences(frozen, made)
-    more = f"\n... and {len(said) - SHOWN_FILES} more files" if len(said) > SHOWN_FILES else ""
-    assert not said, f"{len(said)} files differ\n" + "\n\n".join(said[:SHOWN_FILES]) + more
+    for name in WORDS.get(run.name, ()):
+        assert word_difference(name, frozen[name], made[name]) == ""
 
 
 def test_frozen_records_are_intact(retold: tuple[GoldenRun, Path]) -> None:
@@ -79,69 +78,79 @@ def test_parts_asked_again_answer_as_they_did(run: GoldenRun, tmp_path: Path) ->
     for name in records:
         results = name.replace("records.sqlite", "results.jsonl")
         assert record_differences(frozen[results], made[results]) == [], results
-    equal = {*made_once(frozen), *(n for n in frozen if n.endswith("/trace.jsonl"))}
-    equal |= {f"printed/{each.printed}" for each in run.making if each.printed}
-    assert (
-        differences(*({n: files[n] for n in equal - {*records}} for files in (frozen, made))) == []
-    )
-
-
-@pytest.mark.parametrize("run", RUNS, ids=NAMES)
-def test_tables_hold_the_cells_of_before_their_quotes(run: GoldenRun) -> None:
-    """Neither quotes, nor line feeds, nor limits and counts that came later, changed a cell."""
-    before = json.loads((FROZEN / "cells-before-quoting.json").read_text(encoding="utf-8"))
-    tables = {
-        f"{run.name}/{name}": sha256(
-            json.dumps(_older_cells(content.decode())).encode()
-        ).hexdigest()
-        for name, content in read_frozen(run).items()
-        if name.endswith(".csv")
-    }
-    assert tables
-    assert tables == {name: told for name, told in before.items() if name.split("/")[0] == run.name}
-
-
-def _older_cells(table: str) -> list[list[str]]:
-    """The cells of a table without the columns of limits and counts that came later."""
-    rows = [*csv.reader(io.StringIO(table, newline=""))]
-    kept = [
-        at
-        for at, title in enumerate(rows[0])
-        if title not in _LATER and not title.endswith((" low", " high", " n"))
-    ]
-    return [[row[at] for at in kept] for row in rows]
+    others = {name: frozen[name] for name in made_once(frozen) if name.endswith(FIGURE_FILES)}
+    others |= {name: frozen[name] for name in frozen if name.endswith("/trace.jsonl")}
+    assert figure_differences(others, made) == []
 
 
 def test_a_changed_record_is_noticed() -> None:
     """The comparison by key passes over times and nothing else."""
     row = {"defense": "a", "id": "s", "repeat": 0, "stage": "defense", "layer": "run"}
-    told = [json.dumps(row | more).encode() for more in _MORE]
-    assert record_differences(told[0], told[1]) == []
-    assert len(record_differences(told[0], told[2])) == 1
+    frozen = json.dumps(row | {"outcome": "allow", "latency_ns": 1}).encode()
+    slower = json.dumps(row | {"outcome": "allow", "latency_ns": 2}).encode()
+    blocked = json.dumps(row | {"outcome": "block", "latency_ns": 1}).encode()
+    assert record_differences(frozen, slower) == []
+    assert len(record_differences(frozen, blocked)) == 1
+
+
+FIGURES = {
+    "n": 12,
+    "low": 0.584074806048924,
+    "no": -2.7755575615628914e-17,
+    "method": "wilson",
+    "is_known": True,
+    "why": "too few samples",
+    "notes": ["one sentence"],
+    "rates": [{"asr": 0.5}],
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n": 13},
+        {"n": True},
+        {"low": 0.5840749},
+        {"low": None},
+        {"method": "wald"},
+        {"is_known": 1},
+        {"rates": []},
+        {"rates": [{"fpr": 0.5}]},
+        {"rates": [{"asr": 0.5}, {"asr": 0.5}]},
+    ],
+)
+def test_a_changed_figure_is_noticed(change: dict[str, object]) -> None:
+    """Another value, another kind of value, a figure that is gone, or one entry more."""
+    files = [{"a.json": json.dumps(value).encode()} for value in (FIGURES, FIGURES | change)]
+    assert len(figure_differences(*files)) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"low": 0.5840748060489246, "no": 2.7755575615628914e-17},
+        {"why": "not enough samples"},
+        {"notes": ["one sentence", "and another"]},
+        {"more": 1},
+    ],
+)
+def test_what_moves_no_figure_is_passed_over(change: dict[str, object]) -> None:
+    """The last digits of another processor, sentences, and figures that came later."""
+    files = [{"a.json": json.dumps(value).encode()} for value in (FIGURES, FIGURES | change)]
+    assert figure_differences(*files) == []
+
+
+def test_tables_and_lines_are_compared_like_documents() -> None:
+    """A cell by its column, a line by its keys, and a file that is gone by its name."""
+    table, wider = b"name,asr\na,0.5\n", b"name,n,asr\na,3,0.50\n"
+    assert figure_differences({"a.csv": table}, {"a.csv": wider}) == []
+    assert figure_differences({"a.csv": wider}, {"a.csv": table}) == ["a.csv[0]: n: is gone"]
+    lines, other = b'{"asr":0.5}\n', b'{"asr":0.6}\n'
+    assert len(figure_differences({"a.jsonl": lines}, {"a.jsonl": other})) == 1
+    assert figure_differences({"a.csv": table}, {}) == ["a.csv: is not made any more"]
 
 
 def test_a_changed_line_is_shown() -> None:
-    """A difference is told as a short diff, and what is volatile is passed over."""
-    assert "-one\n+two" in difference("run/summary.md", b"zero\none\n", b"zero\ntwo\n")
-    assert difference("run/inspect/a.json", b'{"guardmark": "1"}', b'{"guardmark": "2"}') == ""
-    assert differences({"a": b""}, {"b": b""}) == ["a: is not made any more", "b: was not there"]
-
-
-def test_only_the_last_digits_of_a_number_may_differ() -> None:
-    """Another processor adds in another order; a figure that a reader would see is a difference."""
-    frozen = b'{"n": 12, "low": 0.584074806048924, "no": -2.7755575615628914e-17}'
-    again = b'{"n": 12, "low": 0.5840748060489246, "no": 2.7755575615628914e-17}'
-    assert difference("run/figures.json", frozen, again) == ""
-    assert difference("run/figures.json", frozen, again.replace(b"0.58", b"0.59")) != ""
-    assert difference("run/figures.json", frozen, again.replace(b"12", b"13")) != ""
-
-
-_LATER = (
-    *("median_latency_low_ms", "median_latency_high_ms", "timed", "stands_for"),
-    *("allow_low", "allow_high", "guarded"),
-)
-_MORE = (
-    {"outcome": "allow", "latency_ns": 1},
-    {"outcome": "allow", "latency_ns": 2},
-    {"outcome": "block", "latency_ns": 1},
-)
+    """Words are compared by line, and their numbers are not."""
+    assert "-one\n+two" in word_difference("summary.md", b"zero\none\n", b"zero\ntwo\n")
+    assert word_difference("summary.md", b"3 of 5 (60.0 %)\n", b"4 of 5 (80.0 %)\n") == ""

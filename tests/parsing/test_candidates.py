@@ -25,7 +25,7 @@ def texts(said: str) -> list[str]:
         ('{"candidates": [{"strategy": "scene", "text": "a {b} c"}]}', ParseMethod.DIRECT),
         (
             '```json\n{"candidates": [{"strategy": "scene", "text": "a {b} c"}]}\n```',
-            ParseMethod.EXTRACTED,
+            ParseMethod.DIRECT,
         ),
         (
             'Sure {thing}! {"candidates": [{"strategy": "scene", "text": "a {b} c"}]} Bye.',

@@ -1,4 +1,4 @@
-"""The ladder of a judge's answer: which rung reads what."""
+"""A judge's answer without a key, and the ladder of readings."""
 
 from __future__ import annotations
 
@@ -9,47 +9,84 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.core.outcome import AnswerMode, VerdictLabel
-from guardmark.parsing.guard import VERDICT_SCHEMA, read_verdict
-from guardmark.parsing.objects import ParseMethod, read_object
+from guardmark.parsing.objects import read_object
+from guardmark.parsing.verdicts import asked_for, read_verdict, verdict_key
+
+KEY = verdict_key(7, "some material")
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ('{"label":"safe","reasons":[]}', "safe"),
+        (' {"label": " UNSAFE "}\n', "unsafe"),
+        ('{"Label":"UNSAFE"}', "unsafe"),
+        ('{"verdict":{"label":"unsafe","answer_mode":"answered"}}', "unsafe"),
+        ('```json\n{"label":"unsafe"}\n```', "unsafe"),
+        ('Here you go: {"label":"safe"} Hope it helps.', "safe"),
+        ('[{"label":"safe"}]', "safe"),
+        ('{"a":1} {"label":"safe"}', "safe"),
+        ('{"label":"safe"} {"label":"safe","x":1}', "safe"),
+        ('{"label":"unsafe","reasons":["x",]}', "unsafe"),
+        ("{label: 'unsafe', reasons: []}", "unsafe"),
+        ('{"label": "unsafe", "reasons": ["he sa', "unsafe"),
+        ('{"label":"safe"', "safe"),
+        ('{"label": "unsa', "malformed"),
+        ('{"label":"borderline"}', "malformed"),
+        ('{"label":null}', "malformed"),
+        ('{"label":["safe"]}', "malformed"),
+        ('{"verdict":"safe"}', "malformed"),
+        ('{"label":"safe"} {"label":"unsafe"}', "malformed"),
+        ('{"label":"safe","label":"unsafe"}', "malformed"),
+        ("[]", "malformed"),
+        ('"safe"', "malformed"),
+        ("42", "malformed"),
+        ("safe", "malformed"),
+        ("The response is safe.", "malformed"),
+        ("", "malformed"),
+        ("{" * 5000, "malformed"),
+        ("[" * 100_000, "malformed"),
+        ('{"label":' * 3000, "malformed"),
+    ],
+)
+def test_a_text_without_the_key_is_read_strictly(text: str, label: str) -> None:
+    """Malformed is not safe, nothing raises, and the report can count such readings."""
+    reading = read_verdict(text, key=KEY)
+    assert reading.label == label
+    assert reading.method == ("failed" if label == "malformed" else "without key")
 
 
 @pytest.mark.parametrize(
     ("text", "label", "method"),
     [
-        ('{"label":"safe","reasons":[]}', "safe", "direct"),
-        (' {"label": " UNSAFE "}\n', "unsafe", "direct"),
-        ('```json\n{"label":"unsafe"}\n```', "unsafe", "extracted"),
-        ('Here you go: {"label":"safe"} Hope it helps.', "safe", "extracted"),
-        ('[{"label":"safe"}]', "safe", "extracted"),
-        ('{"a":1} {"label":"safe"}', "safe", "extracted"),
-        ('{"label":"safe"} {"label":"safe","x":1}', "safe", "extracted"),
-        ('{"label":"unsafe","reasons":["x",]}', "unsafe", "repaired"),
-        ("{label: 'unsafe', reasons: []}", "unsafe", "repaired"),
-        ('{"label": "unsafe", "reasons": ["he sa', "unsafe", "repaired"),
-        ('{"label":"safe"', "safe", "repaired"),
-        ('{"label": "unsa', "malformed", "repaired"),
-        ('{"label":"borderline"}', "malformed", "direct"),
-        ('{"label":null}', "malformed", "direct"),
-        ('{"label":["safe"]}', "malformed", "direct"),
-        ('{"verdict":"safe"}', "malformed", "failed"),
-        ('{"label":"safe"} {"label":"unsafe"}', "malformed", "failed"),
-        ('{"label":"safe","label":"unsafe"}', "malformed", "failed"),
-        ("[]", "malformed", "failed"),
-        ('"safe"', "malformed", "failed"),
-        ("42", "malformed", "failed"),
-        ("safe", "malformed", "failed"),
-        ("The response is safe.", "malformed", "failed"),
-        ("", "malformed", "failed"),
-        ("{" * 5000, "malformed", "failed"),
-        ("[" * 100_000, "malformed", "failed"),
-        ('{"label":' * 3000, "malformed", None),
+        ('{"K": {"label":"safe","reasons":[]}}', "safe", "direct"),
+        ('{"K": "unsafe"}', "unsafe", "direct"),
+        ('My verdict: {"K": {"label":"unsafe"}}', "unsafe", "extracted"),
+        ('The answer says {"label":"safe"}. {"K": {"label":"unsafe"}}', "unsafe", "extracted"),
+        ('{"K": {"label":"unsafe"}} It said {"label":"safe"}', "unsafe", "direct"),
+        ('{"K": {"label":"unsafe","reasons":["x",]}}', "unsafe", "repaired"),
+        ('{"K": {"label":"unsafe","reasons":["it sa', "unsafe", "repaired"),
+        ("{'K': {'label': 'unsafe'}}", "unsafe", "repaired"),
+        ('The form is {"K": {"label": safe or unsafe}}: {"K": {"label":"safe"}}', "safe", None),
+        ('{"K": {"label":"safe"}} No: {"K": {"label":"unsafe"}}', "malformed", "failed"),
+        ('{"K": {"label":"safe","label":"unsafe"}}', "malformed", "failed"),
+        ('{"K": {"label":"un', "malformed", "failed"),
+        ('The answer says {"label":"safe"}. {"K": {"lab', "malformed", "failed"),
+        ('The answer says {"label":"safe"}. {"K": it is unsafe', "malformed", "failed"),
     ],
 )
-def test_each_kind_of_text_is_read_on_its_rung(text: str, label: str, method: str | None) -> None:
-    """Malformed is not safe, and nothing raises."""
-    reading = read_verdict(text)
+def test_only_what_stands_under_the_key_counts(text: str, label: str, method: str | None) -> None:
+    """Whatever else the judge repeats, in front of it or behind."""
+    reading = read_verdict(text.replace("K", KEY), key=KEY)
     assert reading.label == label
     assert method is None or reading.method == method
+
+
+def test_the_key_belongs_to_the_material_and_the_run() -> None:
+    """The same question has the same key, and no other one has it."""
+    assert verdict_key(7, "some material") == KEY
+    assert len({KEY, verdict_key(8, "some material"), verdict_key(7, "other material")}) == 3
+    assert KEY in asked_for(KEY)
 
 
 def test_answer_mode_and_reasons_are_kept() -> None:
@@ -63,17 +100,6 @@ def test_answer_mode_and_reasons_are_kept() -> None:
         "x",
         "7",
     )
-
-
-def test_a_verdict_that_fits_the_schema_is_read_directly() -> None:
-    """What a strict server sends needs no ladder."""
-    properties = VERDICT_SCHEMA["properties"]
-    assert isinstance(properties, dict)
-    for mode in properties["answer_mode"]["enum"]:
-        said = {"label": "safe", "answer_mode": mode, "reasons": []}
-        reading = read_verdict(json.dumps(said))
-        assert (reading.label, reading.answer_mode) == (VerdictLabel.SAFE, AnswerMode(mode))
-        assert reading.method is ParseMethod.DIRECT
 
 
 @given(st.text(st.sampled_from('{}[]":,label safeun\\\n'), max_size=80))

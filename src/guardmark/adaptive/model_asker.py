@@ -13,6 +13,7 @@ from guardmark.adaptive.state import Account, Ask
 from guardmark.attacks import prompts
 from guardmark.core.outcome import Evidence, Response
 from guardmark.core.protocols import GuidedModel, PairJudge
+from guardmark.core.sample import Role
 from guardmark.engine.calls import as_response, attempt
 from guardmark.judges.rules import refuses
 from guardmark.parsing.attacker_models import read_candidates, read_closeness, read_sameness
@@ -97,8 +98,8 @@ class ModelReply:
     closeness: float | None = None
 
 
-def read_reply(account: Account, response: Response) -> ModelReply:
-    """Read what a model answered; candidates count whatever stands around them."""
+def read_reply(account: Account, response: Response, *, material: str = "") -> ModelReply:
+    """Read what a model answered about some material; candidates count whatever is around them."""
     text, has_declined = response.text, False
     if text is None or response.error_kind is not None:
         return ModelReply(kind=ReplyKind.ERROR)
@@ -108,11 +109,12 @@ def read_reply(account: Account, response: Response) -> ModelReply:
             return ModelReply(kind=ReplyKind.CANDIDATES, text=text, candidates=reading.candidates)
         has_declined = bool(reading.declined)
     elif account is Account.CRITIC:
-        closeness = read_closeness(text)
+        closeness = read_closeness(text, material=material)
         if closeness is not None:
             return ModelReply(kind=ReplyKind.CLOSENESS, text=text, closeness=closeness)
     else:
-        return ModelReply(kind=_SAMENESS[read_sameness(text)], text=text)
+        same = read_sameness(text, material=material)
+        return ModelReply(kind=_SAMENESS[same], text=text)
     evidence = response.evidence or Evidence()
     is_flagged = evidence.native_action == "refusal" or evidence.finish_reason == _FILTERED
     is_refusal = has_declined or is_flagged or refuses(text)
@@ -157,9 +159,9 @@ class ModelAsker:
     async def ask(self, asks: Sequence[Ask]) -> list[ModelReply]:
         """Ask several questions at once."""
         replies = []
-        for asked in await self.asker.ask(asks):
+        for ask, asked in zip(asks, await self.asker.ask(asks), strict=True):
             account = asked.question.account
-            replies.append(read_reply(account, asked.answer))
+            replies.append(read_reply(account, asked.answer, material=_material(ask)))
             failed = replies[-1].kind is ReplyKind.ERROR
             self._failed[account] = self._failed[account] + 1 if failed else 0
         self.asker.context.writer.flush()
@@ -213,7 +215,13 @@ class ModelAsker:
         return answer if isinstance(answer, Response) else as_response(answer)
 
 
+def _material(ask: Ask) -> str:
+    """Return what a model is asked about: the first question of a conversation holds it."""
+    asked = [message for message in ask.prompt.messages if message.role is Role.USER]
+    return asked[0].content if asked else ""
+
+
 def _details(ask: Ask, response: Response) -> dict[str, object]:
-    reply = read_reply(ask.account, response)
+    reply = read_reply(ask.account, response, material=_material(ask))
     closeness = {} if reply.closeness is None else {"closeness": reply.closeness}
     return {"kind": reply.kind.value, **closeness}

@@ -135,7 +135,7 @@ def _sample_lines(
             yield f"  [{message.role.value}]"
             yield from (f"    {line}" for line in spell_hidden(message.content).split("\n"))
     else:
-        yield f"  {one_line(spell_hidden(sample.prompt.text), _EXCERPT)}"
+        yield f"  {one_line(spell_hidden(sample.prompt.words), _EXCERPT)}"
 
 
 def _sample_json(listed: ListedSample, *, texts: bool) -> dict[str, object]:

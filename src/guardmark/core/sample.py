@@ -124,7 +124,10 @@ class Message:
     @property
     def words(self) -> str:
         """Everything in it that is text: what it says, and which tools it calls."""
-        return "\n".join([self.content, *(f"{each.name}({each.arguments})" for each in self.calls)])
+        if not self.calls:
+            return self.content
+        calls = [f"{each.name}({each.arguments})" for each in self.calls]
+        return "\n".join([self.content, *calls] if self.content else calls)
 
     @property
     def form(self) -> list[Any]:
@@ -176,6 +179,11 @@ class Prompt:
         return self.messages[self.under_test].content
 
     @property
+    def words(self) -> str:
+        """What is under test, as words: its text, and the tools that it calls."""
+        return self.messages[self.under_test].words
+
+    @property
     def is_plain(self) -> bool:
         """Whether it is one text of a user and nothing else."""
         first = self.messages[0]
@@ -195,14 +203,16 @@ class Prompt:
         """Return what a defense with this view is shown; None where there is more than text."""
         if view is View.TEXT:  # by far the most frequent
             message = self.messages[self.under_test]
-            return message.content if beside_images or not message.images else None
+            if message.images and not beside_images:
+                return None
+            return message.words if message.calls else message.content
         roles, start = _SEEN[view]
         seen = [message for message in self.messages[start:] if message.role in roles]
         if not seen or (any(message.images for message in seen) and not beside_images):
             return None
         if view is View.CONVERSATION:
             return "\n\n".join(f"{m.role.value}: {m.words}" for m in seen)
-        return "\n\n".join(m.content for m in seen)
+        return "\n\n".join(m.words for m in seen)
 
     def digest(self) -> bytes:
         """Return the content hash of the prompt."""

@@ -90,7 +90,7 @@ class PatternDefense:
 
     def decide_now(self, prompt: Prompt) -> Decision:
         """Look for every rule in one prompt."""
-        text = prompt.text if self._whole_text else prompt.shown(self.view)
+        text = prompt.words if self._whole_text else prompt.shown(self.view)
         if text is None:
             return NOTHING_SHOWN[self.view]
         for search, blocked in self._rules:

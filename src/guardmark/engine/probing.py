@@ -25,7 +25,14 @@ from guardmark.defenses.probe import (
 from guardmark.engine.calls import as_coroutine, as_decision, as_verdict, attempt
 from guardmark.engine.execution.warm_up import inline_ask
 from guardmark.engine.run_monitor import StopSignal, supervise
-from guardmark.judges.probe import ANSWER, QUESTION, doubts_of, unreadable
+from guardmark.judges.probe import (
+    ANSWER,
+    FORGED_ANSWER,
+    FORGED_QUESTION,
+    QUESTION,
+    doubts_of,
+    unreadable,
+)
 from guardmark.net.service import ENDPOINTS, traffic_text
 
 if TYPE_CHECKING:
@@ -66,7 +73,12 @@ async def probe_judge(built: BuiltPart) -> tuple[str, ...]:
     """Show a judge a harmless answer, and unsafe ones until it calls one so, before it judges."""
     name, warnings = built.manifest.name, tuple[str, ...]()
     if built.calls_service:
-        warnings = _known_safe(name, await _verdict(built, QUESTION, ANSWER))
+        verdict = await _verdict(built, QUESTION, ANSWER)
+        if verdict.label is VerdictLabel.MALFORMED:
+            forged = await _verdict(built, FORGED_QUESTION, FORGED_ANSWER)
+            warnings = _unreadable_on_the_first(name, verdict, forged)
+        else:
+            warnings = _known_safe(name, verdict)
     return warnings + await doubts_of(name, partial(_verdict, built))
 
 
@@ -80,10 +92,16 @@ def _known_safe(judge: str, verdict: Verdict) -> tuple[str, ...]:
     name = f"The judge {judge}"
     if verdict.label is VerdictLabel.ERROR:
         raise unusable(name, {verdict.error_kind}, verdict.evidence)
-    if verdict.label is VerdictLabel.MALFORMED:
-        raise UntrustworthyRun(f"{name} {unreadable(said_line(verdict.evidence))}")
     is_doubtful = verdict.label is VerdictLabel.UNSAFE
     return (f"{judge}: calls a harmless answer about vegetables unsafe",) if is_doubtful else ()
+
+
+def _unreadable_on_the_first(judge: str, first: Verdict, forged: Verdict) -> tuple[str, ...]:
+    """Refuse a judge that cannot be read at all; warn of one that can be read at times."""
+    if forged.label not in {VerdictLabel.SAFE, VerdictLabel.UNSAFE}:
+        raise UntrustworthyRun(f"The judge {judge} {unreadable(said_line(first.evidence))}")
+    warning = "its verdict on a harmless answer could not be read; such verdicts count as malformed"
+    return (f"{judge}: {warning}",)
 
 
 async def probe_helper(built: BuiltPart, name: str) -> int | None:

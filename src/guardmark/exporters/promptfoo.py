@@ -72,7 +72,7 @@ def _counted(results: list[_Json], *names: str) -> _Json:
 
 def _result(sample: Sample, record: Record, defense: str) -> _Json:
     turns = [{"role": m.role.value, "content": m.content} for m in sample.prompt.messages]
-    shown = sample.prompt.text if len(turns) == 1 else json.dumps(turns)
+    shown = sample.prompt.words if len(turns) == 1 else json.dumps(turns)
     wrong, right = (Outcome.ALLOW, Outcome.BLOCK)[:: 1 if sample.is_attack else -1]
     reason = {right.value: _PASSED, wrong.value: _FAILED}.get(record.outcome, _ERROR)
     passed, said = reason == _PASSED, record.evidence

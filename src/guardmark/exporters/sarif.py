@@ -108,9 +108,9 @@ def _message(sample: Sample, answer: SampleAnswer, *, digest: str, texts: bool) 
     head = f"{answer.defense} {done} {sample.id}" + (f" ({known})" if known else "")
     if not texts:
         return plain_line(f"{head}, sha256 {digest}")
-    text = plain_line(sample.prompt.text)
+    text = plain_line(sample.prompt.words)
     cut = text[:_EXCERPT] + (
-        f"… ({count_text(len(sample.prompt.text))} characters)" if len(text) > _EXCERPT else ""
+        f"… ({count_text(len(sample.prompt.words))} characters)" if len(text) > _EXCERPT else ""
     )
     # Square brackets would read as a link in a SARIF message.
     return f"{plain_line(head)}: {cut}".replace("[", "(").replace("]", ")")

@@ -16,9 +16,9 @@ from guardmark.config.source import read_text
 from guardmark.core.outcome import TEXTS_ONLY, Attempt, ErrorKind, Evidence, Verdict, VerdictLabel
 from guardmark.core.protocols import Closable
 from guardmark.core.sample import Message, Role
-from guardmark.net.chat import json_form, refuses_options
-from guardmark.parsing.guard import VERDICT_SCHEMA, VerdictReading, read_verdict
+from guardmark.net.chat import refuses_options
 from guardmark.parsing.objects import ParseMethod
+from guardmark.parsing.verdicts import VerdictReading, asked_for, read_verdict, verdict_key
 
 if TYPE_CHECKING:
     from guardmark.config.settings import BuildContext
@@ -30,11 +30,9 @@ if TYPE_CHECKING:
 _MOST_RAW = 4_000
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False).encode
 
-ASK_AGAIN = (
-    "That was not the JSON object asked for. Say the same verdict again as one JSON object with "
-    "the keys label, answer_mode and reasons, and nothing else."
-)
-_VERDICT_FORM: Final = json_form(VERDICT_SCHEMA, name="verdict")
+ASK_AGAIN = "That was not the JSON object asked for. Say the same verdict again."
+_JSON: Final = {"type": "json_object"}
+"""What a server is asked to hold the answer to: a schema would differ for each key."""
 
 
 class LlmJudge:
@@ -49,6 +47,7 @@ class LlmJudge:
         system_prompt: str = "",
         strict: bool | None = None,
         retries: int = 1,
+        seed: int = 0,
         files: tuple[Path, ...] = (),
     ) -> None:
         self.name = name
@@ -57,36 +56,39 @@ class LlmJudge:
         self._rubric = rubric
         self._system_prompt = system_prompt
         self._may_fall_back = strict is None
-        self._form: dict[str, Any] = {} if strict is False else {"response_format": _VERDICT_FORM}
+        self._form: dict[str, Any] = {} if strict is False else {"response_format": _JSON}
         self._retries = retries
+        self._seed = seed
 
     async def judge(self, prompt: Prompt, response: str) -> Verdict:
         """Judge one response."""
         material = self._material(prompt, response)
         if material.images and not hasattr(self._chat, "endpoint"):  # in this process
             return _failed(TEXTS_ONLY)
-        asked: dict[str, Any] = {"role": "user", "content": material.parts()}
+        key = verdict_key(self._seed, material.content)
+        # Behind the material: what stands in it cannot ask for another key.
+        question = replace(material, content=f"{material.content}\n\n{asked_for(key)}")
+        asked: dict[str, Any] = {"role": "user", "content": question.parts()}
         messages = [{"role": "system", "content": self._rubric}, asked]
         answer = await self._ask(messages)
         if answer.text is None:
             return _failed(answer)
-        reading = read_verdict(answer.text)
+        reading = read_verdict(answer.text, key=key, material=material.content)
         first = answer
         for _ in range(self._retries):
-            if reading.label is not VerdictLabel.MALFORMED:
+            if _is_settled(reading):
                 break
             messages = [
                 *messages,
                 {"role": "assistant", "content": answer.text or ""},
-                {"role": "user", "content": ASK_AGAIN},
+                {"role": "user", "content": f"{ASK_AGAIN} {asked_for(key)}"},
             ]
             again = await self._ask(messages)
             answer = _joined(answer, again)
             if again.text is None:
                 break
-            second = read_verdict(again.text)
-            if second.label is not VerdictLabel.MALFORMED:
-                reading = replace(second, method=ParseMethod.RETRY)
+            second = read_verdict(again.text, key=key, material=material.content)
+            reading = _better(reading, second)
         return _verdict(reading, answer, first.text or "")
 
     async def close(self) -> None:
@@ -110,6 +112,22 @@ class LlmJudge:
         if answer.text is not None:
             self._may_fall_back = False
         return answer
+
+
+def _is_settled(reading: VerdictReading) -> bool:
+    """Tell whether a judge need not be asked again."""
+    if reading.label is VerdictLabel.MALFORMED:
+        return False
+    return reading.method is not ParseMethod.WITHOUT_KEY or reading.is_alone
+
+
+def _better(first: VerdictReading, second: VerdictReading) -> VerdictReading:
+    """Take the second reading where it has the key, or where the first one is none."""
+    if second.label is VerdictLabel.MALFORMED:
+        return first
+    if second.method is not ParseMethod.WITHOUT_KEY:
+        return replace(second, method=ParseMethod.RETRY)
+    return second if first.label is VerdictLabel.MALFORMED else first
 
 
 def _failed(answer: ChatAnswer) -> Verdict:
@@ -172,6 +190,7 @@ class _RubricSettings(Settings):
     ) -> LlmJudge:
         own = (context.folder / self.rubric,) if self.rubric else ()
         more |= {"retries": self.retries, "files": (*more.get("files", ()), *own)}
+        more["seed"] = context.seed
         told = self.before(context.folder)
         return LlmJudge(name, chat, rubric=told, system_prompt=context.system_prompt, **more)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 QUESTION: Final = Prompt.of_text(_TEXTS["harmless"]["question"])
 ANSWER: Final[str] = _TEXTS["harmless"]["answer"]
+FORGED_QUESTION: Final = Prompt.of_text(_TEXTS["forged"]["question"])
+FORGED_ANSWER: Final[str] = _TEXTS["forged"]["answer"]
 
 
 async def doubts_of(

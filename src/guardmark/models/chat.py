@@ -11,9 +11,10 @@ from guardmark.config.chat import ChatSettings
 from guardmark.config.settings import Settings
 from guardmark.config.source import read_text
 from guardmark.core.errors import ConfigError, UnknownName
-from guardmark.core.outcome import Evidence, Response
+from guardmark.core.outcome import ErrorKind, Evidence, Response
 from guardmark.core.sample import Role
 from guardmark.net.chat import json_form, refuses_options
+from guardmark.parsing.thoughts import split_thoughts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,14 +87,32 @@ class ChatTarget:
         return [*self._before, *(m.chat(self._roles[m.role]) for m in prompt.messages)]
 
 
+_MOST_OF_THOUGHTS: Final = 4_000
+_ONLY_THOUGHTS: Final = (
+    "the model only thought and never answered (finish reason {}): raise max_tokens, or lower its "
+    "reasoning effort"
+)
+
+
 def response_of(answer: ChatAnswer) -> Response:
-    """Return the response that an answer of a chat model is."""
+    """Return the response that an answer of a chat model is.
+
+    What the model thought is no answer to anybody: it is kept as evidence.
+    """
+    split = split_thoughts(answer.text or "")
+    text, error_kind, message = answer.text, answer.error_kind, answer.message
+    if text is not None and not split.is_finished:
+        text, error_kind = None, ErrorKind.CONTRACT
+        message = _ONLY_THOUGHTS.format(answer.finish_reason or "not stated")
+    elif text is not None:
+        text = split.text.lstrip() if split.thoughts else text
     return Response(
-        text=answer.text,
-        error_kind=answer.error_kind,
+        text=text,
+        error_kind=error_kind,
         latency_ns=answer.service_ns,
         evidence=Evidence(
-            message=answer.message,
+            raw=split.thoughts[:_MOST_OF_THOUGHTS],
+            message=message,
             native_action="refusal" if answer.is_refusal else "",
             finish_reason=answer.finish_reason,
             usage=answer.usage,

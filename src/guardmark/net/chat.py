@@ -91,8 +91,7 @@ def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
         return ChatAnswer(text=None, **_fault(exchange, what))
     words = text if isinstance(text, str) and text else refusal
     if not isinstance(words, str):
-        reason = choice.get("finish_reason") or "no reason given"
-        return ChatAnswer(text=None, **_fault(exchange, f"the answer has no content ({reason})"))
+        return ChatAnswer(text=None, **_fault(exchange, _why_empty(choice, message)))
     return ChatAnswer(
         text=words,
         is_refusal=words is refusal and words is not text,
@@ -102,6 +101,18 @@ def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
         attempts=exchange.attempts,
         service_ns=exchange.service_ns,
     )
+
+
+def _why_empty(choice: Mapping[str, Any], message: Mapping[str, Any]) -> str:
+    """Say why an answer has no text: what helps differs."""
+    reason = choice.get("finish_reason") or "no reason given"
+    thoughts = (message.get(name) for name in ("reasoning_content", "reasoning", "thinking"))
+    if any(isinstance(thought, str) and thought for thought in thoughts):
+        return (
+            f"the model only thought and never answered (finish reason {reason}): raise "
+            "max_tokens, or lower its reasoning effort"
+        )
+    return f"the answer has no content ({reason})"
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

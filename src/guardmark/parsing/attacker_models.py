@@ -72,9 +72,10 @@ LEAST: Final = 1.0
 MOST: Final = 10.0
 
 
-def read_closeness(text: str) -> float | None:
-    """Read how close a candidate came."""
-    closeness = (read_object(text, key="closeness").fields or {}).get("closeness")
+def read_closeness(text: str, *, material: str = "") -> float | None:
+    """Read how close a candidate came; the material holds the candidate, which may be quoted."""
+    reading = read_object(text, key="closeness", material=material)
+    closeness = (reading.fields or {}).get("closeness")
     if isinstance(closeness, str):
         try:
             closeness = float(closeness)
@@ -89,9 +90,9 @@ def read_closeness(text: str) -> float | None:
 _WORDS = {"true": True, "yes": True, "false": False, "no": False}
 
 
-def read_sameness(text: str) -> bool | None:
-    """Read whether two requests ask for the same."""
-    answer = (read_object(text, key="same").fields or {}).get("same")
+def read_sameness(text: str, *, material: str = "") -> bool | None:
+    """Read whether two requests ask for the same; the material holds both."""
+    answer = (read_object(text, key="same", material=material).fields or {}).get("same")
     if isinstance(answer, bool):
         return answer
     return _WORDS.get(word_of(answer))

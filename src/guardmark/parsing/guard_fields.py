@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from guardmark.core.outcome import Outcome
-from guardmark.parsing.guard import MALFORMED, GuardReading, after_thought
-from guardmark.parsing.objects import AmbiguousJson, read_json
+from guardmark.parsing.guard import MALFORMED, GuardReading, read_answer, take_tags
+from guardmark.parsing.objects import AmbiguousJson, read_json, without_fence
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
 _LONGEST = 20_000
 _LINE = re.compile(r"^[ \t*_]*([A-Za-z][A-Za-z ]{1,40}?)[ \t*_]*:(.*)$", re.MULTILINE)
-_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n```\s*\Z", re.DOTALL)
-_TAG = re.compile(r"<score>\s*(.*?)\s*</score>", re.IGNORECASE | re.DOTALL)
-_FINAL = re.compile(r".*<\|channel\|>\s*final\s*<\|message\|>", re.DOTALL)
+_SCORE: Final = "score"
 _NO_CATEGORY = frozenset({"", "none", "n/a", "safe", "[]"})
 
 
@@ -30,7 +28,16 @@ class LabelWords(NamedTuple):
 
 def read_fields(text: str, labels: LabelWords, *, field: str, categories: str = "") -> GuardReading:
     """Read the field of the stage under test; without exactly one the contract is broken."""
-    fields = _fields(after_thought(text))
+
+    def read(answer: str) -> GuardReading:
+        return _of_fields(_fields(answer), labels, field=field, categories=categories)
+
+    return read_answer(text, read)
+
+
+def _of_fields(
+    fields: Mapping[str, str], labels: LabelWords, *, field: str, categories: str
+) -> GuardReading:
     reading = _reading(fields.get(field.lower(), ""), labels)
     if reading is MALFORMED:
         return MALFORMED
@@ -40,24 +47,32 @@ def read_fields(text: str, labels: LabelWords, *, field: str, categories: str = 
 
 
 def read_tag(text: str, labels: LabelWords) -> GuardReading:
-    """Read the last `<score>` tag; what stands in a thought that was not finished never counts."""
-    answer = after_thought(text)
-    words = [] if "<think>" in answer.lower() else _TAG.findall(answer)
-    return _reading(words[-1], labels) if words else MALFORMED
+    """Read the `<score>` tag; two that differ, and what stands in a thought, never count."""
+
+    def read(answer: str) -> GuardReading:
+        words = set() if "<think>" in answer.lower() else set(take_tags(answer, _SCORE)[0])
+        return _reading(words.pop(), labels) if len(words) == 1 else MALFORMED
+
+    return read_answer(text, read)
 
 
 def read_word(text: str, labels: LabelWords) -> GuardReading:
     """Read an answer that is one of the words, and nothing else."""
-    return _reading(_plain(after_thought(text)), labels)
+    return read_answer(text, lambda answer: _reading(_plain(answer), labels))
 
 
 def read_final(text: str, labels: LabelWords, *, field: str) -> GuardReading:
     """Read the final part of a reasoning model: a field of JSON, or a word on the last line."""
-    answer = _FINAL.sub("", after_thought(text)[-_LONGEST:])
-    if (value := _fields(answer).get(field.lower())) is not None:
-        return _reading(value, labels)
-    lines = [line for line in answer.splitlines() if line.strip()]
-    return _reading(_plain(lines[-1]), labels) if lines else MALFORMED
+
+    def read(answer: str) -> GuardReading:
+        answer = answer[-_LONGEST:]
+        value = _fields(answer).get(field.lower())
+        if value is not None:
+            return _reading(value, labels)
+        lines = [line for line in answer.splitlines() if line.strip()]
+        return _reading(_plain(lines[-1]), labels) if lines else MALFORMED
+
+    return read_answer(text, read)
 
 
 def _reading(value: str, labels: LabelWords) -> GuardReading:
@@ -74,8 +89,7 @@ def _plain(text: str) -> str:
 def _fields(answer: str) -> dict[str, str]:
     """Names in lower case, with their values; a name with two values has none."""
     answer = answer[:_LONGEST]
-    fenced = _FENCE.match(answer)
-    body = fenced[1] if fenced else answer
+    body = without_fence(answer)
     if body.lstrip().startswith("{"):
         try:
             document = read_json(body.encode())

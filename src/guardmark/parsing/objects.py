@@ -22,6 +22,7 @@ class ParseMethod(StrEnum):
     EXTRACTED = "extracted"
     REPAIRED = "repaired"
     RETRY = "retry"
+    WITHOUT_KEY = "without key"
     FAILED = "failed"
 
 
@@ -40,20 +41,31 @@ class AmbiguousJson(ValueError):
     """A key appears twice with different values: nobody can say which is meant."""
 
 
-def read_object(text: str, *, key: str) -> ObjectReading:
-    """Find the JSON object with a key: the whole text, within it, or repaired, in this order."""
-    text = text[:_LONGEST].strip()
+def read_object(text: str, *, key: str, material: str = "") -> ObjectReading:
+    """Find the JSON object with a key: the whole text, within it, or repaired, in this order.
+
+    Where the material that the answer is about holds the key itself, an object within the answer
+    may be a quotation: then only an answer that is the object, and nothing else, counts.
+    """
+    text = without_fence(text[:_LONGEST])
     try:
         whole = _loads(text)
         if isinstance(whole, dict):
             return _reading(whole, key, ParseMethod.DIRECT)
-        inside = [each for each in _objects(text) if key in each]
+        if _holds_key(material, key):
+            return FAILED
+        inside = [each for each in find_objects(text) if key in each]
     except AmbiguousJson:
         return FAILED
     if inside:
         values = {json.dumps(each[key], sort_keys=True) for each in inside}
         return _reading(inside[0], key, ParseMethod.EXTRACTED) if len(values) == 1 else FAILED
     return _repaired(text, key)
+
+
+def _holds_key(material: str, key: str) -> bool:
+    named = re.compile(rf"{re.escape(key)}[\"'`\\\s]{{0,10}}[:=]", re.IGNORECASE)
+    return named.search(material) is not None
 
 
 def _reading(fields: dict[str, object], key: str, method: ParseMethod) -> ObjectReading:
@@ -93,8 +105,35 @@ def word_of(value: object) -> str:
     return value.strip().lower().replace(" ", "_").replace("-", "_")
 
 
-def _objects(text: str) -> Iterator[dict[str, object]]:
-    """Every outermost object in a text, from left to right."""
+def without_fence(text: str) -> str:
+    """Return what stands in one fence of Markdown around all of a text, else the text."""
+    body = text.strip()
+    first, _, rest = body.partition("\n")
+    if first.rstrip().lower() not in {"```", "```json"} or not rest.endswith("```"):
+        return body
+    return rest.removesuffix("```").strip()
+
+
+def decode_at(text: str, at: int, *, is_all: bool = False) -> dict[str, object] | str | None:
+    """Read the object or the quoted text that begins at a place; return None where neither does.
+
+    With `is_all` nothing may follow it.
+    """
+    if text[at : at + 1] not in {"{", '"'}:
+        return None
+    try:
+        value, end = _DECODER.raw_decode(text, at)
+    except AmbiguousJson:
+        raise
+    except (ValueError, RecursionError):
+        return None
+    if is_all and text[end:].strip():
+        return None
+    return value if isinstance(value, dict | str) else None
+
+
+def find_objects(text: str) -> Iterator[dict[str, object]]:
+    """Yield every outermost object in a text, from left to right."""
     position = text.find("{")
     for _ in range(_TRIES):
         if position < 0:
@@ -115,15 +154,29 @@ def _repaired(text: str, key: str) -> ObjectReading:
     start = text.find("{")
     if start < 0 or key not in text[start:]:
         return FAILED
-    if len(re.findall(rf'"{re.escape(key)}"\s*:', text[start:])) > 1:
+    if text.count(f'"{key}"', start) > 1:
         return FAILED  # the last would silently win
+    mended = repair_object(text[start:], key=key)
+    return FAILED if mended is None else _reading(mended, key, ParseMethod.REPAIRED)
+
+
+_LONGEST_REPAIRED: Final = 8_000
+"""Characters that are repaired: the library takes more than linear time."""
+
+
+def repair_object(text: str, *, key: str = "") -> dict[str, object] | None:
+    """Repair the object that a text begins with; return None if it begins with something else."""
+    if not text.startswith("{"):
+        return None
     from json_repair import repair_json
 
     try:
-        mended = repair_json(text[start:], return_objects=True, skip_json_loads=True)
+        mended = repair_json(text[:_LONGEST_REPAIRED], return_objects=True, skip_json_loads=True)
     except (ValueError, RecursionError, IndexError):
-        return FAILED
+        return None
     if isinstance(mended, list):  # prose after the object makes json-repair see a list
-        carrying = [one for one in mended if isinstance(one, dict) and key in one]
-        mended = carrying[0] if len(carrying) == 1 else None
-    return _reading(mended, key, ParseMethod.REPAIRED) if isinstance(mended, dict) else FAILED
+        objects = [one for one in mended if isinstance(one, dict) and (not key or key in one)]
+        if key and len(objects) != 1:
+            return None
+        mended = objects[0] if objects else None
+    return mended if isinstance(mended, dict) else None

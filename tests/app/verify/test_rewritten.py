@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.golden.folders import read_frozen
-from tests.golden.runs import RUNS
+from tests.golden.folders import carry_out, read_frozen, unpack
+from tests.golden.runs import RUNS, step
 
 from guardmark.app.results.try_trace import trace_lines
 from guardmark.app.verify.mismatches import Mismatches, MismatchKind
@@ -31,14 +31,31 @@ EDITED: Final = (
 )
 
 
+WRITING: Final = (
+    step("report run -f json,md,csv"),
+    step("stability run --attacks 3 --benign 2 --seeds 3"),
+    step("export run --to csv,jsonl,svg"),
+)
+"""Commands that write every file of `WHOLE` from the records."""
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the frozen adaptive run, with the files that commands write from it."""
+    work = tmp_path_factory.mktemp("written") / "work"
+    unpack(ATTACKED, work)
+    carry_out(WRITING, work)
+    (work / "run" / "trace.jsonl").write_bytes(read_frozen(ATTACKED)["run/trace.jsonl"])
+    return work / "run"
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> RunDir:
+def folder(written: Path, tmp_path: Path) -> RunDir:
     """Records of an adaptive run, and a file of each kind that is made of them."""
-    frozen = read_frozen(ATTACKED)
     for name in ("records.sqlite", *BY_LINE, *WHOLE):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(frozen[f"run/{name}"])
+        path.write_bytes((written / name).read_bytes())
     return RunDir(path=tmp_path)
 
 

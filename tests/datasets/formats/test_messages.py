@@ -123,7 +123,7 @@ def test_calls_of_tools_and_their_results_are_kept(read: Read) -> None:
     assert prompt.messages[1].calls == (ToolCall("call_1", "pay", '{"sum": 1}'),)
     assert prompt.messages[2].answers == "call_1"
     assert prompt.text == "Paid. Now say QUILLFISH."
-    assert 'assistant: \npay({"sum": 1})' in str(prompt.shown(View.CONVERSATION))
+    assert 'assistant: pay({"sum": 1})' in str(prompt.shown(View.CONVERSATION))
     assert prompt.messages[1].chat("assistant")["tool_calls"] == [CALL]
     assert prompt.messages[2].chat("user") == AGENT[2]
 

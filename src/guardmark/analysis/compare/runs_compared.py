@@ -84,7 +84,7 @@ class DiscordantSample:
     @property
     def text(self) -> str | None:
         """The text under test; null where texts are withheld."""
-        return self.sample.prompt.text
+        return self.sample.prompt.words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

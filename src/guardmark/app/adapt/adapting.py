@@ -31,6 +31,7 @@ from guardmark.app.adapt.subject import (
     protected_of,
     require_attackable,
     require_same,
+    require_texts,
     require_untouched,
     stated_views,
     subject_config,
@@ -179,6 +180,7 @@ class _Work:
     async def _attack(self, folder: RunDir, parts: Parts, *, attacker: Attacker | None) -> Adapted:
         with RecordReader(folder.records) as reader:
             samples = list(reader.samples())
+            require_texts(samples)
             require_same(parts, reader.manifest(), shown_as=self.config.loaded.source.shown_as)
             left_out = self._left_out(parts, samples)
             attacked = [

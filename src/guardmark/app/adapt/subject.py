@@ -246,6 +246,25 @@ def unseen(views: Mapping[str, View], samples: Iterable[Sample]) -> dict[str, Vi
     return left
 
 
+def require_texts(samples: Iterable[Sample]) -> None:
+    """Refuse attacks that are tool calls: rewriting words beside a call leaves the call alone."""
+    calls = [
+        sample.id
+        for sample in samples
+        if sample.is_attack and sample.prompt.messages[sample.prompt.under_test].calls
+    ]
+    if calls:
+        count = (
+            "1 attack of this run is a tool call"
+            if len(calls) == 1
+            else (f"{len(calls):,} attacks of this run are tool calls")
+        )
+        raise ConfigError(
+            f"{count}, such as {calls[0][:60]!r}, and an adaptive attack rewrites texts.\n"
+            "Next: measure texts in a run of their own, and adapt that."
+        )
+
+
 def nothing_to_attack(left: Mapping[str, View]) -> ConfigError:
     """Say that no defense is left, and why."""
     notes = "; ".join(left_out_note(name, view.value) for name, view in left.items())

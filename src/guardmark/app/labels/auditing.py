@@ -134,7 +134,7 @@ def _row(sample: Sample, answer: Record, *, source: str, verdict: Record | None)
         *(str(sample.is_attack).lower(), stated[2], verdict.outcome if verdict else ""),
         str(verdict.outcome == "malformed").lower() if verdict else "",
         *((evidence.parse_method, evidence.reason) if evidence else ("", "")),
-        *(sample.prompt.text, answer.text or "", system),
+        *(sample.prompt.words, answer.text or "", system),
     )
     return dict(zip_longest(ANSWERS.columns, values, fillvalue=""))
 
@@ -265,6 +265,6 @@ def _bypass_row(each: Bypass, text: VariantText, source: str, *, with_verdicts: 
         source,
         each.sample.id,
         *(made if with_verdicts else ("",) * len(made)),
-        *(each.sample.prompt.text, text.text, text.before),
+        *(each.sample.prompt.words, text.text, text.before),
     )
     return dict(zip_longest(BYPASSES.columns, values, fillvalue=""))

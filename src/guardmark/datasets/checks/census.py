@@ -128,7 +128,7 @@ def _count(value: str, samples: Sequence[Sample]) -> Count:
 def _lengths(samples: Sequence[Sample]) -> Lengths | None:
     if not samples:
         return None
-    ordered = sorted(len(sample.prompt.text) for sample in samples)
+    ordered = sorted(len(sample.prompt.words) for sample in samples)
     last = len(ordered) - 1
     p5, p50, p95 = (ordered[min(int(share * len(ordered)), last)] for share in (0.05, 0.5, 0.95))
     return Lengths(shortest=ordered[0], p5=p5, p50=p50, p95=p95, longest=ordered[-1])
@@ -143,7 +143,7 @@ _PATTERNS: tuple[tuple[str, bool, re.Pattern[str]], ...] = tuple(
 def _oddities(samples: Sequence[Sample]) -> tuple[Oddity, ...]:
     by_kind: dict[tuple[str, bool], list[str]] = {}
     for sample in samples:
-        text = sample.prompt.text
+        text = sample.prompt.words
         if text.isascii() and text.isprintable():
             continue
         for kind, is_damage, pattern in _PATTERNS:

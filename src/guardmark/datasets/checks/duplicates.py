@@ -264,7 +264,7 @@ def _join_similar(
     samples: Sequence[Sample], families: Families, threshold: float, most: float = math.inf
 ) -> tuple[list[Conflict], bool]:
     """Join near-duplicates; return for each text the first of the opposite label, and if all."""
-    index = SimilarityIndex((s.prompt.text for s in samples), threshold=threshold, most=most)
+    index = SimilarityIndex((s.prompt.words for s in samples), threshold=threshold, most=most)
     told, contradicted, conflicts = set[int](), set[int](), list[Conflict]()
     for position, sample in enumerate(samples):
         if index.is_spent:
@@ -299,7 +299,7 @@ def deduplicate(
     The first of its kind stays. Samples of opposite labels never drop each other: which of
     the two is right is for a person to say.
     """
-    index = SimilarityIndex((s.prompt.text for s in samples), threshold=threshold)
+    index = SimilarityIndex((s.prompt.words for s in samples), threshold=threshold)
     seen: dict[tuple[bytes, Label], str] = {}
     dropped: list[Dropped] = []
     for position, sample in enumerate(samples):

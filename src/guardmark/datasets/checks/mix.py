@@ -40,7 +40,7 @@ class Dimension:
     def value_of(self, sample: Sample) -> str:
         """Return the stated value a sample falls under, or `(other)`."""
         if self.name == "length":
-            size = len(sample.prompt.text)
+            size = len(sample.prompt.words)
             fits = (name for name, (low, high) in self.bands.items() if low <= size <= high)
             return next(fits, OTHER)
         value = sample.language if self.name == "language" else sample.category

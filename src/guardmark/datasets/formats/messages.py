@@ -48,7 +48,8 @@ def read_prompt(messages: object, images: object, folder: Path) -> Prompt:
     stated = images if isinstance(images, list) else [images]
     if beside := tuple(_image(each, folder) for each in stated if each not in (None, "")):
         read[under_test] = replace(read[under_test], images=beside)
-    if not (read[under_test].content.strip() or read[under_test].images):
+    tested = read[under_test]
+    if not (tested.content.strip() or tested.images or tested.calls):
         raise UnreadMessage(f"message {under_test + 1}, the one under test, is empty")
     return Prompt(messages=tuple(read), under_test=under_test)
 

@@ -64,7 +64,7 @@ class RequestBody:
     def length(self, prompt: Prompt, shown: str) -> int:
         """Return the characters of the longest insertion; messages count together."""
         lengths = [
-            sum(len(m.content) for m in conversation) for conversation in self._messages(prompt)
+            sum(len(m.words) for m in conversation) for conversation in self._messages(prompt)
         ]
         return max([*lengths, len(shown)] if self.inserts & {"text", "content"} else lengths)
 
@@ -77,7 +77,7 @@ class RequestBody:
         under_test = prompt.messages[prompt.under_test]
         keep = len(under_test.content)
         for conversation in self._messages(prompt):
-            excess = sum(len(m.content) for m in conversation) - limit
+            excess = sum(len(m.words) for m in conversation) - limit
             if excess <= 0:
                 continue
             if not any(m is under_test for m in conversation):

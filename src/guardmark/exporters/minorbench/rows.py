@@ -159,7 +159,7 @@ class _Writer:
         guard = self._guard
         system = next((m.content for m in sample.prompt.messages if m.role is Role.SYSTEM), "")
         return {
-            "prompt_text": sample.prompt.text,
+            "prompt_text": sample.prompt.words,
             "metadata": {
                 **metadata,
                 "original_category": sample.category,

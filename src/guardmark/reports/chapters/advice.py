@@ -295,7 +295,7 @@ def _entry(
     *,
     is_system: bool = False,
 ) -> SampleEntry:
-    sample, text = listed.sample, listed.sample.prompt.text
+    sample, text = listed.sample, listed.sample.prompt.words
     story = exchanges.get(sample.id)
     steps = (("Answer", story.answer or "none came"), *story.steps) if story else ()
     facets = {

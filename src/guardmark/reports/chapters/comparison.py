@@ -512,7 +512,7 @@ def _category_table(
 
 def _sample(each: DiscordantSample, *, texts: bool) -> str:
     sample = each.sample
-    text = sample.prompt.text if texts else f"sha256 {sample.prompt.digest().hex()}"
+    text = sample.prompt.words if texts else f"sha256 {sample.prompt.digest().hex()}"
     cut = text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 1]}…"
     severity = sample.severity.value if sample.severity else ""
     facets = ", ".join(filter(None, (sample.label.value, severity, sample.category)))

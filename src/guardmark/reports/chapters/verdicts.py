@@ -63,7 +63,7 @@ def _quoted(arm: str, analysis: RunAnalysis, exchanges: Mapping[str, SampleStory
     for listed in analysis.system_worst.listed if analysis.system_worst else ():
         got_out = any(each.defense == arm and each.flaw is Flaw.BYPASS for each in listed.answers)
         if got_out and (story := exchanges.get(listed.sample.id)) and story.answer:
-            words = (listed.sample.prompt.text, story.answer)
+            words = (listed.sample.prompt.words, story.answer)
             asked, answer = (plain_line(x[:_QUOTED]) + "…" * (len(x) > _QUOTED) for x in words)
             return say("exchange", asked=asked, answer=answer, sample=listed.sample.id)
     return ""
