@@ -316,7 +316,7 @@ async def test_a_cut_off_thought_is_malformed_and_says_so(
         ((200, "plain words"), ErrorKind.CONTRACT),
         ({"choices": []}, ErrorKind.CONTRACT),
         ({"choices": [{"message": {"content": None}}]}, ErrorKind.CONTRACT),
-        ({"error": {"message": "no such model"}}, ErrorKind.CONTRACT),
+        ({"error": {"message": "no such model"}}, ErrorKind.HTTP),
     ],
 )
 async def test_a_failed_call_is_an_error_never_a_decision(

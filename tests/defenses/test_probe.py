@@ -309,9 +309,8 @@ def test_an_answer_cut_off_at_its_length_is_told_with_the_setting() -> None:
     """More tokens help there, and a look at the address does not."""
     cut = Evidence(message="the answer was cut off.")
     error = unusable("judge", {ErrorKind.LENGTH}, cut)
-    assert (
-        str(error)
-        == "judge cannot be used: the answer was cut off.\nAllow it more tokens: max_tokens."
+    assert str(error).startswith(
+        "judge cannot be used: the answer was cut off.\nAllow it more tokens: max_tokens"
     )
     assert error.exit_code == 5
 

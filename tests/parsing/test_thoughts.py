@@ -83,6 +83,6 @@ def test_a_target_answers_with_what_the_user_sees() -> None:
     assert said.evidence is not None
     assert "secret" in said.evidence.raw
     only = response_of(ChatAnswer(text="<think>for very long", finish_reason="length"))
-    assert (only.text, only.error_kind) == (None, ErrorKind.CONTRACT)
+    assert (only.text, only.error_kind) == (None, ErrorKind.LENGTH)
     assert only.evidence is not None
     assert "raise max_tokens" in only.evidence.message

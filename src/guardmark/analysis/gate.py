@@ -21,7 +21,7 @@ from guardmark.analysis.defense.scorecard import complement, estimate_rates
 from guardmark.analysis.defense.slices import Slicer
 from guardmark.analysis.pipeline.frame import deployed
 from guardmark.core.errors import UnknownName
-from guardmark.stats.distributions import normal_quantile, two_sided_z
+from guardmark.stats.distributions import incomplete_beta, normal_quantile, two_sided_z
 from guardmark.stats.multiplicity import holm
 from guardmark.stats.planning import rows_to_decide
 from guardmark.stats.quantiles import quantile_ranks
@@ -233,10 +233,10 @@ def exceedance(estimate: Estimate, limit: float) -> float | None:
 
 
 def _exact_p(rate: float, trials: float, limit: float) -> float:
-    from scipy.special import betainc  # slow to import, and few reports need it
-
     hits = rate * trials
-    return float(betainc(hits, trials - hits + 1, limit)) if hits else 1.0
+    if not hits:
+        return 1.0
+    return incomplete_beta(limit, hits, trials - hits + 1.0)
 
 
 def gated_arms(frame: Frame, policy: GatePolicy) -> tuple[DefenseColumn, ...]:

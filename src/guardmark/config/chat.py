@@ -97,6 +97,7 @@ class ChatSettings(RemoteModelSettings):
     temperature: float = Field(0.0, ge=0, le=2)
     max_tokens: int = Field(512, ge=1)
     seed: int | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
 
     @property
     def most_written(self) -> int:
@@ -105,6 +106,10 @@ class ChatSettings(RemoteModelSettings):
 
     def chat_endpoint(self, name: str, context: BuildContext) -> Any:
         """Return the model as something that can be asked, a `net.chat.ChatEndpoint`."""
-        options = {"temperature": self.temperature, "max_tokens": self.max_tokens, **self.options}
-        options |= {} if self.seed is None else {"seed": self.seed}
+        options: dict[str, Any] = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        if self.reasoning_effort is not None:
+            options["reasoning_effort"] = self.reasoning_effort
+        options.update(self.options)
+        if self.seed is not None:
+            options["seed"] = self.seed
         return self.endpoint("chat", name, context, options)

@@ -5,12 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from guardmark.core.usage import Usage
+
+
+CUT_REASONS: Final = frozenset({"length", "max_tokens", "MAX_TOKENS", "max_output_tokens"})
+"""Words of servers for an answer that was cut off at its limit of tokens."""
+NATIVE_REFUSAL: Final = "refusal"
+"""Native action of an answer that the model marked as a refusal itself."""
 
 
 class Outcome(StrEnum):
@@ -211,6 +217,7 @@ class ChatAnswer:
     text: str | None
     is_refusal: bool = False
     finish_reason: str = ""
+    thoughts: str = ""  # where the server parts them from the answer
     usage: Usage | None = None
     choices: tuple[TokenChoice, ...] = ()
     error_kind: ErrorKind | None = None

@@ -44,6 +44,8 @@ _TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="u
 _ATTACKS, _BENIGN = _TEXTS["attacks"], _TEXTS["benign"]
 _QUESTIONS, _LIMITS, _ADVICE = (_TEXTS[key] for key in ("questions", "limits", "advice"))
 
+_OF_THOUGHT: Final = "a model that thinks needs room for its thoughts too, or reasoning_effort: low"
+
 PATIENCE_S: Final = 8.0
 """How long a probe waits, so that a silent service ends the whole command, start-up included,
 within 10 s."""
@@ -166,7 +168,7 @@ def unusable(
     name: str, kinds: Collection[ErrorKind | None], evidence: Evidence | None
 ) -> GuardmarkError:
     """Return the error that says why a part cannot be used, and what to do."""
-    words = _brief_line(evidence.message) if evidence else ""
+    words = " ".join(evidence.message.split()).rstrip(".") if evidence else ""
     reason = f"{name} cannot be used: {words or next(iter(kinds)) or 'no answer came'}."
     if ErrorKind.REFUSED in kinds:
         # Without an attempt it was we who refused: offline, or not on the cassette.
@@ -179,7 +181,7 @@ def unusable(
             "timeout_s of anything else sets the wait."
         )
     if ErrorKind.LENGTH in kinds:
-        return UntrustworthyRun(f"{reason}\nAllow it more tokens: max_tokens.")
+        return UntrustworthyRun(f"{reason}\nAllow it more tokens: max_tokens; {_OF_THOUGHT}.")
     if ErrorKind.CONTRACT in kinds:
         said = said_line(evidence)
         return UntrustworthyRun(

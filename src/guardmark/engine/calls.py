@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from guardmark.core.errors import StorageError
 from guardmark.core.outcome import (
+    AnswerMode,
     Decision,
     ErrorKind,
     Evidence,
@@ -46,6 +47,12 @@ SKIPPED: Final = Decision(
 NOT_TEXT: Final = replace(
     SKIPPED, evidence=Evidence(message="the sample has an image, and this defense takes texts only")
 )
+NOTHING_TO_JUDGE: Final = Verdict(
+    label=VerdictLabel.SAFE,
+    answer_mode=AnswerMode.NON_ANSWER,
+    evidence=Evidence(reason="the answer is empty", parse_method="empty"),
+)
+"""Verdict on an answer without a word, such as a refusal that a service only marks."""
 T = TypeVar("T")
 Answers = tuple[list[Decision], list[int]]
 """Decisions and their latencies in nanoseconds, in the order of the prompts."""

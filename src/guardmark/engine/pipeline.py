@@ -12,6 +12,7 @@ from guardmark.core.protocols import DrawingModel, InlineDefense
 from guardmark.core.record import Stage
 from guardmark.core.sample import Message, Prompt, Role, View
 from guardmark.engine.calls import (
+    NOTHING_TO_JUDGE,
     SKIPPED,
     as_coroutine,
     as_decision,
@@ -314,14 +315,22 @@ class PipelineRunner:
         self._after_answer(state)
 
     async def _judge(self, judge: Judge, layer: str, state: SampleState) -> None:
-        if state.answer is not None:
-            about, recorder = (state.prompt, state.answer), self._verdicts[layer][state.repeat]
+        if state.answer is None:
+            return
+        recorder, position = self._verdicts[layer][state.repeat], state.position
+        answer: object = NOTHING_TO_JUDGE
+        took: int | None = None
+        if state.answer.strip():
             answer, took = await ask_part(
-                judge.judge, about, recorder=recorder, part=judge.name, position=state.position
+                judge.judge,
+                (state.prompt, state.answer),
+                recorder=recorder,
+                part=judge.name,
+                position=position,
             )
-            recorder.record_answer(
-                state.position, as_verdict(answer), is_attack=state.is_attack, latency_ns=took
-            )
+        recorder.record_answer(
+            position, as_verdict(answer), is_attack=state.is_attack, latency_ns=took
+        )
 
 
 def _answering(model: ChatModel, repeat: int) -> Callable[[Prompt], Awaitable[Response]]:

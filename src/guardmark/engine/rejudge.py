@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.core.errors import ConfigError
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.engine.calls import as_verdict, ask_part
+from guardmark.engine.calls import NOTHING_TO_JUDGE, as_verdict, ask_part
 from guardmark.engine.plan import NO_GUARD, Plan
 from guardmark.engine.recorder import open_recorder
 from guardmark.engine.run_monitor import OUTCOMES, Progress, RunMonitor, StopSignal, supervise
@@ -87,8 +87,11 @@ async def _judge_each(
     for recorder, position, is_attack, prompt, text in feed:
         if not monitor.may_go_on():
             return
-        answer, took = await ask_part(
-            judge.judge, (prompt, text), recorder=recorder, part=judge.name, position=position
-        )
+        answer: object = NOTHING_TO_JUDGE
+        took: int | None = None
+        if text.strip():
+            answer, took = await ask_part(
+                judge.judge, (prompt, text), recorder=recorder, part=judge.name, position=position
+            )
         recorder.record_answer(position, as_verdict(answer), is_attack=is_attack, latency_ns=took)
         monitor.store()

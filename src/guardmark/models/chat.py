@@ -11,7 +11,7 @@ from guardmark.config.chat import ChatSettings
 from guardmark.config.settings import Settings
 from guardmark.config.source import read_text
 from guardmark.core.errors import ConfigError, UnknownName
-from guardmark.core.outcome import ErrorKind, Evidence, Response
+from guardmark.core.outcome import NATIVE_REFUSAL, ErrorKind, Evidence, Response
 from guardmark.core.sample import Role
 from guardmark.net.chat import json_form, refuses_options
 from guardmark.parsing.thoughts import split_thoughts
@@ -90,7 +90,7 @@ class ChatTarget:
 _MOST_OF_THOUGHTS: Final = 4_000
 _ONLY_THOUGHTS: Final = (
     "the model only thought and never answered (finish reason {}): raise max_tokens, or lower its "
-    "reasoning effort"
+    "reasoning effort (reasoning_effort)"
 )
 
 
@@ -100,9 +100,10 @@ def response_of(answer: ChatAnswer) -> Response:
     What the model thought is no answer to anybody: it is kept as evidence.
     """
     split = split_thoughts(answer.text or "")
+    thoughts = "\n".join(filter(None, (answer.thoughts, split.thoughts)))
     text, error_kind, message = answer.text, answer.error_kind, answer.message
     if text is not None and not split.is_finished:
-        text, error_kind = None, ErrorKind.CONTRACT
+        text, error_kind = None, ErrorKind.LENGTH
         message = _ONLY_THOUGHTS.format(answer.finish_reason or "not stated")
     elif text is not None:
         text = split.text.lstrip() if split.thoughts else text
@@ -111,9 +112,9 @@ def response_of(answer: ChatAnswer) -> Response:
         error_kind=error_kind,
         latency_ns=answer.service_ns,
         evidence=Evidence(
-            raw=split.thoughts[:_MOST_OF_THOUGHTS],
+            raw=thoughts[:_MOST_OF_THOUGHTS],
             message=message,
-            native_action="refusal" if answer.is_refusal else "",
+            native_action=NATIVE_REFUSAL if answer.is_refusal else "",
             finish_reason=answer.finish_reason,
             usage=answer.usage,
             attempts=answer.attempts,

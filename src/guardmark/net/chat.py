@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from guardmark.core.outcome import ChatAnswer, EmbeddingAnswer, ErrorKind, TokenChoice, fault_of
+from guardmark.core.outcome import (
+    CUT_REASONS,
+    ChatAnswer,
+    EmbeddingAnswer,
+    ErrorKind,
+    TokenChoice,
+    fault_of,
+)
 from guardmark.core.usage import Price, Usage, price_of
+from guardmark.net.chat_message import ChatMessage, read_message
+from guardmark.net.error_bodies import error_of
+from guardmark.net.refused_fields import (
+    SYSTEM_ROLE,
+    refused_by_model,
+    refused_names,
+    refuses_system_role,
+    without_system_role,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +31,6 @@ if TYPE_CHECKING:
     from guardmark.core.outcome import Attempt, Vector
     from guardmark.net.service import Exchange, Sender
 
-_MOST_OF_A_BODY = 300
 _BEYOND = 1 << 53
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _NOT_OF_THE_PROTOCOL = (
@@ -24,6 +38,7 @@ _NOT_OF_THE_PROTOCOL = (
     RecursionError,  # brackets in brackets, a hundred thousand deep
 )
 _NOT_SUPPORTED = frozenset({400, 422, 501})
+_DECLINED = "refusal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,25 +51,63 @@ class ChatEndpoint:
     price: Price | None = None
     # Field that the service refused to what is sent instead, if any; other models share it.
     refused: dict[str, str] = field(default_factory=dict)
+    refused_by_model: dict[str, str] = field(default_factory=dict)  # other models may take these
     taken: set[str] = field(default_factory=set)  # fields of requests that were answered
 
     async def complete(
-        self, messages: Sequence[Mapping[str, str]], **options: object
+        self, messages: Sequence[Mapping[str, Any]], **options: object
     ) -> ChatAnswer:
         """Ask for one completion, without what the server refused by name at first."""
         attempts: tuple[Attempt, ...] = ()
-        refused = self.refused
+        given = {**self.options, **options}
         while True:
-            fields = {**self.options, **options}.items()
-            names = {key: key if key in self.taken else refused.get(key, key) for key, _ in fields}
-            sent = {name: each for key, each in fields if (name := names[key])}
-            request = {"model": self.model, "messages": list(messages), **sent}
+            sent = self._fields(given)
+            is_merged = SYSTEM_ROLE in self.refused_by_model
+            shown = without_system_role(messages) if is_merged else list(messages)
+            request = {"model": self.model, "messages": shown, **sent}
             answer = read_chat(await self.endpoint.send(_ENCODE(request).encode()), self.price)
             attempts += answer.attempts
-            if not (new := _refused(answer, sent.keys() - self.taken)):
-                self.taken.update(sent if answer.text is not None else ())
+            if not self._learn(answer, sent, shown):
                 return replace(answer, attempts=attempts)
-            refused.update({key: new.get(name, name) for key, name in refused.items()} | new)
+
+    def _fields(self, given: Mapping[str, object]) -> dict[str, object]:
+        """Return the fields to send, under the names that the server takes."""
+        if not (self.refused or self.refused_by_model):
+            return dict(given)
+        fields = {}
+        for key, value in given.items():
+            name = key
+            if key not in self.taken:
+                name = self.refused_by_model.get(key, self.refused.get(key, key))
+            if name:
+                fields[name] = value
+        return fields
+
+    def _learn(
+        self,
+        answer: ChatAnswer,
+        sent: Mapping[str, object],
+        shown: Sequence[Mapping[str, Any]],
+    ) -> bool:
+        """Note what a server took or refused; tell whether to ask again without something."""
+        if answer.text is not None:
+            self.taken.update(sent)
+            return False
+        if not refuses_options(answer):
+            return False
+        # Requests that were under way together may be refused for the same field.
+        fields = sent.keys() - self.taken
+        if names := refused_names(answer.message, fields):
+            renamed = {key: names.get(name, name) for key, name in self.refused.items()}
+            self.refused.update(renamed | names)
+            return True
+        if names := refused_by_model(answer.message, fields):
+            self.refused_by_model.update(names)
+            return True
+        if refuses_system_role(answer.message, shown):
+            self.refused_by_model[SYSTEM_ROLE] = ""
+            return True
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,42 +130,49 @@ class EmbeddingEndpoint:
 def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
     """Read the answer of a chat server."""
     if exchange.error_kind is not None:
-        return ChatAnswer(text=None, **_fault(exchange, failure_message(exchange)))
+        return ChatAnswer(text=None, **_fault(exchange, exchange.message))
     try:
         document = json.loads(exchange.body, object_pairs_hook=_once)
         choice = document["choices"][0]
-        message = choice["message"]
-        text, refusal, calls = map(message.get, ("content", "refusal", "tool_calls"))
-        if acts := [_ENCODE(each.get("function", each)) for each in calls or ()]:
-            text = "\n".join([text, *acts] if text else acts)  # what a model does is an answer
+        message = read_message(choice["message"])
     except _NOT_OF_THE_PROTOCOL as error:
+        words = error_of(exchange.body).words
         what = f"the answer is not of the chat protocol ({type(error).__name__})"
-        what += _server_message(exchange.body)
+        what += f"; the server says: {words}" if words else ""
         return ChatAnswer(text=None, **_fault(exchange, what))
-    words = text if isinstance(text, str) and text else refusal
-    if not isinstance(words, str):
-        return ChatAnswer(text=None, **_fault(exchange, _why_empty(choice, message)))
+    reason = str(choice.get("finish_reason") or "")
+    text, usage = message.text or message.refusal, read_usage(document.get("usage"), price)
+    is_refusal = reason == _DECLINED or (not message.text and bool(message.refusal))
+    if not text and not is_refusal:
+        kind, why = _why_empty(message, reason)
+        fault = {**_fault(exchange, why), "error_kind": kind}
+        return ChatAnswer(
+            text=None, finish_reason=reason, thoughts=message.thoughts, usage=usage, **fault
+        )
     return ChatAnswer(
-        text=words,
-        is_refusal=words is refusal and words is not text,
-        finish_reason=str(choice.get("finish_reason") or ""),
-        usage=read_usage(document.get("usage"), price),
+        text=text,
+        is_refusal=is_refusal,
+        finish_reason=reason,
+        thoughts=message.thoughts,
+        usage=usage,
         choices=_token_choices(choice.get("logprobs")),
         attempts=exchange.attempts,
         service_ns=exchange.service_ns,
     )
 
 
-def _why_empty(choice: Mapping[str, Any], message: Mapping[str, Any]) -> str:
+def _why_empty(message: ChatMessage, reason: str) -> tuple[ErrorKind, str]:
     """Say why an answer has no text: what helps differs."""
-    reason = choice.get("finish_reason") or "no reason given"
-    thoughts = (message.get(name) for name in ("reasoning_content", "reasoning", "thinking"))
-    if any(isinstance(thought, str) and thought for thought in thoughts):
-        return (
-            f"the model only thought and never answered (finish reason {reason}): raise "
-            "max_tokens, or lower its reasoning effort"
-        )
-    return f"the answer has no content ({reason})"
+    ended = f"finish reason {reason or 'not stated'}"
+    if message.thoughts:
+        advice = "raise max_tokens, or lower its reasoning effort (reasoning_effort)"
+        return ErrorKind.LENGTH, f"the model only thought and never answered ({ended}): {advice}"
+    if reason in CUT_REASONS:
+        return ErrorKind.LENGTH, f"the answer was cut before its first word ({ended})"
+    if message.other_parts:
+        kinds = ", ".join(dict.fromkeys(message.other_parts))
+        return ErrorKind.CONTRACT, f"the answer holds no text ({kinds})"
+    return ErrorKind.CONTRACT, f"the answer has no content ({ended})"
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -129,26 +189,6 @@ def refuses_options(answer: ChatAnswer) -> bool:
     return answer.error_kind is ErrorKind.HTTP and bool(statuses & _NOT_SUPPORTED)
 
 
-_INSTEAD: Final = "max_completion_tokens"
-_OF_ITS_VALUE: Final = re.compile(
-    r"(?i)too (large|big|high|long|small)|at (most|least)|m(ax|in)imum|exceed|between| than|[<>]"
-)
-_MAY_GO: Final = (("logprobs", "top_logprobs"), ("max_tokens",), (_INSTEAD,), ("response_format",))
-
-
-def _refused(answer: ChatAnswer, fields: set[str]) -> dict[str, str]:
-    """Return which fields a server refuses by their names, and what to send instead."""
-    if not refuses_options(answer):
-        return {}
-    is_about_limit = any(name in answer.message for name in ("max_tokens", _INSTEAD))
-    if is_about_limit and _OF_ITS_VALUE.search(answer.message):
-        return {}
-    if "max_tokens" in fields and _INSTEAD in answer.message:
-        return {"max_tokens": _INSTEAD}
-    named = (each for each in _MAY_GO if fields.intersection(each))
-    return dict.fromkeys(next((x for x in named if any(f in answer.message for f in x)), ()), "")
-
-
 def json_form(schema: Mapping[str, object], *, name: str) -> dict[str, object]:
     """Return the request field that holds a model to a JSON Schema."""
     form = {"name": name, "strict": True, "schema": dict(schema)}
@@ -163,23 +203,6 @@ def _fault(exchange: Exchange, message: str) -> dict[str, Any]:
         "attempts": exchange.attempts,
         "service_ns": exchange.service_ns,
     }
-
-
-def _server_message(body: bytes) -> str:
-    """What the server itself said of an error, plain text or JSON, on one line."""
-    text = body[: 4 * _MOST_OF_A_BODY].decode("utf-8", "replace")
-    try:
-        error = json.loads(body).get("error")
-        text = str(error.get("message", error)) if isinstance(error, dict) else str(error or text)
-    except (ValueError, AttributeError, RecursionError):
-        pass  # no JSON: the text itself is the message
-    line = " ".join(text.split())[:_MOST_OF_A_BODY]
-    return f"; the server says: {line}" if line else ""
-
-
-def failure_message(exchange: Exchange) -> str:
-    """Say what failed, in our words and those of the server."""
-    return f"{exchange.message}{_server_message(exchange.body)}"
 
 
 def read_usage(usage: object, price: Price | None, *, written: int | None = None) -> Usage | None:
@@ -229,7 +252,7 @@ def read_embeddings(
 ) -> EmbeddingAnswer:
     """Read the answer of a server of embeddings."""
     if exchange.error_kind is not None:
-        return EmbeddingAnswer(vectors=None, **_fault(exchange, failure_message(exchange)))
+        return EmbeddingAnswer(vectors=None, **_fault(exchange, exchange.message))
     try:
         document = json.loads(exchange.body, object_pairs_hook=_once)
         vectors = _vectors(document["data"], count)

@@ -99,6 +99,7 @@ class Services:
         headers: Mapping[str, str] | None = None,
         secret_headers: Mapping[str, str] | None = None,
         final_statuses: frozenset[int] = frozenset(),
+        holds_errors: bool = False,
     ) -> Endpoint:
         """Prepare an address for many requests."""
         address = _address(url)
@@ -118,6 +119,7 @@ class Services:
                     service=service,
                     final_statuses=final_statuses,
                     redactor=self.redactor,
+                    holds_errors=holds_errors,
                 ),
             )
             for there, service in self._addresses(address)
@@ -139,10 +141,14 @@ class Services:
     ) -> ChatEndpoint | EmbeddingEndpoint:
         """Prepare a model behind a server of one of the common protocols."""
         path, kind = _PROTOCOLS[protocol]
-        endpoint = self.endpoint(f"{address}/{path}", secret_headers=secret_headers)
+        endpoint = self.endpoint(
+            f"{address}/{path}", secret_headers=secret_headers, holds_errors=True
+        )
         own: dict[str, Any] = {"endpoint": endpoint, "model": model, "price": price}
         if protocol == "chat":
-            own["refused"] = self.refused.setdefault(self.redactor.text(_shown(address)), {})
+            shown = self.redactor.text(_shown(address))
+            own["refused"] = self.refused.setdefault(shown, {})
+            own["refused_by_model"] = self.refused.setdefault(f"{shown} (model {model})", {})
         return kind(options=options, **own)
 
     def use(self) -> tuple[ServiceTraffic, ...]:

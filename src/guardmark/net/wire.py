@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from guardmark.core.outcome import ErrorKind
+from guardmark.net.error_bodies import error_inside, error_of
 from guardmark.net.service import ServiceAnswer
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
     from yarl import URL
 
+    from guardmark.net.error_bodies import ErrorObject
     from guardmark.net.redaction import Redactor
     from guardmark.net.service import Service
 
@@ -39,7 +41,8 @@ class Wire:
     """Sends requests of one endpoint, one attempt at a time."""
 
     __slots__ = (
-        *("_final", "_headers", "_method", "_redactor", "_service", "_shown", "_tls", "_url"),
+        *("_final", "_headers", "_holds_errors", "_method", "_redactor", "_service", "_shown"),
+        *("_tls", "_url"),
     )
 
     def __init__(
@@ -51,7 +54,9 @@ class Wire:
         service: Service,
         final_statuses: frozenset[int],
         redactor: Redactor,
+        holds_errors: bool = False,
     ) -> None:
+        self._holds_errors = holds_errors  # whether an answer may be an error
         self._method = method
         self._url = url
         self._headers = headers
@@ -99,16 +104,21 @@ class Wire:
             return replace(answer, error="too_large", error_kind=kind, message=message)
         # 206 is a part of an answer: what it says may be in the other part.
         if (200 <= status < 300 and status != _PARTIAL) or status in self._final:
-            return answer
+            inside = error_inside(answer.body) if self._holds_errors else None
+            if inside is None:
+                return answer
+            return self._broken_off(answer, inside, _retry_after_s(response.headers))
         return self._refused(answer, status, _retry_after_s(response.headers))
 
     def _refused(self, answer: ServiceAnswer, status: int, wait_s: float | None) -> ServiceAnswer:
         """Turn a complete answer of another status than 2xx into a failure."""
         patient = wait_s is None or wait_s <= LONGEST_WAIT_S
-        head = answer.body[: 4 * _EXCERPT].decode("utf-8", "replace")
-        excerpt = " ".join(head.split())[:_EXCERPT]
+        error = error_of(answer.body)
+        words = error.words
+        if error.parameter and error.parameter not in words:
+            words += f" (parameter {error.parameter})"
         other = ErrorKind.HTTP if status >= 400 else ErrorKind.CONTRACT
-        message = f"{self._shown} answered {status}" + (f": {excerpt}" if excerpt else "")
+        message = f"{self._shown} answered {status}" + (f": {words}" if words else "")
         if status == _PARTIAL:
             message += " (a part of an answer is none)"
         elif status < 400:
@@ -121,6 +131,29 @@ class Wire:
             error_kind=ErrorKind.REFUSED if status in _REFUSED else other,
             message=message,
             worth_retrying=patient and (status in _RETRIED or status >= 500),
+            retry_after_s=wait_s,
+        )
+
+    def _broken_off(
+        self, answer: ServiceAnswer, error: ErrorObject, header_wait_s: float | None
+    ) -> ServiceAnswer:
+        """Turn an error inside an answer of status 2xx into the failure that it is."""
+        wait_s = header_wait_s if error.wait_s is None else error.wait_s
+        patient = wait_s is None or wait_s <= LONGEST_WAIT_S
+        status = error.status or answer.status or 0
+        message = f"{self._shown} answered {answer.status} with an error inside"
+        message += f" ({error.status}): {error.words}" if error.status else f": {error.words}"
+        if not patient:
+            message += f" (and asks to wait {wait_s:.0f} s)"
+        # One that names no status may be anything; a second try costs little.
+        is_passing = error.status is None or status in _RETRIED or status >= 500
+        return replace(
+            answer,
+            status=status,
+            error=f"error_inside_{status}",
+            error_kind=ErrorKind.REFUSED if status in _REFUSED else ErrorKind.HTTP,
+            message=message,
+            worth_retrying=patient and is_passing,
             retry_after_s=wait_s,
         )
 

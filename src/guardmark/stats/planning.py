@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guardmark.stats.arguments import require_count, require_fraction, require_rate
-from guardmark.stats.distributions import two_sided_z
+from guardmark.stats.distributions import binomial_at_least, binomial_at_most, two_sided_z
 from guardmark.stats.paired.intervals import PairedTable, bonett_price, clustered_bonett_price
 from guardmark.stats.paired.noninferiority import noninferiority_clustered, noninferiority_tango
 from guardmark.stats.rates.clustered import (
@@ -36,6 +36,7 @@ from guardmark.stats.rates.proportion import (
     wilson_limits,
 )
 from guardmark.stats.sequential import beta_mixture_sequence
+from guardmark.stats.special_functions import log_gamma
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,8 +155,8 @@ def plan_margin(
             - 1
         )
         many = trials - few - 1
-        below = _at_most(few, trials, rate)
-        return 1.0 if few >= many else below + 1.0 - _at_most(many, trials, rate)
+        below = binomial_at_most(few, trials, rate)
+        return 1.0 if few >= many else below + 1.0 - binomial_at_most(many, trials, rate)
 
     def by_groups(groups: int, runs: int) -> float:
         narrow, rng = 0, np.random.default_rng([1, groups])
@@ -208,9 +209,9 @@ def plan_decision(
     def by_rows(trials: int) -> float:
         if rate < limit:
             few = least_enough(lambda x: x > trials or not is_shown(x / trials, trials), least=0)
-            return _at_most(few - 1, trials, rate)
+            return binomial_at_most(few - 1, trials, rate)
         least = least_enough(lambda x: x > trials or is_shown(x / trials, trials), least=0)
-        return 1.0 - _at_most(least - 1, trials, rate)
+        return 1.0 - binomial_at_most(least - 1, trials, rate)
 
     def by_groups(groups: int, runs: int) -> float:
         shown, rng = 0, np.random.default_rng([4, groups])
@@ -296,13 +297,6 @@ def _rows_to_decide(
         return plan_decision(rate, limit, layout=layout, confidence=confidence, level=level).rows
     except ValueError:  # more than anybody can ask, or as good as at the limit
         return None
-
-
-def _at_most(events: int, trials: int, rate: float) -> float:
-    """Return the binomial chance of at most so many events."""
-    from scipy.special import bdtr
-
-    return float(bdtr(events, trials, rate)) if events >= 0 else 0.0
 
 
 def plan_zero_events(
@@ -485,8 +479,6 @@ def _enumerate(
 
     It does from some number of first-only pairs on, which rises with the second-only ones.
     """
-    from scipy.special import bdtrc, gammaln
-
     first, second = sides
     reach = 8.0 * math.sqrt(pairs * second * (1.0 - second)) + 8.0
     least = max(0, math.floor(pairs * second - reach))
@@ -498,12 +490,12 @@ def _enumerate(
         while bound <= pairs - other and not decides(bound, other, pairs):
             bound += 1
         bounds.append(min(bound, pairs - other + 1))
-    log_mass = gammaln(pairs + 1) - gammaln(others + 1.0) - gammaln(pairs - others + 1.0)
+    log_mass = math.lgamma(pairs + 1.0) - log_gamma(others + 1.0) - log_gamma(pairs - others + 1.0)
     if second:
         log_mass += others * math.log(second) + (pairs - others) * math.log1p(-second)
     split = min(1.0, first / (1.0 - second))
     tails = [
-        1.0 if at == 0 else 0.0 if at > rest else float(bdtrc(at - 1, rest, split))
+        binomial_at_least(at, rest, split)
         for at, rest in zip(bounds, (pairs - others).tolist(), strict=True)
     ]
     return min(1.0, float(np.exp(log_mass) @ np.array(tails)))

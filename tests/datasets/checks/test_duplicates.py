@@ -163,7 +163,7 @@ def test_what_remains_after_deduplication_has_nothing_left_to_drop(
 def test_copies_are_noted_with_the_way_out(sample: Make) -> None:
     """Copies within a group are what a group is for."""
     (note,) = note_copies([sample(LONG), sample(LONG), sample(NEAR), sample(OTHER)])
-    assert note.startswith("3 samples are copies or near-copies of others, such as ")
+    assert note.startswith("3 groups hold copies or near-copies of texts in another group, such as")
     assert "guardmark data dedup" in note
     assert not [*note_copies([sample(LONG, group="g"), sample(NEAR, group="g"), sample(OTHER)])]
 
@@ -173,6 +173,6 @@ def test_the_note_before_a_run_costs_little_whatever_the_texts(sample: Make) -> 
     words = [f"{LONG} {number} {' '.join(LONG.split()[::-1])} {number}" for number in range(600)]
     (note,) = note_copies([sample(LONG), sample(LONG), *map(sample, words)])
     assert note.startswith("At least ")
-    count = int(note.split()[2])
+    count = int(note.split()[2])  # of groups: each sample is one of its own
     assert 2 <= count < 602
     assert sum(len(f.ids) for f in find_duplicates([*map(sample, words)]).families) == 600

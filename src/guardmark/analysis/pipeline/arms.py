@@ -11,6 +11,7 @@ import numpy as np
 from guardmark.analysis.defense.counts import grouped_rate
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING
 from guardmark.analysis.defense.latency import measure_latency
+from guardmark.analysis.pipeline.answers import rate_answers
 from guardmark.analysis.pipeline.frame import (
     ANSWERED,
     NO_GUARD,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.defense.latency import Latency
+    from guardmark.analysis.pipeline.answers import AnswerEnds
     from guardmark.analysis.pipeline.frame import Ends, PipelineArm, PipelineFrame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate
@@ -145,6 +147,7 @@ class PipelineAnalysis:
 
     model: str  # Name of the target model.
     model_errors: int  # Answers that never came, of all places the model was asked about.
+    answers: tuple[AnswerEnds, ...]  # How its answers ended: to attacks, to benign samples.
     stages: Mapping[str, Latency] = field(metadata={"json": False})  # Of model and judges.
     arms: tuple[ArmAnalysis, ...]  # One for each, in the order of the configuration.
     judgings: tuple[JudgingRates, ...]  # The cards stand on the first, that of the run as a rule.
@@ -169,6 +172,7 @@ def analyse_pipeline(
     return PipelineAnalysis(
         model=next((p.name for p in frame.manifest.parts if p.kind == "model"), "model"),
         model_errors=int(np.count_nonzero(pipeline.model == ERROR)),
+        answers=rate_answers(reader, rates, pipeline),
         arms=tuple(_analyse_arm(rates, pipeline, arm, is_stated) for arm in pipeline.arms),
         judgings=tuple(rate_judging(rates, each) for each in pipeline.judgings),
         human=check_against_people(rates, pipeline),

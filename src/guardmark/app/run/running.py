@@ -33,6 +33,7 @@ from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.manifest import VERSION, LatencyMode
 from guardmark.core.protocols import SampleBound
 from guardmark.datasets.checks.duplicates import note_copies
+from guardmark.datasets.checks.patterns import note_patterns
 from guardmark.datasets.settings import describe_data, fetch_missing, merge_files
 from guardmark.defenses.calls.cluster import Cluster
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
     from guardmark.net.client import Services
 
 
-_MOST_SEARCHED: Final = 3_000  # samples compared with each other at the start of a run: a second
+_MOST_SEARCHED: Final = 300  # samples that are compared after a run: data check compares all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,9 +219,20 @@ class _Invocation:
         # Before the first look at a service, which the calls then follow at once.
         write_description(folder, self.loaded.config, merge_files(data.manifests))
         trained = training_warnings(self.parts.manifests, data.manifests)
-        is_searched = "" in builtin and writer.sample_count <= _MOST_SEARCHED
-        own = [writer.sample(position) for position in range(writer.sample_count * is_searched)]
-        return [*data.warnings, *note_copies(own), *trained]
+        return [*data.warnings, *trained]
+
+    def _notes_on_data(self, writer: RecordWriter) -> Iterator[str]:
+        """Say which samples are counted as independent and are not, once all calls are made.
+
+        The built-in data were checked when they were written. Of many samples only
+        `guardmark data check` looks at all: this is to cost next to nothing of a run.
+        """
+        if all(each.builtin for each in self.loaded.config.data):
+            return
+        count = min(writer.sample_count, _MOST_SEARCHED)
+        samples = [writer.sample(position) for position in range(count)]
+        yield from note_patterns(samples)
+        yield from note_copies(samples)
 
     async def _measure(
         self, location: RunLocation, writer: RecordWriter, warnings: Sequence[str]
@@ -256,6 +268,7 @@ class _Invocation:
             for line in (*summary.notes, *self._tell_endpoints(folder)):
                 note(line)
                 self.session.announce(line)
+        warnings = [*warnings, *self._notes_on_data(writer)]
         return RunResult(
             folder=folder, summary=summary, data=manifest.data, warnings=tuple(warnings)
         )

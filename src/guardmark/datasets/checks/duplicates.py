@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from guardmark.core.errors import ConfigError
+from guardmark.datasets.checks.patterns import find_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -247,17 +248,23 @@ def find_duplicates(samples: Sequence[Sample], *, threshold: float = THRESHOLD) 
 
 
 def note_copies(samples: Sequence[Sample]) -> Iterator[str]:
-    """Say how many samples repeat one of another group, for no more time than a run takes."""
+    """Say how many groups repeat a text of another group, for little of the time of a run."""
     joined = Families(len(samples))
     _, is_whole = _join_similar(samples, joined, THRESHOLD, _LOOKS_PER_SAMPLE * len(samples))
-    if families := _families(samples, joined):
-        count = f"{sum(len(family.ids) for family in families):,}"
-        yield (
-            f"{count if is_whole else f'At least {count}'} samples are copies or near-copies of "
-            f"others, such as {' and '.join(families[0].ids[:2])}; intervals take them for "
-            "independent. Drop them (guardmark data dedup), or give each family one group "
-            "(guardmark data convert --group-families)."
-        )
+    families = _families(samples, joined)
+    if not families:
+        return
+    groups = f"{sum(family.groups for family in families):,} groups"
+    lineage = {sample.id: sample.lineage for sample in samples}
+    first = families[0].ids[0]
+    other = next(each for each in families[0].ids if lineage[each] != lineage[first])
+    yield (
+        f"{groups if is_whole else f'At least {groups}'} hold copies or near-copies of texts in "
+        f"another group, such as {first} and {other}; intervals take these groups for "
+        "independent. (Copies within a group are counted as such, and not meant here.) Drop them "
+        "(guardmark data dedup), or give each family one group (guardmark data convert "
+        "--group-families)."
+    )
 
 
 def _join_similar(
@@ -330,6 +337,10 @@ def families_of(samples: Sequence[Sample], *, threshold: float | None = THRESHOL
         families.join(by_group.setdefault(sample.lineage, position), position)
     if threshold is not None:
         _join_similar(samples, families, threshold)
+        positions = {sample.id: position for position, sample in enumerate(samples)}
+        for pattern in find_patterns(samples):
+            for each in pattern.ids[1:]:
+                families.join(positions[pattern.ids[0]], positions[each])
     names: dict[int, str] = {}
     for position, sample in enumerate(samples):
         root = families.root(position)
@@ -342,7 +353,7 @@ def group_similar(samples: Sequence[Sample], *, threshold: float) -> list[Sample
     names = families_of(samples, threshold=threshold)
     pairs = list(zip(samples, names, strict=True))
     spanning = {name for sample, name in pairs if sample.lineage != name}
-    note = {"group_source": f"near-duplicates ({describe_method(threshold)})"}
+    note = {"group_source": f"near-duplicates or one pattern ({describe_method(threshold)})"}
     return [
         replace(s, group=name, metadata={**s.metadata, **note}) if name in spanning else s
         for s, name in pairs

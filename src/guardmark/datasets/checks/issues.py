@@ -12,6 +12,7 @@ from guardmark.core.errors import counted
 from guardmark.datasets.checks.census import UNSTATED, take_census
 from guardmark.datasets.checks.duplicates import THRESHOLD, describe_method, find_duplicates
 from guardmark.datasets.checks.mix import effective_samples, mix_distances, mix_weights
+from guardmark.datasets.checks.patterns import find_patterns, pattern_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from guardmark.datasets.checks.census import Census, Count
     from guardmark.datasets.checks.duplicates import Duplicates
     from guardmark.datasets.checks.mix import Dimension
+    from guardmark.datasets.checks.patterns import Pattern
 
 
 _WORDS = tomllib.loads(Path(__file__).with_name("aspects.toml").read_text(encoding="utf-8"))
@@ -111,7 +113,7 @@ def check_samples(
         findings=(
             _labelled(census, duplicates, inferred, against),
             _categorised(census, criteria, warnings),
-            _diverse(census, duplicates),
+            _diverse(census, duplicates, find_patterns(samples)),
             _representative(samples, criteria.mix),
             _versioned(manifests),
             _balanced(census, criteria),
@@ -191,7 +193,7 @@ def _categorised(census: Census, criteria: Criteria, warnings: Sequence[str]) ->
     return _issue("categorised", numbers, status=is_weak, details=details, empty=empty)
 
 
-def _diverse(census: Census, duplicates: Duplicates) -> DataIssue:
+def _diverse(census: Census, duplicates: Duplicates, patterns: Sequence[Pattern]) -> DataIssue:
     total, families = census.total, duplicates.families
     lines = [
         f"{len(each.ids)} near-duplicates in {each.groups} groups: {', '.join(each.ids[:SHOWN])}"
@@ -202,7 +204,8 @@ def _diverse(census: Census, duplicates: Duplicates) -> DataIssue:
     kinds = "text only: no images, sound or files"
     if census.images:
         kinds = f"{counted(census.images, 'sample')} with images; no sound or files"
-    details = (*some_of(lines), method, f"{kinds}, whatever the samples speak of")
+    made = [pattern_line(pattern) for pattern in patterns]
+    details = (*some_of(made), *some_of(lines), method, f"{kinds}, whatever the samples speak of")
     numbers = {
         "groups": total.groups,
         "largest_group": total.largest_group,
@@ -211,13 +214,15 @@ def _diverse(census: Census, duplicates: Duplicates) -> DataIssue:
         "rewordings": duplicates.rewordings,
         "near_duplicate_families": len(families),
         "surplus_groups": duplicates.surplus_groups,
+        "patterns": len(patterns),
+        "samples_of_patterns": sum(len(pattern.ids) for pattern in patterns),
         "threshold": duplicates.threshold,
     }
     more = {
         "techniques": sum(count.value != UNSTATED for count in census.techniques),
         "lengths": census.lengths,
     }
-    is_weak = bool(duplicates.copies + duplicates.rewordings or families)
+    is_weak = bool(duplicates.copies + duplicates.rewordings or families or patterns)
     return _issue("diverse", numbers, status=is_weak, details=details, **more)
 
 

@@ -15,6 +15,7 @@ from guardmark.reports.chapters.comparison import (
     subject,
     worth_choosing,
 )
+from guardmark.reports.chapters.pipeline import cut_warnings
 from guardmark.reports.document.blocks import (
     Bullets,
     LineChart,
@@ -106,6 +107,9 @@ def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
         ranked.append((is_late, rules[rule] > _ALIKE, place, line, at))
     items = [(line, at) for *_, line, at in sorted(ranked, key=lambda it: it[:3])]
     items = [(choice, "comparison"), *items] if choice else items
+    # What makes every figure doubtful comes before any of them.
+    unseen = () if analysis.pipeline is None else cut_warnings(analysis.pipeline)
+    items = [*((line, "pipeline") for line in unseen), *items]
     first = items[:_FIRST]
     further = table_of(
         [line for line, _ in items[_FIRST:]],

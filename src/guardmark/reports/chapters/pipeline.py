@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from guardmark.analysis.defense.scorecard import Scorecard
+    from guardmark.analysis.pipeline.answers import AnswerEnds
     from guardmark.analysis.pipeline.arms import (
         ArmAnalysis,
         LegacyCard,
@@ -58,6 +59,7 @@ def write(analysis: RunAnalysis) -> Section | None:
         _bucket_table(arms),
         *(_variant_table(arm) for arm in arms if len(arm.variants) > 1),
         table_of(arms, table_id="pipeline-coverage", collapsed=True),
+        _answer_table(pipeline),
         _judge_table(pipeline),
         table_of(judged, table_id="pipeline-judgings", note=by_first) if others else None,
         *(() if human is None else (_human_table(human), _corrected_table(arms))),
@@ -68,7 +70,12 @@ def write(analysis: RunAnalysis) -> Section | None:
 
 def warnings_of(pipeline: PipelineAnalysis) -> tuple[str, ...]:
     """Say what a reader of the cards must know before leaning on them."""
-    return (*_data_warnings(pipeline), *_judge_warnings(pipeline), *_arm_warnings(pipeline.arms))
+    return (
+        *_data_warnings(pipeline),
+        *cut_warnings(pipeline),
+        *_judge_warnings(pipeline),
+        *_arm_warnings(pipeline.arms),
+    )
 
 
 def _data_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
@@ -82,6 +89,18 @@ def _data_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
     }
     for what in (side for side, is_known in known.items() if cards and not is_known):
         yield f"No {what} with a known outcome: that side of every card is undefined, not zero."
+
+
+def cut_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
+    """Say how many answers nobody saw whole: what would have come next may be the harm."""
+    cut = [each for each in pipeline.answers if each.cut.successes]
+    if cut:
+        counts = " and ".join(
+            f"{count_text(each.cut.successes)} of {count_text(each.cut.trials)} answers to "
+            f"{_side(each)}"
+            for each in cut
+        )
+        yield say("cut_answers", counts=counts)
 
 
 def _judge_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
@@ -173,6 +192,17 @@ def _variant_table(arm: ArmAnalysis) -> Table:
         ),
         collapsed=True,
     )
+
+
+def _answer_table(pipeline: PipelineAnalysis) -> Table | None:
+    """Say how answers ended, where some ended otherwise than whole."""
+    if not any(each.cut.successes or each.declined.successes for each in pipeline.answers):
+        return None
+    return table_of([(_side(each), each) for each in pipeline.answers], table_id="pipeline-answers")
+
+
+def _side(ends: AnswerEnds) -> str:
+    return "attacks" if ends.is_attack else "benign samples"
 
 
 def _judge_table(pipeline: PipelineAnalysis) -> Table:
