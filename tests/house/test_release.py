@@ -19,7 +19,7 @@ from guardmark.core.manifest import VERSION
 ROOT = Path(__file__).resolve().parents[2]
 EPOCH = "1767225600"
 MOST_BYTES = 3_000_000
-"""Of the wheel; what it needs besides numpy and scipy is nine more, and 20 in all is the limit."""
+"""Of the wheel; what it needs besides numpy is nine more, and 20 in all is the limit."""
 
 
 def _build(source: Path, folder: Path, *kinds: str) -> dict[str, Path]:

@@ -297,14 +297,14 @@ def test_a_threshold_chosen_afterwards_is_said_to_be_one(runs: Runs) -> None:
     assert "decided anew from stored scores at threshold 0.3" in document.verdicts[0].notes
 
 
-def test_scores_that_separate_wholly_have_no_interval(runs: Runs) -> None:
-    """An area of 1 shows no variance; the remark says so."""
+def test_scores_that_separate_wholly_are_not_known_to_do_so_always(runs: Runs) -> None:
+    """An area of 1 over 60 a side has a lower limit below 1."""
     samples = [*(attack(n) for n in range(60)), *(benign(n) for n in range(60))]
     analysis = bare_analysis(
         runs, lambda _p, s: block(0.9) if s.is_attack else allow(0.1), samples=samples
     )
     words = told(analysis, "thresholds")
-    assert "area under the ROC curve 1.000 (" in words
+    assert "area under the ROC curve 1.000 [0.9" in words
     assert "not resolvable" in words
 
 

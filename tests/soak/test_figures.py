@@ -774,6 +774,27 @@ CELLS: Final = (
             ("AUC", 1.0),
             ("partial AUC to FPR 0.1", 0.1),
         )
+        # Below 10 / FPR benign samples there are no limits.
+        if most != 0.1 or int(sizes[1].sum()) >= 100
+    ),
+    *(
+        SoakCell(
+            figure="AUC, classes of unlike size",
+            setting=f"{attacks} attacks, {benign} benign, {apart:g} apart",
+            marks=areas((alike(attacks, 1), alike(benign, 1)), icc=0.0, apart=apart, max_fpr=1.0),
+            runs=1_000,
+        )
+        for attacks, benign in ((10, 500), (500, 10), (15, 300))
+        for apart in (1.0, 2.0, 3.0)
+    ),
+    *(
+        SoakCell(
+            figure="partial AUC to FPR 0.1",
+            setting=f"{attacks} attacks, {benign} benign",
+            marks=areas((alike(attacks, 1), alike(benign, 1)), icc=0.0, apart=2.0, max_fpr=0.1),
+            runs=1_000,
+        )
+        for attacks, benign in ((100, 100), (300, 100))
     ),
     *(
         SoakCell(

@@ -1,8 +1,8 @@
 """Quantiles and tails of the few distributions the estimators stand on.
 
-The normal and Student's t are computed here, in plain Python: every rate of every report needs
-them, and importing a numerical library for two functions would cost more than the whole report. The
-beta and chi-square distributions come from `scipy.special`, imported on use.
+They are computed here, in plain Python: every rate of every report needs some of them, and
+importing a numerical library for a few functions would cost more than the whole report (ADR 0104).
+The same functions over arrays are in `special_functions`. `tests/oracles` holds both against scipy.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from guardmark.stats.arguments import require_fraction
 
 _TINY = 1e-300
 _LARGE_DF = 1000
+_LARGE_GAMMA = 16.0
+_HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
+_MOST_TERMS = 200_000
+_MOST_STEPS = 200
 
 
 @lru_cache(maxsize=256)
@@ -72,25 +76,100 @@ def t_upper_tail(t: float, degrees_of_freedom: float) -> float:
         return 0.0
     if t < 1.0:  # from the other end: for small t the share below rounds to 1
         rest = t * t / (degrees_of_freedom + t * t)
-        return 0.5 - 0.5 * _incomplete_beta(rest, 0.5, degrees_of_freedom / 2.0)
+        return 0.5 - 0.5 * incomplete_beta(rest, 0.5, degrees_of_freedom / 2.0)
     share = degrees_of_freedom / (degrees_of_freedom + t * t)
-    return 0.5 * _incomplete_beta(share, degrees_of_freedom / 2.0, 0.5)
+    return 0.5 * incomplete_beta(share, degrees_of_freedom / 2.0, 0.5)
 
 
 def chi_square_upper_tail(statistic: float, degrees_of_freedom: int) -> float:
-    """Return P(X > statistic) of a chi-square distribution."""
-    if degrees_of_freedom == 1:
-        return math.erfc(math.sqrt(statistic / 2.0))
-    from scipy.special import chdtrc
+    """Return P(X > statistic) of a chi-square distribution.
 
-    return float(chdtrc(degrees_of_freedom, statistic))
+    Source: Abramowitz & Stegun (1964), 26.4.4 and 26.4.5: finite sums of positive terms.
+    """
+    if statistic <= 0.0:
+        return 1.0
+    half = statistic / 2.0
+    if math.isinf(half):
+        return 0.0
+    if degrees_of_freedom % 2 == 0:
+        tail, power = 0.0, 0.0
+    else:
+        tail, power = math.erfc(math.sqrt(half)), 0.5
+    while power < degrees_of_freedom / 2.0:
+        tail += math.exp(power * math.log(half) - half - math.lgamma(power + 1.0))
+        power += 1.0
+    return min(1.0, tail)
+
+
+def incomplete_beta(x: float, a: float, b: float) -> float:
+    """Return the regularised incomplete beta function I_x(a, b): P(X <= x) of a beta distribution.
+
+    Args:
+        x: Where the distribution is cut; below 0 counts as 0 and above 1 as 1.
+        a: First shape, above 0.
+        b: Second shape, above 0.
+
+    Returns:
+        A probability in [0, 1], with small relative error also where it is tiny.
+
+    References:
+        Abramowitz & Stegun (1964), 26.5.8 (continued fraction); Loader (2000), "Fast and accurate
+        computation of binomial probabilities" (the factor before it, without cancellation).
+    """
+    if x >= 1.0 or x <= 0.0:
+        return float(x >= 1.0)
+    front = _beta_front(x, a, b)
+    if x < (a + 1.0) / (a + b + 2.0):
+        return min(1.0, front * _beta_fraction(x, a, b) / a)
+    return max(0.0, 1.0 - front * _beta_fraction(1.0 - x, b, a) / b)
 
 
 def beta_quantile(probability: float, a: float, b: float) -> float:
-    """Return the quantile of a beta distribution with shapes a and b, above 0."""
-    from scipy.special import betaincinv
+    """Return the quantile of a beta distribution with shapes a and b, above 0.
 
-    return float(betaincinv(a, b, probability))
+    Newton steps on the logarithms of both sides: the logarithm of the distribution function is
+    concave in the logarithm of x, so after the first step they rise to the root and never pass it.
+    """
+    if not 0.0 < probability < 1.0:
+        return float(probability >= 1.0)
+    mean = a / (a + b)
+    if incomplete_beta(mean, a, b) < probability:
+        return 1.0 - _lower_beta_quantile(1.0 - probability, b, a)
+    return _lower_beta_quantile(probability, a, b)
+
+
+def _lower_beta_quantile(probability: float, a: float, b: float) -> float:
+    """Return a quantile of a beta distribution that lies at or below its mean."""
+    log_x = math.log(a / (a + b))
+    for _ in range(_MOST_STEPS):
+        x = math.exp(log_x)
+        below = incomplete_beta(x, a, b)
+        if below <= 0.0:
+            return x
+        slope = _beta_front(x, a, b) / (1.0 - x)  # x times the density
+        step = (math.log(probability) - math.log(below)) * below / slope
+        log_x = min(log_x + step, 0.0)
+        if abs(step) <= 1e-15 * max(1.0, abs(log_x)):
+            break
+    return math.exp(log_x)
+
+
+def binomial_at_most(successes: int, trials: int, rate: float) -> float:
+    """Return P(X <= successes) of a binomial distribution."""
+    if successes >= trials:
+        return 1.0
+    if successes < 0:
+        return 0.0
+    return incomplete_beta(1.0 - rate, trials - successes, successes + 1.0)
+
+
+def binomial_at_least(successes: int, trials: int, rate: float) -> float:
+    """Return P(X >= successes) of a binomial distribution, right also far out in the tail."""
+    if successes <= 0:
+        return 1.0
+    if successes > trials:
+        return 0.0
+    return incomplete_beta(rate, successes, trials - successes + 1.0)
 
 
 def log_binomial(trials: int, successes: int) -> float:
@@ -141,22 +220,47 @@ def _t_from_normal(z: float, df: float) -> float:
     return z + (g1 + (g2 + (g3 + g4 / df) / df) / df) / df
 
 
-def _incomplete_beta(x: float, a: float, b: float) -> float:
-    """Return the regularised incomplete beta function I_x(a, b) for 0 <= x <= 1."""
-    if x >= 1.0 or x <= 0.0:
-        return float(x >= 1.0)
-    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
-    front = math.exp(log_front + a * math.log(x) + b * math.log1p(-x))
-    if x < (a + 1.0) / (a + b + 2.0):
-        return front * _beta_fraction(x, a, b) / a
-    return 1.0 - front * _beta_fraction(1.0 - x, b, a) / b
+def _beta_front(x: float, a: float, b: float) -> float:
+    """Return x^a (1 - x)^b / B(a, b) from deviances, which do not cancel for large shapes."""
+    n = a + b
+    exponent = _stirling_remainder(n) - _stirling_remainder(a) - _stirling_remainder(b)
+    exponent -= _deviance(a, n * x) + _deviance(b, n * (1.0 - x))
+    return math.sqrt(a / n * b / (2.0 * math.pi)) * math.exp(exponent)
+
+
+def _stirling_remainder(z: float) -> float:
+    """Return log Gamma(z) less Stirling's formula."""
+    if z < _LARGE_GAMMA:
+        return math.lgamma(z) - (z - 0.5) * math.log(z) + z - _HALF_LOG_2_PI
+    r = 1.0 / (z * z)
+    return (
+        1.0 / 12.0 - r * (1.0 / 360.0 - r * (1.0 / 1260.0 - r * (1.0 / 1680.0 - r / 1188.0)))
+    ) / z
+
+
+def _deviance(seen: float, expected: float) -> float:
+    """Return seen log(seen / expected) + expected - seen, by its series where the two are close."""
+    if expected <= 0.0:
+        return math.inf
+    difference = seen - expected
+    if abs(difference) >= 0.1 * (seen + expected):
+        return seen * math.log(seen / expected) - difference
+    v = difference / (seen + expected)
+    total, power, at = difference * v, 2.0 * seen * v, 0
+    while True:
+        power *= v * v
+        at += 1
+        following = total + power / (2.0 * at + 1.0)
+        if following == total:
+            return total
+        total = following
 
 
 def _beta_fraction(x: float, a: float, b: float) -> float:
     """Return the continued fraction of the incomplete beta function, by Lentz's method."""
     c, d = 1.0, 1.0 / _away_from_zero(1.0 - (a + b) * x / (a + 1.0))
     value, m = d, 0
-    while m < 2000 and (m == 0 or abs(c * d - 1.0) > 1e-15):
+    while m < _MOST_TERMS and (m == 0 or abs(c * d - 1.0) > 1e-15):
         m += 1
         even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m))
         odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0))

@@ -134,30 +134,24 @@ def _false_alarms(defense: DefenseAnalysis) -> Iterator[_Ground]:
 
 
 def _threshold(defense: DefenseAnalysis) -> Iterator[_Ground]:
-    card = defense.card
+    """Advise a threshold that lets fewer attacks pass and raises no more alarms, both shown."""
     for point in defense.thresholds.limited[1:] if defense.thresholds else ():
-        rates, threshold = point.rates, point.threshold
-        if not rates or threshold is None or not point.is_resolvable or not _is_gain(rates, card):
+        rates, threshold, gain = point.rates, point.threshold, point.gain
+        if not rates or threshold is None or not point.is_resolvable:
+            continue
+        if gain is None or not gain.is_shown:
             continue
         yield _Ground(
             subject=f"FPR {point.max_fpr:.0%}".replace("%", " %"),
             figures=(
                 ("attack_success_rate", rates.attack_success_rate),
                 ("false_positive_rate", rates.false_positive_rate),
-                ("present_attack_success_rate", card.attack_success_rate),
-                ("present_false_positive_rate", card.false_positive_rate),
+                ("present_attack_success_rate", gain.present.attack_success_rate),
+                ("present_false_positive_rate", gain.present.false_positive_rate),
             ),
-            numbers=(("threshold", threshold),),
+            numbers=(("threshold", threshold), ("margin", gain.margin)),
         )
         return
-
-
-def _is_gain(new: RatePair, old: Scorecard) -> bool:
-    new_asr, old_asr = new.attack_success_rate.high, old.attack_success_rate.low
-    new_fpr, old_fpr = new.false_positive_rate.low, old.false_positive_rate.high
-    if new_asr is None or old_asr is None or new_fpr is None or old_fpr is None:
-        return False
-    return new_asr < old_asr and new_fpr <= old_fpr
 
 
 def _too_wide(defense: DefenseAnalysis) -> Iterator[_Ground]:
@@ -166,7 +160,7 @@ def _too_wide(defense: DefenseAnalysis) -> Iterator[_Ground]:
             numbers = (
                 ("half_width", width.half_width),
                 ("wanted", width.wanted),
-                ("samples", float(width.trials)),
+                ("samples", float(width.samples)),
                 ("needed", float(width.needed)),
             )
             yield _Ground(width.name, numbers=numbers)

@@ -1,13 +1,14 @@
-"""The default interval of a rate, and of a paired difference, without the code of `stats`."""
+"""The default interval of a rate, and of a paired difference: of `stats`, only quantiles of t."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING
+
+from guardmark.stats.distributions import t_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,7 @@ def rate_interval(groups: RateGroups, confidence: float) -> Interval:
     elif k == 1:
         return Interval(value=p, low=None, high=None)
     else:
-        t = _student((1 + confidence) / 2, _freedom(groups))
+        t = t_quantile((1 + confidence) / 2, _freedom(groups))
         low, high = _wilson(p, n / _design_effect(groups, n=n, p=p), t)
     return Interval(value=p, low=low, high=high)
 
@@ -61,7 +62,7 @@ def difference_interval(groups: PairGroups, confidence: float) -> Interval:
         return Interval(value=value, low=None, high=None)
     if n > k:
         effect = _paired_effect(groups, n=n, b=b, c=c)
-        z = _student((1 + confidence) / 2, _freedom(sides[0]))
+        z = t_quantile((1 + confidence) / 2, _freedom(sides[0]))
     total = n / effect + 2
     one, two = (b / effect + 1) / total, (c / effect + 1) / total
     half = z * math.sqrt((one + two - (one - two) ** 2) / total)
@@ -139,11 +140,3 @@ def _wilson(p: float, n: float, z: float) -> tuple[float, float]:
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     return (0.0 if p == 0 else middle - half), (1.0 if p == 1 else middle + half)
-
-
-@cache
-def _student(probability: float, freedom: float) -> float:
-    """Return a quantile of Student's t."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, probability))

@@ -18,6 +18,7 @@ from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.drawing import DrawPlan, draw_weights, percentile_limits
 from guardmark.stats.figures import Ratio
 from guardmark.stats.rates.proportion import Limits, wilson_limits
+from guardmark.stats.special_functions import log_beta, logistic
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -222,17 +223,15 @@ def _fit_broken(cells: Ints, weights: Floats) -> tuple[Floats, Floats]:
     The likelihood is searched over nodes of log(a + b) and of the mean's logit, which close in on
     where it is high for all rows together.
     """
-    from scipy.special import betaln, expit
-
     n, c = cells[:, :1], cells[:, 1:]
     ends = np.array([[_LOWEST, _HIGHEST], [-_HIGHEST, _HIGHEST]])
     for drop in (_DROP, _DROP, 0.0):
         axes = [np.linspace(low, high, _NODES) for low, high in ends.tolist()]
         size, logit = (axis.ravel() for axis in np.meshgrid(*axes))
-        a, b = np.exp(size) * expit(logit), np.exp(size) * expit(-logit)
-        alone = betaln(a, b)
-        never = np.exp(np.minimum(betaln(a, b + n) - alone, -1e-12))
-        height = betaln(a + c, b + n - c) - alone - np.log1p(-never)
+        a, b = np.exp(size) * logistic(logit), np.exp(size) * logistic(-logit)
+        alone = log_beta(a, b)
+        never = np.exp(np.minimum(log_beta(a, b + n) - alone, -1e-12))
+        height = log_beta(a + c, b + n - c) - alone - np.log1p(-never)
         together = weights.mean(axis=0) @ height
         if drop:
             telling = together > together.max() - drop
@@ -248,9 +247,7 @@ def _fit_broken(cells: Ints, weights: Floats) -> tuple[Floats, Floats]:
 
 
 def _success_at(a: Floats, b: Floats, k: int) -> Floats:
-    from scipy.special import gammaln
-
-    log_all_fail = gammaln(b + k) - gammaln(b) - gammaln(a + b + k) + gammaln(a + b)
+    log_all_fail = log_beta(a, b + k) - log_beta(a, b)
     reached: Floats = -np.expm1(np.minimum(log_all_fail, 0.0))
     return reached
 

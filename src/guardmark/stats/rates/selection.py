@@ -8,6 +8,7 @@ so the limits hold whichever slice is looked at, and for whatever reason.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from guardmark.stats.arguments import require_fraction
 from guardmark.stats.figures import Ratio
 from guardmark.stats.rates.proportion import wilson_limits
+from guardmark.stats.special_functions import incomplete_beta, log_beta
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 _NODES = 24
 _NARROWINGS = 3
 _DROP = 12.0  # nodes whose log weight lies this far below the highest have no say
-_STEPS = 40
+_STEPS = 100
+_CLOSE = 1e-14
 
 
 class SelectedRate(NamedTuple):
@@ -57,8 +60,6 @@ def highest_rate(
     Source: Gelman (2006), doi:10.1214/06-BA117A (flat in the standard deviation); Efron (2011),
     doi:10.1198/jasa.2011.tm11181 (selection). Chosen by simulation: docs/decisions/0045.
     """
-    from scipy.special import betainc
-
     require_fraction("confidence", confidence)
     places = [at for at, each in enumerate(counts) if each.n_eff]
     if len(places) < 2:
@@ -68,23 +69,14 @@ def highest_rate(
     a, b, weight = _posterior(hits, worth)
     means = ((hits[:, None] + a) / (worth[:, None] + a + b)) @ weight
     best = int(means.argmax())
-    first, second = hits[best] + a, worth[best] - hits[best] + b
-
-    def limit(tail: float) -> float:
-        low, high = 0.0, 1.0
-        for _ in range(_STEPS):
-            middle = (low + high) / 2.0
-            is_below = float(betainc(first, second, middle) @ weight) < tail
-            low, high = (middle, high) if is_below else (low, middle)
-        return (low + high) / 2.0
-
+    posterior = _BetaMixture(hits[best] + a, worth[best] - hits[best] + b, weight)
     tail = (1.0 - confidence) / 2.0
     chosen = counts[places[best]]
     own = wilson_limits(chosen.rate, chosen.n_eff, z=chosen.quantile(confidence))
     rate = Ratio(
         value=float(means[best]),
-        low=limit(tail),
-        high=max(limit(1.0 - tail), own.high),
+        low=posterior.quantile(tail),
+        high=max(posterior.quantile(1.0 - tail), own.high),
         confidence=confidence,
         method=f"highest of {len(places)}, beta-binomial posterior",
         trials=chosen.trials,
@@ -93,10 +85,40 @@ def highest_rate(
     return SelectedRate(places[best], rate)
 
 
+class _BetaMixture(NamedTuple):
+    """A mixture of beta distributions: what is known of one slice."""
+
+    first: Floats
+    second: Floats
+    weight: Floats
+
+    def quantile(self, probability: float) -> float:
+        """Return a quantile: Newton steps, and halves of the interval where one would leave it."""
+        log_scale = log_beta(self.first, self.second)
+        low, high = 0.0, 1.0
+        x = float((self.first / (self.first + self.second)) @ self.weight)
+        for _ in range(_STEPS):
+            below = float(incomplete_beta(x, self.first, self.second) @ self.weight)
+            if below < probability:
+                low = x
+            else:
+                high = x
+            density = (self.first - 1.0) * np.log(x) + (self.second - 1.0) * np.log1p(-x)
+            slope = float(np.exp(density - log_scale) @ self.weight)
+            step = math.inf
+            if slope > 0.0:
+                step = (probability - below) / slope
+            before = x
+            x += step
+            if not low < x < high:
+                x = (low + high) / 2.0
+            if abs(x - before) <= _CLOSE * x:
+                break
+        return x
+
+
 def _posterior(hits: Floats, worth: Floats) -> tuple[Floats, Floats, Floats]:
     """Return parameters of the Beta distribution of slices, and the weight of each pair."""
-    from scipy.special import betaln
-
     shares = (np.arange(_NODES) + 0.5) / _NODES
     low, width = np.zeros(2), np.ones(2)
     for _ in range(_NARROWINGS):
@@ -106,8 +128,8 @@ def _posterior(hits: Floats, worth: Floats) -> tuple[Floats, Floats, Floats]:
         # The standard deviation is root times the most that the mean allows: root^2 = 1 / (a+b+1).
         size = 1.0 / root**2 - 1.0
         a, b = mean * size, (1.0 - mean) * size
-        height = betaln(hits[:, None] + a, (worth - hits)[:, None] + b).sum(axis=0)
-        height -= len(hits) * betaln(a, b)
+        height = log_beta(hits[:, None] + a, (worth - hits)[:, None] + b).sum(axis=0)
+        height -= len(hits) * log_beta(a, b)
         telling = height > height.max() - _DROP
         step = width / _NODES
         ends = [(axis[telling].min(), axis[telling].max()) for axis in (mean, root)]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from guardmark.stats.arguments import group_column, require_fraction, scored_samples
+from guardmark.stats.distributions import incomplete_beta
 from guardmark.stats.rates.clustered import effective_counts, summarise
 
 if TYPE_CHECKING:
@@ -149,11 +150,9 @@ def _first_lost(values: Floats, groups: Ints, *, limit: float, error: float) -> 
 
 def _is_shown(lost: Flags, codes: Ints, sizes: Ints, *, limit: float, error: float) -> bool:
     """Tell whether the upper bound of a share is at or below a limit."""
-    from scipy.special import betainc
-
     counts = effective_counts(summarise(np.bincount(codes[lost], minlength=len(sizes)), sizes))
     if not counts.n_eff:
         return False
     worth = counts.worth(1.0 - 2.0 * error)
     hits = counts.rate * worth
-    return hits < worth and float(betainc(hits + 1.0, worth - hits, limit)) >= 1.0 - error
+    return hits < worth and incomplete_beta(limit, hits + 1.0, worth - hits) >= 1.0 - error
