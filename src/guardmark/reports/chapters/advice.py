@@ -15,7 +15,11 @@ from guardmark.reports.chapters.comparison import (
     subject,
     worth_choosing,
 )
-from guardmark.reports.chapters.pipeline import cut_warnings
+from guardmark.reports.chapters.pipeline import (
+    cut_warnings,
+    provider_sentences,
+    unseen_sentences,
+)
 from guardmark.reports.document.blocks import (
     Bullets,
     LineChart,
@@ -110,8 +114,11 @@ def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
     items = [(line, at) for *_, line, at in sorted(ranked, key=lambda it: it[:3])]
     items = [(choice, "comparison"), *items] if choice else items
     # What makes every figure doubtful comes before any of them.
-    unseen = () if analysis.pipeline is None else cut_warnings(analysis.pipeline)
-    items = [*((line, "pipeline") for line in unseen), *items]
+    doubts = [(line, "overview") for line in unseen_sentences(analysis.unseen)]
+    if analysis.pipeline is not None:
+        doubts += [(line, "pipeline") for line in provider_sentences(analysis.pipeline)]
+        doubts += [(line, "pipeline") for line in cut_warnings(analysis.pipeline)]
+    items = [*doubts, *items]
     first = items[:_FIRST]
     further = table_of(
         [line for line, _ in items[_FIRST:]],
