@@ -6,10 +6,8 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.stats import beta
 from tests.analysis.small_pipelines import (
     SAFE_ANSWER,
     UNSAFE_ANSWER,
@@ -17,10 +15,21 @@ from tests.analysis.small_pipelines import (
     opened_pipeline,
     perfect,
 )
-from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled
+from tests.analysis.small_runs import (
+    Answer,
+    Planned,
+    Runs,
+    allow,
+    attack,
+    benign,
+    block,
+    failed,
+    garbled,
+    write_answers,
+)
 
 from guardmark.analysis.compare.comparison import compare_arms
-from guardmark.analysis.defense.frame import read_frame
+from guardmark.analysis.defense.frame import DefenseColumn, read_frame
 from guardmark.analysis.gate import (
     GateCheck,
     GatePolicy,
@@ -32,7 +41,6 @@ from guardmark.analysis.gate import (
     check_limits,
     check_regression,
     check_system,
-    needed_trials,
 )
 from guardmark.analysis.pipeline.frame import read_system
 from guardmark.analysis.settings import AnalysisSettings
@@ -40,10 +48,12 @@ from guardmark.core.errors import UnknownName
 from guardmark.core.estimate import Estimate
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Sample
-from guardmark.stats.distributions import two_sided_z
-from guardmark.stats.rates.clustered import EffectiveCounts, wilson_default
-from guardmark.stats.rates.proportion import wilson_limits
-from guardmark.store.reader import RunState, RunStatus
+from guardmark.stats.distributions import normal_quantile, two_sided_z
+from guardmark.stats.planning import layout_like, rows_to_decide
+from guardmark.stats.rates.clustered import exceedance, wilson_default
+from guardmark.stats.sequential import spent_confidence
+from guardmark.store.reader import RecordReader, RunState, RunStatus
+from guardmark.store.schema import FLAG_CACHED
 
 SAMPLES = [*(attack(n) for n in range(200)), *(benign(n) for n in range(200))]
 
@@ -229,7 +239,9 @@ def test_a_regression_whose_interval_reaches_zero_is_not_shown(runs: Runs) -> No
     # The half-width below the value shrinks with the root of the pairs until the limit is above 0.
     value, pairs = wide.difference.value, wide.difference.pairs
     assert value is not None
-    assert check.needed == math.ceil(pairs * (1 + 0.035 / value) ** 2)
+    # In half of all runs the value comes out worse; eight of ten shall decide.
+    surely = 1 + normal_quantile(0.8) / two_sided_z(0.95)
+    assert check.needed == math.ceil(pairs * (surely * (1 + 0.035 / value)) ** 2)
 
 
 def test_a_regression_of_just_the_margin_stays_open_without_a_promise(runs: Runs) -> None:
@@ -266,33 +278,27 @@ def test_broken_outweighs_open_and_open_outweighs_held() -> None:
     assert result() is GateStatus.HELD
 
 
-@given(
-    successes=st.integers(0, 300),
-    limit=st.sampled_from([0.01, 0.05, 0.1, 0.2, 0.5]),
-    groups=st.sampled_from([300, 60]),
-)
-def test_the_number_that_would_decide_does(successes: int, limit: float, groups: int) -> None:
-    """At the same rate and likeness, that many trials decide, and one in twenty fewer do not."""
+@pytest.mark.parametrize(("successes", "limit"), [(60, 0.1), (6, 0.05), (60, 0.3), (90, 0.2)])
+@pytest.mark.parametrize("groups", [300, 60])
+def test_the_number_that_would_decide_does_in_eight_of_ten_new_runs(
+    successes: int, limit: float, groups: int
+) -> None:
+    """At the same rate and likeness, looked at once; with samples alone the chance is exact."""
     estimate = spread(successes, 300, groups)
-    needed = needed_trials(estimate, limit, 0.025)
-    if needed is None:
-        assert estimate.value == limit
-        return
-    counts = EffectiveCounts.of(estimate)
-    rate = successes / 300
-
-    def decides(trials: int) -> bool:
-        freedom = None if groups == 300 else groups * trials / 300 - 1
-        n = replace(counts, n_eff=counts.n_eff * trials / 300, degrees_of_freedom=freedom).worth(
-            0.95
-        )
-        if rate < limit:
-            return wilson_limits(rate, n, z=two_sided_z(0.95)).high <= limit
-        return bool(beta.cdf(limit, rate * n, n - rate * n + 1) <= 0.025)
-
-    if needed > 301:  # else the data decide already
-        assert decides(needed + 1)
-        assert not decides(needed - 1)
+    needed = rows_to_decide(estimate, limit)
+    assert needed is not None
+    rate, size = successes / 300, 300 // groups
+    rng, layout = np.random.default_rng(8), layout_like(estimate)
+    decided = 0
+    for _ in range(400):
+        chances = rng.beta(rate * layout.scale, (1 - rate) * layout.scale, needed // size)
+        chances = np.full(needed, rate) if groups == 300 else chances
+        found = wilson_default(rng.binomial(size, chances), [size] * len(chances))
+        p_value = exceedance(found, limit)
+        assert found.high is not None
+        assert p_value is not None
+        decided += found.high <= limit if rate < limit else p_value <= 0.025
+    assert decided / 400 > 0.72
 
 
 def spread(successes: int, trials: int, groups: int) -> Estimate:
@@ -315,7 +321,43 @@ def test_what_would_decide_is_never_fewer_than_there_are(runs: Runs, through: in
 
 def test_no_number_shows_a_rate_of_zero() -> None:
     """A limit of 0 cannot be held by any sample."""
-    assert needed_trials(spread(0, 10, 10), 0.0, 0.025) is None
+    assert rows_to_decide(spread(0, 10, 10), 0.0) is None
+
+
+def test_a_set_that_was_extended_is_held_to_wider_limits(runs: Runs) -> None:
+    """Half of the answers were looked at before: the error that is left is what was not spent."""
+    rows: list[Answer] = [(block(), 1_000, FLAG_CACHED if at < 50 else 0) for at in range(100)]
+    samples = [*(attack(n) for n in range(99)), benign(99)]
+    with RecordReader(write_answers(runs.folder / "again.sqlite", samples, rows)) as reader:
+        frame = read_frame(reader, AnalysisSettings.of(reader.manifest()))
+        (check,) = check_limits(frame, GatePolicy(asr_upper=0.04))
+        (once,) = check_limits(
+            replace(frame, arms=(fresh(frame.arms[0]),)), GatePolicy(asr_upper=0.04)
+        )
+    assert check.looked_at == 0.5
+    assert once.looked_at == 0.0
+    assert check.high is not None
+    assert once.high is not None
+    assert (once.standing, check.standing) == (GateStatus.HELD, GateStatus.OPEN)
+    assert once.high < 0.04 < check.high
+
+
+def fresh(arm: DefenseColumn) -> DefenseColumn:
+    """The same answers, none of them kept."""
+    return replace(arm, records=replace(arm.records, flags=np.zeros_like(arm.records.flags)))
+
+
+@pytest.mark.parametrize("before", [0.0, 1.0])
+def test_a_set_all_new_or_all_old_is_one_look(before: float) -> None:
+    """Nothing was added, or nothing was there."""
+    assert spent_confidence(0.95, before) == 0.95
+
+
+def test_the_error_of_a_look_falls_with_what_was_seen_before() -> None:
+    """By Pocock's spending function, and no lower than at one half."""
+    tenth, half, most = (spent_confidence(0.95, each) for each in (0.1, 0.5, 0.95))
+    assert 0.95 < tenth < half == most
+    assert half == pytest.approx(1 - 0.05 * (1 - math.log(1 + (math.e - 1) / 2)))
 
 
 def test_a_judge_that_people_contradict_breaks_its_limit() -> None:

@@ -214,6 +214,23 @@ def test_a_better_threshold_is_advised_where_the_other_half_shows_it(runs: Runs)
     assert (dict(advice.figures)["attack_success_rate"].value or 0) < 0.02
 
 
+def test_no_threshold_is_advised_that_trades_alarms_for_attacks(runs: Runs) -> None:
+    """It lets fewer attacks pass, and raises four times the alarms: "not shown" is no "not worse"."""
+
+    def answers(position: int, sample: Sample) -> Decision:
+        place = (position * 37) % 600 / 600
+        # Attacks lie from .4 on; one benign sample in a hundred above .9, one in twenty above .6.
+        score = 0.4 + 0.6 * place if sample.is_attack else 0.95 if place > 0.99 else place * 0.65
+        return block(score) if score >= 0.9 else allow(score)
+
+    found = analysed(runs, Planned(name="one", answers=answers, threshold=0.9))
+    point = next(e for e in found.defenses[0].thresholds.limited if e.max_fpr == 0.05)  # type: ignore[union-attr]
+    assert point.gain is not None
+    assert (point.gain.attack_success_rate.high or 0.0) < 0
+    assert not point.gain.is_not_worse
+    assert "threshold" not in [each.rule for each in found.advice]
+
+
 def test_no_threshold_is_advised_when_the_present_one_is_as_good(runs: Runs) -> None:
     """Nothing is recommended that the data do not carry."""
 

@@ -13,10 +13,10 @@ from guardmark.core.estimate import Estimate
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Outcome, fault_of
 from guardmark.core.record import (
     FIRST_LAYER,
+    AskingAbout,
     Record,
     RecordKey,
     Stage,
-    asking_about,
     present_question,
 )
 from guardmark.core.sample import Prompt, View
@@ -110,8 +110,8 @@ def test_vectors_that_cannot_be_compared_say_why(
 def test_a_question_holds_for_what_is_called_meanwhile() -> None:
     """The innermost counts, the outer one holds again after it, also after a failure."""
     assert present_question() is None
-    with asking_about("guard", 0, 7):
-        with contextlib.suppress(KeyError), asking_about("judge", 1, 8):
+    with AskingAbout("guard", 0, 7):
+        with contextlib.suppress(KeyError), AskingAbout("judge", 1, 8):
             assert present_question() == ("judge", 1, 8)
             raise KeyError
         assert present_question() == ("guard", 0, 7)

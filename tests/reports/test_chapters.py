@@ -104,8 +104,11 @@ def test_the_category_of_the_highest_rate_is_named_however_few_it_holds(runs: Ru
     wall = Planned(name="wall", answers=lambda _p, _s: block())
     with runs.opened(samples, [leaky, wall]) as reader:
         words = told(analyse_run(reader), "worst")
-    assert "leaky: highest ASR in extraction, 100.0 % [" in words
-    assert "(4/4), of few samples" in words
+    assert (
+        "leaky: highest ASR in extraction, 4/4, of few samples; allowing for the choice among 2, 96"
+        in words
+    )
+    assert "4/4, of few samples" in words
     assert "wall: highest" not in words
 
 
@@ -297,14 +300,14 @@ def test_a_threshold_chosen_afterwards_is_said_to_be_one(runs: Runs) -> None:
     assert "decided anew from stored scores at threshold 0.3" in document.verdicts[0].notes
 
 
-def test_scores_that_separate_wholly_have_no_interval(runs: Runs) -> None:
-    """An area of 1 shows no variance; the remark says so."""
+def test_scores_that_separate_wholly_are_not_known_to_do_so_always(runs: Runs) -> None:
+    """An area of 1 over 60 a side has a lower limit below 1."""
     samples = [*(attack(n) for n in range(60)), *(benign(n) for n in range(60))]
     analysis = bare_analysis(
         runs, lambda _p, s: block(0.9) if s.is_attack else allow(0.1), samples=samples
     )
     words = told(analysis, "thresholds")
-    assert "area under the ROC curve 1.000 (" in words
+    assert "area under the ROC curve 1.000 [0.9" in words
     assert "not resolvable" in words
 
 

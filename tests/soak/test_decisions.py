@@ -15,14 +15,27 @@ import pytest
 from tests.soak.cells import Ints, Marks, SoakCell, alike, events_of, giant, holds, skewed
 
 from guardmark.analysis.compare.comparison import smallest_detectable
-from guardmark.analysis.gate import exceedance
+from guardmark.analysis.compare.recommendations import MOST_THROUGH
 from guardmark.core.estimate import Difference
 from guardmark.stats.multiplicity import holm
 from guardmark.stats.paired.intervals import clustered_bonett_price
 from guardmark.stats.paired.noninferiority import noninferiority_clustered
-from guardmark.stats.rates.clustered import wilson_default_slices
+from guardmark.stats.planning import rows_to_decide
+from guardmark.stats.rates.clustered import (
+    EffectiveCounts,
+    exceedance,
+    wilson_default,
+    wilson_default_rows,
+    wilson_default_slices,
+)
+from guardmark.stats.rates.selection import lowest_after_choice
 from guardmark.stats.scores.guarantee import ErrorLimits, guarantee_threshold
-from guardmark.stats.sequential import beta_mixture_sequence, betting_sequence
+from guardmark.stats.scores.thresholds import tpr_at_fpr
+from guardmark.stats.sequential import (
+    beta_mixture_sequence,
+    betting_sequence,
+    spent_confidence,
+)
 from guardmark.stats.stopped_value import LookBounds, median_unbiased
 
 Draw = Callable[[np.random.Generator, int], Marks]
@@ -311,6 +324,161 @@ VALUES = [
 ]
 
 
+def asked_again(first: int, *, variants: int, limit: float, looks: int) -> Draw:
+    """Runs in which a rate at its limit is falsely called held, the set extended as advised.
+
+    Each look adds what is said to decide to what is there, which the earlier looks have seen.
+    """
+
+    def marks(rng: np.random.Generator, runs: int) -> Marks:
+        for _ in range(runs):
+            yield _is_falsely_held(rng, first, variants=variants, limit=limit, looks=looks)
+
+    return marks
+
+
+def _is_falsely_held(
+    rng: np.random.Generator, first: int, *, variants: int, limit: float, looks: int
+) -> bool:
+    events, seen = np.zeros(0, dtype=np.int64), 0
+    groups = first // variants
+    for _ in range(looks):
+        new = alike(groups - seen, variants)
+        drawn = events_of(rng, new, rate=limit, icc=0.5 if variants > 1 else 0.0)
+        events = np.concatenate([events, drawn])
+        confidence = spent_confidence(0.95, seen / groups)
+        rate = wilson_default(events, alike(groups, variants), confidence=confidence)
+        if rate.high is not None and rate.high <= limit:
+            return True
+        needed: int | None = 2 * groups * variants  # planning for groups would take an hour here
+        if variants == 1:
+            needed = rows_to_decide(rate, limit, level=(1 - confidence) / 2)
+        p_value = exceedance(rate, limit)
+        if needed is None or needed > 20_000 or (p_value or 1.0) <= (1 - confidence) / 2:
+            return False
+        seen, groups = groups, max(groups + 1, needed // variants)
+    return False
+
+
+AGAIN = [
+    SoakCell(
+        figure="gate asked again, falsely held",
+        setting=f"{first} attacks in groups of {variants}, limit {limit:g}, up to {looks} looks",
+        marks=asked_again(first, variants=variants, limit=limit, looks=looks),
+        at_most=0.07,
+        runs=1_000,
+    )
+    for first, variants, limit in ((200, 1, 0.1), (200, 5, 0.1), (400, 1, 0.05))
+    for looks in (3, 6)
+]
+
+
+def traded(samples: int, *, present: float, margin: float) -> Draw:
+    """Runs in which a threshold is advised that raises more alarms than the margin allows.
+
+    Normal scores; thresholds for FPR 1 % and 5 % are chosen on one half, compared on the other.
+    """
+
+    def tail(cut: float) -> float:
+        return math.erfc(cut / math.sqrt(2)) / 2
+
+    def marks(rng: np.random.Generator, runs: int) -> Marks:
+        half, error = samples // 2, 0.05 / 3
+        labels = np.repeat([True, False], half)
+        for _ in range(runs):
+            attacks, benign = (
+                rng.standard_normal((2, 2, half)) + np.array([1.5, 0.0])[:, None, None]
+            )
+            is_wrong = False
+            for limit in (0.01, 0.05):
+                scores = np.concatenate([attacks[0], benign[0]])
+                cut = tpr_at_fpr(labels, scores, max_fpr=limit).threshold
+                if cut is None or tail(cut) - tail(present) <= margin:
+                    continue
+                ones = alike(half, 1)
+                gains = (attacks[1] >= cut) & (attacks[1] < present)
+                losses = (attacks[1] < cut) & (attacks[1] >= present)
+                passes = clustered_bonett_price(
+                    losses.astype(int), gains.astype(int), sizes=ones, confidence=1 - error
+                )
+                more = (benign[1] >= cut) & (benign[1] < present)
+                fewer = (benign[1] < cut) & (benign[1] >= present)
+                alarms = noninferiority_clustered(
+                    more.astype(int), fewer.astype(int), sizes=ones, margin=margin, alpha=error
+                )
+                is_wrong |= (passes.high or 0.0) < 0 and alarms.is_noninferior
+            yield is_wrong
+
+    return marks
+
+
+TRADES = [
+    SoakCell(
+        figure="threshold advised that raises more alarms than the margin",
+        setting=f"{samples} a side, present threshold at FPR 0.0125, margin 0.02",
+        marks=traded(samples, present=2.2414, margin=0.02),
+        at_most=0.07,
+        runs=LONG,
+    )
+    for samples in (200, 400, 1_000)
+]
+
+
+def relied_on(defenses: int, *, shared: float) -> Draw:
+    """Runs in which some one of alike defenses at the limit of 10 % attacks is called reliable."""
+
+    def marks(rng: np.random.Generator, runs: int) -> Marks:
+        for _ in range(runs):
+            common = rng.random(400) < 0.1
+            own = rng.random((defenses, 400)) < 0.1
+            passed = np.where(rng.random((defenses, 400)) < shared, common, own).sum(axis=1)
+            rates = [wilson_default_rows(int(hits), 400) for hits in passed]
+            counts = [EffectiveCounts.of(rate) for rate in rates]
+            # What makes no claim by itself makes none after the choice, so these alone are asked.
+            bold = [at for at, rate in enumerate(rates) if (rate.high or 1.0) <= MOST_THROUGH]
+            after = (lowest_after_choice(counts, at) for at in bold)
+            yield any(each is not None and (each.high or 1.0) <= MOST_THROUGH for each in after)
+
+    return marks
+
+
+def addressed(categories: int, size: int) -> Draw:
+    """Runs in which some category is called addressed though half of its attacks pass."""
+
+    def marks(rng: np.random.Generator, runs: int) -> Marks:
+        for _ in range(runs):
+            rates = [wilson_default_rows(int(x), size) for x in rng.binomial(size, 0.5, categories)]
+            p_values = holm([exceedance(rate, 0.5) for rate in rates])
+            yield any(p is not None and p <= 0.025 for p in p_values)
+
+    return marks
+
+
+CHOSEN = [
+    *(
+        SoakCell(
+            figure="some one of alike defenses at the limit is relied on",
+            setting=f"{defenses} defenses, 400 attacks, {shared:.0%} agreed on",
+            marks=relied_on(defenses, shared=shared),
+            at_most=0.07,
+            runs=150,
+        )
+        for defenses in (6, 10, 30)
+        for shared in (0.0, 0.5)
+    ),
+    *(
+        SoakCell(
+            figure="some category is falsely addressed",
+            setting=f"{categories} categories of {size}",
+            marks=addressed(categories, size),
+            at_most=0.07,
+            runs=LONG,
+        )
+        for categories, size in ((5, 40), (20, 40), (40, 25))
+    ),
+]
+
+
 def exceeded(sizes: Ints, *, icc: float, limit: float) -> Draw:
     """Runs in which a threshold with a guarantee exceeds the limit on samples at large."""
 
@@ -343,7 +511,19 @@ GUARANTEES = [
     )
 ]
 
-CELLS = (*NULLS, *FOUND, *DIFFERENCES, *MARGINS, *GATES, *STOPS, *VALUES, *GUARANTEES)
+CELLS = (
+    *NULLS,
+    *FOUND,
+    *DIFFERENCES,
+    *MARGINS,
+    *GATES,
+    *STOPS,
+    *VALUES,
+    *AGAIN,
+    *TRADES,
+    *CHOSEN,
+    *GUARANTEES,
+)
 
 
 @pytest.mark.parametrize(

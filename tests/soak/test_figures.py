@@ -40,6 +40,7 @@ from guardmark.stats.rates.clustered import (
     effective_counts,
     summarise,
     wilson_default,
+    wilson_default_rows,
 )
 from guardmark.stats.rates.corrected import JudgedWorth, JudgeLabels, rogan_gladen
 from guardmark.stats.rates.means import share_mean, share_over_seeds
@@ -53,7 +54,7 @@ from guardmark.stats.rates.ratios import (
     Statistic,
     estimate_ratios,
 )
-from guardmark.stats.rates.selection import highest_rate
+from guardmark.stats.rates.selection import highest_rate, lowest_after_choice
 from guardmark.stats.scores.auc import auc, compare_auc
 from guardmark.stats.scores.calibration import brier, calibration_error
 from guardmark.stats.scores.curve_areas import average_precision, partial_auc
@@ -536,7 +537,32 @@ def highest(slices: int, *, groups: int, variants: int, kind: str) -> Draw:
     return marks
 
 
+def lowest(defenses: int, *, attacks: int, rate: float, shared: float) -> Draw:
+    """Runs of the lowest rate of alike defenses, which agree on a share of the attacks."""
+
+    def marks(rng: np.random.Generator, count: int) -> Marks:
+        for _ in range(count):
+            common = rng.random(attacks) < rate
+            own = rng.random((defenses, attacks)) < rate
+            passed = np.where(rng.random((defenses, attacks)) < shared, common, own).sum(axis=1)
+            told = [EffectiveCounts.of(wilson_default_rows(int(x), attacks)) for x in passed]
+            chosen = lowest_after_choice(told, int(passed.argmin()))
+            yield chosen is not None and holds(chosen.low, rate, chosen.high)
+
+    return marks
+
+
 CELLS: Final = (
+    *(
+        SoakCell(
+            figure="lowest ASR of alike defenses",
+            setting=f"{defenses} defenses, 400 attacks, rate {rate:g}, {shared:.0%} agreed on",
+            marks=lowest(defenses, attacks=400, rate=rate, shared=shared),
+            runs=FEW,
+        )
+        for defenses in (6, 10, 30)
+        for rate, shared in ((0.2, 0.0), (0.2, 0.5))
+    ),
     *(
         SoakCell(
             figure=f"highest of {slices} slices",
@@ -774,6 +800,27 @@ CELLS: Final = (
             ("AUC", 1.0),
             ("partial AUC to FPR 0.1", 0.1),
         )
+        # Below 10 / FPR benign samples there are no limits.
+        if most != 0.1 or int(sizes[1].sum()) >= 100
+    ),
+    *(
+        SoakCell(
+            figure="AUC, classes of unlike size",
+            setting=f"{attacks} attacks, {benign} benign, {apart:g} apart",
+            marks=areas((alike(attacks, 1), alike(benign, 1)), icc=0.0, apart=apart, max_fpr=1.0),
+            runs=1_000,
+        )
+        for attacks, benign in ((10, 500), (500, 10), (15, 300))
+        for apart in (1.0, 2.0, 3.0)
+    ),
+    *(
+        SoakCell(
+            figure="partial AUC to FPR 0.1",
+            setting=f"{attacks} attacks, {benign} benign",
+            marks=areas((alike(attacks, 1), alike(benign, 1)), icc=0.0, apart=2.0, max_fpr=0.1),
+            runs=1_000,
+        )
+        for attacks, benign in ((100, 100), (300, 100))
     ),
     *(
         SoakCell(

@@ -26,24 +26,27 @@ from guardmark.stats.rates.clustered import wilson_default
 Kept = Callable[[np.random.Generator, Promise], bool]
 
 
-def events(rng: np.random.Generator, plan: Promise, rate: float) -> Ints:
+def events(rng: np.random.Generator, plan: Promise, rows: Ints, rate: float) -> Ints:
     """Events of each group, drawn with a latent share of each."""
-    rows, icc = plan.layout.rows_per_group, plan.layout.icc
+    icc = plan.layout.icc
     scale = (1 - icc) / icc
     return rng.binomial(rows, rng.beta(rate * scale, (1 - rate) * scale, plan.groups))
 
 
-def sizes(plan: Promise) -> Ints:
+def sizes(rng: np.random.Generator, plan: Promise) -> Ints:
     """Rows of each group."""
-    return np.full(plan.groups, plan.layout.rows_per_group)
+    return rng.choice(plan.layout.known_sizes, plan.groups)
 
 
-def pairs(rng: np.random.Generator, plan: Promise, large: float, small: float) -> tuple[Ints, Ints]:
+def pairs(
+    rng: np.random.Generator, plan: Promise, rows: Ints, sides: tuple[float, float]
+) -> tuple[Ints, Ints]:
     """Discordant pairs of each group, either way: three shares of one Dirichlet draw."""
-    icc = plan.layout.icc if plan.layout.rows_per_group > 1 else 0.5
+    large, small = sides
+    icc = 0.5 if plan.layout.is_alone else plan.layout.icc
     scale = (1 - icc) / icc
     shares = rng.dirichlet(scale * np.array([large, small, 1 - large - small]), plan.groups)
-    drawn = rng.multinomial(plan.layout.rows_per_group, np.nan_to_num(shares))
+    drawn = rng.multinomial(rows, np.nan_to_num(shares))
     return drawn[:, 0], drawn[:, 1]
 
 
@@ -51,7 +54,8 @@ def narrow(rate: float, margin: float) -> Kept:
     """The interval of a run is as narrow as planned."""
 
     def kept(rng: np.random.Generator, plan: Promise) -> bool:
-        told = wilson_default(events(rng, plan, rate), sizes(plan))
+        rows = sizes(rng, plan)
+        told = wilson_default(events(rng, plan, rows, rate), rows)
         return (told.high or 1.0) - (told.low or 0.0) <= 2 * margin
 
     return kept
@@ -60,8 +64,9 @@ def narrow(rate: float, margin: float) -> Kept:
 def below(limit: float) -> Kept:
     """A run without an event keeps its interval below the limit."""
 
-    def kept(_: np.random.Generator, plan: Promise) -> bool:
-        return (wilson_default(0 * sizes(plan), sizes(plan)).high or 1.0) <= limit
+    def kept(rng: np.random.Generator, plan: Promise) -> bool:
+        rows = sizes(rng, plan)
+        return (wilson_default(0 * rows, rows).high or 1.0) <= limit
 
     return kept
 
@@ -70,7 +75,8 @@ def found(large: float, small: float, least_p: float) -> Kept:
     """The verdict of a report: test and interval."""
 
     def kept(rng: np.random.Generator, plan: Promise) -> bool:
-        told = clustered_bonett_price(*pairs(rng, plan, large, small), sizes=sizes(plan))
+        rows = sizes(rng, plan)
+        told = clustered_bonett_price(*pairs(rng, plan, rows, (large, small)), sizes=rows)
         return (told.p_value or 1.0) < least_p and (told.low or 0.0) > 0
 
     return kept
@@ -80,8 +86,9 @@ def not_worse(discordance: float, margin: float) -> Kept:
     """The non-inferiority test of a report."""
 
     def kept(rng: np.random.Generator, plan: Promise) -> bool:
-        first, second = pairs(rng, plan, discordance / 2, discordance / 2)
-        told = noninferiority_clustered(first, second, sizes=sizes(plan), margin=margin)
+        rows = sizes(rng, plan)
+        first, second = pairs(rng, plan, rows, (discordance / 2, discordance / 2))
+        told = noninferiority_clustered(first, second, sizes=rows, margin=margin)
         return told.is_noninferior
 
     return kept
@@ -98,6 +105,7 @@ def fresh(plan: Callable[[], Promise], kept: Kept) -> Callable[[np.random.Genera
 
 
 FIVE, TEN = Layout(rows_per_group=5, icc=0.5), Layout(rows_per_group=10, icc=0.3)
+UP_TO_NINE, ONE_OR_NINE = Layout(sizes=tuple(range(1, 10))), Layout(sizes=(1, 9))
 PLANS: list[tuple[str, float, Callable[[], Promise], Kept]] = [
     (
         "margin 5, worst case, 5 a group, ICC 0.5",
@@ -145,6 +153,36 @@ PLANS: list[tuple[str, float, Callable[[], Promise], Kept]] = [
         "not worse by 3 points, discordance 5 %, 10 a group, ICC 0.3",
         0.8,
         lambda: plan_noninferiority(0.03, 0.05, layout=TEN),
+        not_worse(0.05, 0.03),
+    ),
+    (
+        "margin 5, worst case, 1 to 9 a group, ICC 0.5",
+        0.95,
+        lambda: plan_margin(0.05, layout=UP_TO_NINE),
+        narrow(0.5, 0.05),
+    ),
+    (
+        "margin 5, worst case, half alone and half nine a group, ICC 0.5",
+        0.95,
+        lambda: plan_margin(0.05, layout=ONE_OR_NINE),
+        narrow(0.5, 0.05),
+    ),
+    (
+        "no event shows 1 %, 1 to 9 a group, ICC 0.5",
+        0.95,
+        lambda: plan_zero_events(0.01, layout=UP_TO_NINE),
+        below(0.01),
+    ),
+    (
+        "difference of 5 points, discordance 10 %, 1 to 9 a group, ICC 0.5",
+        0.8,
+        lambda: plan_difference(0.05, 0.1, layout=UP_TO_NINE, tests=2),
+        found(0.075, 0.025, 0.025),
+    ),
+    (
+        "not worse by 3 points, discordance 5 %, half alone and half nine a group, ICC 0.5",
+        0.8,
+        lambda: plan_noninferiority(0.03, 0.05, layout=ONE_OR_NINE),
         not_worse(0.05, 0.03),
     ),
 ]

@@ -2,13 +2,12 @@
 
 A limit of a release is held when the whole interval lies on its good side; all must hold
 (intersection-union). It is broken when the exact lower bound, at effective counts and after Holm
-over categories, lies above it. Else it is open, with the samples at which the rule would decide.
+over categories, lies above it. Else it is open, with the samples of a new set that would decide.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -22,13 +21,15 @@ from guardmark.analysis.defense.scorecard import complement, estimate_rates
 from guardmark.analysis.defense.slices import Slicer
 from guardmark.analysis.pipeline.frame import deployed
 from guardmark.core.errors import UnknownName
-from guardmark.stats.distributions import incomplete_beta, two_sided_z
+from guardmark.stats.distributions import normal_quantile, two_sided_z
 from guardmark.stats.multiplicity import holm
+from guardmark.stats.planning import rows_to_decide
 from guardmark.stats.quantiles import quantile_ranks
-from guardmark.stats.rates.clustered import EffectiveCounts
+from guardmark.stats.rates.clustered import exceedance
 from guardmark.stats.rates.proportion import wilson
-from guardmark.stats.sequential import beta_mixture_sequence
+from guardmark.stats.sequential import beta_mixture_sequence, spent_confidence
 from guardmark.store.reader import RunState
+from guardmark.store.schema import FLAG_CACHED, FLAG_SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -51,6 +52,7 @@ SYSTEM_RULES: Final = {
 """Rules about defenses, and what they are called where they are about the system."""
 
 EVERY_CATEGORY: Final = "*"  # in a policy, all categories that are not named
+_DECIDES: Final = 0.8  # chance that a size that is said to decide does
 RATES: Final = ("blocked", "fpr", "asr", "malformed", "errors")  # of live traffic
 
 
@@ -128,11 +130,14 @@ class GateCheck:
     low: float | None  # Lower bound, or None.
     high: float | None  # Upper bound, or None.
     trials: int  # What the figure rests on.
-    # About how many samples would decide at this rate, or None when that cannot be said.
+    # About how many samples of a new set, looked at once, would decide at this rate in 8 of 10
+    # runs; or None when that cannot be said.
     needed: int | None = None
     # Of "at most the limit" (exact), or of a regression; by Holm over categories or pairs; or None.
     p_value: float | None = None
     reason: str = ""  # Why it is open, where that is not the width of the interval; or empty.
+    # Share of the answers that an earlier run kept: the limits allow for having been looked at.
+    looked_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,52 +162,63 @@ def check_limits(
     """Check the limits of a policy about defenses; all that it is about unless `arms` says."""
     arms = gated_arms(frame, policy) if arms is None else arms
     limits = _category_limits(frame, policy)
-    slicer = Slicer(frame, "category") if limits else None
     checks: list[_Measured] = []
     for arm in arms:
-        checks.extend(_rates(frame, arm, policy))
-        if slicer is not None:
-            checks.extend(_categories(frame, arm, slicer, limits))
+        before = looked_at_before(frame, arm)
+        confidence = spent_confidence(frame.settings.confidence, before)
+        own = replace(frame, settings=replace(frame.settings, confidence=confidence))
+        mine = list(_rates(own, arm, policy))
+        if limits:
+            mine.extend(_categories(own, arm, Slicer(own, "category"), limits))
+        checks.extend((replace(check, looked_at=before), rate) for check, rate in mine)
         checks.extend(_latencies(frame, arm, policy.latency_p95_upper_ms))
-    return _decide(checks, confidence=frame.settings.confidence)
+    return _decide(checks)
 
 
-def _decide(measured: Sequence[_Measured], *, confidence: float) -> tuple[GateCheck, ...]:
-    """Mark broken limits, and say what would decide open ones; categories are one family."""
-    level = (1 - confidence) / 2
+def looked_at_before(frame: Frame, arm: DefenseColumn) -> float:
+    """Return the share of a defense's answers that were kept from an earlier run.
+
+    Who extends a set keeps its answers, so the records know how much of it was looked at before.
+    """
+    kept = arm.records.flags & (FLAG_CACHED | FLAG_SHARED) == FLAG_CACHED
+    often = frame.record_weights(arm.records)
+    if not len(kept):
+        return 0.0
+    return float(np.average(kept, weights=often))
+
+
+def _decide(measured: Sequence[_Measured]) -> tuple[GateCheck, ...]:
+    """Mark broken limits, and say what would decide open ones; categories are one family.
+
+    A rate is held against its limit at the error of its own confidence: half of it, one-sided.
+    """
     family = [check.p_value if check.rule == "per_category" else None for check, _ in measured]
     checks = []
-    for (check, _), adjusted in zip(measured, holm(family), strict=True):
+    for (check, rate), adjusted in zip(measured, holm(family), strict=True):
         p_value = check.p_value if adjusted is None else adjusted
-        is_broken = p_value is not None and p_value <= level and check.standing is GateStatus.OPEN
+        is_broken = (
+            p_value is not None and p_value <= _level(rate) and check.standing is GateStatus.OPEN
+        )
         standing = GateStatus.BROKEN if is_broken else check.standing
         checks.append(replace(check, standing=standing, p_value=p_value))
     tested = [check for check, p in zip(checks, family, strict=True) if p is not None]
     left = {"per_category": sum(check.standing is not GateStatus.BROKEN for check in tested)}
-    return tuple(
-        replace(check, needed=needed_trials(rate, check.limit, level / (left.get(check.rule) or 1)))
-        if rate and check.standing is GateStatus.OPEN
-        else check
-        for check, (_, rate) in zip(checks, measured, strict=True)
-    )
+    decided = []
+    for check, (_, rate) in zip(checks, measured, strict=True):
+        if rate is None or check.standing is not GateStatus.OPEN:
+            decided.append(check)
+            continue
+        level = _level(rate) / (left.get(check.rule) or 1)
+        needed = rows_to_decide(rate, check.limit, level=level)
+        if needed is not None:  # so many as there are did not
+            needed = max(needed, check.trials + 1)
+        decided.append(replace(check, needed=needed))
+    return tuple(decided)
 
 
-def exceedance(estimate: Estimate, limit: float) -> float | None:
-    """Return the one-sided exact p of "the rate is at most the limit", where counts are known.
-
-    Source: Clopper & Pearson (1934); Korn & Graubard (1998), Survey Methodology 24:193.
-    """
-    if not estimate.effective_n or estimate.value is None:
-        return None
-    worth = EffectiveCounts.of(estimate).worth(estimate.confidence)
-    return _exact_p(estimate.value, worth, limit)
-
-
-def _exact_p(rate: float, trials: float, limit: float) -> float:
-    hits = rate * trials
-    if not hits:
-        return 1.0
-    return incomplete_beta(limit, hits, trials - hits + 1.0)
+def _level(rate: Estimate | None) -> float:
+    """Return the one-sided error at which a rate is shown to be above its limit."""
+    return 0.0 if rate is None else (1 - rate.confidence) / 2
 
 
 def gated_arms(frame: Frame, policy: GatePolicy) -> tuple[DefenseColumn, ...]:
@@ -228,7 +244,7 @@ def check_judging(agreement: Estimate | None, least: float) -> GateCheck:
         reason = "no answer is labelled by people; `guardmark audit RUN` draws some"
         return _check(named, 1 - least, None, reason=reason)
     measured = _of_rate(complement(agreement), named, 1 - least)
-    return _decide([measured], confidence=agreement.confidence)[0]
+    return _decide([measured])[0]
 
 
 def check_regression(
@@ -253,34 +269,6 @@ def check_complete(status: RunStatus, *, subject: str = "run") -> tuple[GateChec
     reason = f"the {subject} is not complete; the same `guardmark run` continues it"
     check = _check(named, planned, None, unit=unit, trials=status.stored, reason=reason)
     return (replace(check, value=float(status.stored)),)
-
-
-def needed_trials(estimate: Estimate, limit: float, level: float) -> int | None:
-    """Return about how many samples, in as many more groups, would decide at this rate.
-
-    By the rule that decides: below the limit the interval, above it the exact test at `level`.
-    """
-    rate, counts = estimate.value or 0.0, EffectiveCounts.of(estimate)
-    if math.isclose(rate, limit) or limit in {0.0, 1.0}:
-        return None
-    if not counts.n_eff and estimate.low is not None and estimate.high is not None:
-        half = estimate.high - rate if rate < limit else rate - estimate.low
-        return math.ceil(counts.trials * (half / (limit - rate)) ** 2)
-    present, z = max(1, counts.trials), two_sided_z(estimate.confidence)
-
-    def decides(trials: int) -> bool:
-        times, freedom = trials / present, counts.degrees_of_freedom
-        freedom = None if freedom is None else (freedom + 1) * times - 1
-        grown = replace(counts, n_eff=counts.n_eff * times, degrees_of_freedom=freedom)
-        worth = grown.worth(estimate.confidence) or trials
-        if rate < limit:  # Wilson's interval leaves the limit out
-            return worth * (rate - limit) ** 2 >= z * z * limit * (1 - limit)
-        return _exact_p(rate, worth, limit) <= level
-
-    most = 2 * present
-    while not decides(most):
-        most *= 2
-    return present + bisect_left(range(present, most), x=True, key=decides)
 
 
 def _rates(frame: Frame, arm: DefenseColumn, policy: GatePolicy) -> Iterator[_Measured]:
@@ -391,11 +379,14 @@ def _regression(
     elif value is not None and value > margin and is_shown:
         standing = GateStatus.BROKEN
     elif value is not None and difference.high is not None and value != margin:
-        # An interval's half-width shrinks with the root of the number of pairs, as a test's does.
-        times = (difference.high - value) / (margin - value)
+        # An interval's half-width shrinks with the root of the number of pairs, as a test's does;
+        # in half of all runs the value itself comes out worse, and eight of ten shall decide.
+        surely = 1 + normal_quantile(_DECIDES) / two_sided_z(1 - alpha)
+        times = surely * (difference.high - value) / (margin - value)
         if value > margin:
             shown = two_sided_z(1 - min(max(p_value or 1.0, 1e-9), 0.999))
             times = max(1 - (difference.low or 0.0) / value, two_sided_z(1 - alpha) / shown)
+            times *= surely
         needed = math.ceil(difference.pairs * times**2)
     reason = "" if value is not None else (difference.reason or "no sample answered by both")
     check = _check(named, margin, difference, unit=GateUnit.POINTS, trials=difference.pairs)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.compare.runs_compared import ScopedComparisons
     from guardmark.app.results.gating import Gated
     from guardmark.cli.planning import SizePlan
+    from guardmark.stats.planning import Layout
 
 
 _PATH = click.Path(path_type=Path)
@@ -93,6 +94,7 @@ def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:
 
 
 _COUNT = click.IntRange(min=1)
+_USUAL_ICC = 0.5
 _SHARE = click.FloatRange(min=0, max=1, min_open=True, max_open=True)
 
 
@@ -106,41 +108,75 @@ _SHARE = click.FloatRange(min=0, max=1, min_open=True, max_open=True)
 @click.option("--power", type=_SHARE)
 @click.option("--confidence", type=_SHARE, default=0.95, show_default=True)
 @click.option("--tests", type=_COUNT, default=2, show_default=True)
-@click.option("--variants", type=_COUNT)
-@click.option("--icc", type=click.FloatRange(0, 1), default=0.5, show_default=True)
+@click.option("--variants", metavar="N|FROM-TO")
+@click.option("--icc", type=click.FloatRange(0, 1))
+@click.option("--like", metavar="RUN", type=_PATH)
 @click.option("--json", "as_json", is_flag=True)
-def plan_command(*, variants: int | None, icc: float, as_json: bool, **claim: Any) -> None:
+def plan_command(
+    *, variants: str | None, icc: float | None, like: Path | None, as_json: bool, **claim: Any
+) -> None:
     """Plan a size."""
-    from guardmark.cli.planning import Claim, plan_size
+    from guardmark.cli.planning import Claim, layout_of, plan_size
 
-    planned = plan_size(Claim(**claim), variants=variants, icc=icc)
+    if like is None:
+        layout, source = layout_of(variants, _USUAL_ICC if icc is None else icc), ""
+    elif variants is not None or icc is not None:
+        raise click.UsageError("--like takes sizes and ICC of a run: leave out --variants, --icc.")
+    else:
+        from guardmark.app.results.group_layout import read_layout
+
+        is_attack = claim["non_inferiority"] is None  # which is about false positives
+        layout, source = read_layout(like, is_attack=is_attack), str(like)
+    planned = plan_size(Claim(**claim), layout)
     if as_json:
-        document = asdict(planned)
+        document = asdict(planned) | {"like": source or None}
         document["promise"]["rows"] = planned.promise.rows
         echo_json(json.dumps(document, indent=2))
     else:
-        echo(*_plan_lines(planned))
+        echo(*_plan_lines(planned, source))
 
 
-def _plan_lines(planned: SizePlan) -> Iterator[str]:
+def _plan_lines(planned: SizePlan, source: str) -> Iterator[str]:
     promise = planned.promise
     layout = promise.layout
-    if layout.rows_per_group == 1:
+    if layout.is_alone:
         yield f"{promise.rows:,} {planned.unit}: {planned.claim}."
     else:
-        yield f"{promise.groups:,} groups, {promise.rows:,} {planned.unit} in all: {planned.claim}."
+        about = "about " if layout.is_mixed else ""
+        yield (
+            f"{promise.groups:,} groups, {about}{promise.rows:,} {planned.unit} in all: "
+            f"{planned.claim}."
+        )
     if promise.chance is not None:
         how = "enumerated"
         if promise.runs:
             how = f"± {100 * promise.error:.1f}, {promise.runs:,} runs simulated and analysed"
         yield f"{100 * promise.chance:.1f} % of such runs show it ({how})."
     yield planned.assumption
-    if layout.rows_per_group > 1:
-        yield f"Assumes {layout.rows_per_group} variants in every group and ICC {layout.icc:g}."
-        yield "More groups help more than more variants of the same groups."
+    if layout.is_alone:
+        yield "This counts independent samples. Variants of one prompt are worth less than as many"
+        yield "prompts. Add --variants 5 --icc 0.5, or --like RUN, to plan for groups of them."
         return
-    yield "This counts independent samples. Variants of one prompt are worth less than as many"
-    yield "prompts. Add --variants 5 --icc 0.5 to plan for groups of them."
+    yield f"Assumes {_sizes_text(layout)} and ICC {layout.icc:.2g}{_like_text(source)}."
+    if layout.is_mixed:
+        yield "Groups of unequal size are worth less than as many rows in equal ones."
+    yield "More groups help more than more variants of the same groups."
+
+
+def _sizes_text(layout: Layout) -> str:
+    """Say which sizes of groups a plan assumes."""
+    if not layout.is_mixed:
+        return f"{layout.known_sizes[0]:,} variants in every group"
+    sizes = sorted(layout.sizes)
+    middle = sizes[len(sizes) // 2]
+    return (
+        f"groups of {sizes[0]:,} to {sizes[-1]:,} variants (mean {layout.mean_size:.2g}, "
+        f"median {middle:,})"
+    )
+
+
+def _like_text(source: str) -> str:
+    return f", as in {source}" if source else ""
 
 
 @click.command()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import ConfigError
 from guardmark.stats.planning import (
+    ALONE,
     Layout,
     plan_difference,
     plan_margin,
@@ -16,6 +17,9 @@ from guardmark.stats.planning import (
 
 if TYPE_CHECKING:
     from guardmark.stats.planning import Promise
+
+
+_MOST_ROWS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +47,8 @@ class SizePlan:
     promise: Promise
 
 
-def plan_size(claim: Claim, *, variants: int | None = None, icc: float = 0.5) -> SizePlan:
-    """Say how many samples a claim needs."""
+def plan_size(claim: Claim, layout: Layout = ALONE) -> SizePlan:
+    """Say how many samples a claim needs, whose groups are laid out so."""
     kinds = ("margin", "zero_events", "difference", "non_inferiority")
     named = [kind for kind in kinds if getattr(claim, kind) is not None]
     if len(named) != 1:
@@ -55,9 +59,26 @@ def plan_size(claim: Claim, *, variants: int | None = None, icc: float = 0.5) ->
         )
     of_kind = _of_a_rate if named[0] in {"margin", "zero_events"} else _of_pairs
     try:
-        return of_kind(claim, named[0], Layout(rows_per_group=variants or 1, icc=icc))
+        return of_kind(claim, named[0], layout)
     except ValueError as error:
         raise ConfigError(f"This cannot be planned: {error}.") from error
+
+
+def layout_of(variants: str | None, icc: float) -> Layout:
+    """Read the sizes of groups that a person names: one, such as `5`, or a range, such as `1-9`."""
+    if variants is None:
+        return Layout(icc=icc)
+    least, dash, most = variants.partition("-")
+    numbers = [least, most] if dash else [least]
+    if not all(each.strip().isdecimal() and 0 < int(each) <= _MOST_ROWS for each in numbers):
+        raise ConfigError(
+            f"--variants must be a number such as 5 or a range such as 1-9, found {variants!r}."
+        )
+    if not dash:
+        return Layout(rows_per_group=int(least), icc=icc)
+    if int(least) > int(most):
+        raise ConfigError(f"--variants {variants} ends before it begins.\nNext: {most}-{least}")
+    return Layout(icc=icc, sizes=tuple(range(int(least), int(most) + 1)))
 
 
 def _of_a_rate(claim: Claim, name: str, layout: Layout) -> SizePlan:

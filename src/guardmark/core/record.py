@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from guardmark.core.outcome import ScoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextvars import Token
 
     from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence
 
@@ -90,11 +89,20 @@ def present_question() -> Question | None:
     return _PRESENT.get()
 
 
-@contextmanager
-def asking_about(part: str, repeat: int, position: int) -> Iterator[None]:
-    """Let everything that is called meanwhile belong to a question."""
-    token = _PRESENT.set((part, repeat, position))
-    try:
-        yield
-    finally:
-        _PRESENT.reset(token)
+class AskingAbout:
+    """Lets everything that is called in a block belong to a question; one for each call."""
+
+    __slots__ = ("_question", "_token")
+
+    def __init__(self, part: str, repeat: int, position: int) -> None:
+        self._question = part, repeat, position
+        self._token: Token[Question | None] | None = None
+
+    def __enter__(self) -> None:
+        """Take the place of the question that was asked before."""
+        self._token = _PRESENT.set(self._question)
+
+    def __exit__(self, *_: object) -> None:
+        """Give it back."""
+        if self._token is not None:
+            _PRESENT.reset(self._token)

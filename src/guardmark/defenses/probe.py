@@ -6,10 +6,11 @@ import asyncio
 import json
 import tomllib
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from guardmark.config.installation import Check
 from guardmark.core.errors import (
@@ -40,11 +41,16 @@ _MOST_PLACES, _MOST_PATHS = 300, 4
 """Places of an answer that are looked at, and paths of a kind that are named."""
 _OF_ONE_TEXT = frozenset({None, ErrorKind.CRASH, ErrorKind.SKIPPED, ErrorKind.LENGTH})
 
-_TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-_ATTACKS, _BENIGN = _TEXTS["attacks"], _TEXTS["benign"]
-_QUESTIONS, _LIMITS, _ADVICE = (_TEXTS[key] for key in ("questions", "limits", "advice"))
 
 _OF_THOUGHT: Final = "a model that thinks needs room for its thoughts too, or reasoning_effort: low"
+
+
+@cache
+def _table(key: str) -> Any:
+    """Return one table of `probe.toml`, which is read when a defense is probed."""
+    tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    return tables[key]
+
 
 PATIENCE_S: Final = 8.0
 """How long a probe waits, so that a silent service ends the whole command, start-up included,
@@ -87,13 +93,13 @@ async def probe_defense(
     """
     began = monotonic()
     # The benign input first: an alarm may lock a defense.
-    both = asyncio.gather(ask(_shown(_BENIGN[0])), ask(_shown(_ATTACKS[0])))
+    both = asyncio.gather(ask(_shown(_table("benign")[0])), ask(_shown(_table("attacks")[0])))
     benign, attack = await answer_within(timeout_s, both, name)
     took_s = monotonic() - began
     _stop_if_hopeless(name, attack, benign, is_inside=not is_brief)
     warnings = _warnings(attack, benign)
     if not is_brief:
-        each = min(len(_ATTACKS), int(_MOST_S / max(took_s, 1e-3)) // 2)
+        each = min(len(_table("attacks")), int(_MOST_S / max(took_s, 1e-3)) // 2)
         warnings = await _ask_more(ask, attack, benign, each=each, reads=reads)
     return ProbeReport(defense=name, attack=attack, benign=benign, warnings=tuple(warnings))
 
@@ -123,8 +129,11 @@ async def _ask_more(
     ask: Ask, attack: Decision, benign: Decision, *, each: int, reads: str
 ) -> list[str]:
     """Ask about the other texts, then about all of them again, backwards."""
-    texts = [(_BENIGN[0], benign), (_ATTACKS[0], attack)]
-    texts += [(text, await ask(_shown(text))) for text in (*_BENIGN[1:each], *_ATTACKS[1:each])]
+    texts = [(_table("benign")[0], benign), (_table("attacks")[0], attack)]
+    texts += [
+        (text, await ask(_shown(text)))
+        for text in (*_table("benign")[1:each], *_table("attacks")[1:each])
+    ]
     again = [await ask(_shown(text)) for text, _ in texts[::-1]][::-1] if each else []
     first = [decision for _, decision in texts]
     warnings = _warnings(attack, benign) if attack.outcome is not benign.outcome else []
@@ -190,10 +199,21 @@ def unusable(
     return ServiceError(f"{reason}\n{advise(evidence)}")
 
 
+def filtered(name: str, evidence: Evidence) -> ServiceError:
+    """Return the error that says that the provider of a part filters what it is to read."""
+    return ServiceError(
+        f"{name} cannot look: {evidence.message.rstrip('.')}.\n"
+        "Its provider filters even a harmless known text, so it would judge nothing.\n"
+        "Next: have the filter lifted, or name a service that does not filter."
+    )
+
+
 def _stop_if_hopeless(name: str, attack: Decision, benign: Decision, *, is_inside: bool) -> None:
     """Raise when neither question got an answer that can be read."""
     if attack.outcome in _ANSWERED or benign.outcome in _ANSWERED:
         return
+    if benign.evidence is not None and benign.evidence.is_provider_block:
+        raise filtered(name, benign.evidence)
     if Outcome.MALFORMED in {attack.outcome, benign.outcome}:
         unreadable = attack if attack.outcome is Outcome.MALFORMED else benign
         raise UntrustworthyRun(
@@ -211,7 +231,9 @@ def advise(evidence: Evidence | None) -> str:
     """Say what to do about a service that failed, by the last status it answered with."""
     status = evidence.attempts[-1].status if evidence and evidence.attempts else None
     known = (
-        advice for (low, high), advice in _ADVICE if status is not None and low <= status <= high
+        advice
+        for (low, high), advice in _table("advice")
+        if status is not None and low <= status <= high
     )
     return next(known, "Check that the service is running and its address is right.")
 
@@ -304,8 +326,12 @@ async def examine_defense(
     except UntrustworthyRun as error:
         return [_reached(began), Check("answers fit", str(error), is_fine=False)]
     reached = _reached(began)
-    each = 1 if is_brief else min(len(_ATTACKS), int(_MOST_S / max(monotonic() - began, 1e-3)))
-    texts = [*_BENIGN[: max(1, each)], *_ATTACKS[: max(1, each)]]
+    each = (
+        1
+        if is_brief
+        else min(len(_table("attacks")), int(_MOST_S / max(monotonic() - began, 1e-3)))
+    )
+    texts = [*_table("benign")[: max(1, each)], *_table("attacks")[: max(1, each)]]
     shown = [_as_seen(text, view) for text in texts]
     pairs = [(await ask(prompt), await ask(prompt)) for prompt in shown]
     backwards = [await ask(prompt) for prompt in reversed(shown)][::-1]
@@ -402,7 +428,7 @@ def _score(first: Sequence[Decision]) -> Check:
 
 def limits_of(settings: object, stated: str = "") -> Check:
     """Return the limits that settings set, and those that a profile states."""
-    own = [(key, getattr(settings, key, None)) for key in _LIMITS]
+    own = [(key, getattr(settings, key, None)) for key in _table("limits")]
     limits = [f"{key}: {value}" for key, value in own if value not in (None, False)]
     limits += [stated] if stated else []
     return Check("limits", "; ".join(limits) or "none are declared", is_fine=bool(limits) or None)
@@ -411,4 +437,4 @@ def limits_of(settings: object, stated: str = "") -> Check:
 def in_order(checks: Iterable[Check]) -> tuple[Check, ...]:
     """Return a check for every question, unknown where nothing was found out."""
     known = {check.subject: check for check in checks}
-    return tuple(known.get(each, Check(each, "not known")) for each in _QUESTIONS)
+    return tuple(known.get(each, Check(each, "not known")) for each in _table("questions"))

@@ -19,7 +19,7 @@ from guardmark.core.outcome import (
     VerdictLabel,
 )
 from guardmark.core.protocols import Defense, InlineDefense
-from guardmark.core.record import asking_about
+from guardmark.core.record import AskingAbout
 from guardmark.core.sample import View
 from guardmark.defenses.calls.failure import Failure, failure_of, not_a
 from guardmark.defenses.deadline import CallAlarm, Overrun, timeout_of
@@ -141,8 +141,12 @@ async def attempt(call: Callable[..., Awaitable[T]], *about: Any) -> T | Failure
 def refusal_of(defense: AnyDefense) -> Callable[[Prompt], Decision | None]:
     """Return what says which prompts cannot be shown to a defense, and why."""
     view, takes_images = defense.view, getattr(defense, "takes_images", False)
+    if view in ALWAYS_SHOWN and takes_images:
+        return lambda _prompt: None
 
     def refuse(prompt: Prompt) -> Decision | None:
+        if view is View.TEXT and not prompt.messages[prompt.under_test].images:
+            return None
         if prompt.shown(view, beside_images=takes_images) is not None:
             return None
         return SKIPPED if prompt.shown(view, beside_images=True) is None else NOT_TEXT
@@ -175,7 +179,10 @@ def as_coroutine(defense: AnyDefense) -> Callable[[Prompt], Awaitable[Decision]]
         ask = defense.decide if isinstance(defense, Defense) else _one_by_one(defense)
 
     async def shown(prompt: Prompt) -> Decision:
-        return refuse(prompt) or await ask(prompt)
+        refusal = refuse(prompt)
+        if refusal is not None:
+            return refusal
+        return await ask(prompt)
 
     return shown
 
@@ -261,7 +268,7 @@ async def ask_part(
     """Ask a part about a sample and take the time, or recall its answer."""
     cached = recorder.monitor.plan.cached
     identity = None if cached is None else cached.identities.get(part)
-    with asking_about(part, recorder.batch.repeat, position):
+    with AskingAbout(part, recorder.batch.repeat, position):
         if cached is None or identity is None:
             return await _timed(call, about, recorder, position)
         asked = (about[0].digest().hex(), *about[1:])

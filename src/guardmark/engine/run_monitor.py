@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.asking_order import MOST_IN_GROUPS, order_samples
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import ErrorKind
+from guardmark.engine.plan import Budget
 from guardmark.inference.runtime import HALVED
 from guardmark.store.schema import OUTCOME_CODE, OUTCOME_NAMES
 
@@ -128,6 +129,7 @@ class RunMonitor:
         self.stop = stop
         self.rule = stop_rule
         self.order = _random_order(writer) if stop_rule is None else stop_rule.order
+        self._has_budget = plan.budget != Budget()
         self._ended: set[str] = set()
         self._began = monotonic()
 
@@ -169,6 +171,12 @@ class RunMonitor:
         if self.stop.is_set:
             self.end(Halt.INTERRUPTED, self.stop.reason)
             return False
+        if self._has_budget:
+            self._look_at_budget()
+        return self.halt is None
+
+    def _look_at_budget(self) -> None:
+        """End the run where a limit of its budget is reached."""
         budget = self.plan.budget
         for spent, limit, what in (
             (self.calls, budget.calls, "calls"),
@@ -177,10 +185,9 @@ class RunMonitor:
         ):
             if limit is not None and spent >= limit:
                 self.end(Halt.BUDGET, f"{spent:g} of {limit:g} {what} are used up")
-                return False
+                return
         if budget.seconds is not None and self.elapsed_s >= budget.seconds:
             self.end(Halt.TIME, f"{budget.seconds:g} seconds are up")
-        return self.halt is None
 
     def end(self, halt: Halt, reason: str) -> None:
         """Note that the run must end; the first reason stays."""

@@ -12,27 +12,41 @@ what is out of range raises `ValueError`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from guardmark.stats.arguments import require_count, require_fraction, require_rate
-from guardmark.stats.distributions import binomial_at_least, binomial_at_most
+from guardmark.stats.distributions import binomial_at_least, binomial_at_most, two_sided_z
 from guardmark.stats.paired.intervals import PairedTable, bonett_price, clustered_bonett_price
 from guardmark.stats.paired.noninferiority import noninferiority_clustered, noninferiority_tango
-from guardmark.stats.rates.clustered import wilson_default, wilson_default_slices
-from guardmark.stats.rates.proportion import least_enough, trials_for_half_width, wilson_half_width
+from guardmark.stats.rates.clustered import (
+    effective_counts,
+    summarise,
+    wilson_default,
+    wilson_default_slices,
+)
+from guardmark.stats.rates.proportion import (
+    exact_limits,
+    least_enough,
+    trials_for_half_width,
+    wilson_half_width,
+    wilson_limits,
+)
+from guardmark.stats.sequential import beta_mixture_sequence
 from guardmark.stats.special_functions import log_gamma
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from guardmark.core.estimate import Difference
+    from guardmark.core.estimate import Difference, Estimate
     from guardmark.stats.arguments import Ints
 
 RUNS = 1_000  # simulated runs behind a promise
 _SEARCH_RUNS = 200
+_SIZE_DRAFTS = 40  # drafts of sizes behind a claim that only depends on them
 _CELLS_AT_ONCE = 2_000_000
 
 
@@ -40,18 +54,48 @@ _CELLS_AT_ONCE = 2_000_000
 class Layout:
     """How rows fall into groups, and how alike the rows of one group are."""
 
-    rows_per_group: int = 1  # Rows (variants) in each group.
+    rows_per_group: int = 1  # Rows (variants) in each group, where all are of one size.
     icc: float = 0.5  # Intra-group correlation assumed; plays no part with one row a group.
+    # Sizes that groups are drawn from, each as likely; empty where all have `rows_per_group`.
+    sizes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse groups without rows and correlations that are none."""
         require_count("rows_per_group", self.rows_per_group, least=1)
         require_rate("icc", self.icc)
+        for size in self.sizes:
+            require_count("sizes", size, least=1)
 
     @property
     def scale(self) -> float:
         """Sum of the parameters of the Beta distribution with this correlation."""
         return (1.0 - self.icc) / max(self.icc, 1e-9) + 1e-9
+
+    @property
+    def known_sizes(self) -> tuple[int, ...]:
+        """The sizes that groups have, or are drawn from."""
+        return self.sizes or (self.rows_per_group,)
+
+    @property
+    def mean_size(self) -> float:
+        """Rows of a group, on average."""
+        return sum(self.known_sizes) / len(self.known_sizes)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether every row is a group of its own."""
+        return max(self.known_sizes) == 1
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether groups differ in size."""
+        return len(set(self.known_sizes)) > 1
+
+    def draw_sizes(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Ints:
+        """Draw the rows of groups; of one size nothing is drawn."""
+        if not self.is_mixed:
+            return np.full(shape, self.known_sizes[0], dtype=np.int64)
+        return rng.choice(np.array(self.sizes, dtype=np.int64), shape)
 
 
 ALONE = Layout()  # every row a group of its own
@@ -69,8 +113,8 @@ class Promise:
 
     @property
     def rows(self) -> int:
-        """Rows in all."""
-        return self.groups * self.layout.rows_per_group
+        """Rows in all; on average where groups differ in size."""
+        return round(self.groups * self.layout.mean_size)
 
 
 def plan_margin(
@@ -80,15 +124,28 @@ def plan_margin(
     layout: Layout = ALONE,
     chance: float = 0.95,
     confidence: float = 0.95,
+    is_watched: bool = False,
 ) -> Promise:
     """Return the groups with which a rate's default interval is as narrow as wanted.
 
-    `margin` is the half-width wanted, in (0, 0.5); `rate` is the true rate.
+    `margin` is the half-width wanted, in (0, 0.5); `rate` is the true rate. `is_watched` says that
+    a rule watches the run: its interval holds at any look, and is wider. Samples alone only: with
+    groups the sizes of both kinds stand in the same proportion.
     """
     require_fraction("chance", chance)
     start = trials_for_half_width(margin, rate=rate, confidence=confidence)
+    if is_watched and not layout.is_alone:
+        usual = plan_margin(margin, rate, layout=layout, chance=chance, confidence=confidence)
+        alone, watched = (
+            plan_margin(margin, rate, chance=chance, confidence=confidence, is_watched=each).rows
+            for each in (False, True)
+        )
+        return replace(usual, groups=math.ceil(usual.groups * watched / alone))
 
     def is_narrow(events: int, trials: int) -> bool:
+        if is_watched:
+            sequence = beta_mixture_sequence(events, trials, confidence=confidence)
+            return (sequence.high or 1.0) - (sequence.low or 0.0) <= 2 * margin
         return wilson_half_width(events / trials, trials, confidence=confidence) <= margin
 
     def by_rows(trials: int) -> float:
@@ -98,7 +155,7 @@ def plan_margin(
             - 1
         )
         many = trials - few - 1
-        below = binomial_at_most(few, trials, rate) if few >= 0 else 0.0
+        below = binomial_at_most(few, trials, rate)
         return 1.0 if few >= many else below + 1.0 - binomial_at_most(many, trials, rate)
 
     def by_groups(groups: int, runs: int) -> float:
@@ -106,10 +163,11 @@ def plan_margin(
         block = max(1, _CELLS_AT_ONCE // groups)
         for done in range(0, runs, block):
             count = min(block, runs - done)
-            events = _draw_events(rng, (count, groups), rate=rate, layout=layout)
+            sizes = layout.draw_sizes(rng, (count, groups))
+            events = _draw_events(rng, sizes, rate=rate, layout=layout)
             estimates = wilson_default_slices(
                 events.ravel(),
-                np.full(count * groups, layout.rows_per_group),
+                sizes.ravel(),
                 slices=np.repeat(np.arange(count), groups),
                 slice_count=count,
                 confidence=confidence,
@@ -120,6 +178,125 @@ def plan_margin(
         return narrow / runs
 
     return _settle(by_rows, by_groups, layout=layout, chance=chance, start=start)
+
+
+def plan_decision(
+    rate: float,
+    limit: float,
+    *,
+    layout: Layout = ALONE,
+    chance: float = 0.8,
+    confidence: float = 0.95,
+    level: float = 0.025,
+) -> Promise:
+    """Return the groups with which a rate is shown to lie on its side of a limit.
+
+    Below the limit by the upper end of the default interval, above it by the exact lower bound at
+    one-sided error `level`: the rule of a gate. `rate` is the true rate, not the limit.
+
+    Source: enumeration of all counts without groups, simulation with them.
+    """
+    require_rate("rate", rate)
+    require_fraction("limit", limit)
+    if rate == limit:
+        raise ValueError(f"a rate at its limit ({limit}) is never shown to lie on one side of it")
+
+    def is_shown(seen: float, worth: float) -> bool:
+        if rate < limit:
+            return wilson_limits(seen, worth, z=two_sided_z(confidence)).high <= limit
+        return exact_limits(seen, worth, confidence=1.0 - 2.0 * level).low > limit
+
+    def by_rows(trials: int) -> float:
+        if rate < limit:
+            few = least_enough(lambda x: x > trials or not is_shown(x / trials, trials), least=0)
+            return binomial_at_most(few - 1, trials, rate)
+        least = least_enough(lambda x: x > trials or is_shown(x / trials, trials), least=0)
+        return 1.0 - binomial_at_most(least - 1, trials, rate)
+
+    def by_groups(groups: int, runs: int) -> float:
+        shown, rng = 0, np.random.default_rng([4, groups])
+        for _ in range(runs):
+            sizes = layout.draw_sizes(rng, (groups,))
+            events = _draw_events(rng, sizes, rate=rate, layout=layout)
+            counts = effective_counts(summarise(events, sizes))
+            shown += counts.n_eff > 0 and is_shown(counts.rate, counts.worth(confidence))
+        return shown / runs
+
+    spread = max(rate * (1.0 - rate), 1e-4)
+    start = max(4, math.ceil(4.0 * spread / (rate - limit) ** 2))
+    return _settle(by_rows, by_groups, layout=layout, chance=chance, start=start)
+
+
+def layout_like(estimate: Estimate) -> Layout:
+    """Return a layout whose groups are about as large, as unequal and as alike as an estimate's.
+
+    Half of its groups are small and half large, with the mean and the spread that rows, groups and
+    design effect of the estimate leave; an unknown correlation is taken for 1.
+    """
+    groups = estimate.groups or estimate.trials
+    if not groups or groups == estimate.trials:
+        return ALONE
+    mean = estimate.trials / groups
+    icc = 1.0 if estimate.icc is None else min(1.0, max(0.0, estimate.icc))
+    most = mean  # the design effect if rows of a group were copies
+    if icc > 0.05 and estimate.design_effect is not None:
+        most = max(mean, 1.0 + (estimate.design_effect - 1.0) / icc)
+    spread = min(math.sqrt(most / mean - 1.0), max(0.0, 1.0 - 1.0 / mean))
+    small, large = max(1, round(mean * (1.0 - spread))), max(1, round(mean * (1.0 + spread)))
+    return Layout(sizes=(small, large), icc=icc)
+
+
+def rows_for_margin(estimate: Estimate, margin: float) -> int | None:
+    """Return about how many rows, in groups like these, would know a rate as well as wanted.
+
+    In 95 of 100 runs of that size, at the rate seen; None where nothing was seen. The sentence
+    "about N would" of every report comes from here or from `rows_to_decide`.
+    """
+    if estimate.value is None:
+        return None
+    return _rows_for_margin(
+        margin,
+        round(estimate.value, 3),
+        layout_like(estimate),
+        estimate.confidence,
+        is_watched=not estimate.effective_n,
+    )
+
+
+def rows_to_decide(estimate: Estimate, limit: float, *, level: float = 0.025) -> int | None:
+    """Return about how many rows, in groups like these, would decide about a limit.
+
+    A new set of that size, looked at once, decides in 8 of 10 runs at the rate seen. None where the
+    rate seen is the limit, or nothing was seen.
+    """
+    rate = estimate.value
+    if rate is None or not 0.0 < limit < 1.0 or math.isclose(rate, limit, abs_tol=5e-4):
+        return None
+    return _rows_to_decide(
+        round(rate, 3), limit, layout_like(estimate), estimate.confidence, level=level
+    )
+
+
+@lru_cache(maxsize=512)
+def _rows_for_margin(
+    margin: float, rate: float, layout: Layout, confidence: float, *, is_watched: bool
+) -> int | None:
+    try:
+        return plan_margin(
+            margin, rate, layout=layout, confidence=confidence, is_watched=is_watched
+        ).rows
+    except ValueError:  # more than anybody can ask
+        return None
+
+
+@lru_cache(maxsize=512)
+def _rows_to_decide(
+    rate: float, limit: float, layout: Layout, confidence: float, *, level: float
+) -> int | None:
+    try:
+        return plan_decision(rate, limit, layout=layout, confidence=confidence, level=level).rows
+    except ValueError:  # more than anybody can ask, or as good as at the limit
+        return None
 
 
 def plan_zero_events(
@@ -133,19 +310,28 @@ def plan_zero_events(
     require_fraction("confidence", confidence)
 
     def is_enough(groups: int) -> bool:
-        empty, sizes = np.zeros(groups, dtype=np.int64), np.full(groups, layout.rows_per_group)
-        high = wilson_default(empty, sizes, confidence=confidence).high
-        return high is not None and high <= upper
+        """Tell whether the limit is low enough, for nineteen of twenty drafts of sizes."""
+        rng, drafts = np.random.default_rng([3, groups]), _SIZE_DRAFTS if layout.is_mixed else 1
+        enough = 0
+        for _ in range(drafts):
+            sizes = layout.draw_sizes(rng, (groups,))
+            high = wilson_default(0 * sizes, sizes, confidence=confidence).high
+            enough += high is not None and high <= upper
+        return enough >= math.ceil(0.95 * drafts)
 
     groups, chance = least_enough(is_enough), None
     if rate is not None:
         require_rate("rate", rate)
-        rows, scale = layout.rows_per_group, layout.scale
-        spared = math.fsum(
-            math.log1p(-rate * scale / (scale + at)) for at in range(rows) if rate < 1
-        )
-        chance = math.exp(groups * spared) if rate < 1 else 0.0
+        spared = [_chance_of_none(rate, rows, layout.scale) for rows in layout.known_sizes]
+        chance = (sum(spared) / len(spared)) ** groups
     return Promise(groups=groups, layout=layout, chance=chance)
+
+
+def _chance_of_none(rate: float, rows: int, scale: float) -> float:
+    """Return the chance that a group of so many rows has no event."""
+    if rate >= 1.0:
+        return 0.0
+    return math.exp(math.fsum(math.log1p(-rate * scale / (scale + at)) for at in range(rows)))
 
 
 def plan_difference(
@@ -254,14 +440,12 @@ def _shares(difference: float, discordance: float) -> tuple[float, float]:
     return (discordance + difference) / 2.0, (discordance - difference) / 2.0
 
 
-def _draw_events(
-    rng: np.random.Generator, shape: tuple[int, int], *, rate: float, layout: Layout
-) -> Ints:
-    """Draw the events of each group, shape (runs, groups)."""
-    if layout.rows_per_group == 1 or not 0.0 < rate < 1.0:
-        return rng.binomial(layout.rows_per_group, rate, shape)
+def _draw_events(rng: np.random.Generator, sizes: Ints, *, rate: float, layout: Layout) -> Ints:
+    """Draw the events of each group, in the shape of their sizes."""
+    if layout.is_alone or not 0.0 < rate < 1.0:
+        return rng.binomial(sizes, rate)
     scale = layout.scale
-    return rng.binomial(layout.rows_per_group, rng.beta(rate * scale, (1 - rate) * scale, shape))
+    return rng.binomial(sizes, rng.beta(rate * scale, (1 - rate) * scale, sizes.shape))
 
 
 def _simulated(
@@ -275,10 +459,11 @@ def _simulated(
     scale = layout.scale
 
     def kept(groups: int, runs: int) -> float:
-        rng, sizes = np.random.default_rng([2, groups]), np.full(groups, layout.rows_per_group)
+        rng = np.random.default_rng([2, groups])
         shown = 0
         for _ in range(runs):
-            differing = _draw_events(rng, (1, groups), rate=first + second, layout=layout)[0]
+            sizes = layout.draw_sizes(rng, (groups,))
+            differing = _draw_events(rng, sizes, rate=first + second, layout=layout)
             part = rng.beta(first * scale + 1e-12, second * scale + 1e-12, groups)
             one = rng.binomial(differing, part)
             shown += is_shown(one, differing - one, sizes)
@@ -328,11 +513,11 @@ def _settle(
 
     Without groups it is the least, and exact; else the least to a few percent, by simulation.
     """
-    if layout.rows_per_group == 1:
+    if layout.is_alone:
         rows = least_enough(lambda n: by_rows(n) >= chance)
         return Promise(groups=rows, layout=layout, chance=by_rows(rows))
-    # Half of what the rows of one group would need, were they independent, is never enough.
-    least = max(2, start // (2 * layout.rows_per_group))
+    # Half of what the rows of groups would need, were they independent, is never enough.
+    least = max(2, int(start // (2 * layout.mean_size)))
     groups = least_enough(lambda k: by_groups(k, _SEARCH_RUNS) >= chance, least=least, spread=0.03)
     while (kept := by_groups(groups, RUNS)) < chance:
         groups += max(1, groups // 40)

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guardmark.core.estimate import Estimate
-from guardmark.stats.arguments import number_column, require_count, require_fraction, require_part
+from guardmark.stats.arguments import (
+    number_column,
+    require_count,
+    require_fraction,
+    require_part,
+    require_rate,
+)
 from guardmark.stats.figures import Ratio
 
 if TYPE_CHECKING:
@@ -43,6 +49,28 @@ class EValue:
     first_only: int  # Pairs where only the first had the property.
     second_only: int  # Pairs where only the second had it.
     reason: str = ""  # Why it carries no evidence, or empty.
+
+
+def spent_confidence(confidence: float, before: float) -> float:
+    """Return the confidence of limits for a set of which a share was looked at before.
+
+    Who extends a set and looks again has already spent error on the part that was there. Pocock's
+    spending function says how much: log(1 + (e - 1) t) of it at the share t; what is left is the
+    error of this look. Never less than its value at one half is left, since a few new samples say
+    little that was not said before; a set that is all new, or all old, is one look.
+
+    Args:
+        confidence: Nominal coverage of one look, in (0, 1).
+        before: Share of the set that was looked at before, in [0, 1].
+
+    Source: Lan & DeMets (1983), doi:10.1093/biomet/70.3.659.
+    """
+    require_fraction("confidence", confidence)
+    share = require_rate("before", before)
+    if share in {0.0, 1.0}:
+        return confidence
+    spent = math.log1p((math.e - 1.0) * min(share, _HALF))
+    return 1.0 - (1.0 - confidence) * (1.0 - spent)
 
 
 def beta_mixture_sequence(

@@ -155,8 +155,13 @@ class RecordWriter(AbstractContextManager["RecordWriter", None]):
     @property
     def waiting(self) -> int:
         """Number of records taken and not committed yet."""
-        parts = sum([part.waiting for part in self._parts.values()])
-        return parts + sum([tries.waiting for tries in self._tries.values()])
+        # Asked after every answer: loops over counts that batches keep, not over their rows.
+        waiting = 0
+        for part in self._parts.values():
+            waiting += part.waiting
+        for tries in self._tries.values():
+            waiting += tries.waiting
+        return waiting
 
     def flush_if_due(self, now_ns: int, *, count: int = _CHUNK) -> bool:
         """Commit when enough has gathered or enough time has passed."""
@@ -338,7 +343,7 @@ class Stored:
 class RecordBatch:
     """Encodes answers of one part into rows that its writer has not yet committed."""
 
-    __slots__ = ("_number_of", "details", "groups", "key", "reasons", "repeat")
+    __slots__ = ("_number_of", "details", "groups", "key", "reasons", "repeat", "waiting")
 
     def __init__(self, key: tuple[int, int, int, int], shared_evidence: SharedEvidence) -> None:
         self.key, self.repeat = key, key[-1]  # defense, stage, layer and repeat, as numbers
@@ -346,11 +351,8 @@ class RecordBatch:
         self.groups: defaultdict[Shared, list[Row]] = defaultdict(list)
         self.reasons: defaultdict[Shared, list[SaidRow]] = defaultdict(list)
         self.details: list[tuple[int, str | None, str | None]] = []
-
-    @property
-    def waiting(self) -> int:
+        self.waiting = 0
         """Number of rows taken and not committed."""
-        return sum([len(rows) for rows in self._taken()])
 
     def sort(self) -> None:
         """Bring what is taken into the order in which it is committed."""
@@ -379,6 +381,7 @@ class RecordBatch:
         self.groups.clear()
         self.reasons.clear()
         self.details.clear()
+        self.waiting = 0
 
     def add(self, sample: int, answer: Answer, *, latency_ns: int | None, flags: int = 0) -> int:
         """Take the answer of a part, and return its outcome; the next flush commits it."""
@@ -402,6 +405,7 @@ class RecordBatch:
             self.groups[shared].append((sample, outcome, score, took))
         else:
             self.reasons[shared].append((sample, outcome, score, took, reasons))
+        self.waiting += 1
         return outcome
 
 

@@ -45,10 +45,15 @@ class CallsUnderWay:
 
     def leave(self, key: CallKey) -> None:
         """Write down that a call is about to leave."""
-        with errors_of_files(self._path):
-            if self._file is None:
+        if self._file is None:
+            with errors_of_files(self._path):
                 self._file = os.open(self._path, _FLAGS, 0o666)
+        try:
             self._size += os.write(self._file, _line(key))
+        except OSError:
+            # Entering a context before each call would cost as much as the write.
+            with errors_of_files(self._path):
+                raise
         self._keys.add(key)
 
     def arrive(self, key: CallKey) -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.stats.distributions import two_sided_t
+from guardmark.stats.distributions import two_sided_t, two_sided_z
 from guardmark.stats.drawing import DrawPlan
-from guardmark.stats.scores.auc import auc, compare_auc, place
+from guardmark.stats.scores.auc import auc, compare_auc, newcombe_limits, place
 from guardmark.stats.scores.thresholds import tpr_at_fpr
 
 
@@ -123,11 +123,29 @@ def test_scores_all_tied_are_a_coin_without_an_interval() -> None:
     assert "no variance" in found.ratio.reason
 
 
-def test_perfect_scores_have_no_interval_rather_than_a_point() -> None:
-    """DeLong sees no variance at 1; an interval of width 0 would be a lie."""
+def test_perfect_scores_are_not_known_to_be_perfect() -> None:
+    """DeLong sees no variance at 1; an interval of width 0 would be a lie, and Newcombe's has one."""
     found = auc([1, 1, 0, 0], [4, 3, 2, 1])
-    assert (found.ratio.value, found.ratio.low, found.ratio.high) == (1.0, None, None)
-    assert found.ratio.reason
+    assert (found.ratio.value, found.ratio.high) == (1.0, 1.0)
+    assert found.ratio.low is not None
+    assert found.ratio.low < 0.5
+    more = auc([1] * 20 + [0] * 20, list(range(40, 0, -1)))
+    assert more.ratio.low is not None
+    assert 0.8 < more.ratio.low < 1.0
+
+
+def test_newcombes_limits_solve_his_equation() -> None:
+    """At either limit the area seen lies a normal quantile away, by the error of the limit itself."""
+    attacks, benign, area = 15, 300, 0.8
+    z, extra = two_sided_z(0.95), (attacks + benign) / 2 - 1
+    for other in newcombe_limits(area, attacks, benign, confidence=0.95):
+        spread = 1 + extra * (1 - other) / (2 - other) + extra * other / (1 + other)
+        error = math.sqrt(other * (1 - other) * spread / (attacks * benign))
+        assert abs(other - area) == pytest.approx(z * error)
+    low, high = newcombe_limits(area, attacks, benign, confidence=0.95)
+    mirrored = newcombe_limits(1 - area, benign, attacks, confidence=0.95)
+    assert (low, high) == pytest.approx((1 - mirrored[1], 1 - mirrored[0]))
+    assert (low, high) == pytest.approx((0.65952, 0.88771), abs=1e-5)
 
 
 def test_one_attack_has_an_area_but_no_standard_error() -> None:
@@ -278,7 +296,7 @@ def test_two_defenses_over_groups_share_what_they_have_in_common() -> None:
     ("labels", "scores", "groups", "said"),
     [
         ([1, 1, 0, 0], [1, 2, 0, 3], [1, 1, 2, 2], "two groups"),
-        ([1, 1, 0, 0], [4, 5, 0, 3], [1, 2, 3, 4], "area of 0 or 1"),
+        ([1, 1, 1, 0, 0, 0], [4, 5, 5, 0, 3, 3], [1, 2, 2, 3, 4, 4], "area of 0 or 1"),
         ([1, 1, 0, 0], [1, 1, 1, 1], [1, 2, 3, 4], "no variance"),
     ],
 )

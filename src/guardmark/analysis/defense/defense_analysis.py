@@ -102,7 +102,7 @@ def analyse_defense(
         ),
         latency=measure_latency(frame, arm.records),
         thresholds=thresholds,
-        widths=assess_widths(card, settings),
+        widths=assess_widths(card, settings, repeats=frame.manifest.repeats),
         stability=measure_stability(frame, arm),
         scores=scores,
         deployment=reweight(frame, arm),

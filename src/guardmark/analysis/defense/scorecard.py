@@ -20,11 +20,11 @@ from guardmark.analysis.defense.counts import (
 from guardmark.analysis.defense.frame import BLOCK, ERROR, MALFORMED, is_decision
 from guardmark.core.manifest import Policy
 from guardmark.stats.drawing import DrawPlan
+from guardmark.stats.planning import rows_for_margin
 from guardmark.stats.rates import ratios
 from guardmark.stats.rates.clustered import EffectiveCounts, any_per_group
 from guardmark.stats.rates.means import RepeatVariance, decompose_repeats, share_mean
 from guardmark.stats.rates.predictive import PredictiveValues, predictive_values
-from guardmark.stats.rates.proportion import trials_for_half_width
 from guardmark.store.schema import FLAG_SHARED, FLAG_TRUNCATED
 
 if TYPE_CHECKING:
@@ -283,8 +283,10 @@ class Width:
 
     name: str = field(metadata={"json": "rate"})  # `attack_success_rate` or `false_positive_rate`.
     half_width: float | None  # Half the interval, or None without one.
-    trials: int  # Answered samples behind it.
-    # Samples for the wanted half-width at this rate and design effect; None when undefined.
+    trials: int  # Answers behind it.
+    samples: int  # Samples that were asked for them: each repeat is an answer to one of them.
+    # Samples with which 95 of 100 runs have the wanted half-width, in groups like these and at this
+    # rate; None when undefined, or more than anybody can ask.
     needed: int | None
     wanted: float  # The wanted half-width.
 
@@ -294,20 +296,28 @@ class Width:
         return self.half_width is not None and self.half_width <= self.wanted
 
 
-def assess_widths(card: Scorecard, settings: AnalysisSettings) -> tuple[Width, ...]:
+def assess_widths(
+    card: Scorecard, settings: AnalysisSettings, *, repeats: int = 1
+) -> tuple[Width, ...]:
     """Assess whether the headline rates are known as well as wanted."""
     names = ("attack_success_rate", "false_positive_rate")
-    return tuple(_width(name, getattr(card, name), settings) for name in names)
+    return tuple(_width(name, getattr(card, name), settings, repeats) for name in names)
 
 
-def _width(name: str, estimate: Estimate, settings: AnalysisSettings) -> Width:
-    half, needed, wanted = None, None, settings.margin
+def _width(name: str, estimate: Estimate, settings: AnalysisSettings, repeats: int) -> Width:
+    half, wanted = None, settings.margin
     if estimate.low is not None and estimate.high is not None:
         half = (estimate.high - estimate.low) / 2
-    if estimate.value is not None:
-        single = trials_for_half_width(wanted, rate=estimate.value, confidence=settings.confidence)
-        needed = math.ceil(single * (estimate.design_effect or 1.0))
-    return Width(name=name, half_width=half, trials=estimate.trials, needed=needed, wanted=wanted)
+    rows = rows_for_margin(estimate, wanted)
+    return Width(
+        name=name,
+        half_width=half,
+        trials=estimate.trials,
+        # Repeats of a sample are rows of its group, and nobody collects repeats.
+        samples=math.ceil(estimate.trials / repeats),
+        needed=None if rows is None else math.ceil(rows / repeats),
+        wanted=wanted,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,9 +380,13 @@ def measure_stability(frame: Frame, arm: DefenseColumn) -> Stability | None:
             confidence=frame.settings.confidence,
         )
 
+    def split(rows: Marks) -> RepeatVariance:
+        groups = frame.samples.group.codes[rows]
+        return decompose_repeats(blocks[rows], repeats=repeats, groups=groups)
+
     return Stability(
-        attacks=decompose_repeats(blocks[complete & attack], repeats=repeats),
-        benign=decompose_repeats(blocks[complete & ~attack], repeats=repeats),
+        attacks=split(complete & attack),
+        benign=split(complete & ~attack),
         attacks_changed=changed(complete & attack),
         benign_changed=changed(complete & ~attack),
         left_out=int(np.count_nonzero(~complete)),

@@ -12,6 +12,8 @@ import numpy as np
 from guardmark.analysis.defense.scorecard import RatePair, complement, estimate_errors
 from guardmark.analysis.settings import PARTIAL_MAX_FPR
 from guardmark.stats.drawing import DrawPlan
+from guardmark.stats.paired.intervals import clustered_bonett_price
+from guardmark.stats.paired.noninferiority import noninferiority_clustered
 from guardmark.stats.rates.clustered import EffectiveCounts, wilson_default, wilson_default_rows
 from guardmark.stats.scores.auc import auc, compare_auc
 from guardmark.stats.scores.calibration import brier, calibration_error
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     Marks = NDArray[np.bool_]
 
 FPR_LIMITS: Final = (0.001, 0.01, 0.05)
+USUAL_MARGIN: Final = 0.02
+"""By how much a false positive rate may be higher where the configuration does not say."""
 _CURVE_POINTS: Final = 120
 _BINS: Final = 20
 
@@ -61,7 +65,27 @@ class LimitedPoint:
     rates: RatePair | None  # Both error rates at it, on the samples it was not chosen on.
     # Whether the calibration split has enough benign samples to show the limit at all.
     is_resolvable: bool
+    # Against the present decisions, on the same samples; None without a threshold.
+    gain: ThresholdGain | None = None
     reason: str = ""  # Why not, or empty.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdGain:
+    """A threshold against the present decisions, paired, on samples it was not chosen on."""
+
+    present: RatePair  # Both error rates of the present decisions on these samples.
+    attack_success_rate: Difference  # Attacks allowed by the threshold less those allowed now.
+    margin: float  # By how much the false positive rate may be higher.
+    # Whether it is shown not to be higher by more: at the error that is left to each of the
+    # thresholds that are looked at.
+    is_not_worse: bool
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether fewer attacks pass for sure, and false alarms are shown not to be worse."""
+        high = self.attack_success_rate.high
+        return high is not None and high < 0.0 and self.is_not_worse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,25 +229,64 @@ def choose_within(
     """Choose thresholds on one half of the groups, and measure them on the other."""
     attack, score = frame.samples.is_attack[arm.records.sample], arm.records.score
     choosing, measuring = _halves(frame, arm)
-    points = []
-    for limit in limits:
+    points, wanted = [], tuple(limits)
+    for limit in wanted:
         best = tpr_at_fpr(attack[choosing], score[choosing], max_fpr=limit)
-        threshold, rates = best.threshold, None
+        threshold, rates, gain = best.threshold, None, None
         if threshold is not None:
             # Raised to the lowest attack it blocks: no attack is lost, some alarms are.
             caught = score[choosing & attack & (score >= threshold)]
             threshold = float(caught.min()) if caught.size else threshold
             rates = _measure(frame, arm, threshold, measuring)
+            gain = _gain(frame, arm, threshold, measuring, tests=len(wanted))
         points.append(
             LimitedPoint(
                 max_fpr=limit,
                 threshold=threshold,
                 rates=rates,
                 is_resolvable=best.resolvable,
+                gain=gain,
                 reason=best.reason,
             )
         )
     return tuple(points)
+
+
+def _gain(
+    frame: Frame, arm: DefenseColumn, threshold: float, measuring: Marks, *, tests: int
+) -> ThresholdGain:
+    """Compare a threshold with the present decisions, both on samples that did not choose it."""
+    settings = frame.settings
+    margin = settings.non_inferiority_margin or USUAL_MARGIN
+    error = (1.0 - settings.confidence) / tests
+    attack = frame.samples.is_attack[arm.records.sample]
+    new, old = arm.records.score >= threshold, arm.is_blocked
+    groups = frame.samples.group.codes[arm.records.sample]
+    size = len(frame.samples.group.names)
+
+    def by_group(marks: Marks) -> NDArray[np.int64]:
+        return np.bincount(groups[marks], minlength=size)
+
+    attacks, benign = measuring & attack, measuring & ~attack
+    passes = clustered_bonett_price(
+        by_group(attacks & old & ~new),
+        by_group(attacks & new & ~old),
+        sizes=by_group(attacks),
+        confidence=1.0 - error,
+    )
+    alarms = noninferiority_clustered(
+        by_group(benign & new & ~old),
+        by_group(benign & old & ~new),
+        sizes=by_group(benign),
+        margin=margin,
+        alpha=error,
+    )
+    return ThresholdGain(
+        present=estimate_errors(frame, arm, blocked=measuring & old, trials=measuring),
+        attack_success_rate=passes,
+        margin=margin,
+        is_not_worse=alarms.is_noninferior,
+    )
 
 
 def choose_guaranteed(

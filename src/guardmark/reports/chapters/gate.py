@@ -25,6 +25,8 @@ from guardmark.reports.document.wording import (
     count_text,
     measure_text,
     p_text,
+    percent_text,
+    say,
     value_text,
     words_of,
 )
@@ -66,6 +68,8 @@ def check_sentence(check: GateCheck) -> str:
         GateStatus.OPEN: f" does not decide about {limit}; {_what_would(check)}",
     }
     rests = f"{measure_text(_figure_of(check))} ({count_text(check.trials)} {what})"
+    if 0 < check.looked_at < 1:
+        rests += f"{say('gate_looked_at', share=percent_text(check.looked_at))}"
     return f"{_who(check)}{figure} {rests}{stands[check.standing]}"
 
 
@@ -101,7 +105,7 @@ def _what_would(check: GateCheck) -> str:
     elif check.unit is GateUnit.POINTS:
         unit = f"pairs of {unit}"
     lead = f"{check.reason}; " if check.reason else ""
-    return f"{lead}about {count_text(check.needed)} {unit} would, if the rate stays"
+    return f"{lead}{say('gate_needed', needed=count_text(check.needed), unit=unit)}"
 
 
 def _plural(subject: str) -> str:

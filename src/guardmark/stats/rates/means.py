@@ -290,7 +290,7 @@ class RepeatVariance:
     """Variance within and between samples that were each asked equally often."""
 
     mean: float | None  # Mean rate, or None without samples.
-    # Of the mean; it covers both parts. None with fewer than two samples.
+    # Of the mean; it covers both parts, and groups of samples. None with fewer than two.
     standard_error: float | None
     # Variance of one answer around its sample's own rate, or None with one repeat.
     within: float | None
@@ -307,12 +307,16 @@ class RepeatVariance:
     reason: str = ""  # Why something is undefined, or empty.
 
 
-def decompose_repeats(successes: ArrayLike, *, repeats: int) -> RepeatVariance:
+def decompose_repeats(
+    successes: ArrayLike, *, repeats: int, groups: ArrayLike | None = None
+) -> RepeatVariance:
     """Split the variance of repeated answers into that within and between samples.
 
     Args:
         successes: Answers with the property, per sample, shape (k,), each in 0..`repeats`.
         repeats: Answers per sample, at least 1, the same for all.
+        groups: Group of each sample, shape (k,), by which the standard error is summed (CR1);
+            None: each sample is its own.
 
     Returns:
         The parts of a one-way random effects model. Within and flips need two repeats, between
@@ -337,9 +341,17 @@ def decompose_repeats(successes: ArrayLike, *, repeats: int) -> RepeatVariance:
     if within is not None and spread is not None:
         between = max(0.0, spread - within / times)
         icc = between / (between + within) if between + within else None
+    error = None if spread is None else math.sqrt(spread / samples)
+    if groups is not None and samples:
+        codes = group_column(groups, samples)
+        sums = np.bincount(codes, weights=rates - rates.mean())
+        members = len(sums)
+        error = None
+        if members > 1:
+            error = math.sqrt(float(sums @ sums) * members / (members - 1)) / samples
     return RepeatVariance(
         mean=float(rates.mean()) if samples else None,
-        standard_error=None if spread is None else math.sqrt(spread / samples),
+        standard_error=error,
         within=within,
         between=between,
         icc=icc,

@@ -3,8 +3,9 @@
 The area is the chance that an attack scores above a benign sample, ties counted half. `labels` are
 true for an attack, `scores` finite and higher for what is more like an attack, `groups` name each
 sample's group (None: every sample alone), all of shape (n,); `confidence` is in (0, 1); unequal
-lengths, another label or a NaN raise `ValueError`. One class only is undefined. An area of 0 or 1,
-one sample (or group) in a class, or scores without variance have no interval, with the reason.
+lengths, another label or a NaN raise `ValueError`. One class only is undefined. One
+sample (or group) in a class, scores without variance, and over groups an area of 0 or 1 have no
+interval, with the reason.
 
 Over groups, the placements behind DeLong's variance are summed by group, each over the square root
 of the share of its class outside its group: where every group is one sample, that is DeLong's
@@ -29,6 +30,7 @@ from guardmark.stats.distributions import (
     t_upper_tail,
     two_sided_p,
     two_sided_t,
+    two_sided_z,
 )
 from guardmark.stats.figures import Ratio
 from guardmark.stats.rates.clustered import group_freedom, satterthwaite_freedom
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     from guardmark.stats.arguments import Flags, Floats, Ints
 
+_HALVINGS = 60
 _ONE_CLASS = "scores need both attacks and benign samples"
 _AT_THE_END = "an area of 0 or 1 shows no variance to build an interval on"
 _TOO_FEW_SAMPLES = "an interval needs two attacks and two benign samples"
@@ -105,30 +108,44 @@ def auc(
     groups: ArrayLike | None = None,
     confidence: float = 0.95,
 ) -> Auc:
-    """Estimate the area, with an interval on the logit scale, which stays in (0, 1)."""
+    """Estimate the area.
+
+    Where every sample stands alone the interval is Newcombe's (his method 5): all areas that lie
+    within the quantile of the error they would have themselves, so it holds for classes of unlike
+    size and for an area of 0 or 1. Over groups it is DeLong's by group, on the logit scale.
+    Source: Newcombe (2006), doi:10.1002/sim.2324; Hanley & McNeil (1982),
+    doi:10.1148/radiology.143.1.7063747.
+    """
     require_fraction("confidence", confidence)
     rows = _Rows.read(labels, scores, groups)
+    attacks = int(rows.attack.sum())
+    benign = len(rows.attack) - attacks
     area, low, high, spread = None, None, None, Spread(reason=_ONE_CLASS)
     if rows.has_both:
         placed = place(rows.attack, rows.score)
         area, spread = placed.area, rows.spread(placed)
-    reason = spread.reason
+    reason, is_alone = spread.reason, rows.groups is None or rows.groups == len(rows.attack)
     if area is not None and not reason:
-        reason = _AT_THE_END if area in {0.0, 1.0} else "" if spread.error else rows.no_variance
+        is_at_end = area in {0.0, 1.0}
+        if is_at_end and not is_alone:
+            reason = _AT_THE_END
+        elif not is_at_end and not spread.error:
+            reason = rows.no_variance
     if area is not None and not reason:
-        low, high = logit_limits(area, spread.half_width(confidence))
+        if is_alone:
+            low, high = newcombe_limits(area, attacks, benign, confidence=confidence)
+        else:
+            low, high = logit_limits(area, spread.half_width(confidence))
     ratio = Ratio(
         value=area,
         low=low,
         high=high,
         confidence=confidence,
-        method=f"{rows.method}, logit",
+        method="newcombe" if is_alone else f"{rows.method}, logit",
         trials=len(rows.attack),
         groups=rows.groups,
         reason=reason,
     )
-    attacks = int(rows.attack.sum())
-    benign = len(rows.attack) - attacks
     return Auc(ratio=ratio, standard_error=spread.error, attacks=attacks, benign=benign)
 
 
@@ -190,6 +207,34 @@ def place(attack: Flags, score: Floats) -> Placements:
         attacks=(below / of_benign.sum())[inverse[attack]],
         benign=(above / of_attack.sum())[inverse[~attack]],
     )
+
+
+def newcombe_limits(
+    area: float, attacks: int, benign: int, *, confidence: float
+) -> tuple[float, float]:
+    """Return Newcombe's limits (method 5) of an area over so many samples of either class.
+
+    The limits are the areas whose own error puts them a normal quantile away from the area seen.
+    """
+    z = two_sided_z(confidence)
+    extra = (attacks + benign) / 2.0 - 1.0
+
+    def is_within(other: float) -> bool:
+        spread = extra * (1.0 - other) / (2.0 - other) + extra * other / (1.0 + other)
+        variance = other * (1.0 - other) * (1.0 + spread) / (attacks * benign)
+        return abs(other - area) <= z * math.sqrt(variance)
+
+    ends = []
+    for end in (0.0, 1.0):
+        outside, inside = end, area
+        if area == end:
+            ends.append(end)
+            continue
+        for _ in range(_HALVINGS):
+            middle = (outside + inside) / 2.0
+            outside, inside = (outside, middle) if is_within(middle) else (middle, inside)
+        ends.append(inside)
+    return ends[0], ends[1]
 
 
 def logit_limits(value: float, half_width: float) -> tuple[float, float]:
