@@ -32,6 +32,7 @@ from guardmark.app.run.run_folder import (
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.manifest import VERSION, LatencyMode
 from guardmark.core.protocols import SampleBound
+from guardmark.datasets.checks.crossed import note_crossed
 from guardmark.datasets.checks.duplicates import note_copies
 from guardmark.datasets.checks.patterns import note_patterns
 from guardmark.datasets.settings import describe_data, fetch_missing, merge_files
@@ -233,6 +234,7 @@ class _Invocation:
         samples = [writer.sample(position) for position in range(count)]
         yield from note_patterns(samples)
         yield from note_copies(samples)
+        yield from note_crossed(samples)
 
     async def _measure(
         self, location: RunLocation, writer: RecordWriter, warnings: Sequence[str]
