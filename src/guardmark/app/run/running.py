@@ -19,6 +19,7 @@ from guardmark.app.parts.building import (
     open_services,
 )
 from guardmark.app.parts.loading import config_sha256, read_data, require_gate
+from guardmark.app.run.equal_texts import note_equal_texts
 from guardmark.app.run.run_folder import (
     Start,
     begun,
@@ -230,6 +231,8 @@ class _Invocation:
         """
         if all(each.builtin for each in self.loaded.config.data):
             return
+        views = [str(built.manifest.view) for built in self.parts.defenses]
+        yield from note_equal_texts(writer, views)
         count = min(writer.sample_count, _MOST_SEARCHED)
         samples = [writer.sample(position) for position in range(count)]
         yield from note_patterns(samples)
