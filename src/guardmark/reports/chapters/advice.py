@@ -39,6 +39,8 @@ from guardmark.reports.document.wording import (
     say,
     words_of,
 )
+from guardmark.stats.rates.clustered import EffectiveCounts
+from guardmark.stats.rates.selection import highest_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -262,13 +264,24 @@ def write_worst(analysis: RunAnalysis, highlights: Highlights) -> Section:
 
 
 def _highest(defense: DefenseAnalysis) -> str:
-    """Name the category of which most attacks get through, however few it holds."""
+    """Name the category of which most attacks get through, allowing for its having been chosen."""
     rates = defense.slice_table("category", is_attack=True).rates
-    highest = max(rates, key=lambda each: each.rate.value or 0.0, default=None)
-    if highest is None or not highest.rate.value:
+    chosen = highest_rate(
+        [EffectiveCounts.of(each.rate) for each in rates],
+        confidence=defense.card.attack_success_rate.confidence,
+    )
+    if chosen is None:  # of one category nothing was chosen
+        alone = next((each for each in rates if each.rate.successes), None)
+        return (
+            "" if alone is None else f"{defense.name}: ASR in {alone.name}, {rate_text(alone.rate)}"
+        )
+    highest = rates[chosen.at]
+    if not highest.rate.value:
         return ""
     few = ", of few samples" if highest.is_greyed else ""
-    return f"{defense.name}: highest ASR in {highest.name}, {rate_text(highest.rate)}{few}"
+    seen = f"highest ASR in {highest.name}, {counts_text(figure(highest.rate))}{few}"
+    after = f"allowing for the choice among {len(rates)}, {figure_text(chosen.rate)}"
+    return f"{defense.name}: {seen}; {after}"
 
 
 def _browser(
