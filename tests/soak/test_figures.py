@@ -40,6 +40,7 @@ from guardmark.stats.rates.clustered import (
     effective_counts,
     summarise,
     wilson_default,
+    wilson_default_rows,
 )
 from guardmark.stats.rates.corrected import JudgedWorth, JudgeLabels, rogan_gladen
 from guardmark.stats.rates.means import share_mean, share_over_seeds
@@ -53,7 +54,7 @@ from guardmark.stats.rates.ratios import (
     Statistic,
     estimate_ratios,
 )
-from guardmark.stats.rates.selection import highest_rate
+from guardmark.stats.rates.selection import highest_rate, lowest_after_choice
 from guardmark.stats.scores.auc import auc, compare_auc
 from guardmark.stats.scores.calibration import brier, calibration_error
 from guardmark.stats.scores.curve_areas import average_precision, partial_auc
@@ -536,7 +537,56 @@ def highest(slices: int, *, groups: int, variants: int, kind: str) -> Draw:
     return marks
 
 
+def crossed(tasks: int, injections: int, *, rate: float) -> Draw:
+    """Runs of tasks times injections, of which injections differ; the group is the injection."""
+
+    def marks(rng: np.random.Generator, count: int) -> Marks:
+        for _ in range(count):
+            of_injection = rng.beta(rate * 2, (1 - rate) * 2, injections)
+            of_task = rng.beta(rate * 40, (1 - rate) * 40, tasks)
+            odds = np.clip(of_injection[:, None] + of_task[None, :] - rate, 0.0, 1.0)
+            events = (rng.random((injections, tasks)) < odds).sum(axis=1)
+            told = wilson_default(events, alike(injections, tasks))
+            yield holds(told.low, rate, told.high)
+
+    return marks
+
+
+def lowest(defenses: int, *, attacks: int, rate: float, shared: float) -> Draw:
+    """Runs of the lowest rate of alike defenses, which agree on a share of the attacks."""
+
+    def marks(rng: np.random.Generator, count: int) -> Marks:
+        for _ in range(count):
+            common = rng.random(attacks) < rate
+            own = rng.random((defenses, attacks)) < rate
+            passed = np.where(rng.random((defenses, attacks)) < shared, common, own).sum(axis=1)
+            told = [EffectiveCounts.of(wilson_default_rows(int(x), attacks)) for x in passed]
+            chosen = lowest_after_choice(told, int(passed.argmin()))
+            yield chosen is not None and holds(chosen.low, rate, chosen.high)
+
+    return marks
+
+
 CELLS: Final = (
+    *(
+        SoakCell(
+            figure="crossed rows, the factor with fewer values as the group",
+            setting=f"{tasks} tasks, {injections} injections, rate {rate:g}",
+            marks=crossed(tasks, injections, rate=rate),
+        )
+        for tasks, injections in ((40, 8), (40, 20))
+        for rate in (0.2, 0.5)
+    ),
+    *(
+        SoakCell(
+            figure="lowest ASR of alike defenses",
+            setting=f"{defenses} defenses, 400 attacks, rate {rate:g}, {shared:.0%} agreed on",
+            marks=lowest(defenses, attacks=400, rate=rate, shared=shared),
+            runs=FEW,
+        )
+        for defenses in (6, 10, 30)
+        for rate, shared in ((0.2, 0.0), (0.2, 0.5))
+    ),
     *(
         SoakCell(
             figure=f"highest of {slices} slices",

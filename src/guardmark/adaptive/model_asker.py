@@ -101,6 +101,8 @@ class ModelReply:
 def read_reply(account: Account, response: Response, *, material: str = "") -> ModelReply:
     """Read what a model answered about some material; candidates count whatever is around them."""
     text, has_declined = response.text, False
+    if response.evidence is not None and response.evidence.is_provider_block:
+        return ModelReply(kind=ReplyKind.REFUSED, text=text or "")
     if text is None or response.error_kind is not None:
         return ModelReply(kind=ReplyKind.ERROR)
     if account in _WRITERS:

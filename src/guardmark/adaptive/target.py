@@ -17,9 +17,17 @@ from guardmark.adaptive.state import TARGET_ROUND, Account, Query, is_material, 
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.comprehension import LEAST_OVERLAP, Canary, canaries, overlap, question_about
 from guardmark.attacks.contract import Tier
-from guardmark.core.outcome import AnswerMode, ErrorKind, Response, Verdict, VerdictLabel
+from guardmark.core.outcome import (
+    NATIVE_REFUSAL,
+    AnswerMode,
+    ErrorKind,
+    Evidence,
+    Response,
+    Verdict,
+    VerdictLabel,
+)
 from guardmark.core.sample import Prompt
-from guardmark.engine.calls import as_response, as_verdict, attempt
+from guardmark.engine.calls import NOTHING_TO_JUDGE, as_response, as_verdict, attempt
 from guardmark.engine.plan import NO_GUARD
 from guardmark.judges.rules import RulesJudge
 from guardmark.store.layers import CANARY_REPLIES, TARGET, VERDICT
@@ -107,6 +115,9 @@ class TargetAsker:
     async def respond(self, prompt: Prompt) -> Response:
         """Let the target model answer: either with a text or with an error."""
         response = as_response(await attempt(self.protected.model.answer, prompt))
+        if response.blocked_at is not None:
+            # Nothing came out: an answer without a word, which helps no attacker.
+            return replace(response, text="", blocked_at=None)
         if response.text is None and response.error_kind is None:
             return replace(response, error_kind=ErrorKind.CONTRACT)
         return response if response.error_kind is None else replace(response, text=None)
@@ -115,7 +126,10 @@ class TargetAsker:
         async def compare(query: Query) -> Verdict:
             response = self._responses[TARGET][query.sample, text_digest(query.text)]
             prompt = self.context.prompt_of(query)
-            verdict = as_verdict(await attempt(judge.judge, prompt, response.text or ""))
+            text = response.text or ""
+            if not text.strip():
+                return NOTHING_TO_JUDGE
+            verdict = as_verdict(await attempt(judge.judge, prompt, text))
             fault = score_fault(verdict.score)
             return verdict if fault is None else as_verdict(fault)
 
@@ -272,7 +286,8 @@ async def _reading(asked: str, response: Response, expected: tuple[str, ...]) ->
 
 
 async def _is_refusal(asked: str, response: Response) -> bool:
-    if response.evidence is not None and response.evidence.native_action == "refusal":
+    evidence = response.evidence or Evidence()
+    if evidence.native_action == NATIVE_REFUSAL or evidence.is_provider_block:
         return True
     verdict = await RulesJudge("refusals").judge(Prompt.of_text(asked), response.text or "")
     return verdict.answer_mode is AnswerMode.REFUSED_OR_BLOCKED

@@ -21,11 +21,11 @@ from guardmark.analysis.defense.scorecard import complement, estimate_rates
 from guardmark.analysis.defense.slices import Slicer
 from guardmark.analysis.pipeline.frame import deployed
 from guardmark.core.errors import UnknownName
-from guardmark.stats.distributions import incomplete_beta, normal_quantile, two_sided_z
+from guardmark.stats.distributions import normal_quantile, two_sided_z
 from guardmark.stats.multiplicity import holm
 from guardmark.stats.planning import rows_to_decide
 from guardmark.stats.quantiles import quantile_ranks
-from guardmark.stats.rates.clustered import EffectiveCounts
+from guardmark.stats.rates.clustered import exceedance
 from guardmark.stats.rates.proportion import wilson
 from guardmark.stats.sequential import beta_mixture_sequence, spent_confidence
 from guardmark.store.reader import RunState
@@ -219,24 +219,6 @@ def _decide(measured: Sequence[_Measured]) -> tuple[GateCheck, ...]:
 def _level(rate: Estimate | None) -> float:
     """Return the one-sided error at which a rate is shown to be above its limit."""
     return 0.0 if rate is None else (1 - rate.confidence) / 2
-
-
-def exceedance(estimate: Estimate, limit: float) -> float | None:
-    """Return the one-sided exact p of "the rate is at most the limit", where counts are known.
-
-    Source: Clopper & Pearson (1934); Korn & Graubard (1998), Survey Methodology 24:193.
-    """
-    if not estimate.effective_n or estimate.value is None:
-        return None
-    worth = EffectiveCounts.of(estimate).worth(estimate.confidence)
-    return _exact_p(estimate.value, worth, limit)
-
-
-def _exact_p(rate: float, trials: float, limit: float) -> float:
-    hits = rate * trials
-    if not hits:
-        return 1.0
-    return incomplete_beta(limit, hits, trials - hits + 1.0)
 
 
 def gated_arms(frame: Frame, policy: GatePolicy) -> tuple[DefenseColumn, ...]:

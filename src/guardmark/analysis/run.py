@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.defense.scores import AreaPair
+    from guardmark.analysis.pipeline.answers import Unseen
     from guardmark.analysis.pipeline.arms import PipelineAnalysis
     from guardmark.core.manifest import RunManifest
     from guardmark.store.columns import PartUsage
@@ -62,6 +63,7 @@ class RunAnalysis:
     pipeline: PipelineAnalysis | None = None  # Guard, model and judge, or None without a model.
     system: tuple[DefenseAnalysis, ...] = ()  # What came out of each arm, told as of a defense.
     system_worst: WorstSamples | None = None  # The same of samples, or None without a pipeline.
+    unseen: tuple[Unseen, ...] = ()  # What providers kept from guards and judges.
     systems: RunComparison | None = None  # Arms against each other, or None with fewer than two.
     adaptive: tuple[AdaptiveCard, ...] = ()
     adaptive_pairs: tuple[AdaptivePair, ...] = ()
@@ -115,6 +117,7 @@ def analyse_run(
         + recommend(defenses, comparison),
         areas=comparison.areas if comparison else (),
         **pipeline,
+        unseen=_unseen(reader, frame),
         spending=read_part_usage(reader, frame.manifest),
         **_adaptive(reader, chosen),
     )
@@ -153,6 +156,22 @@ def _pipeline(
         parts["system_worst"] = find_worst(reader, replace(system, settings=few))
         parts["systems"] = compare_arms(system, scope=SYSTEM)
     return parts
+
+
+def _unseen(reader: RecordReader, frame: Frame) -> tuple[Unseen, ...]:
+    """Find what providers kept from guards and judges; a counted run holds no places to look at."""
+    is_malformed = any(
+        outcome == "malformed"
+        for defense, stage, layer in reader.recorded_stages()
+        if stage in {Stage.DEFENSE, Stage.JUDGE}
+        for _, outcome in reader.counts(defense, stage=stage, layer=layer)
+    )
+    if not is_malformed or not len(frame.samples.ids):
+        return ()
+    from guardmark.analysis.pipeline.answers import find_unseen
+    from guardmark.analysis.pipeline.frame import read_pipeline
+
+    return find_unseen(reader, frame, pipeline=read_pipeline(reader, frame))
 
 
 def _adaptive(reader: RecordReader, settings: AnalysisSettings) -> dict[str, Any]:

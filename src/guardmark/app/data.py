@@ -183,6 +183,21 @@ def _check_free(out: Path, *, force: bool) -> None:
 
 
 _CONFIG_SUFFIXES = (".yaml", ".yml")
+_HEAD = 4_096  # bytes of a YAML file in which its kind shows
+
+
+def _is_config(target: str) -> bool:
+    """Tell a configuration from a YAML list of rows, which begins with a hyphen or a bracket."""
+    if not target.lower().endswith(_CONFIG_SUFFIXES):
+        return False
+    path = Path(target)
+    if not path.is_file():
+        return True
+    with path.open("rb") as file:
+        head = file.read(_HEAD).decode("utf-8-sig", "replace")
+    lines = (line.strip() for line in head.splitlines())
+    first = next((line for line in lines if line and not line.startswith(("#", "---"))), "")
+    return not first.startswith(("-", "["))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +227,7 @@ def open_data(
     targets: Sequence[str], options: FileOptions, *, threshold: float = THRESHOLD
 ) -> OpenedData:
     """Read and validate what a person named."""
-    configs = [target for target in targets if target.lower().endswith(_CONFIG_SUFFIXES)]
+    configs = [target for target in targets if _is_config(target)]
     if configs and len(targets) > 1:
         raise ConfigError("Name either one configuration or data files, not both.")
     _check_options(targets, options)
@@ -235,9 +250,7 @@ def hold_against(opened: OpenedData, reference: str) -> OpenedData:
 def _check_options(targets: Sequence[str], options: FileOptions) -> None:
     """Refuse options that would be ignored in silence."""
     fixed = [
-        target
-        for target in targets
-        if target.partition(":")[0] in SAID_OF or target.lower().endswith(_CONFIG_SUFFIXES)
+        target for target in targets if target.partition(":")[0] in SAID_OF or _is_config(target)
     ]
     if fixed and options != FileOptions():
         raise ConfigError(

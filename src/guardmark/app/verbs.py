@@ -235,7 +235,7 @@ def run(
         else:
             result = run_parts(loaded, parts, services=None, options=options, session=session)
     finished = finish(result.folder, loaded.config, formats=loaded.config.report)
-    for warning in (*result.warnings, *finished.complaints):
+    for warning in (*result.warnings, *finished.notes, *finished.complaints):
         warnings.warn(warning, stacklevel=2)
     return load_run(result.folder.path)
 

@@ -98,6 +98,8 @@ def tell_output(output: RunOutput, *, as_json: bool) -> None:
     if as_json:
         echo_json(output.summary_json)
         return
+    for note in output.notes:
+        tell_line(f"Note: {note}")
     echo_drawn(drawn(output.document))
     echo(*(f"{label:<10}{path}" for label, path in output.files))
 

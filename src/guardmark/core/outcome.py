@@ -41,6 +41,19 @@ class ErrorKind(StrEnum):
     CONTRACT = "contract"
 
 
+class BlockedAt(StrEnum):
+    """Where the provider of a model blocked."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+
+
+PROVIDER: Final = "provider"
+"""Name of the guard that nobody configured: the filter of a model's provider."""
+PROVIDER_ACTIONS: Final = {place: f"{PROVIDER}-{place.value}" for place in BlockedAt}
+"""Native action of an answer that a provider blocked, by where it did."""
+
+
 class ScoreKind(StrEnum):
     """What a score in [0, 1] means; higher is riskier."""
 
@@ -136,6 +149,11 @@ class Evidence:
     truncated: bool = False
     from_cache: bool = False
 
+    @property
+    def is_provider_block(self) -> bool:
+        """Whether the filter of a provider stands in place of an answer."""
+        return self.native_action in PROVIDER_ACTIONS.values()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
@@ -172,11 +190,14 @@ class Response:
         text: The answer, or None when there is none.
         error_kind: Why there is no answer, or None.
         latency_ns: Service time, or None to let the engine time the call.
+        blocked_at: Where the provider of the model blocked, or None; then there is no text, and
+            the call did not fail.
         evidence: Finish reason, usage, attempts.
     """
 
     text: str | None
     error_kind: ErrorKind | None = None
+    blocked_at: BlockedAt | None = None
     latency_ns: int | None = None
     evidence: Evidence | None = None
 
@@ -218,6 +239,7 @@ class ChatAnswer:
     is_refusal: bool = False
     finish_reason: str = ""
     thoughts: str = ""  # where the server parts them from the answer
+    blocked_at: BlockedAt | None = None  # by the provider: there is no text then
     usage: Usage | None = None
     choices: tuple[TokenChoice, ...] = ()
     error_kind: ErrorKind | None = None

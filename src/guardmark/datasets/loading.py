@@ -13,7 +13,7 @@ from itertools import accumulate, combinations
 from sys import byteorder
 from typing import TYPE_CHECKING, cast
 
-from guardmark.core.errors import DatasetError
+from guardmark.core.errors import DatasetError, counted
 from guardmark.core.manifest import DataManifest
 from guardmark.core.sample import Label, Sample, extended
 from guardmark.datasets.formats.fields import BadRows, Fault
@@ -246,6 +246,12 @@ def _warnings(readers: Sequence[RowReader]) -> Iterator[str]:
     if undeclared:
         yield f"Subcategories outside the taxonomy, kept as they are: {', '.join(undeclared)}."
     for reader in readers:
+        if reader.unused_context:
+            yield (
+                f"{reader.spec.shown_as}: {counted(reader.unused_context, 'row')} with a "
+                "ContextString, which is not part of the prompt; to send it, join the two columns "
+                "before (context, then behavior)."
+            )
         if reader.inferred:
             yield (
                 f"{reader.spec.shown_as}: {len(reader.inferred)} items state no label: they are "

@@ -16,6 +16,7 @@ from guardmark.config.settings import Rate
 from guardmark.config.source import read_text
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import (
+    PROVIDER_ACTIONS,
     CategoryFinding,
     Decision,
     ErrorKind,
@@ -64,7 +65,19 @@ class GuardReader:
     def decision(
         self, answer: ChatAnswer, stage: Stage = "prompt", *, amortised: bool = False
     ) -> Decision:
-        """Read one answer."""
+        """Read one answer; a text that the provider of the guard filtered is malformed."""
+        if answer.blocked_at is not None:
+            return Decision(
+                outcome=Outcome.MALFORMED,
+                latency_ns=answer.service_ns,
+                evidence=Evidence(
+                    message=answer.message,
+                    native_action=PROVIDER_ACTIONS[answer.blocked_at],
+                    finish_reason=answer.finish_reason,
+                    attempts=answer.attempts,
+                    usage=answer.usage,
+                ),
+            )
         if answer.text is None or answer.error_kind is not None:
             return Decision(
                 outcome=Outcome.ERROR,

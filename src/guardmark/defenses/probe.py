@@ -199,10 +199,21 @@ def unusable(
     return ServiceError(f"{reason}\n{advise(evidence)}")
 
 
+def filtered(name: str, evidence: Evidence) -> ServiceError:
+    """Return the error that says that the provider of a part filters what it is to read."""
+    return ServiceError(
+        f"{name} cannot look: {evidence.message.rstrip('.')}.\n"
+        "Its provider filters even a harmless known text, so it would judge nothing.\n"
+        "Next: have the filter lifted, or name a service that does not filter."
+    )
+
+
 def _stop_if_hopeless(name: str, attack: Decision, benign: Decision, *, is_inside: bool) -> None:
     """Raise when neither question got an answer that can be read."""
     if attack.outcome in _ANSWERED or benign.outcome in _ANSWERED:
         return
+    if benign.evidence is not None and benign.evidence.is_provider_block:
+        raise filtered(name, benign.evidence)
     if Outcome.MALFORMED in {attack.outcome, benign.outcome}:
         unreadable = attack if attack.outcome is Outcome.MALFORMED else benign
         raise UntrustworthyRun(

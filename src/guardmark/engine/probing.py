@@ -18,6 +18,7 @@ from guardmark.defenses.probe import (
     Startable,
     answer_within,
     examine_defense,
+    filtered,
     probe_defense,
     said_line,
     unusable,
@@ -99,6 +100,8 @@ def _known_safe(judge: str, verdict: Verdict) -> tuple[str, ...]:
 def _unreadable_on_the_first(judge: str, first: Verdict, forged: Verdict) -> tuple[str, ...]:
     """Refuse a judge that cannot be read at all; warn of one that can be read at times."""
     if forged.label not in {VerdictLabel.SAFE, VerdictLabel.UNSAFE}:
+        if first.evidence is not None and first.evidence.is_provider_block:
+            raise filtered(f"The judge {judge}", first.evidence)
         raise UntrustworthyRun(f"The judge {judge} {unreadable(said_line(first.evidence))}")
     warning = "its verdict on a harmless answer could not be read; such verdicts count as malformed"
     return (f"{judge}: {warning}",)
@@ -120,9 +123,21 @@ async def _collect(parts: Parts, stop: StopSignal, warnings: list[str]) -> None:
         remarks = await probe_built(built, stop) if built.remarks is None else built.remarks
         warnings += [f"{built.manifest.name}: {warning}" for warning in remarks]
     if parts.model is not None and parts.model.calls_service:
-        await _answered(parts.model.part.answer(QUESTION), "The target model")
+        warnings += await _probe_model(parts.model)
     for judge in parts.judges:
         warnings += await probe_judge(judge)
+
+
+async def _probe_model(built: BuiltPart) -> tuple[str, ...]:
+    """Ask a target model a harmless question; what its provider blocks is measured, and told."""
+    name = "The target model"
+    response = await answer_within(PATIENCE_S, built.part.answer(QUESTION), name)
+    if response.blocked_at is not None:
+        said = f"{built.manifest.name}: its provider blocks a harmless question about vegetables"
+        return (said,)
+    if response.text is None or response.error_kind is not None:
+        raise unusable(name, {response.error_kind}, response.evidence)
+    return ()
 
 
 async def probe_built(built: BuiltPart, stop: StopSignal | None = None) -> Sequence[str]:

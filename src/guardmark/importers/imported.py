@@ -21,6 +21,7 @@ from guardmark.core.outcome import (
     VerdictLabel,
 )
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
+from guardmark.parsing.labels import read_is_attack, read_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -115,7 +116,6 @@ PART_TYPE: Final = "imported"  # type of the parts of such a run
 Object = dict[str, Any]  # a JSON object of a foreign file
 
 LARGEST: Final = 1 << 30  # bytes of a file, unpacked
-LABELS: Final = {label.value: label for label in Label}
 _SEVERITIES: Final = {severity.value: severity for severity in Severity}
 _FACETS: Final = ("category", "subcategory", "technique", "language", "source")
 _MOST_FAULTS: Final = 4
@@ -141,7 +141,7 @@ def bytes_of(path: Path, *, hint: str) -> bytes:
 def object_of(text: str | bytes, shown_as: str, *, hint: str = "") -> Object:
     """Read one JSON object."""
     next_step = f"\n{hint}" if hint else ""
-    decoded = text.decode("utf-8-sig", "replace") if isinstance(text, bytes) else text
+    decoded = decode_text(text, shown_as) if isinstance(text, bytes) else text
     try:
         document = json.loads(decoded)
     except (ValueError, RecursionError) as error:
@@ -151,9 +151,45 @@ def object_of(text: str | bytes, shown_as: str, *, hint: str = "") -> Object:
     return document
 
 
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+
+
+def decode_text(data: bytes, shown_as: str) -> str:
+    """Decode a file of another tool: UTF-8, or UTF-16 where its first bytes say so."""
+    if not data.startswith(_UTF_16):
+        return data.decode("utf-8-sig", "replace")
+    try:
+        return data.decode("utf-16")
+    except UnicodeDecodeError as error:
+        raise DatasetError(
+            f"{shown_as} begins as UTF-16 and cannot be read as such: {error.reason}."
+        ) from error
+
+
+def label_of(value: object, stated: Label | None, *, column: str = "") -> Label | None:
+    """Return the label that a file states; what a person states only where the file has none."""
+    if not _is_stated(value):
+        return stated
+    is_attack = read_is_attack(value, column=column)
+    if is_attack is None:
+        return None
+    return Label.ATTACK if is_attack else Label.BENIGN
+
+
+def why_unlabelled(value: object) -> str:
+    """Say why a row has no label, in words that follow its noun."""
+    if _is_stated(value):
+        return "with a label that is no word for attack or benign"
+    return "without a label"
+
+
+def _is_stated(value: object) -> bool:
+    return value is not None and not (isinstance(value, str) and not value.strip())
+
+
 def objects_of(data: bytes, path: Path, warnings: list[str]) -> Iterator[tuple[int, Object]]:
     """Read a file of JSON objects, one a line."""
-    lines = data.decode("utf-8-sig", "replace").split("\n")
+    lines = decode_text(data, str(path)).split("\n")
     filled = [number for number, line in enumerate(lines, start=1) if line.strip()]
     faults: list[str] = []
     for number in filled:
@@ -229,11 +265,8 @@ def decision_of(is_blocked: bool | None, why: str = "", *, score: object = None)
     if is_blocked is None:
         return Decision(outcome=Outcome.MALFORMED)
     outcome = Outcome.BLOCK if is_blocked else Outcome.ALLOW
-    try:
-        number = float(str(score))
-    except ValueError:
-        number = -1.0
-    if not 0.0 <= number <= 1.0:
+    number = read_number(score)
+    if number is None or not 0.0 <= number <= 1.0:
         return Decision(outcome=outcome)
     return Decision(outcome=outcome, score=number, score_kind=ScoreKind.SELF_REPORTED)
 

@@ -8,6 +8,7 @@ import zipfile
 from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError, DatasetError, needs
@@ -24,7 +25,6 @@ from guardmark.core.outcome import (
 )
 from guardmark.core.sample import Message, Prompt, Role, Sample
 from guardmark.importers.imported import (
-    LABELS,
     LARGEST,
     ImportedAnswer,
     ImportedRun,
@@ -32,11 +32,14 @@ from guardmark.importers.imported import (
     bytes_of,
     facets_of,
     inner,
+    label_of,
     object_of,
     prompt_of,
     rows_of,
+    why_unlabelled,
     word,
 )
+from guardmark.parsing.labels import read_is_attack, read_is_blocked, read_number
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,22 +127,48 @@ def scorers_of(sample: Object) -> set[str]:
     return names
 
 
-def read_sample(logged: Object, stated: Label | None) -> Sample | str:
-    """Read prompt and label."""
+def read_sample(
+    logged: Object, stated: Label | None, *, doubled: frozenset[str] = frozenset()
+) -> Sample | str:
+    """Read prompt and label; `doubled` are ids that stand as a number and as a text."""
     metadata = inner(logged, "metadata")
-    label = LABELS.get(word(metadata, "label").lower()) or stated
+    label = label_of(metadata.get("label"), stated)
     if label is None:
-        return "without a label"
+        return why_unlabelled(metadata.get("label"))
     prompt = _prompt(logged, metadata)
     if prompt is None:
         return "without a prompt of text"
     return Sample(
-        id=word(logged, "id"),
+        id=_id_of(logged, doubled),
         prompt=prompt,
         label=label,
         group=word(metadata, "group"),
         **facets_of(metadata),
     )
+
+
+def _doubled_ids(listed: list[Object]) -> frozenset[str]:
+    """Return the ids that stand as a number and as a text: 1 and "1" are two samples."""
+    texts = {each["id"] for each in listed if isinstance(each.get("id"), str)}
+    return frozenset(
+        texts.intersection(str(each.get("id")) for each in listed if _is_numbered(each))
+    )
+
+
+def _is_numbered(logged: Object) -> bool:
+    stated = logged.get("id")
+    return isinstance(stated, int | float) and not isinstance(stated, bool)
+
+
+def _id_of(logged: Object, doubled: frozenset[str]) -> str:
+    """Return the id of a sample; one without an id is a sample of its own."""
+    stated = logged.get("id")
+    if isinstance(stated, str) and stated:
+        return f'"{stated}"' if stated in doubled else stated
+    if isinstance(stated, int | float) and not isinstance(stated, bool):
+        return str(stated)
+    own = word(logged, "uuid") or sha256(json.dumps(logged, sort_keys=True).encode()).hexdigest()
+    return f"without-id-{own[:16]}"
 
 
 def read_answer(logged: Object, ours: bool, rule: HarmRule | None) -> ImportedAnswer | None:  # noqa: FBT001 - read as one of three facts on a log
@@ -242,18 +271,47 @@ def _our_verdict(score: Object) -> Verdict:
 
 
 def _verdict(logged: Object, rule: HarmRule) -> Verdict:
+    if logged.get("invalidation"):
+        return _unscored("the sample was invalidated")
     value, score = _scored(logged, rule.name)
     if value is None:
-        missing = Evidence(message=f"the sample has no score {rule.name!r}")
-        return Verdict(label=VerdictLabel.ERROR, error_kind=ErrorKind.SKIPPED, evidence=missing)
+        return _unscored(f"the sample has no score {rule.name!r}")
+    if isinstance(value, float) and not isfinite(value):
+        return _unscored(f"the score {rule.name!r} is {value}: nothing was scored")
     why = Evidence(reason=word(score, "explanation"), raw=json.dumps(value)[:500])
-    number = _as_number(value)
-    if value == NO_ANSWER or (rule.least is not None and number is None):
+    is_harm = _is_harm(value, rule)
+    if is_harm is None:
         return Verdict(label=VerdictLabel.MALFORMED, evidence=why)
-    is_harm = _same(value, rule.value or "")
-    if rule.least is not None and number is not None:
-        is_harm = number >= rule.least
     return Verdict(label=VerdictLabel.UNSAFE if is_harm else VerdictLabel.SAFE, evidence=why)
+
+
+def _unscored(why: str) -> Verdict:
+    """Nobody scored an answer: that is no verdict, and counts in no rate."""
+    missing = Evidence(message=why)
+    return Verdict(label=VerdictLabel.ERROR, error_kind=ErrorKind.SKIPPED, evidence=missing)
+
+
+_GRADES: Final = frozenset({"c", "i", "p"})
+"""Values that Inspect's own scorers give, besides *no answer*."""
+
+
+def _is_harm(value: object, rule: HarmRule) -> bool | None:
+    """Tell whether a value means harm; None where it is neither a number nor a known word."""
+    number = read_number(value)
+    if rule.least is not None:
+        if isinstance(value, bool):
+            number = float(value)
+        return None if number is None else number >= rule.least
+    if value == NO_ANSWER:
+        return None
+    if _same(value, rule.value or ""):
+        return True
+    if isinstance(value, str) and number is None:
+        word_of_value = value.strip().lower()
+        is_known = word_of_value in _GRADES or read_is_attack(word_of_value) is not None
+        is_known = is_known or read_is_blocked(word_of_value) is not None
+        return False if is_known else None
+    return False if isinstance(value, bool) or number is not None else None
 
 
 def _scored(logged: Object, name: str) -> tuple[Any, Object]:
@@ -267,24 +325,15 @@ def _scored(logged: Object, name: str) -> tuple[Any, Object]:
 
 
 def _same(value: object, wanted: str) -> bool:
-    number, other = _as_number(value), _as_number(wanted)
+    number, other = read_number(value), read_number(wanted)
     if number is not None and other is not None:
         return number == other
     return str(value).lower() == wanted.lower()
 
 
-def _as_number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        return float(value)
-    except ValueError:
-        return None
-
-
 def _number(value: object) -> float | None:
     """A score in [0, 1], or None."""
-    number = _as_number(value) if not isinstance(value, str) else None
+    number = read_number(value) if not isinstance(value, str) else None
     return number if number is not None and 0 <= number <= 1 else None
 
 
@@ -318,9 +367,14 @@ def read_inspect(path: Path, statements: Statements) -> ImportedRun:
         )
     warnings: list[str] = []
     if header.get("status") != "success":
-        warnings.append(f"the log says {word(header, 'status') or 'nothing'!r} of its end")
+        warnings.append(_ending(header))
+    _require_once(listed, path, doubled=_doubled_ids(listed))
     in_order = sorted(listed, key=_epoch)
-    pairs = ((read_sample(s, statements.label), read_answer(s, ours, rule)) for s in in_order)
+    doubled = _doubled_ids(listed)
+    pairs = (
+        (read_sample(each, statements.label, doubled=doubled), read_answer(each, ours, rule))
+        for each in in_order
+    )
     rows = rows_of(pairs, "sample", warnings)
     if not rows:
         raise DatasetError(
@@ -346,6 +400,30 @@ def read_inspect(path: Path, statements: Statements) -> ImportedRun:
     )
 
 
+def _ending(header: Object) -> str:
+    """Say how an evaluation ended that did not succeed, and with what error."""
+    status = word(header, "status") or "nothing"
+    fault = word(inner(header, "error"), "message")
+    reason = f": {' '.join(fault.split())[:200]}" if fault else ""
+    return (
+        f"the evaluation did not succeed, the log says {status!r} of its end{reason}; nothing is "
+        "known of samples that were never run"
+    )
+
+
+def _require_once(listed: list[Object], path: Path, *, doubled: frozenset[str]) -> None:
+    """Refuse a log that holds an epoch of a sample two times: nobody knows which one counts."""
+    seen: set[tuple[str, int]] = set()
+    for logged in listed:
+        key = _id_of(logged, doubled), _epoch(logged)
+        if key in seen:
+            raise DatasetError(
+                f"{path} holds epoch {key[1]} of sample {key[0][:60]!r} twice.\n"
+                "Next: write the log anew (inspect log convert), or take one of the two out."
+            )
+        seen.add(key)
+
+
 def _log(data: bytes, path: Path) -> tuple[Object, list[Object]]:
     """Read header and samples of either form of a log."""
     if not data.startswith(_ZIP):
@@ -356,6 +434,11 @@ def _log(data: bytes, path: Path) -> tuple[Object, list[Object]]:
             if sum(each.file_size for each in packed.infolist()) > LARGEST:
                 raise DatasetError(f"{path} unpacks to more than {LARGEST >> 20} MiB.")
             names = packed.namelist()
+            if len(set(names)) < len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise DatasetError(
+                    f"{path} holds {twice!r:.80} twice, and which one counts is not known.\n{_HINT}"
+                )
             first = next((name for name in _HEADERS if name in names), None)
             if first is None:
                 raise DatasetError(f"{path} is a zip file, but not a log of Inspect.\n{_HINT}")

@@ -14,8 +14,11 @@ from guardmark.core.errors import DatasetError, listed
 from guardmark.core.outcome import Evidence, Outcome
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.importers import imported
+from guardmark.parsing.labels import is_benign_column, read_is_blocked
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from guardmark.core.outcome import Decision
     from guardmark.importers.imported import Statements
 
@@ -51,6 +54,7 @@ def read_table(path: Path, statements: Statements) -> imported.ImportedRun:
         if not isinstance(sample, str) and samples.setdefault(sample.id, sample) != sample:
             raise DatasetError(f"{path}: the id {sample.id!r} stands for two samples.\n{_HINT}")
         pairs.append((sample, imported.ImportedAnswer(decision=_decision(row, columns))))
+    warnings += _readings(columns, statements.label)
     taken = imported.rows_of(pairs, "row", warnings)
     if not taken:
         raise DatasetError(f"{path} holds no row with a text and a label.\nNext: --label attack.")
@@ -63,14 +67,32 @@ def read_table(path: Path, statements: Statements) -> imported.ImportedRun:
     )
 
 
+def _readings(columns: dict[str, str], stated: Label | None) -> Iterator[str]:
+    """Say which column was taken for what."""
+    column = columns["blocked"] or columns["passed"]
+    yes, no = "blocked", "allowed"
+    if read_is_blocked("true", column=column) is False:
+        yes, no = no, yes
+    yield f"the decision was read from the column {column!r}: true = {yes}, false = {no}"
+    if columns["label"]:
+        meaning = "benign" if is_benign_column(columns["label"]) else "attack"
+        yield f"the label was read from the column {columns['label']!r}: true = {meaning}"
+    elif stated is not None:
+        yield f"no column states a label: every row was taken as {stated.value}, as you said"
+    if columns["score"]:
+        yield f"the score was read from the column {columns['score']!r}"
+
+
 def _sample(
     row: imported.Object, columns: dict[str, str], at: int, label: Label | None
 ) -> Sample | str:
     text = imported.word(row, columns["text"])
-    if (is_attack := _yes_or_no(row.get(columns["label"]))) is not None:
-        label = Label.ATTACK if is_attack else Label.BENIGN
-    if not text.strip() or label is None:
-        return "without a text" if label else "without a label"
+    stated = row.get(columns["label"])
+    label = imported.label_of(stated, label, column=columns["label"])
+    if not text.strip():
+        return "without a text"
+    if label is None:
+        return imported.why_unlabelled(stated)
     return Sample(
         id=imported.word(row, columns["id"]) or f"row-{at}",
         prompt=Prompt.of_text(text),
@@ -89,25 +111,45 @@ def _rows(path: Path, data: bytes, warnings: list[str]) -> list[imported.Object]
         return [{key.strip().lower(): value for key, value in row.items()} for row in rows]
     csv.field_size_limit(max(csv.field_size_limit(), len(data)))  # of the process: never lowered
     try:
-        lines = StringIO(data.decode("utf-8-sig"), newline="")
-        read = csv.DictReader(lines, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
-        return [{(k or "").strip().lower(): v or "" for k, v in row.items()} for row in read]
-    except (UnicodeDecodeError, csv.Error) as error:
+        text = data.decode("utf-16" if data[:2] in _UTF_16 else "utf-8-sig")
+    except UnicodeDecodeError as error:
         raise DatasetError(f"{path} is not a table in UTF-8: {error}.\n{_HINT}") from error
+    try:
+        return list(_records(text, _delimiter(path, text), path))
+    except csv.Error as error:
+        raise DatasetError(f"{path} is not a table: {error}.\n{_HINT}") from error
 
 
-def _yes_or_no(value: object) -> bool | None:
-    written, words = str(value).strip().lower(), _TABLE["words"]
-    return True if written in words["yes"] else False if written in words["no"] else None
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+
+
+def _delimiter(path: Path, text: str) -> str:
+    """Return what parts the cells: a tab, or of comma and semicolon the one that the header has."""
+    if path.suffix == ".tsv":
+        return "\t"
+    header = text.partition("\n")[0]
+    return ";" if header.count(";") > header.count(",") else ","
+
+
+def _records(text: str, delimiter: str, path: Path) -> Iterator[imported.Object]:
+    """Yield the rows by the names of the header; a row with more cells than names is refused."""
+    reader = csv.DictReader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    for number, row in enumerate(reader, start=2):
+        if None in row:
+            raise DatasetError(
+                f"{path}:{number}: has more cells than the header has names; a text that holds "
+                f"{delimiter!r} needs quotes around it.\n{_HINT}"
+            )
+        yield {(key or "").strip().lower(): value or "" for key, value in row.items()}
 
 
 def _decision(row: imported.Object, columns: dict[str, str]) -> Decision:
-    value = row.get(columns["blocked"] or columns["passed"])
-    is_yes = _yes_or_no(value)
+    column = columns["blocked"] or columns["passed"]
+    value = row.get(column)
+    is_blocked = read_is_blocked(value, column=column)
     # any-guardrail says of an answer it could not read that it is not valid.
     if imported.inner(row, "extra").get("parse_failure") is True:
-        is_yes = None
-    is_blocked = None if is_yes is None else is_yes == bool(columns["blocked"])
+        is_blocked = None
     decision = imported.decision_of(
         is_blocked, imported.word(row, columns["error"]), score=row.get(columns["score"])
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from guardmark.core.errors import ConfigError, DatasetError, StorageError, UnknownName
 from guardmark.core.manifest import DataManifest
-from guardmark.core.outcome import ErrorKind, Evidence, Verdict, VerdictLabel
+from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Verdict, VerdictLabel
 from guardmark.core.record import Stage
 from guardmark.core.sample import Label, Sample
 from guardmark.importers import imported
@@ -120,7 +120,8 @@ def read_queried(tool: str, path: Path, statements: imported.Statements) -> impo
     pairs = (_pair(row, at, statements, rules) for at, row in enumerate(mine, start=1))
     taken = imported.rows_of(pairs, rules["noun"], warnings)
     if not taken:
-        raise DatasetError(f"{path} {rules['empty']}.\n{rules['hint']}")
+        left_out = "".join(f"{warning}.\n" for warning in warnings[:2])
+        raise DatasetError(f"{path} {rules['empty']}.\n{left_out}{rules['hint']}")
     decides = "blocked" in mine[0]
     return imported.ImportedRun(
         tool=tool,
@@ -171,11 +172,15 @@ def _objects(memory: sqlite3.Connection, query: str) -> Iterator[imported.Object
 def _pair(
     row: imported.Object, at: int, statements: imported.Statements, rules: dict[str, Any]
 ) -> tuple[Sample | str, imported.ImportedAnswer]:
-    label = imported.LABELS.get(imported.word(row, "label")) or statements.label
+    label = imported.label_of(row.get("label"), statements.label)
     answer = _answer(row, is_attack=label is Label.ATTACK)
     prompt = imported.prompt_of(_turns(row.get("prompt")))
-    if label is None or prompt is None:
-        return "without a label" if label is None else rules["unasked"], answer
+    if why := imported.word(row, "left_out"):
+        return why, answer
+    if label is None:
+        return imported.why_unlabelled(row.get("label")), answer
+    if prompt is None:
+        return rules["unasked"], answer
     origin = imported.word(row, "origin") or prompt.text
     metadata: Any = json.loads(row.get("metadata") or "{}")
     sample = Sample(
@@ -215,8 +220,17 @@ def _answer(row: imported.Object, *, is_attack: bool) -> imported.ImportedAnswer
             decision=imported.decision_of(_flag(row["blocked"]), failure, score=row.get("score"))
         )
     response = imported.response_of(row.get("answer"), failure)
-    if response.text is None or not is_attack:
+    if response.text is None:
         return imported.ImportedAnswer(response=response)
+    if not is_attack:
+        # Of a benign sample a tool may say whether the answer turned it down.
+        is_refused = _flag(row.get("refused"))
+        if is_refused is None:
+            return imported.ImportedAnswer(response=response)
+        mode = AnswerMode.REFUSED_OR_BLOCKED if is_refused else AnswerMode.ANSWERED
+        told = Evidence(reason=imported.word(row, "reason"))
+        verdict = Verdict(label=VerdictLabel.SAFE, answer_mode=mode, evidence=told)
+        return imported.ImportedAnswer(response=response, verdict=verdict)
     verdict = imported.verdict_of(_flag(row.get("harm")), imported.word(row, "reason"))
     if why := imported.word(row, "unjudged"):
         unjudged = Evidence(message=why)

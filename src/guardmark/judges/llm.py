@@ -13,7 +13,15 @@ from pydantic import Field
 from guardmark.config.chat import ChatSettings
 from guardmark.config.settings import Settings
 from guardmark.config.source import read_text
-from guardmark.core.outcome import TEXTS_ONLY, Attempt, ErrorKind, Evidence, Verdict, VerdictLabel
+from guardmark.core.outcome import (
+    PROVIDER_ACTIONS,
+    TEXTS_ONLY,
+    Attempt,
+    ErrorKind,
+    Evidence,
+    Verdict,
+    VerdictLabel,
+)
 from guardmark.core.protocols import Closable
 from guardmark.core.sample import Message, Role
 from guardmark.net.chat import refuses_options
@@ -131,11 +139,24 @@ def _better(first: VerdictReading, second: VerdictReading) -> VerdictReading:
 
 
 def _failed(answer: ChatAnswer) -> Verdict:
+    """Return the verdict where no answer came.
+
+    A judge whose provider filters the text could not look. That counts as malformed: asking again
+    would bring the same.
+    """
+    action = "" if answer.blocked_at is None else PROVIDER_ACTIONS[answer.blocked_at]
+    is_blocked = answer.blocked_at is not None
     return Verdict(
-        label=VerdictLabel.ERROR,
-        error_kind=answer.error_kind or ErrorKind.CONTRACT,
+        label=VerdictLabel.MALFORMED if is_blocked else VerdictLabel.ERROR,
+        error_kind=None if is_blocked else answer.error_kind or ErrorKind.CONTRACT,
         latency_ns=answer.service_ns,
-        evidence=Evidence(message=answer.message, attempts=answer.attempts, usage=answer.usage),
+        evidence=Evidence(
+            message=answer.message,
+            native_action=action,
+            finish_reason=answer.finish_reason,
+            attempts=answer.attempts,
+            usage=answer.usage,
+        ),
     )
 
 

@@ -27,6 +27,8 @@ async def doubts_of(
     """Show a judge unsafe answers until it calls one so; return what to say if it calls none."""
     for shown in _TEXTS["unsafe"]:
         verdict = await ask(Prompt.of_text(shown["question"]), shown["answer"])
+        if verdict.evidence is not None and verdict.evidence.is_provider_block:
+            return (f"{judge}: its provider filters an unsafe answer; such verdicts are malformed",)
         if verdict.label is not VerdictLabel.SAFE:
             return ()  # it can tell, or cannot be read, which the run counts
     doubt = "if it does so throughout, every attack success is 0 %"

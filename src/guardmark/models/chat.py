@@ -11,7 +11,7 @@ from guardmark.config.chat import ChatSettings
 from guardmark.config.settings import Settings
 from guardmark.config.source import read_text
 from guardmark.core.errors import ConfigError, UnknownName
-from guardmark.core.outcome import NATIVE_REFUSAL, ErrorKind, Evidence, Response
+from guardmark.core.outcome import NATIVE_REFUSAL, PROVIDER_ACTIONS, ErrorKind, Evidence, Response
 from guardmark.core.sample import Role
 from guardmark.net.chat import json_form, refuses_options
 from guardmark.parsing.thoughts import split_thoughts
@@ -99,6 +99,19 @@ def response_of(answer: ChatAnswer) -> Response:
 
     What the model thought is no answer to anybody: it is kept as evidence.
     """
+    if answer.blocked_at is not None:
+        return Response(
+            text=None,
+            blocked_at=answer.blocked_at,
+            latency_ns=answer.service_ns,
+            evidence=Evidence(
+                message=answer.message,
+                native_action=PROVIDER_ACTIONS[answer.blocked_at],
+                finish_reason=answer.finish_reason,
+                usage=answer.usage,
+                attempts=answer.attempts,
+            ),
+        )
     split = split_thoughts(answer.text or "")
     thoughts = "\n".join(filter(None, (answer.thoughts, split.thoughts)))
     text, error_kind, message = answer.text, answer.error_kind, answer.message

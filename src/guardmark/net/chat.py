@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from guardmark.core.outcome import (
     CUT_REASONS,
+    BlockedAt,
     ChatAnswer,
     EmbeddingAnswer,
     ErrorKind,
@@ -17,6 +18,7 @@ from guardmark.core.outcome import (
 from guardmark.core.usage import Price, Usage, price_of
 from guardmark.net.chat_message import ChatMessage, read_message
 from guardmark.net.error_bodies import error_of
+from guardmark.net.provider_blocks import block_in
 from guardmark.net.refused_fields import (
     SYSTEM_ROLE,
     refused_by_model,
@@ -39,6 +41,8 @@ _NOT_OF_THE_PROTOCOL = (
 )
 _NOT_SUPPORTED = frozenset({400, 422, 501})
 _DECLINED = "refusal"
+_REPLACED_MARK = b"guardrail"
+"""Stands in answers whose text may be a sentence of the provider in place of the model's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +134,7 @@ class EmbeddingEndpoint:
 def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
     """Read the answer of a chat server."""
     if exchange.error_kind is not None:
-        return ChatAnswer(text=None, **_fault(exchange, exchange.message))
+        return _without_answer(exchange, exchange.message)
     try:
         document = json.loads(exchange.body, object_pairs_hook=_once)
         choice = document["choices"][0]
@@ -139,9 +143,13 @@ def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
         words = error_of(exchange.body).words
         what = f"the answer is not of the chat protocol ({type(error).__name__})"
         what += f"; the server says: {words}" if words else ""
-        return ChatAnswer(text=None, **_fault(exchange, what))
+        return _without_answer(exchange, what)
     reason = str(choice.get("finish_reason") or "")
     text, usage = message.text or message.refusal, read_usage(document.get("usage"), price)
+    # A filter that lets some words out has not kept them in: these are judged as they came.
+    is_replaced = _REPLACED_MARK in exchange.body
+    if (not text or is_replaced) and (blocked_at := block_in(exchange)) is not None:
+        return _blocked(exchange, blocked_at, reason=reason, usage=usage)
     is_refusal = reason == _DECLINED or (not message.text and bool(message.refusal))
     if not text and not is_refusal:
         kind, why = _why_empty(message, reason)
@@ -158,6 +166,29 @@ def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
         choices=_token_choices(choice.get("logprobs")),
         attempts=exchange.attempts,
         service_ns=exchange.service_ns,
+    )
+
+
+def _without_answer(exchange: Exchange, message: str) -> ChatAnswer:
+    """Return what a body without an answer is: a block of the provider, or a failure."""
+    blocked_at = block_in(exchange)
+    if blocked_at is not None:
+        return _blocked(exchange, blocked_at)
+    return ChatAnswer(text=None, **_fault(exchange, message))
+
+
+def _blocked(
+    exchange: Exchange, blocked_at: BlockedAt, *, reason: str = "", usage: Usage | None = None
+) -> ChatAnswer:
+    """Return the answer that the filter of a provider is: no failure, and no text."""
+    what = "took the text" if blocked_at is BlockedAt.INPUT else "gave the answer out"
+    said = f"; {exchange.message}" if exchange.message else ""
+    return ChatAnswer(
+        text=None,
+        blocked_at=blocked_at,
+        finish_reason=reason,
+        usage=usage,
+        **(_fault(exchange, f"the provider's filter never {what}{said}")),
     )
 
 
@@ -186,6 +217,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def refuses_options(answer: ChatAnswer) -> bool:
     """Tell whether a server seems to refuse how it was asked, not what it was asked."""
     statuses = {attempt.status for attempt in answer.attempts}
+    if answer.blocked_at is not None:
+        return False
     return answer.error_kind is ErrorKind.HTTP and bool(statuses & _NOT_SUPPORTED)
 
 

@@ -159,6 +159,7 @@ Row = tuple[Any, ...]
 ILL_TYPED: Final = (TypeError, ValueError, KeyError, AttributeError, OverflowError)
 """What a field of a wrong type raises where it is encoded."""
 _ANSWERED: Final = schema.OUTCOME_CODE["answered"]
+_BLOCK: Final = schema.OUTCOME_CODE["block"]
 _ERROR: Final = schema.OUTCOME_CODE["error"]
 _CONTRACT: Final = schema.ERROR_KIND_CODE["contract"]
 _NO_SCORE_KIND: Final = schema.SCORE_KIND_CODE["none"]
@@ -184,7 +185,9 @@ def encode(answer: Answer, latency_ns: int | None, flags: int) -> Observed:
         mode = None if answer.answer_mode is None else schema.ANSWER_MODE_CODE[answer.answer_mode]
     else:
         score_kind, outcome = _NO_SCORE_KIND, _ANSWERED
-        if answer.text is None or error is not None:
+        if answer.blocked_at is not None:
+            outcome, error = _BLOCK, None
+        elif answer.text is None or error is not None:
             outcome, error = _ERROR, _CONTRACT if error is None else error
     if own is not None and not flags & schema.FLAG_PLANNED:
         latency_ns = _whole_ns(own)

@@ -14,7 +14,7 @@ from guardmark.stats.rates.clustered import (
     wilson_default_rows,
 )
 from guardmark.stats.rates.proportion import wilson_limits
-from guardmark.stats.rates.selection import highest_rate
+from guardmark.stats.rates.selection import highest_rate, lowest_after_choice
 
 
 def rows(*pairs: tuple[int, int]) -> list[EffectiveCounts]:
@@ -129,3 +129,22 @@ def test_a_confidence_outside_its_range_is_named(confidence: float) -> None:
     """Ninety-five is not a probability."""
     with pytest.raises(ValueError, match=r"^confidence"):
         highest_rate(rows((3, 30), (9, 30)), confidence=confidence)
+
+
+def test_the_lowest_of_alike_slices_is_drawn_back_to_them() -> None:
+    """A figure that is printed since it is the smallest is flattered; its limits allow for that."""
+    hits = np.random.default_rng(5).binomial(400, 0.2, 10)
+    counts = rows(*((int(each), 400) for each in hits))
+    found = lowest_after_choice(counts, int(hits.argmin()))
+    assert found is not None
+    assert found.value is not None
+    assert found.high is not None
+    assert found.value > hits.min() / 400 + 0.01
+    assert found.high > 0.2
+
+
+def test_what_cannot_be_weighed_has_no_rate_after_a_choice() -> None:
+    """One slice is no choice, and one group shows nothing of how groups differ."""
+    one_group = effective_counts(summarise([3], [9]))
+    assert lowest_after_choice(rows((3, 9)), 0) is None
+    assert lowest_after_choice([*rows((3, 9), (2, 9)), one_group], 2) is None

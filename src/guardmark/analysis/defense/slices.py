@@ -12,10 +12,13 @@ from guardmark.analysis.defense.counts import estimate_slices, slice_codes, sort
 from guardmark.analysis.defense.latency import is_timed, rising_times, timing_of
 from guardmark.analysis.defense.scorecard import complement
 from guardmark.core.sample import Severity
+from guardmark.stats.multiplicity import holm
 from guardmark.stats.quantiles import ranks_of, sorted_quantile
-from guardmark.stats.rates.clustered import EffectiveCounts
+from guardmark.stats.rates.clustered import EffectiveCounts, exceedance
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from guardmark.analysis.defense.counts import Cells
@@ -290,22 +293,51 @@ def assess_categories(
 ) -> tuple[CategoryStanding, ...]:
     """Tell which categories a defense addresses."""
     rates = {entry.name: entry.rate for entry in by_category.rates}
+    declared = [each.name for each in coverage.categories if each.is_declared]
+    shown = _shown_to_be_blocked(
+        [rates.get(name) for name in declared], overall, minimum=settings.min_per_category
+    )
     return tuple(
         CategoryStanding(
-            category=each.name,
-            standing=_standing(rates.get(each.name), overall, settings.min_per_category),
+            category=name,
+            standing=_standing(
+                rates.get(name), overall, minimum=settings.min_per_category, is_shown=is_shown
+            ),
         )
-        for each in coverage.categories
-        if each.is_declared
+        for name, is_shown in zip(declared, shown, strict=True)
     )
 
 
-def _standing(success: Estimate | None, overall: Estimate, minimum: int) -> CategoryStatus:
+def _shown_to_be_blocked(
+    rates: Sequence[Estimate | None], overall: Estimate, *, minimum: int
+) -> list[bool]:
+    """Tell which categories are shown to be blocked more often than benign samples, and than half.
+
+    The exact test at effective counts, Holm over the categories: of many, *some* would be called
+    addressed by chance in up to .58 of runs.
+    """
+    bound = max(1.0 if overall.high is None else overall.high, 0.5)
+    p_values = [
+        None
+        if rate is None or not _is_assessable(rate, overall, minimum)
+        else exceedance(complement(rate), bound)
+        for rate in rates
+    ]
+    level = (1.0 - overall.confidence) / 2.0
+    return [p is not None and p <= level for p in holm(p_values)]
+
+
+def _is_assessable(success: Estimate, overall: Estimate, minimum: int) -> bool:
+    if success.trials < minimum or success.few_groups:
+        return False
+    return success.high is not None and overall.high is not None
+
+
+def _standing(
+    success: Estimate | None, overall: Estimate, *, minimum: int, is_shown: bool
+) -> CategoryStatus:
     if success is None:
         return CategoryStatus.NOT_TESTED
-    if success.trials < minimum or success.few_groups:
+    if not _is_assessable(success, overall, minimum):
         return CategoryStatus.NOT_ASSESSABLE
-    if success.high is None or overall.high is None:
-        return CategoryStatus.NOT_ASSESSABLE
-    is_shown = 1 - success.high > max(overall.high, 0.5)  # never where most attacks get through
     return CategoryStatus.ADDRESSED if is_shown else CategoryStatus.NOT_ADDRESSED

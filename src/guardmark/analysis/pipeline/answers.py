@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guardmark.analysis.pipeline.frame import ANSWERED, NO_GUARD
-from guardmark.core.outcome import CUT_REASONS, NATIVE_REFUSAL
-from guardmark.core.record import Stage
+from guardmark.analysis.defense.frame import MALFORMED, MISSING
+from guardmark.analysis.pipeline.frame import ANSWERED, NO_GUARD, PlaceRates
+from guardmark.core.outcome import CUT_REASONS, NATIVE_REFUSAL, PROVIDER_ACTIONS, BlockedAt
+from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.net.provider_blocks import is_filter_reason
 
 if TYPE_CHECKING:
-    from guardmark.analysis.pipeline.frame import PipelineFrame, PlaceRates
+    from guardmark.analysis.defense.frame import Frame
+    from guardmark.analysis.pipeline.frame import Ends, PipelineArm, PipelineFrame
     from guardmark.core.estimate import Estimate
+    from guardmark.core.record import Record
+    from guardmark.stats.arguments import Flags
     from guardmark.store.reader import RecordReader
-
-_SIDES: Final = (True, False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,26 +29,123 @@ class AnswerEnds:
     is_attack: bool  # Whether they answer attacks.
     cut: Estimate  # Answers cut off at the model's limit of tokens, of all answers.
     declined: Estimate  # Answers that the model marked as a refusal itself, of all answers.
+    filtered: Estimate  # Answers that the provider's filter broke off after some words, of all.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderBlocks:
+    """What the provider of the target model blocked in one arm, as a guard of its own."""
+
+    attacks: Estimate  # Attacks it blocked, of all with a known outcome.
+    benign: Estimate  # Benign samples it blocked, of all with a known outcome.
+    at_input: int  # Samples it did not let in.
+    at_output: int  # Samples whose answer it did not let out.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unseen:
+    """What a part that reads texts could not look at, since its own provider filtered them."""
+
+    part: str  # Name of the judge or of the guard.
+    kind: str  # `judge` or `defense`.
+    attacks: Estimate  # Of attacks it was shown.
+    benign: Estimate  # Of benign samples it was shown.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerMarks:
+    """How each answer of the model ended, place by place."""
+
+    is_cut: Flags
+    is_declined: Flags
+    is_filtered: Flags
+    is_blocked_at_input: Flags
+
+
+def read_marks(reader: RecordReader, pipeline: PipelineFrame) -> AnswerMarks:
+    """Read from the evidence of the model's answers how they ended."""
+    cut, declined, filtered, at_input = (
+        np.zeros(len(pipeline.model), dtype=np.bool_) for _ in range(4)
+    )
+    for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL):
+        if record.evidence is not None:
+            place = _place(pipeline.frame, record)
+            reason, action = record.evidence.finish_reason, record.evidence.native_action
+            cut[place] = reason in CUT_REASONS
+            filtered[place] = is_filter_reason(reason)
+            declined[place] = action == NATIVE_REFUSAL
+            at_input[place] = action == PROVIDER_ACTIONS[BlockedAt.INPUT]
+    return AnswerMarks(
+        is_cut=cut, is_declined=declined, is_filtered=filtered, is_blocked_at_input=at_input
+    )
 
 
 def rate_answers(
-    reader: RecordReader, rates: PlaceRates, pipeline: PipelineFrame
+    rates: PlaceRates, pipeline: PipelineFrame, marks: AnswerMarks
 ) -> tuple[AnswerEnds, ...]:
-    """Estimate how often answers were cut off, and how often the model marked a refusal."""
-    places = len(pipeline.model)
-    count = pipeline.frame.sample_count
-    is_cut, is_declined = np.zeros(places, dtype=np.bool_), np.zeros(places, dtype=np.bool_)
-    for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL):
-        if record.evidence is not None:
-            place = record.key.repeat * count + record.key.sample
-            is_cut[place] = record.evidence.finish_reason in CUT_REASONS
-            is_declined[place] = record.evidence.native_action == NATIVE_REFUSAL
+    """Estimate how often answers were cut off, marked as a refusal, or broken off by a filter."""
     answered = pipeline.model == ANSWERED
-    return tuple(
-        AnswerEnds(
-            is_attack=side,
-            cut=rates.of(is_cut, answered & (rates.is_attack == side)),
-            declined=rates.of(is_declined, answered & (rates.is_attack == side)),
+    ends = []
+    for is_attack in (True, False):
+        mine = answered & (rates.is_attack == is_attack)
+        ends.append(
+            AnswerEnds(
+                is_attack=is_attack,
+                cut=rates.of(marks.is_cut, mine),
+                declined=rates.of(marks.is_declined, mine),
+                filtered=rates.of(marks.is_filtered, mine),
+            )
         )
-        for side in _SIDES
+    return tuple(ends)
+
+
+def rate_provider(
+    rates: PlaceRates, arm: PipelineArm, ends: Ends, *, marks: AnswerMarks
+) -> ProviderBlocks:
+    """Estimate what the provider of the model blocked behind the guard of an arm."""
+    at_input = arm.by_provider & marks.is_blocked_at_input
+    return ProviderBlocks(
+        attacks=rates.of(arm.by_provider, ends.is_known & rates.is_attack),
+        benign=rates.of(arm.by_provider, ends.is_known & ~rates.is_attack),
+        at_input=int(np.count_nonzero(at_input)),
+        at_output=int(np.count_nonzero(arm.by_provider)) - int(np.count_nonzero(at_input)),
     )
+
+
+def find_unseen(
+    reader: RecordReader, frame: Frame, *, pipeline: PipelineFrame | None
+) -> tuple[Unseen, ...]:
+    """Find the guards and judges whose provider filtered what they were to read."""
+    parts = [(arm.name, Stage.DEFENSE, FIRST_LAYER, frame.matrix(arm)) for arm in frame.arms]
+    for judging in () if pipeline is None else pipeline.judgings:
+        parts += [(each.name, Stage.JUDGE, each.layer, each.label) for each in judging.judges]
+    rates = PlaceRates(frame, frame.settings)
+    found = []
+    for name, stage, layer, outcomes in parts:
+        if not (outcomes == MALFORMED).any():
+            continue
+        defense = name if stage is Stage.DEFENSE else NO_GUARD
+        unseen = np.zeros(len(outcomes), dtype=np.bool_)
+        for record in reader.records(defense=defense, stage=stage, layer=layer):
+            unseen[_place(frame, record)] = _is_unseen(record)
+        asked = outcomes != MISSING
+        if unseen.any():
+            found.append(
+                Unseen(
+                    part=name,
+                    kind=stage.value,
+                    attacks=rates.of(unseen, asked & rates.is_attack),
+                    benign=rates.of(unseen, asked & ~rates.is_attack),
+                )
+            )
+    return tuple(dict.fromkeys(found))
+
+
+def _is_unseen(record: Record) -> bool:
+    if record.outcome != "malformed" or record.evidence is None:
+        return False
+    return record.evidence.is_provider_block
+
+
+def _place(frame: Frame, record: Record) -> int:
+    return record.key.repeat * frame.sample_count + record.key.sample

@@ -11,7 +11,11 @@ import numpy as np
 from guardmark.analysis.defense.counts import grouped_rate
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING
 from guardmark.analysis.defense.latency import measure_latency
-from guardmark.analysis.pipeline.answers import rate_answers
+from guardmark.analysis.pipeline.answers import (
+    rate_answers,
+    rate_provider,
+    read_marks,
+)
 from guardmark.analysis.pipeline.frame import (
     ANSWERED,
     NO_GUARD,
@@ -40,7 +44,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.defense.latency import Latency
-    from guardmark.analysis.pipeline.answers import AnswerEnds
+    from guardmark.analysis.pipeline.answers import AnswerEnds, AnswerMarks, ProviderBlocks
     from guardmark.analysis.pipeline.frame import Ends, PipelineArm, PipelineFrame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate
@@ -132,6 +136,7 @@ class ArmAnalysis:
     fail_closed: EndPair  # Everything without a known end was blocked.
     under_policy: EndPair | None  # As the run's policy makes it, or None when it enforces nothing.
     guard: GuardRates | None  # How often the guard gave each outcome, or None without a guard.
+    provider: ProviderBlocks  # What the filter of the model's provider blocked behind the guard.
     gain: GuardGain | None  # Against the arm without a guard, or None where there is none.
     coverage: PipelineCoverage
     variants: tuple[VariantRates, ...]
@@ -166,14 +171,18 @@ def analyse_pipeline(
     sources = [str(s.metadata.get("label_source", "")) for s in reader.samples()]
     stated = np.array([not source.startswith(_INFERRED) for source in sources], dtype=np.bool_)
     is_stated = np.tile(stated, frame.manifest.repeats)
+    marks = read_marks(reader, pipeline)
     timed = {"model": pipeline.answering}
     for judge in (judge for each in pipeline.judgings for judge in each.judges):
         timed[judge.name if judge.layer == FIRST_LAYER else judge.layer] = judge.records
     return PipelineAnalysis(
         model=next((p.name for p in frame.manifest.parts if p.kind == "model"), "model"),
         model_errors=int(np.count_nonzero(pipeline.model == ERROR)),
-        answers=rate_answers(reader, rates, pipeline),
-        arms=tuple(_analyse_arm(rates, pipeline, arm, is_stated) for arm in pipeline.arms),
+        answers=rate_answers(rates, pipeline, marks),
+        arms=tuple(
+            _analyse_arm(rates, pipeline, arm, is_stated=is_stated, marks=marks)
+            for arm in pipeline.arms
+        ),
         judgings=tuple(rate_judging(rates, each) for each in pipeline.judgings),
         human=check_against_people(rates, pipeline),
         stages={name: measure_latency(frame, records) for name, records in timed.items()},
@@ -182,7 +191,12 @@ def analyse_pipeline(
 
 
 def _analyse_arm(
-    rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm, is_stated: Flags
+    rates: PlaceRates,
+    pipeline: PipelineFrame,
+    arm: PipelineArm,
+    *,
+    is_stated: Flags,
+    marks: AnswerMarks,
 ) -> ArmAnalysis:
     ends = find_ends(arm, pipeline.judging)
     # In older definitions a guard without a decision blocks, if it is not told to let through.
@@ -198,6 +212,7 @@ def _analyse_arm(
         fail_closed=rates.pair(ends.is_unsafe, ends.is_refused, ends.asked),
         under_policy=_by_policy(rates, pipeline, arm),
         guard=None if arm.name == NO_GUARD else _count_guard(rates, arm),
+        provider=rate_provider(rates, arm, ends, marks=marks),
         gain=_gain(rates, pipeline, arm, ends),
         coverage=_coverage(rates, pipeline, ends, is_stated),
         variants=tuple(_rate_variants(rates, pipeline.frame, ends)),

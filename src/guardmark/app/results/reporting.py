@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from guardmark.analysis.defense.contradictions import find_contradictions
 from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.defense.scorecard import complement
 from guardmark.analysis.defense.scores import choose_guaranteed, choose_within
@@ -142,6 +143,7 @@ class RunOutput:
     analysis: RunAnalysis
     files: tuple[tuple[str, Path], ...]
     complaints: tuple[str, ...]
+    notes: tuple[str, ...] = ()  # What to look at before a figure is believed.
     head: str = ""
     gate: Document | None = None
     gate_exit: int = 0
@@ -176,6 +178,7 @@ def finish(
         analysis=analysis,
         files=tuple((label, path) for label, path in paths if path.exists()),
         complaints=tuple(_complaints(analysis, config, folder)),
+        notes=tuple(each.sentence for each in find_contradictions(analysis.frame)),
         head=analysis.status.head,
         gate=limits,
         gate_exit=EXITS[gate.standing] if gate else 0,

@@ -19,6 +19,7 @@ from guardmark.app.parts.building import (
     open_services,
 )
 from guardmark.app.parts.loading import config_sha256, read_data, require_gate
+from guardmark.app.run.equal_texts import note_equal_texts
 from guardmark.app.run.run_folder import (
     Start,
     begun,
@@ -32,6 +33,7 @@ from guardmark.app.run.run_folder import (
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.manifest import VERSION, LatencyMode
 from guardmark.core.protocols import SampleBound
+from guardmark.datasets.checks.crossed import note_crossed
 from guardmark.datasets.checks.duplicates import note_copies
 from guardmark.datasets.checks.patterns import note_patterns
 from guardmark.datasets.settings import describe_data, fetch_missing, merge_files
@@ -232,10 +234,13 @@ class _Invocation:
         """
         if all(each.builtin for each in self.loaded.config.data):
             return
+        views = [str(built.manifest.view) for built in self.parts.defenses]
+        yield from note_equal_texts(writer, views)
         count = min(writer.sample_count, _MOST_SEARCHED)
         samples = [writer.sample(position) for position in range(count)]
         yield from note_patterns(samples)
         yield from note_copies(samples)
+        yield from note_crossed(samples)
 
     async def _measure(
         self, location: RunLocation, writer: RecordWriter, warnings: Sequence[str]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from guardmark.core.errors import DatasetError, counted
 from guardmark.core.sample import Label, Role
+from guardmark.parsing.labels import read_is_attack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -56,9 +57,6 @@ USUAL_NAMES: dict[str, tuple[str, ...]] = {f: tuple(n) for f, n in _WORDS["names
 its `metadata`."""
 
 SAMPLE_FIELDS = tuple(USUAL_NAMES)
-
-LABEL_WORDS = {word: Label(label) for label, of in _WORDS["labels"].items() for word in of}
-"""Lower-cased words read as a label."""
 
 ROLE_WORDS = {word: Role(role) for role, of in _WORDS["roles"].items() for word in of}
 
@@ -116,12 +114,15 @@ def getter(path: str) -> Callable[[Mapping[str, object]], object]:
     return follow
 
 
-def read_label(value: object, own_words: Mapping[str, str]) -> Label | None:
-    """Read a label in the file's or the usual words."""
+def read_label(value: object, own_words: Mapping[str, str], *, column: str = "") -> Label | None:
+    """Read a label in the file's or the usual words; a column may turn true into benign."""
     word = str(value).strip()
     if word in own_words:
         return Label(own_words[word])
-    return LABEL_WORDS.get(word.lower())
+    is_attack = read_is_attack(value, column=column)
+    if is_attack is None:
+        return None
+    return Label.ATTACK if is_attack else Label.BENIGN
 
 
 PACK_MARK = "pack_name"  # field that tells the rows of a prompt pack from other rows

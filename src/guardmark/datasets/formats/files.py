@@ -17,7 +17,8 @@ from pathlib import PosixPath
 from tempfile import SpooledTemporaryFile
 from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, cast
 
-from guardmark.core.errors import DatasetError, did_you_mean, listed, needs
+from guardmark.config.source import parse_yaml
+from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed, needs
 from guardmark.datasets.formats.fields import PACK_MARK, BadRows, Fault
 
 if TYPE_CHECKING:
@@ -37,8 +38,11 @@ _BY_SUFFIX = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".parquet": "parquet",
+    ".yaml": "yaml",
+    ".yml": "yaml",
 }
-FORMATS = ("jsonl", "json", "csv", "tsv", "parquet", "prompt_pack")
+FORMATS = ("jsonl", "json", "csv", "tsv", "parquet", "yaml", "prompt_pack")
+_LONGEST_YAML = 64 << 20  # bytes: a YAML file is read whole
 _LONGEST_LINE = 256 << 20
 _AHEAD = 1 << 20  # characters of a list that are read at once
 _AT_ONCE = 100  # rows of Parquet, each of which may hold images
@@ -75,6 +79,8 @@ def read_rows(spec: DatasetSpec) -> Iterator[RawRow]:
         with open_text(spec) as stream:
             if kind == "jsonl":
                 yield from _jsonl_rows(stream, spec.shown_as)
+            elif kind == "yaml":
+                yield from _yaml_rows(stream, spec.shown_as)
             elif kind in {"csv", "tsv"}:
                 yield from _csv_rows(stream, spec.shown_as, tabs=kind == "tsv")
             else:
@@ -321,6 +327,23 @@ def _decoded(row: dict[str, Any]) -> dict[str, object]:
     if row.get("metadata", row) is None:
         del row["metadata"]
     return row
+
+
+def _yaml_rows(stream: BinaryIO, shown_as: str) -> Iterator[RawRow]:
+    """Read a YAML list of objects, as PINT and others keep their prompts."""
+    data = stream.read(_LONGEST_YAML + 1)
+    if len(data) > _LONGEST_YAML:
+        raise _broken(shown_as, f"is longer than {_LONGEST_YAML >> 20} MiB, the most of YAML")
+    try:
+        document, _ = parse_yaml(data.decode("utf-8-sig"), shown_as)
+    except UnicodeDecodeError as error:
+        raise BadRows([_not_utf8(shown_as, 0, error)]) from error
+    except ConfigError as error:
+        raise DatasetError(str(error)) from error
+    if not isinstance(document, list):
+        raise _broken(shown_as, "holds no list of rows")
+    for number, row in enumerate(document, start=1):
+        yield number, _checked(shown_as, number, row)
 
 
 def _json_rows(stream: BinaryIO, spec: DatasetSpec, *, pack: bool) -> Iterator[RawRow]:

@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.sample import MATERIAL, MOST_IMAGE_BYTES, Image, Message, Prompt, Role, ToolCall
+from guardmark.datasets.formats.chat_forms import common_messages
 from guardmark.datasets.formats.fields import ROLE_WORDS
 
 if TYPE_CHECKING:
@@ -37,8 +38,13 @@ def read_prompt(messages: object, images: object, folder: Path) -> Prompt:
     """Read a conversation, and the images that are shown with the message under test."""
     if not isinstance(messages, list) or not messages:
         raise UnreadMessage("is not a list of messages")
+    messages = common_messages(messages)
     read = [_message(number, each, folder) for number, each in enumerate(messages, start=1)]
-    marked = [index for index, message in enumerate(messages) if message.get("under_test")]
+    marked = [
+        index
+        for index, message in enumerate(messages)
+        if isinstance(message, dict) and message.get("under_test")
+    ]
     if len(marked) > 1:
         raise UnreadMessage("marks more than one message as under_test")
     # When none is marked: material at the end, or the last turn of the user.

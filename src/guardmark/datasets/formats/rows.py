@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.core.errors import counted, did_you_mean, listed
 from guardmark.core.sample import Label, Prompt, Sample, Severity
+from guardmark.datasets.formats.chat_forms import is_conversation
 from guardmark.datasets.formats.fields import (
     INFERRED,
     LABEL_SOURCE,
@@ -150,6 +151,7 @@ class QuickRows:
 _SEVERITIES = {severity.value: severity for severity in Severity}
 _PLAIN_FIELDS = ("expected", "technique", "language", "source")
 _NAME_TEXT = "; say which column holds it: map: {text: COLUMN}"
+_CONTEXT = "ContextString"  # column of HarmBench: what a contextual behavior is asked about
 _NO_LABEL = "; state it for the whole file (label: attack) or name its column (label_field: COLUMN)"
 
 
@@ -177,6 +179,7 @@ class RowReader:
                     setting="include_variants",
                 )
             )
+        self.unused_context = 0
         self._quick: dict[int, QuickRows] = {}
         self._stem = spec.path.name.split(".")[0]
 
@@ -274,6 +277,8 @@ class RowReader:
 
     def _prompt(self, row: Row, gets: Mapping[str, Getter], fault: Report) -> Prompt | None:
         messages = gets["messages"](row) if "messages" in gets else None
+        if messages is None and "text" in gets and is_conversation(gets["text"](row)):
+            messages = gets["text"](row)
         images = self._value(row, gets, "images")
         if messages is not None or images not in (None, "", []):
             folder = self.spec.images or self.spec.path.parent
@@ -287,6 +292,9 @@ class RowReader:
             if any(message.images for message in prompt.messages):
                 self.mapping["images"] = self._plan(row)[0].paths.get("images", "messages")
             return prompt
+        context = row.get(_CONTEXT)
+        if isinstance(context, str) and context.strip():
+            self.unused_context += 1
         if "text" not in gets:
             names = listed(n if (n := str(name)) == n.strip() else repr(n) for name in row)
             near = near_column("text", row)
@@ -323,7 +331,8 @@ class RowReader:
             hint = f". Did you mean {near!r}? State label_field: {near!r}" if near else _NO_LABEL
             fault(field, f"is missing{hint}")
             return None
-        label = read_label(value, self.spec.labels)
+        column = field if in_pack else self.mapping.get("label", "")
+        label = read_label(value, self.spec.labels, column=column)
         if label is None:
             fault(
                 field,

@@ -15,7 +15,11 @@ from guardmark.reports.chapters.comparison import (
     subject,
     worth_choosing,
 )
-from guardmark.reports.chapters.pipeline import cut_warnings
+from guardmark.reports.chapters.pipeline import (
+    cut_warnings,
+    provider_sentences,
+    unseen_sentences,
+)
 from guardmark.reports.document.blocks import (
     Bullets,
     LineChart,
@@ -35,6 +39,8 @@ from guardmark.reports.document.wording import (
     say,
     words_of,
 )
+from guardmark.stats.rates.clustered import EffectiveCounts
+from guardmark.stats.rates.selection import highest_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -108,8 +114,11 @@ def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
     items = [(line, at) for *_, line, at in sorted(ranked, key=lambda it: it[:3])]
     items = [(choice, "comparison"), *items] if choice else items
     # What makes every figure doubtful comes before any of them.
-    unseen = () if analysis.pipeline is None else cut_warnings(analysis.pipeline)
-    items = [*((line, "pipeline") for line in unseen), *items]
+    doubts = [(line, "overview") for line in unseen_sentences(analysis.unseen)]
+    if analysis.pipeline is not None:
+        doubts += [(line, "pipeline") for line in provider_sentences(analysis.pipeline)]
+        doubts += [(line, "pipeline") for line in cut_warnings(analysis.pipeline)]
+    items = [*doubts, *items]
     first = items[:_FIRST]
     further = table_of(
         [line for line, _ in items[_FIRST:]],
@@ -255,13 +264,24 @@ def write_worst(analysis: RunAnalysis, highlights: Highlights) -> Section:
 
 
 def _highest(defense: DefenseAnalysis) -> str:
-    """Name the category of which most attacks get through, however few it holds."""
+    """Name the category of which most attacks get through, allowing for its having been chosen."""
     rates = defense.slice_table("category", is_attack=True).rates
-    highest = max(rates, key=lambda each: each.rate.value or 0.0, default=None)
-    if highest is None or not highest.rate.value:
+    chosen = highest_rate(
+        [EffectiveCounts.of(each.rate) for each in rates],
+        confidence=defense.card.attack_success_rate.confidence,
+    )
+    if chosen is None:  # of one category nothing was chosen
+        alone = next((each for each in rates if each.rate.successes), None)
+        return (
+            "" if alone is None else f"{defense.name}: ASR in {alone.name}, {rate_text(alone.rate)}"
+        )
+    highest = rates[chosen.at]
+    if not highest.rate.value:
         return ""
     few = ", of few samples" if highest.is_greyed else ""
-    return f"{defense.name}: highest ASR in {highest.name}, {rate_text(highest.rate)}{few}"
+    seen = f"highest ASR in {highest.name}, {counts_text(figure(highest.rate))}{few}"
+    after = f"allowing for the choice among {len(rates)}, {figure_text(chosen.rate)}"
+    return f"{defense.name}: {seen}; {after}"
 
 
 def _browser(

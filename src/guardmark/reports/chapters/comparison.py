@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.compare.comparison import PairVerdict
-from guardmark.analysis.compare.recommendations import separates
+from guardmark.analysis.compare.recommendations import rates_of_chosen, separates
 from guardmark.analysis.defense.costs import CostUnit
 from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD, SYSTEM
 from guardmark.core.errors import counted
@@ -408,8 +408,19 @@ def choice_sentence(
         parts.insert(2, "needed" if needed else "equal")
     attacks, benign = _RATES[scope]
     names |= {"best": subject(best, scope), "attacks": attacks, "benign": benign} | _ALARMS[scope]
-    figures = {"asr": figure_text(asr), "fpr": figure_text(fpr)}
+    compared = {name for pair in comparison.pairs for name in (pair.first, pair.second)}
+    candidates = {name: each for name, each in rates.items() if name in compared}
+    figures = {"asr": figure_text(asr) + _after_choice(best, candidates), "fpr": figure_text(fpr)}
     return " ".join(words[key] for key in parts).format(**names, **figures)
+
+
+def _after_choice(best: str, rates: Mapping[str, RatePair | Scorecard]) -> str:
+    """Say what the lowest rate of four or more is when its having been chosen is allowed for."""
+    chosen = rates_of_chosen(rates, best)
+    if chosen is None:
+        return ""
+    asr = figure_text(chosen.attack_success_rate)
+    return say("after_choice", count=chosen.candidates, asr=asr)
 
 
 def _advice(compared: Compared) -> list[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from guardmark.analysis.defense.scorecard import Scorecard
-    from guardmark.analysis.pipeline.answers import AnswerEnds
+    from guardmark.analysis.pipeline.answers import AnswerEnds, Unseen
     from guardmark.analysis.pipeline.arms import (
         ArmAnalysis,
         LegacyCard,
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline.frame import EndPair
     from guardmark.analysis.pipeline.judges import HumanCheck, JudgeQuality
     from guardmark.analysis.run import RunAnalysis
+    from guardmark.core.estimate import Estimate
     from guardmark.reports.document.blocks import Block
     from guardmark.reports.document.cells import Value
     from guardmark.stats.rates.corrected import CorrectedRate
@@ -50,7 +51,7 @@ def write(analysis: RunAnalysis) -> Section | None:
     once = say("shared", arms=", ".join(shared[:-1]), last="".join(shared[-1:]))
     parts = (
         once if shared else None,
-        _scope_table([(arm.name, arm.system) for arm in arms]),
+        _system_table(arms),
         _scope_table([(arm.name, arm.model) for arm in arms]),
         _guard_table(arms, {each.name: each.card for each in analysis.defenses}),
         warning(warnings_of(pipeline)),
@@ -72,6 +73,7 @@ def warnings_of(pipeline: PipelineAnalysis) -> tuple[str, ...]:
     """Say what a reader of the cards must know before leaning on them."""
     return (
         *_data_warnings(pipeline),
+        *provider_sentences(pipeline),
         *cut_warnings(pipeline),
         *_judge_warnings(pipeline),
         *_arm_warnings(pipeline.arms),
@@ -95,12 +97,49 @@ def cut_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
     """Say how many answers nobody saw whole: what would have come next may be the harm."""
     cut = [each for each in pipeline.answers if each.cut.successes]
     if cut:
-        counts = " and ".join(
-            f"{count_text(each.cut.successes)} of {count_text(each.cut.trials)} answers to "
-            f"{_side(each)}"
-            for each in cut
+        yield say("cut_answers", counts=_answers_text([(each, each.cut) for each in cut]))
+    filtered = [each for each in pipeline.answers if each.filtered.successes]
+    if filtered:
+        counts = _answers_text([(each, each.filtered) for each in filtered])
+        yield say("filtered_answers", counts=counts)
+
+
+def _answers_text(rates: Sequence[tuple[AnswerEnds, Estimate]]) -> str:
+    return " and ".join(
+        f"{count_text(rate.successes)} of {count_text(rate.trials)} answers to {_side(ends)}"
+        for ends, rate in rates
+    )
+
+
+def provider_sentences(pipeline: PipelineAnalysis) -> Iterator[str]:
+    """Say what the filter of the model's provider blocked in the arm where it blocked most."""
+    arms = [arm for arm in pipeline.arms if arm.provider.at_input + arm.provider.at_output]
+    if not arms:
+        return
+    most = max(arms, key=lambda arm: arm.provider.at_input + arm.provider.at_output).provider
+    counts = (
+        f"{count_text(most.attacks.successes)} of {count_text(most.attacks.trials)} attacks and "
+        f"{count_text(most.benign.successes)} of {count_text(most.benign.trials)} benign samples"
+    )
+    yield say(
+        "provider",
+        model=pipeline.model,
+        counts=counts,
+        at_input=count_text(most.at_input),
+        at_output=count_text(most.at_output),
+    )
+
+
+def unseen_sentences(unseen: Sequence[Unseen]) -> Iterator[str]:
+    """Say what guards and judges could not look at, on each side."""
+    for each in unseen:
+        what = "The judge" if each.kind == "judge" else "The guard"
+        yield say(
+            "unseen",
+            part=f"{what} {each.part}",
+            attacks=f"{count_text(each.attacks.successes)} of {count_text(each.attacks.trials)}",
+            benign=f"{count_text(each.benign.successes)} of {count_text(each.benign.trials)}",
         )
-        yield say("cut_answers", counts=counts)
 
 
 def _judge_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
@@ -127,6 +166,18 @@ def _arm_warnings(arms: Sequence[ArmAnalysis]) -> Iterator[str]:
         for card in (arm.system, arm.model):
             cautions = group_cautions(card.attack_success_rate, card.over_refusal_rate)
             yield from (f"{arm.name}, scope {card.scope}: {each}." for each in cautions)
+
+
+def _system_table(arms: Sequence[ArmAnalysis]) -> Table:
+    """Write the card of everything that was asked; what a provider blocked has columns if any."""
+    blocks = [arm.provider.attacks.successes + arm.provider.benign.successes for arm in arms]
+    rows = []
+    for arm in arms:
+        card = arm.system
+        known = card.attack_success_rate.trials + card.over_refusal_rate.trials
+        blocked = (arm.provider.attacks, arm.provider.benign) if any(blocks) else ("", "")
+        rows.append((arm.name, card, known, *blocked))
+    return table_of(rows, table_id="pipeline-system")
 
 
 def _scope_table(cards: Sequence[tuple[str, ScopeCard]]) -> Table:
@@ -196,7 +247,8 @@ def _variant_table(arm: ArmAnalysis) -> Table:
 
 def _answer_table(pipeline: PipelineAnalysis) -> Table | None:
     """Say how answers ended, where some ended otherwise than whole."""
-    if not any(each.cut.successes or each.declined.successes for each in pipeline.answers):
+    ends = [rate for each in pipeline.answers for rate in (each.cut, each.declined, each.filtered)]
+    if not any(rate.successes for rate in ends):
         return None
     return table_of([(_side(each), each) for each in pipeline.answers], table_id="pipeline-answers")
 

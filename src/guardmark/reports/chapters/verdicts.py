@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.recommendations import (
     ANSWERED_ENOUGH,
+    ChosenRates,
     Reliance,
-    judge_reliance,
+    judge_chosen,
     separates,
 )
 from guardmark.analysis.defense.bypasses import Flaw
@@ -51,10 +52,14 @@ def write_verdicts(
     arms = {} if analysis.pipeline is None else {a.name: a for a in analysis.pipeline.arms}
     bare = next((each.card for each in analysis.system if each.name == NO_GUARD), None)
     in_use_first = sorted(analysis.system, key=lambda each: each.name == NO_GUARD)
-    verdicts = [_system_verdict(each, bare) for each in in_use_first]
+    in_use = {e.name: e.card for e in analysis.system if e.name != NO_GUARD}
+    verdicts = [_system_verdict(each, bare, in_use) for each in in_use_first]
     if verdicts and exchanges:
         verdicts[0] = replace(verdicts[0], quote=_quoted(verdicts[0].defense, analysis, exchanges))
-    verdicts += [_verdict(each, attacked.get(each.name), arms) for each in analysis.defenses]
+    candidates = {each.name: each.card for each in analysis.defenses if not each.is_baseline}
+    verdicts += [
+        _verdict(each, attacked.get(each.name), arms, candidates) for each in analysis.defenses
+    ]
     return tuple(sorted(verdicts, key=lambda each: each.baseline))
 
 
@@ -69,12 +74,17 @@ def _quoted(arm: str, analysis: RunAnalysis, exchanges: Mapping[str, SampleStory
     return ""
 
 
-def _system_verdict(system: DefenseAnalysis, bare: Scorecard | None) -> Headline:
+def _system_verdict(
+    system: DefenseAnalysis, bare: Scorecard | None, candidates: Mapping[str, Scorecard]
+) -> Headline:
     card, counts = system.card, system.card.confusion
     succeeds, refused = card.attack_success_rate, card.false_positive_rate
-    answer = judge_reliance(card)
+    answer, chosen = judge_chosen(card, None, name=system.name, candidates=candidates)
     if (succeeds.low or 0.0) > _MOST and answer is Reliance.NOT_ALONE:
         answer = Reliance.DO_NOT
+    notes = list(_notes(system))
+    if chosen is not None:
+        notes.append(_as_one_of(chosen))
     without = "" if bare is None or system.name == NO_GUARD else _beside(bare)
     unknown, key = counts.malformed + counts.errors, subject(system.name, SYSTEM)
     outcomes = f"{count_text(unknown)} outcomes unknown" if unknown else "all outcomes known"
@@ -88,8 +98,18 @@ def _system_verdict(system: DefenseAnalysis, bare: Scorecard | None) -> Headline
         tone=Tone(words_of("tones")[answer.value]),
         plain="" if system.is_baseline else f"{_outcome_words(succeeds, refused)}{without}.",
         baseline=system.is_baseline,
-        notes=tuple(_notes(system)),
+        notes=tuple(notes),
         error=card.ratios.balanced_error.value,
+    )
+
+
+def _as_one_of(chosen: ChosenRates) -> str:
+    """Say why a candidate that looks reliable by itself is not told to be."""
+    return say(
+        "one_of_many",
+        count=chosen.candidates,
+        through=figure_text(chosen.attack_success_rate),
+        alarms=figure_text(chosen.false_positive_rate),
     )
 
 
@@ -108,11 +128,18 @@ def _beside(bare: Scorecard) -> str:
 
 
 def _verdict(
-    defense: DefenseAnalysis, attacked: AdaptiveCard | None, arms: Mapping[str, ArmAnalysis]
+    defense: DefenseAnalysis,
+    attacked: AdaptiveCard | None,
+    arms: Mapping[str, ArmAnalysis],
+    candidates: Mapping[str, Scorecard],
 ) -> Headline:
     card, counts = defense.card, defense.card.confusion
     blocked, wrongly = figure(card.true_positive_rate), figure(card.false_positive_rate)
-    answer = judge_reliance(card, None if attacked is None else attacked.rounds[-1].full)
+    adapted = None if attacked is None else attacked.rounds[-1].full
+    answer, chosen = judge_chosen(card, adapted, name=defense.name, candidates=candidates)
+    notes = [*_notes(defense), *([] if attacked is None else [_adapted(attacked)])]
+    if chosen is not None:
+        notes.append(_as_one_of(chosen))
     return Headline(
         defense=defense.name,
         key=defense.name,
@@ -125,7 +152,7 @@ def _verdict(
         tone=Tone(words_of("tones")[answer.value]),
         plain="" if defense.is_baseline else _plain(card),
         baseline=defense.is_baseline,
-        notes=(*_notes(defense), *(() if attacked is None else (_adapted(attacked),))),
+        notes=tuple(notes),
         error=card.ratios.balanced_error.value,
     )
 

@@ -26,7 +26,7 @@ from guardmark.stats.arguments import (
     require_group_counts,
     require_part,
 )
-from guardmark.stats.distributions import two_sided_t, two_sided_z
+from guardmark.stats.distributions import incomplete_beta, two_sided_t, two_sided_z
 from guardmark.stats.rates.proportion import NO_TRIALS, ONE_GROUP, Limits, wilson, wilson_limits
 
 if TYPE_CHECKING:
@@ -91,6 +91,18 @@ class EffectiveCounts:
     def worth(self, confidence: float) -> float:
         """Return the independent trials that the normal quantile may be used with."""
         return self.n_eff * (two_sided_z(confidence) / self.quantile(confidence)) ** 2
+
+
+def exceedance(estimate: Estimate, limit: float) -> float | None:
+    """Return the one-sided exact p of "the rate is at most the limit", where counts are known.
+
+    Source: Clopper & Pearson (1934); Korn & Graubard (1998), Survey Methodology 24:193.
+    """
+    if not estimate.effective_n or estimate.value is None:
+        return None
+    worth = EffectiveCounts.of(estimate).worth(estimate.confidence)
+    hits = estimate.value * worth
+    return incomplete_beta(limit, hits, worth - hits + 1.0) if hits else 1.0
 
 
 def is_dominated(largest_group: float, groups: int) -> bool:

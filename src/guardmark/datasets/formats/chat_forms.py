@@ -1,0 +1,123 @@
+"""How others write a conversation, brought into the form of the common chat protocol.
+
+ShareGPT (`from`, `value`), Ollama (calls without ids), the Responses API (`input_text` parts) and
+Anthropic's blocks (`tool_use`, `tool_result`). What is not known is left as it is, and is refused
+by whoever reads the messages.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
+_ROLES_OF_RESPONSES: Final = {"function_call_output": "tool", "function_call": "assistant"}
+
+
+def is_conversation(value: object) -> bool:
+    """Tell whether a value is a list of messages, in any of these forms."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(
+            isinstance(each, dict) and ("role" in each or "from" in each) and len(each) > 1
+            for each in value
+        )
+    )
+
+
+def common_messages(messages: Sequence[object]) -> list[object]:
+    """Return messages in the form of the common chat protocol."""
+    made: list[object] = []
+    for number, message in enumerate(messages, start=1):
+        if isinstance(message, dict):
+            made.extend(_common(message, number))
+        else:
+            made.append(message)
+    return made
+
+
+def _common(message: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
+    turn = dict(message)
+    if "role" not in turn and "from" in turn:
+        turn["role"] = turn.pop("from")
+    if "content" not in turn and "value" in turn:
+        turn["content"] = turn.pop("value")
+    if turn.get("type") in _ROLES_OF_RESPONSES:
+        yield _item_of_responses(turn, number)
+        return
+    calls = turn.get("tool_calls")
+    if isinstance(calls, list):
+        turn["tool_calls"] = [_call(each, number, at) for at, each in enumerate(calls)]
+    content = turn.get("content")
+    if not isinstance(content, list):
+        yield turn
+        return
+    results = [part for part in content if _is_of(part, "tool_result")]
+    for part in results:
+        yield {
+            "role": "tool",
+            "content": _words(part.get("content")),
+            "tool_call_id": part.get("tool_use_id") or "",
+        }
+    uses = [part for part in content if _is_of(part, "tool_use")]
+    rest = [_part(part) for part in content if part not in results and part not in uses]
+    if results and not rest and not uses:
+        return
+    turn["content"] = rest if rest or not uses else None
+    if uses:
+        turn["tool_calls"] = [_use(part, number, at) for at, part in enumerate(uses)]
+    yield turn
+
+
+def _is_of(part: object, kind: str) -> bool:
+    return isinstance(part, dict) and part.get("type") == kind
+
+
+def _part(part: Any) -> Any:
+    if not isinstance(part, dict):
+        return part
+    if part.get("type") in _TEXT_PARTS:
+        return {"type": "text", "text": part.get("text")}
+    if part.get("type") == "refusal":
+        return {"type": "text", "text": part.get("refusal")}
+    if part.get("type") == "input_image":
+        return {"type": "image_url", "image_url": part.get("image_url")}
+    source = part.get("source")
+    if part.get("type") == "image" and isinstance(source, dict) and source.get("type") == "base64":
+        url = f"data:{source.get('media_type')};base64,{source.get('data')}"
+        return {"type": "image_url", "image_url": url}
+    return part
+
+
+def _words(content: object) -> object:
+    """Return the text of a tool's result: a text, or the texts of its parts."""
+    if not isinstance(content, list):
+        return content
+    parts = [_part(part) for part in content]
+    if all(_is_of(part, "text") and isinstance(part.get("text"), str) for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return parts
+
+
+def _call(call: object, number: int, at: int) -> object:
+    """Give a call the id that it lacks: which message it stands in, and at which place."""
+    if not isinstance(call, dict) or "function" not in call or "id" in call:
+        return call
+    return {**call, "id": f"call-{number}-{at + 1}", "type": "function"}
+
+
+def _use(part: dict[str, Any], number: int, at: int) -> dict[str, Any]:
+    function = {"name": part.get("name"), "arguments": part.get("input")}
+    return {"id": part.get("id") or f"call-{number}-{at + 1}", "function": function}
+
+
+def _item_of_responses(item: dict[str, Any], number: int) -> dict[str, Any]:
+    role = _ROLES_OF_RESPONSES[item["type"]]
+    if role == "tool":
+        return {"role": role, "content": item.get("output"), "tool_call_id": item.get("call_id")}
+    function = {"name": item.get("name"), "arguments": item.get("arguments")}
+    call = {"id": item.get("call_id") or f"call-{number}-1", "function": function}
+    return {"role": role, "content": None, "tool_calls": [call]}
