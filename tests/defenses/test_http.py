@@ -395,7 +395,7 @@ LETTER = Prompt(
             "{t: {$input: text}, m: {$input: messages}}",
             18,
             (
-                b'{"t":"system: be kind\\n\\nt","m":[{"role":"system","content":"be kind"},'
+                b'{"t":"a letter","m":[{"role":"system","content":"be kind"},'
                 b'{"role":"tool","content":"a "},{"role":"user","content":"sum it up"}]}'
             ),
         ),

@@ -93,3 +93,51 @@ def test_a_structure_that_cannot_work_is_refused(structure: object, told: str) -
     """Before anything is sent."""
     with pytest.raises(ConfigError, match=told):
         RequestBody(structure)
+
+
+ASKED = Prompt(
+    messages=(
+        Message(role=Role.SYSTEM, content="be kind"),
+        Message(role=Role.DOCUMENT, content="Ferry 1 leaves at two."),
+        Message(role=Role.USER, content="When does it leave?"),
+        Message(role=Role.ASSISTANT, content="At two."),
+    ),
+    under_test=3,
+)
+CALLING = Prompt(
+    messages=(
+        Message(role=Role.USER, content="Pay it."),
+        Message(role=Role.ASSISTANT, content="", calls=(ToolCall("c1", "pay", '{"sum": 1}'),)),
+    ),
+    under_test=1,
+)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "name", "value"),
+    [
+        (ASKED, "question", "When does it leave?"),
+        (ASKED, "answer", "At two."),
+        (ASKED, "documents", ["Ferry 1 leaves at two."]),
+        (Prompt.of_text("hi"), "question", "hi"),
+        (Prompt(messages=ASKED.messages, under_test=2), "answer", "At two."),
+        (CALLING, "call", [{"name": "pay", "arguments": '{"sum": 1}'}]),
+        (CALLING, "question", "Pay it."),
+        (CALLING, "answer", 'pay({"sum": 1})'),
+    ],
+)
+def test_a_part_of_a_sample_has_a_name(prompt: Prompt, name: str, value: object) -> None:
+    """Each means one thing, whatever else the body sends."""
+    alone = RequestBody({"x": {"$input": name}})
+    beside = RequestBody({"x": {"$input": name}, "m": {"$input": "messages"}})
+    for body in (alone, beside):
+        assert body.missing(prompt) == ""
+        assert json.loads(body.encode(prompt, "unused"))["x"] == value
+
+
+@pytest.mark.parametrize("name", ["answer", "documents", "call"])
+def test_what_a_sample_has_not_is_missed(name: str) -> None:
+    """So that it is skipped, and not sent empty."""
+    body = RequestBody({"text": {"$input": "text"}, "x": {"$input": name}})
+    assert body.missing(Prompt.of_text("hi")) == name
+    assert RequestBody({"text": {"$input": "text"}}).missing(Prompt.of_text("hi")) == ""

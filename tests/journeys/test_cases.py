@@ -204,3 +204,19 @@ def test_a_part_that_cannot_be_measured_says_why(
     done, _ = piped(shared_dir, tmp_path, name, is_judge=name.startswith("judge"))
     assert done.code == code
     assert words in done.err
+
+
+@pytest.mark.usefixtures("services")
+@pytest.mark.parametrize("answer", ["text", "answer"])
+def test_each_part_of_a_sample_is_inserted_by_its_name(cases: Path, answer: str) -> None:
+    """The text is the text, whatever else a body sends: no attack passes, no user is stopped."""
+    path = cases / "grounding.yaml"
+    config = path.read_text(encoding="utf-8").replace("$input: text", f"$input: {answer}")
+    path.write_text(config, encoding="utf-8")
+    _, summary = measured(cases, "grounding")
+    rates = summary["defenses"][0]["rates"]
+    counts = [
+        (rates[name]["successes"], rates[name]["trials"])
+        for name in ("attack_success_rate", "false_positive_rate")
+    ]
+    assert counts == [(0, 20), (0, 20)]

@@ -62,7 +62,7 @@ def planted(body: dict[str, Any]) -> object:
         words = "refused" if is_refused(n) else "answered"
         return (400, "broken") if n == BROKEN else f"{words} #{n} so"
     document = next((m["content"] for m in body["messages"] if m["content"].startswith("{")), said)
-    answer = json.loads(document)["answer"]
+    answer = json.JSONDecoder().raw_decode(document)[0]["answer"]
     n = number_of(answer)
     if n == UNJUDGED:
         return "I would rather not say."
@@ -210,7 +210,7 @@ async def test_the_report_names_the_arms_and_the_older_definition(finished: Fini
 async def test_the_judge_is_told_the_system_prompt(finished: Finished) -> None:
     """It sees system prompt, question and answer."""
     asked = [body for body in finished.requests if body["model"] == "judge"]
-    document = json.loads(asked[-1]["messages"][1]["content"])
+    document = json.JSONDecoder().raw_decode(asked[-1]["messages"][1]["content"])[0]
     assert document["conversation"][0] == {"role": "system", "content": "You teach."}
     assert document["conversation"][1]["role"] == "user"
 

@@ -101,7 +101,7 @@ class Planted:
     def verdict(self, body: dict[str, Any]) -> object:
         """Answer as the judge."""
         document = next(m["content"] for m in body["messages"] if m["content"].startswith("{"))
-        told = json.loads(document)
+        told = json.JSONDecoder().raw_decode(document)[0]
         n = number_of(told["conversation"][-1]["content"])
         self.judged[n] = told["answer"]
         safe = json.dumps({"label": "safe", "answer_mode": "answered", "reasons": []})

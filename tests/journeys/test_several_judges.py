@@ -46,7 +46,7 @@ def planted(body: dict[str, Any]) -> object:
     if body["model"] == "tutor":
         return f"answered #{number_of(said)} so"
     document = next((m["content"] for m in body["messages"] if m["content"].startswith("{")), "")
-    n = number_of(json.loads(document)["answer"]) if document else -1
+    n = number_of(json.JSONDecoder().raw_decode(document)[0]["answer"]) if document else -1
     vote = votes(n)[JUDGES.index(body["model"])] if n >= 0 else "s"
     if vote == "e":
         return (400, "broken")

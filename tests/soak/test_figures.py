@@ -537,6 +537,21 @@ def highest(slices: int, *, groups: int, variants: int, kind: str) -> Draw:
     return marks
 
 
+def crossed(tasks: int, injections: int, *, rate: float) -> Draw:
+    """Runs of tasks times injections, of which injections differ; the group is the injection."""
+
+    def marks(rng: np.random.Generator, count: int) -> Marks:
+        for _ in range(count):
+            of_injection = rng.beta(rate * 2, (1 - rate) * 2, injections)
+            of_task = rng.beta(rate * 40, (1 - rate) * 40, tasks)
+            odds = np.clip(of_injection[:, None] + of_task[None, :] - rate, 0.0, 1.0)
+            events = (rng.random((injections, tasks)) < odds).sum(axis=1)
+            told = wilson_default(events, alike(injections, tasks))
+            yield holds(told.low, rate, told.high)
+
+    return marks
+
+
 def lowest(defenses: int, *, attacks: int, rate: float, shared: float) -> Draw:
     """Runs of the lowest rate of alike defenses, which agree on a share of the attacks."""
 
@@ -553,6 +568,15 @@ def lowest(defenses: int, *, attacks: int, rate: float, shared: float) -> Draw:
 
 
 CELLS: Final = (
+    *(
+        SoakCell(
+            figure="crossed rows, the factor with fewer values as the group",
+            setting=f"{tasks} tasks, {injections} injections, rate {rate:g}",
+            marks=crossed(tasks, injections, rate=rate),
+        )
+        for tasks, injections in ((40, 8), (40, 20))
+        for rate in (0.2, 0.5)
+    ),
     *(
         SoakCell(
             figure="lowest ASR of alike defenses",

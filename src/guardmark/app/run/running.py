@@ -33,6 +33,7 @@ from guardmark.app.run.run_folder import (
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.manifest import VERSION, LatencyMode
 from guardmark.core.protocols import SampleBound
+from guardmark.datasets.checks.crossed import note_crossed
 from guardmark.datasets.checks.duplicates import note_copies
 from guardmark.datasets.checks.patterns import note_patterns
 from guardmark.datasets.settings import describe_data, fetch_missing, merge_files
@@ -159,7 +160,10 @@ def run_parts(
         ),
         session=session,
     )
-    result = run_on_loop(invocation.carry_out(), uvloop=loaded.config.run.uvloop)
+    uvloop = loaded.config.run.uvloop
+    if uvloop is None and services is None:
+        uvloop = False  # nothing waits for a network: there is nothing to gain
+    result = run_on_loop(invocation.carry_out(), uvloop=uvloop)
     require_no_secret([options.record, ANSWERS if loaded.config.run.cache else None])
     return result
 
@@ -236,6 +240,7 @@ class _Invocation:
         samples = [writer.sample(position) for position in range(count)]
         yield from note_patterns(samples)
         yield from note_copies(samples)
+        yield from note_crossed(samples)
 
     async def _measure(
         self, location: RunLocation, writer: RecordWriter, warnings: Sequence[str]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.core.errors import counted
 from guardmark.datasets.checks.census import UNSTATED, take_census
+from guardmark.datasets.checks.crossed import crossed_line, find_crossed
 from guardmark.datasets.checks.duplicates import THRESHOLD, describe_method, find_duplicates
 from guardmark.datasets.checks.mix import effective_samples, mix_distances, mix_weights
 from guardmark.datasets.checks.patterns import find_patterns, pattern_line
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from guardmark.core.manifest import DataManifest
     from guardmark.core.sample import Sample, Taxonomy
     from guardmark.datasets.checks.census import Census, Count
+    from guardmark.datasets.checks.crossed import CrossedColumn
     from guardmark.datasets.checks.duplicates import Duplicates
     from guardmark.datasets.checks.mix import Dimension
     from guardmark.datasets.checks.patterns import Pattern
@@ -113,7 +115,7 @@ def check_samples(
         findings=(
             _labelled(census, duplicates, inferred, against),
             _categorised(census, criteria, warnings),
-            _diverse(census, duplicates, find_patterns(samples)),
+            _diverse(census, duplicates, find_patterns(samples), find_crossed(samples)),
             _representative(samples, criteria.mix),
             _versioned(manifests),
             _balanced(census, criteria),
@@ -193,7 +195,12 @@ def _categorised(census: Census, criteria: Criteria, warnings: Sequence[str]) ->
     return _issue("categorised", numbers, status=is_weak, details=details, empty=empty)
 
 
-def _diverse(census: Census, duplicates: Duplicates, patterns: Sequence[Pattern]) -> DataIssue:
+def _diverse(
+    census: Census,
+    duplicates: Duplicates,
+    patterns: Sequence[Pattern],
+    crossed: Sequence[CrossedColumn],
+) -> DataIssue:
     total, families = census.total, duplicates.families
     lines = [
         f"{len(each.ids)} near-duplicates in {each.groups} groups: {', '.join(each.ids[:SHOWN])}"
@@ -205,6 +212,7 @@ def _diverse(census: Census, duplicates: Duplicates, patterns: Sequence[Pattern]
     if census.images:
         kinds = f"{counted(census.images, 'sample')} with images; no sound or files"
     made = [pattern_line(pattern) for pattern in patterns]
+    made += [crossed_line(column) for column in crossed]
     details = (*some_of(made), *some_of(lines), method, f"{kinds}, whatever the samples speak of")
     numbers = {
         "groups": total.groups,
@@ -217,12 +225,16 @@ def _diverse(census: Census, duplicates: Duplicates, patterns: Sequence[Pattern]
         "patterns": len(patterns),
         "samples_of_patterns": sum(len(pattern.ids) for pattern in patterns),
         "threshold": duplicates.threshold,
+        "crossed_columns": len(crossed),
     }
+    fewer = next((column for column in crossed if column.has_fewer), None)
     more = {
+        "crossed": crossed,
+        "fewer": fewer,
         "techniques": sum(count.value != UNSTATED for count in census.techniques),
         "lengths": census.lengths,
     }
-    is_weak = bool(duplicates.copies + duplicates.rewordings or families or patterns)
+    is_weak = bool(duplicates.copies + duplicates.rewordings or families or patterns or crossed)
     return _issue("diverse", numbers, status=is_weak, details=details, **more)
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 INSERTION = "$input"  # key of a mapping that is replaced: `{$input: text}`
 
 _Slot = Callable[["Prompt", str, "Prompt"], str]
+_Part = Callable[["Prompt"], "Message | None"]
 _NO_ROLES: Mapping[Role, str] = {}
 
 
@@ -27,7 +28,7 @@ class RequestBody:
     can change the structure and the service reads back exactly the characters of the sample.
     """
 
-    __slots__ = ("_pieces", "inserts")
+    __slots__ = ("_needed", "_pieces", "inserts")
 
     def __init__(
         self, structure: object, *, roles: Mapping[Role, str] = _NO_ROLES, where: str = "body"
@@ -45,11 +46,19 @@ class RequestBody:
                 merged.append(slots[piece.name])
         self._pieces = tuple(merged)
         self.inserts = frozenset(used)
+        self._needed = tuple((name, part) for name, part in _PARTS.items() if name in used)
         if not self.inserts - {"id"}:
             raise ConfigError(
                 f"{where} inserts nothing of the prompt: every request would be the same.\n"
                 "Write for example  body: {text: {$input: text}}"
             )
+
+    def missing(self, prompt: Prompt) -> str:
+        """Return the name of an insertion that a prompt has nothing for; empty when there is none.
+
+        Most bodies insert no part of a sample that it may lack, and look for none.
+        """
+        return next((name for name, part in self._needed if part(prompt) is None), "")
 
     def encode(self, prompt: Prompt, shown: str, *, original: Prompt | None = None) -> bytes:
         """Encode one request; the id is that of the original where a prompt was cut."""
@@ -93,6 +102,10 @@ class RequestBody:
             yield list(prompt.messages)
         if "documents" in self.inserts:
             yield _documents(prompt)
+        for name in ("question", "answer", "call"):
+            message = _PARTS[name](prompt) if name in self.inserts else None
+            if message is not None:
+                yield [message]
 
 
 class _Insertion(NamedTuple):
@@ -112,7 +125,21 @@ def _slots(roles: Mapping[Role, str]) -> dict[str, _Slot]:
     def documents(prompt: Prompt, _shown: str, _known: Prompt) -> str:
         return "[" + ",".join(encode_basestring(m.content) for m in _documents(prompt)) + "]"
 
+    def question(prompt: Prompt, _shown: str, _known: Prompt) -> str:
+        return _words(_question(prompt))
+
+    def answer(prompt: Prompt, _shown: str, _known: Prompt) -> str:
+        return _words(_answer(prompt))
+
+    def call(prompt: Prompt, _shown: str, _known: Prompt) -> str:
+        calls = prompt.messages[prompt.under_test].calls
+        listed = [{"name": each.name, "arguments": each.arguments} for each in calls]
+        return json.dumps(listed, ensure_ascii=False)
+
     return {
+        "question": question,
+        "answer": answer,
+        "call": call,
         "content": lambda prompt, shown, _known: json.dumps(
             replace(prompt.messages[prompt.under_test], content=shown).parts(), ensure_ascii=False
         ),
@@ -123,11 +150,46 @@ def _slots(roles: Mapping[Role, str]) -> dict[str, _Slot]:
     }
 
 
+def _words(message: Message | None) -> str:
+    return encode_basestring("" if message is None else message.words)
+
+
 def _documents(prompt: Prompt) -> list[Message]:
     return [m for m in prompt.messages if m.role in MATERIAL]
 
 
-_KNOWN = ("text", "content", "messages", "documents", "id")
+def _question(prompt: Prompt) -> Message | None:
+    """Find the words under test if they are the user's, else the user's last before them."""
+    under_test = prompt.under_test % len(prompt.messages)
+    asked = [m for m in prompt.messages[: under_test + 1] if m.role is Role.USER]
+    return asked[-1] if asked else None
+
+
+def _answer(prompt: Prompt) -> Message | None:
+    """Find the answer: what is under test, or what was said after it."""
+    under_test = prompt.under_test % len(prompt.messages)
+    answers = [m for m in prompt.messages[under_test:] if m.role is Role.ASSISTANT]
+    return answers[-1] if answers else None
+
+
+def _call(prompt: Prompt) -> Message | None:
+    """Find the message under test, if it calls tools."""
+    message = prompt.messages[prompt.under_test]
+    return message if message.calls else None
+
+
+def _first_document(prompt: Prompt) -> Message | None:
+    return next(iter(_documents(prompt)), None)
+
+
+_PARTS: dict[str, _Part] = {
+    "question": _question,
+    "answer": _answer,
+    "call": _call,
+    "documents": _first_document,
+}
+"""Insertions that a sample may have nothing for."""
+_KNOWN = ("text", "content", "question", "answer", "documents", "messages", "call", "id")
 
 
 def _pieces(value: object, where: str) -> Iterator[str | _Insertion]:

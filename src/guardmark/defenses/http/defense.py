@@ -59,6 +59,7 @@ class HttpDefense:
     body: RequestBody
     rules: AnswerRules
     view: View = View.TEXT
+    text_view: View = View.TEXT  # what `{$input: text}` is, whatever else is inserted
     max_chars: int | None = None
     cut: bool = False
     takes_images: bool = False
@@ -73,6 +74,13 @@ class HttpDefense:
         shown = prompt.shown(self.view, beside_images=self.takes_images)
         if shown is None:
             return NOTHING_SHOWN[self.view]
+        missing = self.body.missing(prompt)
+        if missing:
+            return _skipped(f"the sample has nothing for {{$input: {missing}}}")
+        if self.text_view is not self.view:
+            shown = prompt.shown(self.text_view)
+            if shown is None:
+                return NOTHING_SHOWN[self.text_view]
         if self.max_chars is None:
             request, is_cut = self.body.encode(prompt, shown), False
         else:
@@ -82,18 +90,22 @@ class HttpDefense:
             if is_cut:
                 sent = self.body.cut(prompt, shown, self.max_chars) if self.cut else None
             if sent is None:
-                return self._skipped(length)
+                return self._too_long(length)
             request = self.body.encode(*sent, original=prompt)
         exchange = await self.endpoint.send(request)
         return read_answer(self.rules, exchange, truncated=is_cut)
 
-    def _skipped(self, length: int) -> Decision:
+    def _too_long(self, length: int) -> Decision:
         message = f"{length} characters are more than the {self.max_chars} the service takes"
         if self.cut:
             message += ", even without the text under test"
-        return Decision(
-            outcome=Outcome.ERROR, error_kind=ErrorKind.SKIPPED, evidence=Evidence(message=message)
-        )
+        return _skipped(message)
+
+
+def _skipped(message: str) -> Decision:
+    return Decision(
+        outcome=Outcome.ERROR, error_kind=ErrorKind.SKIPPED, evidence=Evidence(message=message)
+    )
 
 
 class HeaderSecret(Secret):
@@ -249,6 +261,7 @@ class HttpSettings(Settings):
             body=body,
             rules=self._rules(where),
             view=view,
+            text_view=self._text_view(view, body.inserts),
             takes_images=view is View.TEXT and "content" in body.inserts,
             max_chars=self.max_chars,
             cut=self.too_long == "cut",
@@ -291,15 +304,24 @@ class HttpSettings(Settings):
     def _view(self, where: str, inserts: frozenset[str]) -> View:
         """Return what the service is shown; a body says it where the setting does not."""
         implied = View.TEXT
-        if "messages" in inserts:
+        if "answer" in inserts:
+            implied = View.RESPONSE
+        elif "messages" in inserts:
             implied = View.CONVERSATION
         elif inserts <= {"documents", "id"}:
             implied = View.DOCUMENT
-        if "messages" in inserts and self.view not in {None, View.CONVERSATION}:
+        allowed = {None, View.CONVERSATION, *({View.RESPONSE} if "answer" in inserts else ())}
+        if "messages" in inserts and self.view not in allowed:
             raise ConfigError(
                 f"{where} sends all messages, which is the view conversation, not {self.view}."
             )
         return self.view or implied
+
+    def _text_view(self, view: View, inserts: frozenset[str]) -> View:
+        """Return what `{$input: text}` is: what the setting says, else the text under test."""
+        if inserts.isdisjoint({"text", "content"}):
+            return view
+        return self.view or View.TEXT
 
     def _rules(self, where: str) -> AnswerRules:
         score = self._path(where, "score")
