@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlencode
 
@@ -68,6 +68,10 @@ class HttpDefense:
     def threshold(self) -> float | None:
         """The score from which the service's answer means blocked."""
         return self.rules.threshold
+
+    def with_raw_answers(self) -> HttpDefense:
+        """Return the defense with what the service answered among its evidence."""
+        return replace(self, rules=replace(self.rules, keep_raw=True))
 
     async def decide(self, prompt: Prompt) -> Decision:
         """Ask about one prompt."""
