@@ -78,7 +78,7 @@ class HttpDefense:
         shown = prompt.shown(self.view, beside_images=self.takes_images)
         if shown is None:
             return NOTHING_SHOWN[self.view]
-        missing = self.body.missing(prompt)
+        missing = self.body.missing(prompt) if self.body.needed else ""
         if missing:
             return _skipped(f"the sample has nothing for {{$input: {missing}}}")
         if self.text_view is not self.view:
