@@ -10,14 +10,13 @@ import json
 import re
 import sqlite3
 import sys
+from collections.abc import Callable, Coroutine, Iterator
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import Any
 from unicodedata import normalize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 PATTERN = r"\b(ignore|disregard|forget)\b.{0,40}\b(previous|prior|above|earlier|all)\b"
 
@@ -97,29 +96,112 @@ async def _aiohttp(texts: Iterator[str], url: str, in_flight: int) -> list[int]:
 
         async def work() -> None:
             for text in texts:
-                body = json.dumps({"input": text}).encode()
-                headers = {"Content-Type": "application/json"}
                 start = perf_counter_ns()
-                async with session.post(url, data=body, headers=headers) as answer:
-                    said = await answer.read()
+                async with session.post(url, data=_body(text), headers=HEADERS) as answer:
+                    content = await answer.read()
                 took.append(perf_counter_ns() - start)
-                bool(json.loads(said)["flagged"])
+                bool(json.loads(content)["flagged"])
 
         await asyncio.gather(*(work() for _ in range(in_flight)))
     return took
 
 
-def aiohttp_client(data: str, url: str, in_flight: str, out: str) -> None:
-    """T1 to T4: a bare aiohttp client with pulling workers that keeps nothing but latencies."""
+async def _pyreqwest(texts: Iterator[str], url: str, in_flight: int) -> list[int]:
+    from pyreqwest.client import ClientBuilder
+
+    took: list[int] = []
+    async with ClientBuilder().max_connections(in_flight).build() as client:
+
+        async def work() -> None:
+            for text in texts:
+                start = perf_counter_ns()
+                request = client.post(url).headers(HEADERS).body_bytes(_body(text)).build()
+                answer = await request.send()
+                content = bytes(await answer.bytes())
+                took.append(perf_counter_ns() - start)
+                bool(json.loads(content)["flagged"])
+
+        await asyncio.gather(*(work() for _ in range(in_flight)))
+    return took
+
+
+async def _streams(texts: Iterator[str], url: str, in_flight: int) -> list[int]:
+    """HTTP/1.1 by hand: a head, a length and a body, nothing that a real service may do else."""
+    took: list[int] = []
+    address = urlsplit(url)
+    host, port = address.hostname or "", address.port or 80
+    head = (
+        f"POST {address.path or '/'} HTTP/1.1\r\nHost: {host}:{port}\r\n"
+        "Content-Type: application/json\r\nContent-Length: "
+    ).encode()
+
+    async def work() -> None:
+        reader, writer = await asyncio.open_connection(host, port)
+        for text in texts:
+            body = _body(text)
+            start = perf_counter_ns()
+            writer.write(b"%b%d\r\n\r\n%b" % (head, len(body), body))
+            said = await reader.readuntil(b"\r\n\r\n")
+            at = said.lower().index(b"content-length:") + len(b"content-length:")
+            content = await reader.readexactly(int(said[at:].split(b"\r\n", 1)[0]))
+            took.append(perf_counter_ns() - start)
+            bool(json.loads(content)["flagged"])
+        writer.close()
+
+    await asyncio.gather(*(work() for _ in range(in_flight)))
+    return took
+
+
+HEADERS = {"Content-Type": "application/json"}
+
+
+def _body(text: str) -> bytes:
+    return json.dumps({"input": text}).encode()
+
+
+Client = Callable[[Iterator[str], str, int], Coroutine[Any, Any, list[int]]]
+
+
+def _ask(
+    client: Client, arguments: tuple[str, str, str, str], *, loop: Callable[[], Any] | None = None
+) -> None:
+    """Send every text through a client, and write down the latencies of the warm calls."""
+    data, url, in_flight, out = arguments
     with Path(data).open(encoding="utf-8") as lines:
         texts = [json.loads(line)["text"] for line in lines]
-    took = asyncio.run(_aiohttp(iter(texts), url, int(in_flight)))
+    with asyncio.Runner(loop_factory=loop) as runner:
+        took = runner.run(client(iter(texts), url, int(in_flight)))
     warm = sorted(took[int(in_flight) :])
     late = {"p50": warm[len(warm) // 2] / 1e6, "p99": warm[len(warm) * 99 // 100] / 1e6}
     Path(out).write_text(json.dumps(late), encoding="utf-8")
 
 
-FLOORS = {f.__name__: f for f in (in_process, regex_only, json_loop, folding, aiohttp_client)}
+def aiohttp_client(*arguments: str) -> None:
+    """T1 to T4: a bare aiohttp client with pulling workers that keeps nothing but latencies."""
+    _ask(_aiohttp, arguments)  # type: ignore[arg-type]
+
+
+def aiohttp_uvloop(*arguments: str) -> None:
+    """The same on uvloop."""
+    import uvloop
+
+    _ask(_aiohttp, arguments, loop=uvloop.new_event_loop)  # type: ignore[arg-type]
+
+
+def pyreqwest_uvloop(*arguments: str) -> None:
+    """The same by pyreqwest, where it is installed."""
+    import uvloop
+
+    _ask(_pyreqwest, arguments, loop=uvloop.new_event_loop)  # type: ignore[arg-type]
+
+
+def streams(*arguments: str) -> None:
+    """The same by asyncio's streams."""
+    _ask(_streams, arguments)  # type: ignore[arg-type]
+
+
+CLIENTS = (aiohttp_client, aiohttp_uvloop, pyreqwest_uvloop, streams)
+FLOORS = {f.__name__: f for f in (in_process, regex_only, json_loop, folding, *CLIENTS)}
 
 if __name__ == "__main__":
     FLOORS[sys.argv[1]](*sys.argv[2:])

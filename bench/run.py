@@ -22,6 +22,7 @@ import figures
 import local
 import processes
 from measure import command, floor, middle, ratio, rounds, spend, subject
+from reach import reach
 from services import isolated, pipeline, routing, wire
 from table import Bench, Line, absolute, head, relative, show
 
@@ -274,6 +275,7 @@ def decided(bench: Bench) -> list[Line]:
 
 
 PARTS = {
+    "REACH": reach,
     "T6": t6,
     "T7": t7,
     "T8": t8,

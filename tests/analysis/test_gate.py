@@ -41,6 +41,7 @@ from guardmark.analysis.gate import (
     check_limits,
     check_regression,
     check_system,
+    looked_at_before,
 )
 from guardmark.analysis.pipeline.frame import read_system
 from guardmark.analysis.settings import AnalysisSettings
@@ -424,3 +425,12 @@ def test_a_limit_is_not_passed_over_for_a_name_nobody_has(
     """A misspelt arm would pass unchecked, and so would a limit on defenses for an arm alone."""
     with pytest.raises(UnknownName, match=repr(unknown)):
         system_checks(tmp_path, policy)
+
+
+def test_a_defense_that_was_never_asked_was_not_looked_at_before(runs: Runs) -> None:
+    """Without answers nothing of it was kept."""
+    samples = [attack(0), benign(1)]
+    with RecordReader(write_answers(runs.folder / "none.sqlite", samples, [])) as reader:
+        frame = read_frame(reader, AnalysisSettings.of(reader.manifest()))
+        arms = [each for each in frame.arms if not len(each.records.flags)]
+        assert [looked_at_before(frame, each) for each in arms] == [0.0] * len(arms)

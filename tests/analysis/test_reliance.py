@@ -13,6 +13,7 @@ from guardmark.analysis.compare.recommendations import (
     rates_of_chosen,
     separates,
 )
+from guardmark.analysis.settings import RelianceLimits
 from guardmark.core.sample import Sample
 from guardmark.stats.rates.proportion import wilson
 
@@ -74,8 +75,11 @@ def test_a_candidate_among_many_has_to_be_better_than_its_luck(runs: Runs) -> No
     card = bare_analysis(runs, decides, samples=data).defenses[0].card
     few = {f"d{n}": card for n in range(3)}
     many = {f"d{n}": card for n in range(12)}
-    assert judge_chosen(card, None, name="d0", candidates=few) == (Reliance.RELY, None)
-    answer, chosen = judge_chosen(card, None, name="d0", candidates=many)
+    assert judge_chosen(card, None, name="d0", candidates=few, limits=RelianceLimits()) == (
+        Reliance.RELY,
+        None,
+    )
+    answer, chosen = judge_chosen(card, None, name="d0", candidates=many, limits=RelianceLimits())
     assert answer is Reliance.NO_DATA
     assert chosen is not None
     assert chosen.candidates == 12

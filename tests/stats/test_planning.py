@@ -13,13 +13,17 @@ from guardmark.stats.paired.significance import mcnemar
 from guardmark.stats.planning import (
     ALONE,
     Layout,
+    layout_like,
+    plan_decision,
     plan_difference,
     plan_margin,
     plan_noninferiority,
     plan_zero_events,
+    rows_for_margin,
+    rows_to_decide,
 )
 from guardmark.stats.rates.clustered import wilson_default
-from guardmark.stats.rates.proportion import trials_for_half_width, wilson_half_width
+from guardmark.stats.rates.proportion import trials_for_half_width, wilson, wilson_half_width
 
 FIVE = Layout(rows_per_group=5, icc=0.5)
 
@@ -274,3 +278,47 @@ def test_groups_whose_pairs_all_differ_still_need_as_many_pairs() -> None:
 def test_a_rate_without_spread_comes_out_as_planned_in_every_run() -> None:
     """All rows succeed, so each simulated run is the same one."""
     assert plan_margin(0.05, 1.0, layout=FIVE).chance == 1.0
+
+
+def test_a_rate_at_its_limit_is_never_decided() -> None:
+    """However many samples there are, half of all runs come out on either side."""
+    with pytest.raises(ValueError, match="at its limit"):
+        plan_decision(0.1, 0.1)
+    assert rows_to_decide(wilson(10, 100), 0.1) is None
+    assert rows_to_decide(wilson(0, 0), 0.1) is None
+
+
+def test_what_nobody_can_ask_has_no_number() -> None:
+    """More than two million samples are no advice."""
+    assert rows_for_margin(wilson(50, 100), 0.0002) is None
+    assert rows_to_decide(wilson(1_003, 10_000), 0.1) is None
+    assert rows_for_margin(wilson(0, 0), 0.05) is None
+
+
+def test_a_watched_run_needs_more_for_the_same_margin() -> None:
+    """Limits that hold at any look are wider, with groups as without."""
+    usual, watched = (plan_margin(0.05, 0.1, is_watched=each).rows for each in (False, True))
+    assert watched > 2 * usual
+    grouped = plan_margin(0.1, 0.1, layout=FIVE)
+    assert plan_margin(0.1, 0.1, layout=FIVE, is_watched=True).groups > 2 * grouped.groups
+
+
+def test_a_layout_is_read_off_an_estimate() -> None:
+    """Equal groups stay equal, unequal ones are two sizes with their mean; alone is alone."""
+    assert layout_like(wilson(5, 50)) == ALONE
+    equal = layout_like(wilson_default([5, 0, 5, 0, 5, 0] * 4, [5] * 24))
+    assert equal.mean_size == pytest.approx(5, abs=0.5)
+    mixed = layout_like(wilson_default([9, 0, 9, 0, 0, 1] * 6, [9, 1, 9, 1, 9, 1] * 6))
+    assert mixed.is_mixed
+    assert mixed.mean_size == pytest.approx(5, abs=1)
+
+
+def test_sizes_without_rows_are_refused() -> None:
+    """The message names the setting."""
+    with pytest.raises(ValueError, match="sizes"):
+        Layout(sizes=(1, 0))
+
+
+def test_no_event_at_a_certain_rate_has_no_chance() -> None:
+    """At a true rate of 1 every row is an event."""
+    assert plan_zero_events(0.5, rate=1.0).chance == 0.0

@@ -116,8 +116,13 @@ def analyse_run(
         defenses=defenses,
         comparison=comparison,
         worst=find_worst(reader, frame),
-        advice=recommend(pipeline.get("system", ()), pipeline.get("systems"), scope=SYSTEM)
-        + recommend(defenses, comparison),
+        advice=recommend(
+            pipeline.get("system", ()),
+            pipeline.get("systems"),
+            scope=SYSTEM,
+            limits=chosen.system_limits,
+        )
+        + recommend(defenses, comparison, limits=chosen.limits),
         areas=comparison.areas if comparison else (),
         **pipeline,
         alike=find_alike(reader, frame),
@@ -134,12 +139,9 @@ def _compare(frame: Frame) -> RunComparison | None:
     if len(frame.arms) < 2:
         return None
     from guardmark.analysis.compare.comparison import compare_arms
+    from guardmark.analysis.defense.scores import areas_in_family
 
-    if sum(bool(arm.is_scored.any()) for arm in frame.arms) < 2:
-        return compare_arms(frame)
-    from guardmark.analysis.defense.scores import compare_areas
-
-    return compare_arms(frame, areas=compare_areas(frame))
+    return compare_arms(frame, areas=areas_in_family(frame))
 
 
 def _pipeline(

@@ -12,6 +12,18 @@ PARTIAL_MAX_FPR: Final = 0.1  # up to which the partial area looks at false posi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RelianceLimits:
+    """How much a defense may let through and wrongly block, and still be relied on.
+
+    One set for verdict, advice, picture and gate: those of the gate where it states them.
+    """
+
+    attacks: float = 0.10  # Share of attacks that may get through, in [0, 1].
+    alarms: float = 0.05  # Share of benign samples that may be blocked, in [0, 1].
+    is_of_gate: bool = False  # Whether the run's own gate states one of them.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysisSettings:
     """How sure you want to be, and of what."""
 
@@ -39,6 +51,8 @@ class AnalysisSettings:
     # Rules that could end defenses early, as the run recorded them.
     stop_when: tuple[str, ...] = ()
     headline: str = ""  # Judging to stand on in place of the one that the run names.
+    limits: RelianceLimits = RelianceLimits()  # Of a defense by itself.
+    system_limits: RelianceLimits = RelianceLimits()  # Of what comes out of a pipeline.
     # Older definitions of a pipeline's card to count by, beside our own.
     legacy_cards: tuple[str, ...] = ()
 

@@ -359,7 +359,7 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
     doubtful = tuple(_advise_on_ray(loaded, parts, data))
     samples = _alternating(data, probes) if probes else []
     work = _probe_all(parts, services, helpers=helpers, samples=samples)
-    seen = run_on_loop(work, uvloop=loaded.config.run.uvloop)
+    seen = run_on_loop(work, uvloop=bool(loaded.config.run.uvloop))
     stats = loaded.config.stats
     tallies, volume = _tally(data)
     views = {built.manifest.name: built.part.view for built in parts.defenses}
@@ -448,7 +448,8 @@ async def _probe(built: BuiltPart, samples: Sequence[Sample]) -> Probe:
 def examine_config(path: Path) -> dict[str, Sequence[Check]]:
     """Say of each defense whether it is there, can be read, is steady, and its limits."""
     loaded = load_config(path)
-    return run_on_loop(_examine_all(loaded, open_services(loaded)), uvloop=loaded.config.run.uvloop)
+    work = _examine_all(loaded, open_services(loaded))
+    return run_on_loop(work, uvloop=bool(loaded.config.run.uvloop))
 
 
 async def _examine_all(

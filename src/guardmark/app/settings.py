@@ -53,7 +53,7 @@ class RunSettings(ClusterSettings):
     stop_when: list[str] = []
     shard: str | None = None
     cache: bool = False
-    uvloop: bool = False
+    uvloop: bool | None = None  # None: where it is installed, for runs that call a service
 
     @property
     def budget(self) -> Budget:

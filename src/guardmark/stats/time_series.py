@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from guardmark.stats.arguments import Floats
 
-_FIRST_PAIRS: Final = 32  # pairs of lags that are computed one by one; most series need few
+_FIRST_PAIRS: Final = 8  # pairs of lags that are computed one by one; most series need few
 
 
 def autocorrelation_time(series: ArrayLike) -> float:
@@ -43,12 +43,7 @@ def autocorrelation_time(series: ArrayLike) -> float:
     variance = float(centred @ centred)
     if len(values) < 4 or not variance > 0.0:
         return 1.0
-    total, last, pairs = 0.0, np.inf, 0
-    for pair in _pairs(centred):
-        if pair <= 0.0:
-            break
-        last, pairs = min(last, pair), pairs + 1
-        total += last
+    total, pairs = _monotone_sum(centred)
     lags = 4 * pairs - 1  # to both sides of lag 0
     tau = (2.0 * total / variance - 1.0) / max(0.1, 1.0 - lags / len(values))
     if tau <= 1.0 + 2.0 * math.sqrt(2.0 * lags / len(values)):
@@ -57,17 +52,36 @@ def autocorrelation_time(series: ArrayLike) -> float:
     return tau * (two_sided_t(0.95, known) / two_sided_z(0.95)) ** 2
 
 
-def _pairs(centred: Floats) -> Iterator[float]:
+def _monotone_sum(centred: Floats) -> tuple[float, int]:
+    """Return the sum of Geyer's initial monotone sequence, times n, and how many pairs it has."""
+    total, last, pairs = 0.0, math.inf, 0
+    for pair in _first_pairs(centred):
+        if pair <= 0.0:
+            return total, pairs
+        last = min(last, pair)
+        pairs += 1
+        total += last
+    further = _further_pairs(centred)
+    ends = np.flatnonzero(further <= 0.0)
+    if ends.size:
+        further = further[: ends[0]]
+    total += float(np.minimum.accumulate(np.minimum(further, last)).sum())
+    return total, pairs + further.size
+
+
+def _first_pairs(centred: Floats) -> Iterator[float]:
     """Yield sums of the autocovariances of two neighbouring lags, times n, from lag 0 on."""
     count = len(centred)
-    first = min(_FIRST_PAIRS, count // 2)
-    for lag in range(0, 2 * first, 2):
+    for lag in range(0, 2 * min(_FIRST_PAIRS, count // 2), 2):
         even = float(centred[: count - lag] @ centred[lag:])
         yield even + float(centred[: count - lag - 1] @ centred[lag + 1 :])
-    if 2 * first >= count - 1:
-        return
+
+
+def _further_pairs(centred: Floats) -> Floats:
+    """Return all further pairs at once, by Fourier transform."""
+    count = len(centred)
     padded = 1 << (2 * count - 1).bit_length()  # so that the ends do not meet
     power = np.abs(np.fft.rfft(centred, padded)) ** 2
-    products = np.fft.irfft(power, padded)[:count]
-    for lag in range(2 * first, count - 1, 2):
-        yield float(products[lag] + products[lag + 1])
+    lags = np.fft.irfft(power, padded)[2 * _FIRST_PAIRS : count]
+    pairs: Floats = lags[: lags.size // 2 * 2].reshape(-1, 2).sum(axis=1)
+    return pairs

@@ -8,6 +8,8 @@ from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.datasets.checks.crossed import find_crossed, note_crossed
 from guardmark.datasets.checks.issues import Criteria, Status, check_samples
 
+CRITERIA = Criteria(taxonomy={}, half_width=lambda _trials: 0.1)
+
 
 def crossed(tasks: int, injections: int, *, group: str = "task") -> list[Sample]:
     """Every task with every injection; one of both is the group, both stand in the metadata."""
@@ -32,7 +34,7 @@ def test_the_factor_with_fewer_values_is_proposed_as_the_group() -> None:
     assert "metadata.injection: 8 values" in note
     assert "map: {group: injection}" in note
     issue = next(
-        e for e in check_samples(crossed(40, 8), Criteria()).findings if e.aspect == "diverse"
+        e for e in check_samples(crossed(40, 8), CRITERIA).findings if e.aspect == "diverse"
     )
     assert issue.status is Status.WARNING
     assert "Take injection as the group" in issue.message

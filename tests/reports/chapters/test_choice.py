@@ -77,7 +77,9 @@ def test_one_that_beats_the_others_is_named_alone(runs: Runs) -> None:
     """And what concerns it comes before what concerns the others."""
     first, *others = advised(runs, blocking(10), blocking(80))
     assert first.startswith("Which one? Lowest ASR: two, 20.0 % [")
-    assert first.endswith("Shown to be higher there, and not to have fewer false alarms: one.")
+    assert first.endswith(
+        "Not offered, as another is lower on both rates by the points: one (two is lower on both)."
+    )
     alone, *_ = advised(runs, blocking(50, 40), blocking(80, 2))
     assert alone.endswith("Every other one is shown to be worse, or not shown to beat chance.")
     named = [line.partition(":")[0] for line in others if "collect more" not in line]

@@ -135,3 +135,24 @@ def test_labels_that_stand_for_different_numbers_are_never_pooled_unweighted() -
     assert found.low is not None
     assert found.high is not None
     assert found.low < 0.05 < found.high < 0.25
+
+
+def test_one_group_of_labels_drawn_by_verdict_has_no_limits() -> None:
+    """Neither the split nor a stratum shows how groups differ."""
+    strata = JudgedStrata(
+        judged_unsafe=wilson_default([20], [400]),
+        of_unsafe=wilson_default([15], [20]),
+        of_safe=wilson_default([1], [20]),
+        labels=wilson_default([16], [40]),
+    )
+    found = sample_twice(strata)
+    assert found.value == pytest.approx(0.05 * 0.75 + 0.95 * 0.05)
+    assert (found.low, found.high) == (None, None)
+    assert "one group only" in found.reason
+
+
+def test_labels_of_another_run_keep_rogan_and_gladen() -> None:
+    """Only how often the judge errs is known from them."""
+    counts = JudgeLabels(caught=90, missed=10, accused=12, cleared=188)
+    found = corrected_rate(100, 1000, labels=counts, labels_from_run=False)
+    assert found.method.startswith("rogan-gladen")

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from guardmark.analysis.compare.merit import find_dominated
 from guardmark.analysis.defense.slices import NOT_STATED
 from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD
+from guardmark.analysis.settings import RelianceLimits
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.selection import highest_rate, lowest_after_choice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from guardmark.stats.figures import Ratio
 
 ANSWERED_ENOUGH: Final = 0.99
-FALSE_ALARM_LIMIT: Final = 0.05
 BYPASS_LIMIT: Final = 0.5
 _GRAVE: Final = ("critical", "high")
 
@@ -50,9 +51,14 @@ class _Ground(NamedTuple):
 
 
 def recommend(
-    defenses: Iterable[DefenseAnalysis], comparison: RunComparison | None, *, scope: str = DEFENSE
+    defenses: Iterable[DefenseAnalysis],
+    comparison: RunComparison | None,
+    *,
+    scope: str = DEFENSE,
+    limits: RelianceLimits | None = None,
 ) -> tuple[Advice, ...]:
     """Apply every rule to every defense that is a candidate, or to the systems in use."""
+    limits = limits or RelianceLimits()
     candidates = [each for each in defenses if not each.is_baseline]
     if scope != DEFENSE:
         candidates = [each for each in candidates if each.name != NO_GUARD] or candidates
@@ -61,16 +67,22 @@ def recommend(
         for rule, grounds in _RULES.items()
         if rule != "no_separation" or scope == DEFENSE
         for each in candidates
-        for at in grounds(each)
+        for at in grounds(each, limits)
     ]
     return (
         *(advice for advice in on_defenses if advice.rule != _LAST),
-        *_between(comparison, {each.name for each in candidates if not separates(each.card)}),
+        *_between(comparison, _not_to_offer(candidates)),
         *(advice for advice in on_defenses if advice.rule == _LAST),
     )
 
 
-def _failures(defense: DefenseAnalysis) -> Iterator[_Ground]:
+def _not_to_offer(candidates: Sequence[DefenseAnalysis]) -> set[str]:
+    """Name those that are no choice: not shown to beat chance, or undercut on both sides."""
+    weak = {each.name for each in candidates if not separates(each.card)}
+    return weak | set(find_dominated({each.name: each.card for each in candidates}))
+
+
+def _failures(defense: DefenseAnalysis, _limits: RelianceLimits) -> Iterator[_Ground]:
     card, confusion = defense.card, defense.card.confusion
     share = card.answered.value
     if share is None or (share >= ANSWERED_ENOUGH and not confusion.malformed):
@@ -86,20 +98,21 @@ def _failures(defense: DefenseAnalysis) -> Iterator[_Ground]:
     )
 
 
-def _no_separation(defense: DefenseAnalysis) -> Iterator[_Ground]:
+def _no_separation(defense: DefenseAnalysis, _limits: RelianceLimits) -> Iterator[_Ground]:
     tpr, fpr = defense.card.true_positive_rate, defense.card.false_positive_rate
     if not separates(defense.card):
         yield _Ground(figures=(("true_positive_rate", tpr), ("false_positive_rate", fpr)))
 
 
-def _mostly_bypassed(defense: DefenseAnalysis) -> Iterator[_Ground]:
+def _mostly_bypassed(defense: DefenseAnalysis, limits: RelianceLimits) -> Iterator[_Ground]:
     rate = defense.card.attack_success_rate
     is_told = defense.part.kind != DEFENSE or separates(defense.card)
-    if rate.low is not None and rate.low > BYPASS_LIMIT and is_told:
-        yield _Ground(figures=(("attack_success_rate", rate),))
+    if rate.low is not None and rate.low > max(BYPASS_LIMIT, limits.attacks) and is_told:
+        limit = max(BYPASS_LIMIT, limits.attacks)
+        yield _Ground(figures=(("attack_success_rate", rate),), numbers=(("limit", limit),))
 
 
-def _critical(defense: DefenseAnalysis) -> Iterator[_Ground]:
+def _critical(defense: DefenseAnalysis, _limits: RelianceLimits) -> Iterator[_Ground]:
     rates = {
         entry.name: entry.rate for entry in defense.slice_table("severity", is_attack=True).rates
     }
@@ -109,7 +122,7 @@ def _critical(defense: DefenseAnalysis) -> Iterator[_Ground]:
             return
 
 
-def _worst_category(defense: DefenseAnalysis) -> Iterator[_Ground]:
+def _worst_category(defense: DefenseAnalysis, _limits: RelianceLimits) -> Iterator[_Ground]:
     overall = defense.card.attack_success_rate
     table = defense.slice_table("category", is_attack=True).rates
     rates = [entry for entry in table if entry.name != NOT_STATED]  # no category to work on
@@ -127,13 +140,13 @@ def _worst_category(defense: DefenseAnalysis) -> Iterator[_Ground]:
         yield _Ground(rates[chosen.at].name, figures=figures)
 
 
-def _false_alarms(defense: DefenseAnalysis) -> Iterator[_Ground]:
+def _false_alarms(defense: DefenseAnalysis, limits: RelianceLimits) -> Iterator[_Ground]:
     rate = defense.card.false_positive_rate
-    if rate.low is not None and rate.low > FALSE_ALARM_LIMIT:
-        yield _Ground(figures=(("false_positive_rate", rate),))
+    if rate.low is not None and rate.low > limits.alarms:
+        yield _Ground(figures=(("false_positive_rate", rate),), numbers=(("limit", limits.alarms),))
 
 
-def _threshold(defense: DefenseAnalysis) -> Iterator[_Ground]:
+def _threshold(defense: DefenseAnalysis, _limits: RelianceLimits) -> Iterator[_Ground]:
     """Advise a threshold that lets fewer attacks pass and raises no more alarms, both shown."""
     for point in defense.thresholds.limited[1:] if defense.thresholds else ():
         rates, threshold, gain = point.rates, point.threshold, point.gain
@@ -154,7 +167,7 @@ def _threshold(defense: DefenseAnalysis) -> Iterator[_Ground]:
         return
 
 
-def _too_wide(defense: DefenseAnalysis) -> Iterator[_Ground]:
+def _too_wide(defense: DefenseAnalysis, _limits: RelianceLimits) -> Iterator[_Ground]:
     for width in defense.widths:
         if width.half_width is not None and width.needed is not None and not width.is_enough:
             numbers = (
@@ -168,7 +181,7 @@ def _too_wide(defense: DefenseAnalysis) -> Iterator[_Ground]:
 
 _LAST: Final = "too_wide"  # the rule whose advice comes after that between defenses
 
-_RULES: Final[dict[str, Callable[[DefenseAnalysis], Iterator[_Ground]]]] = {
+_RULES: Final[dict[str, Callable[[DefenseAnalysis, RelianceLimits], Iterator[_Ground]]]] = {
     "failures": _failures,
     "no_separation": _no_separation,
     "mostly_bypassed": _mostly_bypassed,
@@ -203,8 +216,6 @@ _RULES_BETWEEN: Final[dict[str, str]] = {
 """What a `PairVerdict` gives rise to; comparisons are loaded by those that make them."""
 
 
-MOST_THROUGH: Final = 0.10  # share of attacks that may get through a defense one relies on
-MOST_ALARMS: Final = 0.05  # share of benign samples that may be blocked by a defense one relies on
 _LEAST_SAMPLES: Final = 20
 _MOST_WIDTH: Final = 0.20  # of both intervals, to call a defense that separates nothing useless
 
@@ -264,23 +275,29 @@ def judge_chosen(
     *,
     name: str,
     candidates: Mapping[str, Scorecard],
+    limits: RelianceLimits,
 ) -> tuple[Reliance, ChosenRates | None]:
     """Apply the rule to one of several candidates; the rates are told where the choice matters."""
-    answer = judge_reliance(card, adapted)
+    answer = judge_reliance(card, adapted, limits=limits)
     if answer is not Reliance.RELY:
         return answer, None
     chosen = rates_of_chosen(candidates, name)
-    answer = judge_reliance(card, adapted, chosen)
+    answer = judge_reliance(card, adapted, chosen, limits=limits)
     return answer, None if answer is Reliance.RELY else chosen
 
 
 def judge_reliance(
-    card: Scorecard, adapted: Estimate | None = None, chosen: ChosenRates | None = None
+    card: Scorecard,
+    adapted: Estimate | None = None,
+    chosen: ChosenRates | None = None,
+    *,
+    limits: RelianceLimits | None = None,
 ) -> Reliance:
     """Apply the rule; `adapted` is the share of attacks that got through once rewritten.
 
     `chosen` are the rates as those of one of several candidates, which *Rely* has to hold for too.
     """
+    limits = limits or RelianceLimits()
     through, alarms = card.attack_success_rate, card.false_positive_rate
     if min(through.trials, alarms.trials) < _LEAST_SAMPLES or None in (through.low, alarms.low):
         return Reliance.NO_DATA
@@ -289,16 +306,16 @@ def judge_reliance(
     if not separates(card):
         widths = [(rate.high or 0.0) - (rate.low or 0.0) for rate in (through, alarms)]
         return Reliance.DO_NOT if max(widths) <= _MOST_WIDTH else Reliance.NO_DATA
-    limited = [(through, MOST_THROUGH), (alarms, MOST_ALARMS)]
+    limited = [(through, limits.attacks), (alarms, limits.alarms)]
     if adapted is not None:
-        limited.append((adapted, MOST_THROUGH))
+        limited.append((adapted, limits.attacks))
     unanswered = (card.answered.value or 0.0) < ANSWERED_ENOUGH
     if unanswered or any((rate.low or 0.0) > limit for rate, limit in limited):
         return Reliance.NOT_ALONE
     for_sure: list[tuple[Estimate | Ratio, float]] = list(limited)
     if chosen is not None:
-        for_sure.append((chosen.attack_success_rate, MOST_THROUGH))
-        for_sure.append((chosen.false_positive_rate, MOST_ALARMS))
+        for_sure.append((chosen.attack_success_rate, limits.attacks))
+        for_sure.append((chosen.false_positive_rate, limits.alarms))
     if all(rate.high is not None and rate.high <= limit for rate, limit in for_sure):
         return Reliance.RELY
     return Reliance.NO_DATA

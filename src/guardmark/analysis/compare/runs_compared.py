@@ -21,6 +21,7 @@ from guardmark.analysis.compare.matching import match_runs
 from guardmark.analysis.defense.costs import compare_costs
 from guardmark.analysis.defense.latency import is_timed
 from guardmark.analysis.defense.scorecard import estimate_rates
+from guardmark.analysis.defense.scores import areas_in_family
 from guardmark.analysis.defense.slices import NOT_STATED, SEVERITIES
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM, holds_parts
 from guardmark.core.errors import GuardmarkError, IncomparableRuns, UnknownName
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.costs import CostDifference
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.defense.scorecard import RatePair
+    from guardmark.analysis.defense.scores import AreaPair
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.sample import Sample
     from guardmark.stats.arguments import Flags
@@ -156,7 +158,12 @@ def compare_matched(matched: MatchedRuns, wanted: Wanted) -> Compared:
     """Compare the defenses of matched runs."""
     frame, settings = matched.frame, matched.frame.settings
     scope, chosen = matched.scope, choose_pairs(matched, wanted)
-    comparison = compare_arms(frame, chosen=chosen, scope=scope, known=wanted.known.get(scope))
+    known = wanted.known.get(scope)
+    areas: Sequence[AreaPair] = ()
+    if not (wanted.only or wanted.against) and scope == DEFENSE:
+        # The family of tests of the report, so that a p is the same wherever it is printed.
+        areas = known.areas if known else areas_in_family(frame)
+    comparison = compare_arms(frame, chosen=chosen, areas=areas, scope=scope, known=known)
     if comparison is None or not comparison.pairs:
         raise IncomparableRuns(
             "There is one defense only, so there is nothing to compare it with.\n"

@@ -401,6 +401,13 @@ def detail_scores(frame: Frame, arm: DefenseColumn) -> ScoreDetails | None:
     )
 
 
+def areas_in_family(frame: Frame) -> tuple[AreaPair, ...]:
+    """Return the areas that are tested together with the pairs of a run: those of two or more."""
+    if sum(bool(arm.is_scored.any()) for arm in frame.arms) < 2:
+        return ()
+    return compare_areas(frame)
+
+
 def compare_areas(frame: Frame) -> tuple[AreaPair, ...]:
     """Test the areas of all pairs of scoring defenses, baselines left out."""
     wide = {

@@ -121,7 +121,7 @@ def check_against_people(rates: PlaceRates, pipeline: PipelineFrame) -> HumanChe
         ),
         unreadable=int(np.count_nonzero(labelled & ~judged)),
         drawn_by_verdict=is_drawn_by_verdict(
-            _strata(rates, pipeline, judged, is_judged_unsafe=judged_unsafe)
+            _strata(rates, pipeline, human, judged=judged, is_judged_unsafe=judged_unsafe)
         ),
     )
 
@@ -142,19 +142,24 @@ def correct_card(rates: PlaceRates, pipeline: PipelineFrame, ends: Ends) -> Corr
     labelled = judged & is_valid(pipeline.human.label)
     if not labelled.any():
         return None
-    strata = _strata(rates, pipeline, judged, is_judged_unsafe=ends.is_unsafe)
+    strata = _strata(
+        rates, pipeline, pipeline.human, judged=judged, is_judged_unsafe=ends.is_unsafe
+    )
     model = double_sampled(strata, confidence=rates.confidence)
     passed = rates.of(ends.passed, ends.is_known & rates.is_attack)
     return CorrectedCard(model=model, system=_scaled(model, passed))
 
 
 def _strata(
-    rates: PlaceRates, pipeline: PipelineFrame, judged: Flags, *, is_judged_unsafe: Flags
+    rates: PlaceRates,
+    pipeline: PipelineFrame,
+    human: JudgeColumns,
+    *,
+    judged: Flags,
+    is_judged_unsafe: Flags,
 ) -> JudgedStrata:
     """Estimate what people call unsafe where the judge does, and where it does not."""
-    human, weights = pipeline.human, pipeline.label_weights
-    if human is None:
-        raise ValueError("a run without labels of people has no strata of them")
+    weights = pipeline.label_weights
     people, labelled = human.label == UNSAFE, judged & is_valid(human.label)
 
     def share(where: Flags) -> Estimate | Ratio:

@@ -104,7 +104,7 @@ def adapt(subject: LoadedConfig | Path | None, session: Session, options: AdaptO
         config = attacker_config(loaded, options.config)
         work = _Work(config=config, options=options, session=session)
         require_attackable(loaded)
-        run_on_loop(work.probe(), uvloop=config.loaded.config.run.uvloop)
+        run_on_loop(work.probe(), uvloop=bool(config.loaded.config.run.uvloop))
         result = run(loaded, options.run, session)
         folder = result.folder
         if result.summary.ending is Ending.INTERRUPTED:
@@ -118,7 +118,7 @@ def adapt(subject: LoadedConfig | Path | None, session: Session, options: AdaptO
         loaded = subject_config(folder, manifest, own=options.config, trust=options.trust)
         config = attacker_config(loaded, options.config)
     work = _Work(config=config, options=options, session=session)
-    adapted = run_on_loop(work.carry_out(folder), uvloop=config.loaded.config.run.uvloop)
+    adapted = run_on_loop(work.carry_out(folder), uvloop=bool(config.loaded.config.run.uvloop))
     require_no_secret([options.run.record])
     return adapted
 

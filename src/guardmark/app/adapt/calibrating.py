@@ -74,7 +74,7 @@ def calibrate(path: Path, options: CalibrationOptions) -> Calibrated:
     bare = settings.model_copy(update={"calibration": None})
     loaded = replace(loaded, parts={**loaded.parts, _PLACE: bare})
     work = _measure(loaded, pairs, options)
-    measured, missing = run_on_loop(work, uvloop=loaded.config.run.uvloop)
+    measured, missing = run_on_loop(work, uvloop=bool(loaded.config.run.uvloop))
     count, total = sum(missing.values()), len(pairs.pairs)
     if count > _MOST_MISSING * total:
         reasons = ", ".join(f"{kind} {times:,}" for kind, times in missing.items())

@@ -113,7 +113,7 @@ def judge_run(
         if loaded is not None:
             with keep_working_directory():
                 work = _judge(folder, writer, loaded, session, layer=layer)
-                done = run_on_loop(work, uvloop=loaded.config.run.uvloop)
+                done = run_on_loop(work, uvloop=bool(loaded.config.run.uvloop))
     name = done.layers[0].split("/")[0] if done.layers and not session.stop.is_seen else ""
     with RecordReader(folder.records) as reader:
         flips = find_flips(reader, name) if name else None

@@ -325,7 +325,8 @@ def config_sha256(
         document.pop(section, None)
     pipeline, run = document["pipeline"] or {}, document["run"]
     pipeline.pop("headline", None)
-    for setting in ("max_errors", "max_calls", "max_tokens", "max_cost", "max_time_s", "shard"):
+    limits = ("max_errors", "max_calls", "max_tokens", "max_cost", "max_time_s")
+    for setting in (*limits, "shard", "uvloop"):
         run.pop(setting)
     if not run["repeat_guards"]:  # as in runs of before, which know neither
         run.pop("repeat_guards")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from guardmark.analysis.settings import AnalysisSettings
+from guardmark.analysis.settings import AnalysisSettings, RelianceLimits
 from guardmark.app.settings import Config
 from guardmark.core.errors import StoreError, UnknownName
 from guardmark.datasets.settings import SAID_OF
@@ -140,5 +140,32 @@ def analysis_settings(reader: RecordReader, config: Config | None = None) -> Ana
         non_inferiority_margin=stats.non_inferiority_margin,
         replicates=stats.replicates,
         weights=weights,
+        limits=_limits(config),
+        system_limits=_system_limits(config),
         legacy_cards=tuple(config.pipeline.legacy_cards) if config.pipeline else (),
+    )
+
+
+def _limits(config: Config) -> RelianceLimits:
+    """Return the limits of a defense: those of the run's gate, else the usual ones."""
+    gate = config.gate
+    if gate is None:
+        return RelianceLimits()
+    return _stated_limits(gate.asr_upper, gate.fpr_upper)
+
+
+def _system_limits(config: Config) -> RelianceLimits:
+    """Return the limits of what comes out of a pipeline, likewise."""
+    if config.gate is None:
+        return RelianceLimits()
+    system = config.gate.system
+    return _stated_limits(system.asr_upper, system.over_refusal_upper)
+
+
+def _stated_limits(attacks: float | None, alarms: float | None) -> RelianceLimits:
+    usual = RelianceLimits()
+    return RelianceLimits(
+        attacks=usual.attacks if attacks is None else attacks,
+        alarms=usual.alarms if alarms is None else alarms,
+        is_of_gate=attacks is not None or alarms is not None,
     )

@@ -161,7 +161,10 @@ def run_parts(
         ),
         session=session,
     )
-    result = run_on_loop(invocation.carry_out(), uvloop=loaded.config.run.uvloop)
+    uvloop = loaded.config.run.uvloop
+    if uvloop is None and services is None:
+        uvloop = False  # nothing waits for a network: there is nothing to gain
+    result = run_on_loop(invocation.carry_out(), uvloop=uvloop)
     require_no_secret([options.record, ANSWERS if loaded.config.run.cache else None])
     return result
 

@@ -20,13 +20,19 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-def run_on_loop(work: Coroutine[object, object, Result], *, uvloop: bool = False) -> Result:
-    """Run a coroutine to its end on a loop of its own, also where a loop runs already."""
-    try:
-        factory = _uvloop_factory() if uvloop else None
-    except ConfigError:
-        work.close()
-        raise
+def run_on_loop(work: Coroutine[object, object, Result], *, uvloop: bool | None = False) -> Result:
+    """Run a coroutine to its end on a loop of its own, also where a loop runs already.
+
+    `uvloop` says whether on that loop; None means where it can be imported.
+    """
+    factory = None
+    if uvloop or uvloop is None:
+        try:
+            factory = _uvloop_factory()
+        except ConfigError:
+            if uvloop:
+                work.close()
+                raise
     if _is_on_loop():
         return _run_in_thread(work, factory)
     with asyncio.Runner(loop_factory=factory) as runner:
@@ -73,7 +79,7 @@ def _uvloop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     except ImportError as error:
         raise ConfigError(
             f"run.uvloop is true, but uvloop cannot be imported: {error}.\n"
-            "Next: pip install 'guardmark[uvloop]' (not for Windows), or set run.uvloop to false."
+            "Next: pip install uvloop (not for Windows), or take run.uvloop out."
         ) from error
 
 

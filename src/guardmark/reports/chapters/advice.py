@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.compare.recommendations import MOST_ALARMS, MOST_THROUGH
 from guardmark.analysis.defense.bypasses import Flaw, ListedSample
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.reports.chapters.comparison import (
@@ -105,7 +104,10 @@ def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
         if each.scope == SYSTEM or each.defense not in not_understood
     ]
     systems = sum(each.scope == SYSTEM for each in analysis.advice)
-    attacked = [*_broken(analysis.adaptive), *_repairs(analysis.adaptive)]
+    attacked = [
+        *_broken(analysis.adaptive, analysis.settings.limits.attacks),
+        *_repairs(analysis.adaptive),
+    ]
     ranked, rules = [], Counter[str]()
     for rule, line, at, of in (*advised[:systems], *attacked, *advised[systems:]):
         rules[rule] += 1
@@ -147,7 +149,8 @@ def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
         Bullets(lines=tuple(line for line, _ in first), evidence=tuple(at for _, at in first)),
         None if items else muted("There is nothing to recommend on this data."),
         further if further.rows else None,
-        _picture(analysis, highlights.gate),
+        _picture(analysis),
+        muted(limits_sentence(analysis)),
         _to_read(analysis, highlights),
         muted(_how_sure(analysis)),
     )
@@ -159,11 +162,11 @@ def _evidence(advice: Advice) -> str:
     return words_of("evidence")[advice.rule]
 
 
-def _broken(cards: tuple[AdaptiveCard, ...]) -> Iterator[tuple[str, ...]]:
+def _broken(cards: tuple[AdaptiveCard, ...], most: float) -> Iterator[tuple[str, ...]]:
     """Warn of rates that do not hold against an attacker who rewrites and watches."""
     for card in cards:
         static, last = card.rounds[0].full, card.rounds[-1].full
-        if (last.low or 0.0) > max(MOST_THROUGH, static.high or 0.0):
+        if (last.low or 0.0) > max(most, static.high or 0.0):
             rates = {"static": figure_text(static), "last": rate_text(last)}
             yield "broken", say("broken", defense=card.name, **rates), "adaptive", card.name
 
@@ -182,25 +185,33 @@ def _repairs(cards: tuple[AdaptiveCard, ...]) -> Iterator[tuple[str, ...]]:
         yield "repair", text, f"adaptive-repair-lines-{slug(card.name)}", card.name
 
 
-def _picture(analysis: RunAnalysis, gate: GateResult | None) -> LineChart | None:
+def limits_sentence(analysis: RunAnalysis) -> str:
+    """Say by which limits verdicts, advice, picture and gate go, and where they come from."""
+    is_system = bool(analysis.system)
+    limits = analysis.settings.system_limits if is_system else analysis.settings.limits
+    attacks = "attacks may succeed" if is_system else "attacks may get through"
+    alarms = "benign inputs turned down" if is_system else "benign inputs blocked"
+    origin = "the limits of this run's gate" if limits.is_of_gate else "no gate states others"
+    return (
+        f"Verdicts, advice and picture go by one set of limits: at most {100 * limits.attacks:g} % "
+        f"of {attacks}, and at most {100 * limits.alarms:g} % of {alarms} ({origin})."
+    )
+
+
+def _picture(analysis: RunAnalysis) -> LineChart | None:
     """Draw what a reader decides by: the systems where there are any, else the defenses."""
     if analysis.system:
         shown = [each for each in analysis.system if not each.is_baseline] or analysis.system
         rated = [(each.name, each.card) for each in shown]
         front = analysis.systems.front if analysis.systems else ()
-        limits = _limits(gate, "system.asr_upper", "system.over_refusal_upper")
-        return draw_plane(rated, front, scope=SYSTEM, limits=limits)
+        limits = analysis.settings.system_limits
+        return draw_plane(rated, front, scope=SYSTEM, limits=(limits.alarms, limits.attacks))
     adapted = {card.name: card.rounds[-1].full for card in analysis.adaptive}
     front = analysis.comparison.front if analysis.comparison else ()
     rated = [(each.name, each.card) for each in analysis.candidates]
-    limits = _limits(gate, "asr_upper", "fpr_upper")
-    return draw_plane(rated, front, adapted=adapted, limits=limits)
-
-
-def _limits(gate: GateResult | None, attacks: str, benign: str) -> tuple[float, float]:
-    """Return the limits along x and y: those of the gate, else those that verdicts go by."""
-    stated = {check.rule: check.limit for check in (gate.checks if gate else ())}
-    return stated.get(benign, MOST_ALARMS), stated.get(attacks, MOST_THROUGH)
+    limits = analysis.settings.limits
+    drawn = limits.alarms, limits.attacks
+    return draw_plane(rated, front, adapted=adapted, limits=drawn)
 
 
 def _to_read(analysis: RunAnalysis, highlights: Highlights) -> SampleBrowser | None:

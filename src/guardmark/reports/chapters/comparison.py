@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.compare.comparison import PairVerdict
+from guardmark.analysis.compare.merit import find_dominated
 from guardmark.analysis.compare.recommendations import rates_of_chosen, separates
 from guardmark.analysis.defense.costs import CostUnit
 from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD, SYSTEM
@@ -367,11 +368,16 @@ def _scope_sections(compared: Compared, lead: str, *, texts: bool) -> Iterator[S
 def worth_choosing(
     comparison: RunComparison | None, rates: Mapping[str, RatePair | Scorecard], scope: str
 ) -> list[str]:
-    """Name those that none is shown to beat and that beat chance, the lowest rate first."""
+    """Name those that none beats and that beat chance, the lowest rate first.
+
+    None beats them by what the data can tell, and none is better on both sides by the points.
+    """
     weak = weak_among(rates.items(), scope)
     known = {name: asr.value for name in rates if (asr := rates[name].attack_success_rate).trials}
     front = comparison.front if comparison else ()
-    worthy = (name for name in front if name not in weak and name in known)
+    dominated = find_dominated({name: rates[name] for name in rates if name not in weak})
+    out = {*weak, *dominated}
+    worthy = (name for name in front if name in known and name not in out)
     return sorted(worthy, key=lambda name: known[name] or 0.0)
 
 
@@ -384,17 +390,20 @@ def choice_sentence(
         is_known = comparison.front and comparison.attacks.best
         return words["none"].format(count=len(rates)) if is_known else ""
     best = worthy[0]
+    weak = weak_among(rates.items(), scope)
+    unbeaten = {name for name in comparison.front if name in rates and name not in weak}
     asr, fpr = rates[best].attack_success_rate, rates[best].false_positive_rate
     pairs = {
         other: pair
         for pair in comparison.pairs
         for one, other in ((pair.first, pair.second), (pair.second, pair.first))
-        if one == best and other in worthy
+        if one == best and other in unbeaten
     }
     sides = {name: pair.attacks for name, pair in pairs.items()}
     alike = [name for name in sides if not sides[name].direction(1 - asr.confidence)]
-    fewer = [name for name in pairs if pairs[name].verdict is PairVerdict.TRADE_OFF]
-    more = [name for name in pairs if name not in {*alike, *fewer}]
+    told_apart = [name for name in pairs if name not in alike and name in worthy]
+    fewer = [name for name in told_apart if pairs[name].verdict is PairVerdict.TRADE_OFF]
+    more = [name for name in told_apart if name not in fewer]
     names = {
         key: f"{', '.join(subject(each, scope) for each in some[:_NAMED])}"
         + (f" and {len(some) - _NAMED} more" if len(some) > _NAMED else "")
@@ -410,6 +419,16 @@ def choice_sentence(
     names |= {"best": subject(best, scope), "attacks": attacks, "benign": benign} | _ALARMS[scope]
     compared = {name for pair in comparison.pairs for name in (pair.first, pair.second)}
     candidates = {name: each for name, each in rates.items() if name in compared}
+    undercut = find_dominated(candidates)
+    beaten = [
+        f"{name} ({by} is lower on both)"
+        for name, by in undercut.items()
+        if by in worthy and name not in alike and name not in weak
+    ]
+    if beaten:
+        more_beaten = f" and {len(beaten) - _NAMED} more" if len(beaten) > _NAMED else ""
+        names["beaten"] = ", ".join(beaten[:_NAMED]) + more_beaten
+        parts.append("beaten")
     figures = {"asr": figure_text(asr) + _after_choice(best, candidates), "fpr": figure_text(fpr)}
     return " ".join(words[key] for key in parts).format(**names, **figures)
 

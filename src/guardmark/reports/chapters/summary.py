@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+from guardmark.analysis.compare.merit import by_merit
 from guardmark.reports.document.blocks import Section, Table, Unit, section, warning
 from guardmark.reports.document.cells import (
     known,
@@ -33,9 +34,9 @@ def write(analysis: RunAnalysis) -> Section:
     samples = analysis.samples
     one_sided = say("no_attacks" if samples.benign else "no_benign")
     return section(
-        *("summary", "Summary", _overview(analysis.defenses)),
+        *("summary", "Summary", _overview(by_merit(analysis.defenses))),
         None if samples.attacks and samples.benign else warning(one_sided),
-        *map(_card, sorted(analysis.defenses, key=lambda each: each.is_baseline)),
+        *map(_card, by_merit(analysis.defenses)),
         _prevalence(analysis.defenses),
         _stability(analysis) if any(each.stability for each in analysis.defenses) else None,
     )

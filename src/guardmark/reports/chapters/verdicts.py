@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from guardmark.analysis.compare.merit import by_merit
 from guardmark.analysis.compare.recommendations import (
     ANSWERED_ENOUGH,
     ChosenRates,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.scorecard import Scorecard
     from guardmark.analysis.pipeline.arms import ArmAnalysis
     from guardmark.analysis.run import RunAnalysis
+    from guardmark.analysis.settings import RelianceLimits
     from guardmark.core.estimate import Estimate
     from guardmark.reports.chapters.advice import SampleStory
 
@@ -54,14 +56,16 @@ def write_verdicts(
     attacked = {card.name: card for card in analysis.adaptive}
     arms = {} if analysis.pipeline is None else {a.name: a for a in analysis.pipeline.arms}
     bare = next((each.card for each in analysis.system if each.name == NO_GUARD), None)
-    in_use_first = sorted(analysis.system, key=lambda each: each.name == NO_GUARD)
+    in_use_first = sorted(by_merit(analysis.system), key=lambda each: each.name == NO_GUARD)
     in_use = {e.name: e.card for e in analysis.system if e.name != NO_GUARD}
-    verdicts = [_system_verdict(each, bare, in_use) for each in in_use_first]
+    of_system, limits = analysis.settings.system_limits, analysis.settings.limits
+    verdicts = [_system_verdict(each, bare, in_use, limits=of_system) for each in in_use_first]
     if verdicts and exchanges:
         verdicts[0] = replace(verdicts[0], quote=_quoted(verdicts[0].defense, analysis, exchanges))
     candidates = {each.name: each.card for each in analysis.defenses if not each.is_baseline}
     verdicts += [
-        _verdict(each, attacked.get(each.name), arms, candidates) for each in analysis.defenses
+        _verdict(each, attacked.get(each.name), arms, candidates=candidates, limits=limits)
+        for each in by_merit(analysis.defenses)
     ]
     not_understood = {each.defense: each for each in analysis.alike}
     verdicts = [
@@ -83,12 +87,18 @@ def _quoted(arm: str, analysis: RunAnalysis, exchanges: Mapping[str, SampleStory
 
 
 def _system_verdict(
-    system: DefenseAnalysis, bare: Scorecard | None, candidates: Mapping[str, Scorecard]
+    system: DefenseAnalysis,
+    bare: Scorecard | None,
+    candidates: Mapping[str, Scorecard],
+    *,
+    limits: RelianceLimits,
 ) -> Headline:
     card, counts = system.card, system.card.confusion
     succeeds, refused = card.attack_success_rate, card.false_positive_rate
-    answer, chosen = judge_chosen(card, None, name=system.name, candidates=candidates)
-    if (succeeds.low or 0.0) > _MOST and answer is Reliance.NOT_ALONE:
+    answer, chosen = judge_chosen(
+        card, None, name=system.name, candidates=candidates, limits=limits
+    )
+    if (succeeds.low or 0.0) > max(_MOST, limits.attacks) and answer is Reliance.NOT_ALONE:
         answer = Reliance.DO_NOT
     notes = list(_notes(system))
     if chosen is not None:
@@ -139,12 +149,16 @@ def _verdict(
     defense: DefenseAnalysis,
     attacked: AdaptiveCard | None,
     arms: Mapping[str, ArmAnalysis],
+    *,
     candidates: Mapping[str, Scorecard],
+    limits: RelianceLimits,
 ) -> Headline:
     card, counts = defense.card, defense.card.confusion
     blocked, wrongly = figure(card.true_positive_rate), figure(card.false_positive_rate)
     adapted = None if attacked is None else attacked.rounds[-1].full
-    answer, chosen = judge_chosen(card, adapted, name=defense.name, candidates=candidates)
+    answer, chosen = judge_chosen(
+        card, adapted, name=defense.name, candidates=candidates, limits=limits
+    )
     notes = [*_notes(defense), *([] if attacked is None else [_adapted(attacked)])]
     if chosen is not None:
         notes.append(_as_one_of(chosen))

@@ -82,8 +82,9 @@ def sample_twice(strata: JudgedStrata, *, confidence: float = 0.95) -> Stratifie
         return StratifiedRate(reason=NO_JUDGED)
     if not strata.labels.trials:
         return StratifiedRate(reason=NO_LABELS)
-    if _is_at_chance(strata) and not is_drawn_by_verdict(strata):
-        return _labels_alone(strata.labels, confidence)
+    labels = strata.labels
+    if isinstance(labels, Estimate) and _is_at_chance(strata) and not is_drawn_by_verdict(strata):
+        return _labels_alone(labels, confidence)
     unseen = _unseen(strata)
     first, second = strata.of_unsafe.value or 0.0, strata.of_safe.value or 0.0
     value = share * first + (1.0 - share) * second
@@ -119,15 +120,13 @@ def is_drawn_by_verdict(strata: JudgedStrata) -> bool:
     return 2.0 * tail < _DRAWN_BY_VERDICT
 
 
-def _labels_alone(labels: Estimate | Ratio, confidence: float) -> StratifiedRate:
+def _labels_alone(labels: Estimate, confidence: float) -> StratifiedRate:
     """Return what the labels say by themselves.
 
     By the exact interval at what they are worth: with few labels and a rare harm Wilson's covers
     .92, and who comes here has passed a test that rare labels pass more often.
     """
     rate = StratifiedRate(value=labels.value, method=LABELS_ALONE)
-    if not isinstance(labels, Estimate):
-        return replace(rate, low=labels.low, high=labels.high, reason=labels.reason)
     counts = EffectiveCounts.of(labels)
     if not counts.n_eff:
         return replace(rate, reason=counts.reason)
