@@ -95,12 +95,12 @@ def count_calls(name: str) -> float:
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
             bench = Bench(Path(folder), 1)
             for words in work.commands(bench, stack, size):
-                calls = _calls_of(words)
+                calls = calls_of(words)
             counts.append(calls)
     return (counts[1] - counts[0]) / (work.sizes[1] - work.sizes[0])
 
 
-def _calls_of(words: list[str]) -> int:
+def calls_of(words: list[str]) -> int:
     """Run a command under the profiler in a process of its own; return how many calls it made."""
     done = subprocess.run(
         [sys.executable, str(HERE / "counted.py"), *words],

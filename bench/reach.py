@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 IN_FLIGHT = 64
 LITTLE, MUCH = 500, 3000
+REPORT_S = 3.0
+"""20 % less than the 3.7 s of the same machine on 26 November 2026."""
 EVERY_REPORT = ("html", "md", "json", "csv")
 CLIENTS = {
     "aiohttp": "aiohttp_client",
@@ -37,7 +39,7 @@ def reach(bench: Bench) -> list[Line]:
         *_in_process(bench),
         *_report(bench),
         *_counts(),
-        absolute("REACH", "installation", installed_mb(), "MB", 135),
+        absolute("COST", "installation", installed_mb(), "MB", 135),
     ]
 
 
@@ -64,7 +66,7 @@ def _over_http(bench: Bench) -> list[Line]:
         found = rounds(bench.count, parts)
     lines = [
         Line(
-            target="REACH",
+            target="COST",
             what="W1, CPU per extra sample",
             floor=middle(found, "aiohttp"),
             guardmark=middle(found, "guardmark"),
@@ -76,7 +78,7 @@ def _over_http(bench: Bench) -> list[Line]:
     ]
     lines += [
         Line(
-            target="FLOOR",
+            target="BARE",
             what=f"bare {name}, CPU per extra sample",
             floor=middle(found, "aiohttp"),
             guardmark=middle(found, name),
@@ -104,9 +106,9 @@ def _whole_commands(bench: Bench) -> list[Line]:
             },
         )
     return [
-        absolute("REACH", "100 samples over HTTP", middle(found, "over HTTP"), "s CPU", 0.40),
-        absolute("REACH", "100 samples in process", middle(found, "in process"), "s CPU", 0.35),
-        absolute("REACH", "guardmark --help", middle(found, "help"), "s CPU", 0.04),
+        absolute("COST", "100 samples over HTTP", middle(found, "over HTTP"), "s CPU", 0.40),
+        absolute("COST", "100 samples in process", middle(found, "in process"), "s CPU", 0.35),
+        absolute("COST", "guardmark --help", middle(found, "help"), "s CPU", 0.04),
     ]
 
 
@@ -123,8 +125,8 @@ def _in_process(bench: Bench) -> list[Line]:
     found = rounds(bench.count, {"slope": slope})
     most = sorted(memory)[len(memory) // 2]
     return [
-        absolute("REACH", "in process, every report", middle(found, "slope"), "us/sample", 12),
-        absolute("REACH", "memory of 100,000 in process", most, "MB", 80),
+        absolute("COST", "in process, every report", middle(found, "slope"), "us/sample", 12),
+        absolute("COST", "memory of 100,000 in process", most, "MB", 80),
     ]
 
 
@@ -134,13 +136,15 @@ def _report(bench: Bench) -> list[Line]:
     words = bench.run(config)
     spend(words)
     cost = spend(command("report", words[-1], "-f", ",".join(EVERY_REPORT)))
-    return [absolute("REACH", "report over 1,000,000 records", cost.cpu_s, "s CPU", 8.0)]
+    return [absolute("COST", "report over 1,000,000 records", cost.cpu_s, "s CPU", REPORT_S)]
 
 
 def _counts() -> list[Line]:
     kept = calls.read_kept()
     return [
-        absolute("REACH", f"calls per sample, {name}", round(calls.count_calls(name), 1), "", limit)
+        absolute(
+            "COST", f"calls, {name}", calls.count_calls(name), "a sample", calls.GROWTH * limit
+        )
         for name, limit in kept.items()
     ]
 

@@ -615,3 +615,16 @@ async def test_open_mode_counts_the_wait_behind_a_slow_answer(open_writer: OpenW
     await run(Plan(defenses=(Stalls(),), timing=timing, concurrency=1), writer)
     with RecordReader(writer.path) as reader:
         assert (record_columns(reader, "remote").latency_ns > 200_000_000).all()
+
+
+@pytest.mark.parametrize(("make", "is_service"), [(Remote, True), (Inline, False)])
+async def test_how_busy_this_machine_was_is_kept_of_calls_to_services(
+    open_writer: OpenWriter, make: Callable[[], Any], *, is_service: bool
+) -> None:
+    """A defense that answers here is busy by its nature; one that is waited for is not."""
+    writer = open_writer()
+    await run(Plan(defenses=(make(),)), writer)
+    with RecordReader(writer.path) as reader:
+        load = reader.status().load
+    assert (load.share is not None) is is_service
+    assert 0 <= (load.share or 0.0) <= 1

@@ -35,6 +35,16 @@ def test_services_and_local_work_are_measured_beside_their_floors() -> None:
     assert all(line.endswith((" met", " MISSED")) for line in done.stdout.splitlines()[1:])
 
 
+def test_what_a_sample_costs_is_printed_beside_what_is_wanted() -> None:
+    """One command for CPU, memory, start-up, calls and size, and the floors of the same round."""
+    done = _bench("--rounds", "1", "--shrink", "10", "reach")
+
+    assert done.returncode == 0, done.stderr
+    for what in ("W1, CPU", "100 samples over HTTP", "1,000,000 records", "installation"):
+        assert what in done.stdout
+    assert "bare aiohttp, uvloop" in done.stdout
+
+
 def test_figures_of_a_trial_are_not_kept() -> None:
     """What was measured on shrunken data would pass for a result."""
     results = ROOT / "bench" / "results" / "bench.json"

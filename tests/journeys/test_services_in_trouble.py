@@ -233,7 +233,7 @@ async def test_requests_that_were_sent_again_stand_in_every_report(
         if text not in seen and text.startswith("Please ignore") and len(text) % 2:
             seen.add(text)
             return web.Response(status=429, headers={"retry-after": "0.01"})
-        return web.json_response({"flagged": False})
+        return web.json_response({"flagged": "ignore" in text})
 
     server = await serve(answer)
     set_up(tmp_path, GUARD.format(url=server.url, more="", run="concurrency: 4"), count=COUNT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from tests.analysis.small_runs import (
     Planned,
     Runs,
@@ -18,6 +19,7 @@ from tests.analysis.small_runs import (
 )
 from tests.reports.small_reports import bare_analysis, full_analysis
 
+from guardmark.analysis.defense.latency import LatencyDrift
 from guardmark.analysis.run import RunAnalysis, analyse_run
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.manifest import DataManifest
@@ -26,6 +28,7 @@ from guardmark.core.sample import Sample
 from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.document.blocks import Document, Table
 from guardmark.reports.document.wording import cell_text
+from guardmark.store.loop_load import LoopLoad
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.records import RecordWriter
 from guardmark.store.schema import FLAG_CACHED, FLAG_COLD
@@ -383,3 +386,40 @@ def test_small_slices_give_way_to_large_ones_in_long_tables(runs: Runs) -> None:
     assert len(table.rows) == 25
     assert "15 smaller ones are in categories.csv." in table.note
     assert any(cell_text(row.cells[0]) == "t0" for row in table.rows)
+
+
+@pytest.mark.parametrize(
+    ("busy_s", "total_s", "is_told"), [(95, 100, True), (40, 100, False), (1, 1, False)]
+)
+def test_a_busy_machine_is_told_where_it_set_the_times(
+    runs: Runs, busy_s: int, total_s: int, *, is_told: bool
+) -> None:
+    """Not for seconds of start-up, and not where the thread mostly waited."""
+    analysis = full_analysis(runs)
+    load = LoopLoad(busy_s * 10**9, total_s * 10**9)
+    status = replace(analysis.status, load=load)
+    words = told(replace(analysis, status=status), "latency")
+    assert ("This machine was busy" in words) is is_told
+
+
+def test_calls_that_slow_down_are_told_with_both_thirds(runs: Runs) -> None:
+    """In the order of asking; spells without a trend say what the calls are worth."""
+    analysis = full_analysis(runs)
+    first = analysis.defenses[0]
+    for drift, said in (
+        (
+            LatencyDrift(quantile=0.95, first_ms=40.0, last_ms=95.0, calls=900, worth=120.0),
+            "became slower while the run went on: p95 was 40",
+        ),
+        (
+            LatencyDrift(quantile=0.5, first_ms=40.0, last_ms=10.0, calls=900, worth=120.0),
+            "became faster while the run went on: p50 was 40",
+        ),
+        (
+            LatencyDrift(quantile=None, first_ms=None, last_ms=None, calls=900, worth=120.0),
+            "slow calls came in spells: for the median, 900 calls are worth about 120",
+        ),
+    ):
+        slow = replace(first, latency=replace(first.latency, drift=drift))
+        words = told(replace(analysis, defenses=(slow, *analysis.defenses[1:])), "latency")
+        assert said in words

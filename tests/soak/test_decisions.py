@@ -15,7 +15,7 @@ import pytest
 from tests.soak.cells import Ints, Marks, SoakCell, alike, events_of, giant, holds, skewed
 
 from guardmark.analysis.compare.comparison import smallest_detectable
-from guardmark.analysis.compare.recommendations import MOST_THROUGH
+from guardmark.analysis.settings import RelianceLimits
 from guardmark.core.estimate import Difference
 from guardmark.stats.multiplicity import holm
 from guardmark.stats.paired.intervals import clustered_bonett_price
@@ -40,6 +40,7 @@ from guardmark.stats.stopped_value import LookBounds, median_unbiased
 
 Draw = Callable[[np.random.Generator, int], Marks]
 SHORT, LONG = 300, 2_000
+MOST_THROUGH = RelianceLimits().attacks
 
 
 def unlike_errors(groups: int, size: int, *, rate: float) -> Draw:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from guardmark.analysis.compare.recommendations import Advice, recommend
+from guardmark.analysis.defense.alike import find_alike
 from guardmark.analysis.defense.bypasses import WorstSamples, find_worst
 from guardmark.analysis.defense.costs import PartRetries, read_part_usage
 from guardmark.analysis.defense.counted_run import MOST_HELD, read_for_report
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.adaptive.card import AdaptiveCard, AdaptivePair
     from guardmark.analysis.compare.comparison import RunComparison
+    from guardmark.analysis.defense.alike import AlikeAnswers
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.defense.scores import AreaPair
     from guardmark.analysis.pipeline.answers import Unseen
@@ -63,6 +65,7 @@ class RunAnalysis:
     pipeline: PipelineAnalysis | None = None  # Guard, model and judge, or None without a model.
     system: tuple[DefenseAnalysis, ...] = ()  # What came out of each arm, told as of a defense.
     system_worst: WorstSamples | None = None  # The same of samples, or None without a pipeline.
+    alike: tuple[AlikeAnswers, ...] = ()  # Services that answered everything the same.
     unseen: tuple[Unseen, ...] = ()  # What providers kept from guards and judges.
     systems: RunComparison | None = None  # Arms against each other, or None with fewer than two.
     adaptive: tuple[AdaptiveCard, ...] = ()
@@ -122,6 +125,7 @@ def analyse_run(
         + recommend(defenses, comparison, limits=chosen.limits),
         areas=comparison.areas if comparison else (),
         **pipeline,
+        alike=find_alike(reader, frame),
         unseen=_unseen(reader, frame),
         spending=read_part_usage(reader, frame.manifest),
         **_adaptive(reader, chosen),

@@ -22,7 +22,7 @@ from guardmark.app.parts.building import (
     open_services,
     service_address,
 )
-from guardmark.app.parts.loading import load_config, load_data, require_gate
+from guardmark.app.parts.loading import load_config, load_data, require_gate, require_judge
 from guardmark.app.run.running import rebuilds
 from guardmark.config.installation import Check
 from guardmark.core.errors import GuardmarkError
@@ -353,6 +353,7 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
     services = open_services(loaded)
     parts = build_parts(loaded, services)
     require_gate(loaded.config, list(loaded.config.defenses))
+    require_judge(loaded.config)
     helpers = build_attacker(AttackerConfig(loaded=loaded, source=loaded), services)
     data = load_data(loaded)
     doubtful = tuple(_advise_on_ray(loaded, parts, data))

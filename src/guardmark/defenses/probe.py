@@ -199,6 +199,20 @@ def unusable(
     return ServiceError(f"{reason}\n{advise(evidence)}")
 
 
+EQUAL_ANSWERS: Final = "answers two different known texts with the same bytes"
+NEXT_BODY: Final = (
+    "if it reads another field, name it (--body with --url, body in a configuration); when all "
+    "answers of the run are alike, there is no verdict"
+)
+
+
+def has_equal_answers(attack: Decision, benign: Decision) -> bool:
+    """Tell whether two different texts brought the same bytes."""
+    if attack.evidence is None or benign.evidence is None:
+        return False
+    return bool(attack.evidence.raw) and attack.evidence.raw == benign.evidence.raw
+
+
 def filtered(name: str, evidence: Evidence) -> ServiceError:
     """Return the error that says that the provider of a part filters what it is to read."""
     return ServiceError(

@@ -13,12 +13,16 @@ from guardmark.core.errors import ConfigError, StoreError, UntrustworthyRun
 from guardmark.core.outcome import VerdictLabel
 from guardmark.core.protocols import GuidedModel, InlineDefense, PairJudge, SampleBound
 from guardmark.core.sample import Prompt, View
+from guardmark.defenses.http.defense import HttpDefense
 from guardmark.defenses.probe import (
+    EQUAL_ANSWERS,
+    NEXT_BODY,
     PATIENCE_S,
     Startable,
     answer_within,
     examine_defense,
     filtered,
+    has_equal_answers,
     probe_defense,
     said_line,
     unusable,
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
 _MOST_READ: Final = 1 << 20  # of a file that anybody may have made
 _NOT_PROBED: Final = ("allow-all", "block-all", "coin")
 """Floors to compare with, whose answers are known."""
+_MOST_SAID: Final = 200  # characters of a body in a note
 _READ_BY: Final = (
     *("blocked", "action", "score", "positive", "profile", "patterns", "keywords", "target"),
     *("command", "threshold"),
@@ -149,6 +154,8 @@ async def probe_built(built: BuiltPart, stop: StopSignal | None = None) -> Seque
         return ()  # what it is made of is asked
     is_remote = _is_remote(built)
     settings = [(key, manifest.settings.get(key)) for key in _READ_BY]
+    if isinstance(part, HttpDefense):
+        part = part.with_raw_answers()
     async with _asked(part, stop or StopSignal()) as ask:
         report = await probe_defense(
             manifest.name,
@@ -157,6 +164,9 @@ async def probe_built(built: BuiltPart, stop: StopSignal | None = None) -> Seque
             is_brief=is_remote,
             reads=", ".join(f"{key}: {value}" for key, value in settings if value),
         )
+    if isinstance(part, HttpDefense) and has_equal_answers(report.attack, report.benign):
+        sent = json.dumps(manifest.settings.get("body"), ensure_ascii=False)
+        return (*report.warnings, f"{EQUAL_ANSWERS} (it was sent {sent[:_MOST_SAID]}); {NEXT_BODY}")
     return report.warnings
 
 

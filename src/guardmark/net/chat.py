@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.outcome import (
     CUT_REASONS,
@@ -136,7 +136,7 @@ def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
     if exchange.error_kind is not None:
         return _without_answer(exchange, exchange.message)
     try:
-        document = json.loads(exchange.body, object_pairs_hook=_once)
+        document = _read_json(exchange.body)
         choice = document["choices"][0]
         message = read_message(choice["message"])
     except _NOT_OF_THE_PROTOCOL as error:
@@ -214,6 +214,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
+_DECODE: Final = json.JSONDecoder(object_pairs_hook=_once).decode  # made once, for every answer
+
+
+def _read_json(body: bytes) -> Any:
+    return _DECODE(body.decode(json.detect_encoding(body), "surrogatepass"))
+
+
 def refuses_options(answer: ChatAnswer) -> bool:
     """Tell whether a server seems to refuse how it was asked, not what it was asked."""
     statuses = {attempt.status for attempt in answer.attempts}
@@ -287,7 +294,7 @@ def read_embeddings(
     if exchange.error_kind is not None:
         return EmbeddingAnswer(vectors=None, **_fault(exchange, exchange.message))
     try:
-        document = json.loads(exchange.body, object_pairs_hook=_once)
+        document = _read_json(exchange.body)
         vectors = _vectors(document["data"], count)
         fault = fault_of(vectors)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:

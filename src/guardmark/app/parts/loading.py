@@ -294,6 +294,18 @@ def require_gate(config: Config, defenses: Sequence[str]) -> None:
             raise UnknownName("defense of this run", name, known)
 
 
+def require_judge(config: Config) -> None:
+    """Refuse a target model whose answers nobody would judge, before it is paid for."""
+    if config.pipeline is None or config.pipeline.judges:
+        return
+    raise ConfigError(
+        "The pipeline has a target model and no judge: its answers would be paid for, and every "
+        "outcome be unknown.\n"
+        "Next: add a judge under pipeline.judges, for example  - {type: rules, unsafe: [WORD]}  or "
+        "a chat model."
+    )
+
+
 def taxonomy_of(config: Config) -> Taxonomy:
     """Return the built-in taxonomy with the configuration's own categories."""
     return extended(DEFAULT_TAXONOMY, config.taxonomy.extend)

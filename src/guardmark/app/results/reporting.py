@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import yaml
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from guardmark.analysis.defense.alike import AlikeAnswers
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.defense.scorecard import RatePair
     from guardmark.analysis.run import RunAnalysis
@@ -219,6 +220,8 @@ def _complaints(analysis: RunAnalysis, config: Config, folder: RunDir) -> Iterat
         (Outcome.ERROR, "errors", "--errors"),
         (Outcome.MALFORMED, "malformed answers", "--malformed"),
     )
+    for alike in analysis.alike:
+        yield _alike_complaint(alike)
     with RecordReader(folder.records) as reader:
         for part in _asked_parts(analysis, reader):
             for outcome, kind, option in kinds:
@@ -232,6 +235,22 @@ def _complaints(analysis: RunAnalysis, config: Config, folder: RunDir) -> Iterat
                         f"{_most_often(reader, part, outcome)}"
                         f"To read them: guardmark show {quote(str(folder.path))} {option}"
                     )
+
+
+_MOST_OF_BODY: Final = 300
+
+
+def _alike_complaint(alike: AlikeAnswers) -> str:
+    """Say of a service that its answers tell nothing, what it was sent, and what to do."""
+    verb = "allowed" if alike.outcome == "allow" else "blocked"
+    return (
+        f"No verdict on {alike.defense}: its {alike.count:,} answers are all alike; it {verb} "
+        "every attack and every benign input.\n"
+        f"It was sent {alike.body[:_MOST_OF_BODY]}. A service that reads another field answers to "
+        "nothing.\n"
+        "Next: name the field that it reads (--body with --url, body in a configuration), and "
+        "send one text by hand."
+    )
 
 
 def _most_often(reader: RecordReader, part: _AskedPart, outcome: Outcome) -> str:

@@ -18,7 +18,7 @@ from guardmark.app.parts.building import (
     concurrency_of,
     open_services,
 )
-from guardmark.app.parts.loading import config_sha256, read_data, require_gate
+from guardmark.app.parts.loading import config_sha256, read_data, require_gate, require_judge
 from guardmark.app.run.equal_texts import note_equal_texts
 from guardmark.app.run.run_folder import (
     Start,
@@ -148,6 +148,7 @@ def run_parts(
     names = [built.part.name for built in parts.defenses]
     check_rules(loaded.config, names)
     require_gate(loaded.config, names)
+    require_judge(loaded.config)
     for entry in () if options.offline else loaded.config.data:
         fetch_missing(entry, loaded.folder, session.announce)
     invocation = _Invocation(

@@ -28,7 +28,7 @@ class RequestBody:
     can change the structure and the service reads back exactly the characters of the sample.
     """
 
-    __slots__ = ("_needed", "_pieces", "inserts")
+    __slots__ = ("_pieces", "inserts", "needed")
 
     def __init__(
         self, structure: object, *, roles: Mapping[Role, str] = _NO_ROLES, where: str = "body"
@@ -46,7 +46,7 @@ class RequestBody:
                 merged.append(slots[piece.name])
         self._pieces = tuple(merged)
         self.inserts = frozenset(used)
-        self._needed = tuple((name, part) for name, part in _PARTS.items() if name in used)
+        self.needed = tuple((name, part) for name, part in _PARTS.items() if name in used)
         if not self.inserts - {"id"}:
             raise ConfigError(
                 f"{where} inserts nothing of the prompt: every request would be the same.\n"
@@ -58,7 +58,7 @@ class RequestBody:
 
         Most bodies insert no part of a sample that it may lack, and look for none.
         """
-        return next((name for name, part in self._needed if part(prompt) is None), "")
+        return next((name for name, part in self.needed if part(prompt) is None), "")
 
     def encode(self, prompt: Prompt, shown: str, *, original: Prompt | None = None) -> bytes:
         """Encode one request; the id is that of the original where a prompt was cut."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlencode
 
@@ -69,12 +69,16 @@ class HttpDefense:
         """The score from which the service's answer means blocked."""
         return self.rules.threshold
 
+    def with_raw_answers(self) -> HttpDefense:
+        """Return the defense with what the service answered among its evidence."""
+        return replace(self, rules=replace(self.rules, keep_raw=True))
+
     async def decide(self, prompt: Prompt) -> Decision:
         """Ask about one prompt."""
         shown = prompt.shown(self.view, beside_images=self.takes_images)
         if shown is None:
             return NOTHING_SHOWN[self.view]
-        missing = self.body.missing(prompt)
+        missing = self.body.missing(prompt) if self.body.needed else ""
         if missing:
             return _skipped(f"the sample has nothing for {{$input: {missing}}}")
         if self.text_view is not self.view:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 MORE_ADVICE: Final = "more-advice"  # the table of those past the first
 _FIRST: Final = 3
+_MOST_OF_BODY: Final = 200
 _ALIKE: Final = 2
 _LAST: Final = "too_wide"
 _FACETS: Final = ("category", "subcategory", "severity", "technique", "language")
@@ -97,9 +98,11 @@ def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
     rates = {e.name: e.card for e in (analysis.system or analysis.defenses)}
     worthy = worth_choosing(comparison, rates, scope)
     choice = choice_sentence(comparison, rates, scope) if comparison else ""
+    not_understood = {each.defense for each in analysis.alike}
     advised = [
         (each.rule, advice_sentence(each), _evidence(each), each.defense)
         for each in sorted(analysis.advice, key=lambda each: each.scope != SYSTEM)
+        if each.scope == SYSTEM or each.defense not in not_understood
     ]
     systems = sum(each.scope == SYSTEM for each in analysis.advice)
     attacked = [
@@ -120,7 +123,19 @@ def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
     blind = [(line, at) for rule, line, at, _ in advised if rule == _BLIND_SPOT]
     items = [*blind, *(item for item in items if item not in blind)]
     # What makes every figure doubtful comes before any of them.
-    doubts = [(line, "overview") for line in unseen_sentences(analysis.unseen)]
+    doubts = [
+        (
+            say(
+                "alike_next",
+                defense=each.defense,
+                body=each.body[:_MOST_OF_BODY],
+                count=count_text(each.count),
+            ),
+            "overview",
+        )
+        for each in analysis.alike
+    ]
+    doubts += [(line, "overview") for line in unseen_sentences(analysis.unseen)]
     if analysis.pipeline is not None:
         doubts += [(line, "pipeline") for line in provider_sentences(analysis.pipeline)]
         doubts += [(line, "pipeline") for line in cut_warnings(analysis.pipeline)]

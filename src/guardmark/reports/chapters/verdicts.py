@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.defense.alike import AlikeAnswers
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.defense.scorecard import Scorecard
     from guardmark.analysis.pipeline.arms import ArmAnalysis
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 _OF_SYSTEMS: Final = {Reliance.NOT_ALONE: "Not enough"}
 """A whole system has nothing beside it to be not enough without."""
 _MOST: Final = 0.5
+_NO_VERDICT: Final = "No verdict"
+_VERBS: Final = {"allow": "allows", "block": "blocks"}
 _QUOTED: Final = 160  # characters of a text beside a verdict
 
 
@@ -64,6 +67,11 @@ def write_verdicts(
     verdicts += [
         _verdict(each, attacked.get(each.name), arms, candidates=candidates, limits=limits)
         for each in by_merit(analysis.defenses)
+    ]
+    not_understood = {each.defense: each for each in analysis.alike}
+    verdicts = [
+        _without_verdict(each, not_understood[each.key]) if each.key in not_understood else each
+        for each in verdicts
     ]
     return tuple(sorted(verdicts, key=lambda each: each.baseline))
 
@@ -169,6 +177,16 @@ def _verdict(
         baseline=defense.is_baseline,
         notes=tuple(notes),
         error=card.ratios.balanced_error.value,
+    )
+
+
+def _without_verdict(headline: Headline, alike: AlikeAnswers) -> Headline:
+    """Say of a service that answers everything the same that nothing is known of it."""
+    return replace(
+        headline,
+        answer=_NO_VERDICT,
+        tone=Tone(words_of("tones")[Reliance.NO_DATA.value]),
+        plain=say("alike", count=count_text(alike.count), verb=_VERBS[alike.outcome]),
     )
 
 
