@@ -16,10 +16,19 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 HOW_TO = ROOT / "docs" / "how-to"
-WORDS = (
-    "apple bread chair door eagle fruit grass horse island jacket kettle lemon mirror needle "
-    "orange paper queen river stone table"
-).split()
+WORDS = ["apple", "bread", "chair", "door", "eagle", "fruit", "grass", "horse", "island", "jacket"]
+WORDS += [
+    "kettle",
+    "lemon",
+    "mirror",
+    "needle",
+    "orange",
+    "paper",
+    "queen",
+    "river",
+    "stone",
+    "tea",
+]
 FENCE = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | re.DOTALL)
 FAILS = {"examples/ci/worse.yaml": 1, "gate runs/candidate": 1, "--expect": 1, "--public-key": 3}
 """Commands that end with another code than 0, by words in them: what the pages say of them."""
