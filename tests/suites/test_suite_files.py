@@ -128,7 +128,7 @@ def test_broken_tools_are_told_as_a_mistake_of_the_file(tmp_path: Path) -> None:
     """Not as a crash of ours."""
     with pytest.raises(ConfigError, match="cannot be loaded: SyntaxError"):
         load_suite(_write(tmp_path, tools="def look(:"))
-    with pytest.raises(ConfigError, match="expected TOOLS"):
+    with pytest.raises(ConfigError, match="tools are not listed"):
         load_suite(_write(tmp_path, tools="x = 1"))
 
 

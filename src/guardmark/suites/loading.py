@@ -74,8 +74,8 @@ def _functions_of(path: Path, source: str) -> Sequence[Callable[..., str]]:
     tools: Any = getattr(module, "TOOLS", None)
     if not isinstance(tools, list | tuple) or not tools or not all(map(callable, tools)):
         raise ConfigError(
-            f"{path}: expected TOOLS, a tuple of functions.\n"
-            "Next: end the file with a tuple that lists every tool, in the order agents are told of them."
+            f"{path}: its tools are not listed.\n"
+            "Next: end the file with TOOLS = (...), the list of all its tools."
         )
     return tuple(tools)
 
