@@ -120,6 +120,10 @@ class RunResult:
 
 def run(loaded: LoadedConfig, options: RunOptions, session: Session) -> RunResult:
     """Carry out a run, or continue it."""
+    if loaded.config.agent is not None:
+        from guardmark.app.agents.running import run_agent_cases
+
+        return run_agent_cases(loaded, options, session)
     services = open_services(
         loaded, offline=options.offline, record=options.record, replay=options.replay
     )
