@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from guardmark.app.parts.building import build_agent, build_defenses
+from guardmark.core.arms import leave_one_out
 from guardmark.core.case import name_subject
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import DataManifest, PartManifest
@@ -18,7 +19,7 @@ from guardmark.suites.loading import BUILT_IN, load_suite, suite_path
 from guardmark.suites.suite import cases_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from guardmark.app.parts.loading import LoadedConfig
@@ -79,20 +80,30 @@ def build_agent_parts(
     used = _used_guards(settings)
     guards = build_defenses(loaded, services, only=used) if used else ()
     agents = tuple(build_agent(loaded, number, services) for number in range(len(settings.agents)))
-    arms = []
-    for agent in settings.agent_names:
-        for name, arm in settings.arms.items():
-            subject = name_subject(name, agent, settings.agent_names)
-            arms.append(AgentArm(name=subject, agent=agent, guards=arm.guards_at()))
     is_model = any(built.manifest.type != "obedient" for built in agents)
     return AgentParts(
         suites=suites,
         guards=guards,
         agents=agents,
-        arms=tuple(arms),
+        arms=tuple(_arms(settings, agents)),
         cases=tuple(_cases(settings, suites, only_measurable=not is_model, limit=limit)),
         rules=_rules(loaded, settings, agents),
     )
+
+
+def _arms(settings: AgentSettings, agents: Sequence[BuiltPart]) -> list[AgentArm]:
+    """Return the arms of each agent; a scripted one also goes without each of several guards."""
+    stated = {name: arm.guards_at() for name, arm in settings.arms.items()}
+    arms = []
+    for built in agents:
+        agent = built.manifest.name
+        guards: dict[str, Mapping[Place, tuple[str, ...]]] = dict(stated)
+        if built.manifest.type == "obedient":
+            guards |= {without.name: without.guards for without in leave_one_out(stated)}
+        for name, places in guards.items():
+            subject = name_subject(name, agent, settings.agent_names)
+            arms.append(AgentArm(name=subject, agent=agent, guards=places))
+    return arms
 
 
 def open_suites(settings: AgentSettings, folder: Path) -> tuple[AgentSuite, ...]:
