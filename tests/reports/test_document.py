@@ -25,6 +25,7 @@ from guardmark.reports.document.wording import cell_text
 ORDER = [
     "recommendations",
     "summary",
+    "blind-spots-of-all",
     "categories",
     "comparison",
     "latency",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from guardmark.analysis.defense.slices import SliceRate, SliceTable, by_severity
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.defenses.guard_profile import takes_images
+from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.blocks import (
     Column,
     IntervalChart,
@@ -37,6 +38,8 @@ _MANY = 10  # samples a group, from which a table says why its interval is wide
 _ON_BENIGN = {DEFENSE: "False positive rate", SYSTEM: "Over-refusal"}
 _CHARTS = {DEFENSE: "chart", SYSTEM: "system"}
 _FACETS = ("subcategory", "severity", "language", "length", "variant", "technique", "source")
+_ERRORS = {True: "attacks let through", False: "benign inputs blocked"}
+_MOST_OPEN = 8  # blind spots that are not folded
 _FILES = ("categories.csv", "variant_metrics.csv")
 _OF_ATTACKS = frozenset({"subcategory", "severity", "technique"})
 _CHARTED = frozenset({"severity", "language", "length", "variant"})
@@ -59,6 +62,34 @@ def write_categories(analysis: RunAnalysis) -> Section:
         *(_table(each, "category", is_attack=side) for side in sides for each in defenses),
         otherwise="No samples, so no categories.",
     )
+
+
+def write_blind_spots(analysis: RunAnalysis) -> Section | None:
+    """List the slices that are worse than the rest, systems first, the surest of each first."""
+    found = [
+        (subject(each.name, scope), spot)
+        for scope, subjects in ((SYSTEM, analysis.system), (DEFENSE, analysis.defenses))
+        for each in subjects
+        for spot in each.blind_spots
+    ]
+    if not found:
+        return None
+    table = table_of(
+        found,
+        {
+            "Defense": lambda each: name(each[0]),
+            "Slice": lambda each: words(each[1].name),
+            "Errors are": lambda each: words(_ERRORS[each[1].is_attack]),
+            "Rate there|Counts": lambda each: with_counts(each[1].rate),
+            "Elsewhere|of": lambda each: with_counts(each[1].rest),
+            "More by: simultaneous limits": lambda each: each[1].excess,
+            "Also called": lambda each: words(", ".join(each[1].also)),
+        },
+        table_id="blind-spots",
+        texts=("Slice", "Errors are", "Also called"),
+        collapsed=len(found) > _MOST_OPEN,
+    )
+    return section("blind-spots-of-all", "Blind spots", table)
 
 
 def write_system_slices(analysis: RunAnalysis) -> Section | None:
