@@ -101,7 +101,7 @@ def analyse_run(
     chosen = settings or AnalysisSettings.of(reader.manifest())
     frame = read_for_report(reader, chosen, most=most)
     taxonomy = count_taxonomy(frame)
-    slicers = [Slicer(frame, facet) for facet in FACETS]
+    slicers = [Slicer(frame, facet) for facet in (*FACETS, *chosen.slices)]
     defenses = _analyse_arms(frame, slicers=slicers, taxonomy=taxonomy)
     comparison = _compare(frame)
     pipeline = _pipeline(reader, frame, slicers=slicers, taxonomy=taxonomy)

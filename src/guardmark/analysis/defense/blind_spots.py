@@ -16,7 +16,7 @@ import numpy as np
 from guardmark.analysis.defense.counts import estimate_slices, sort_into_cells
 from guardmark.analysis.defense.scorecard import complement
 from guardmark.stats.rates.clustered import EffectiveCounts
-from guardmark.stats.rates.outlying import excess_over_rest, may_exceed
+from guardmark.stats.rates.outlying import excess_over_rest, standing_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -215,17 +215,16 @@ class _Examiner:
         """Return the slices far enough above the rest for a close look, the farthest first."""
         trials, hits = self._by_sample()
         all_trials, all_hits = int(trials.sum()), int(hits.sum())
-        seen = []
+        seen: list[tuple[float, _Cut, int]] = []
         for cut in cuts:
             count = len(cut.values) + 1
-            answered = np.bincount(cut.codes, weights=trials, minlength=count).astype(int).tolist()
-            wrong = np.bincount(cut.codes, weights=hits, minlength=count).astype(int).tolist()
-            for number in range(1, count):
-                n, errors = answered[number], wrong[number]
-                is_far = may_exceed(errors, n, all_hits=all_hits, all_trials=all_trials)
-                if n >= LEAST_SAMPLES and is_far:
-                    far = (errors / n - all_hits / all_trials) * n**0.5
-                    seen.append((far, cut, number))
+            answered, wrong = (
+                np.bincount(cut.codes, weights=each, minlength=count).astype(np.int64)
+                for each in (trials, hits)
+            )
+            far = standing_out(wrong, answered, all_hits=all_hits, all_trials=all_trials)
+            far[(answered < LEAST_SAMPLES) | (np.arange(count) == 0)] = 0.0
+            seen += [(float(far[number]), cut, number) for number in np.flatnonzero(far).tolist()]
         seen.sort(key=lambda each: -each[0])
         return [
             _Slice(

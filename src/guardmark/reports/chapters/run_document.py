@@ -66,7 +66,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
             write_advice(analysis, shown),
             *filter(None, (pipeline.write(analysis), write_system_slices(analysis))),
             summary.write(analysis),
-            *filter(None, (write_blind_spots(analysis),)),
+            write_blind_spots(analysis),
             write_categories(analysis),
             comparison.write(analysis),
             latency.write(analysis),

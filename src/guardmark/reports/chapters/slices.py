@@ -64,7 +64,7 @@ def write_categories(analysis: RunAnalysis) -> Section:
     )
 
 
-def write_blind_spots(analysis: RunAnalysis) -> Section | None:
+def write_blind_spots(analysis: RunAnalysis) -> Section:
     """List the slices that are worse than the rest, systems first, the surest of each first."""
     found = [
         (subject(each.name, scope), spot)
@@ -72,8 +72,6 @@ def write_blind_spots(analysis: RunAnalysis) -> Section | None:
         for each in subjects
         for spot in each.blind_spots
     ]
-    if not found:
-        return None
     table = table_of(
         found,
         {
@@ -89,7 +87,9 @@ def write_blind_spots(analysis: RunAnalysis) -> Section | None:
         texts=("Slice", "Errors are", "Also called"),
         collapsed=len(found) > _MOST_OPEN,
     )
-    return section("blind-spots-of-all", "Blind spots", table)
+    nothing = "No slice is shown to be worse than the rest, of all that were searched."
+    shown = table if found else None
+    return section("blind-spots-of-all", "Blind spots", shown, otherwise=nothing)
 
 
 def write_system_slices(analysis: RunAnalysis) -> Section | None:
@@ -109,7 +109,8 @@ def write_system_slices(analysis: RunAnalysis) -> Section | None:
 def write_slices(analysis: RunAnalysis) -> Section:
     """Write the section on every other facet that splits the samples."""
     nothing = "The samples do not differ in severity, language, length, variant or technique."
-    blocks = (block for facet in _FACETS for block in _facet(analysis.candidates, facet))
+    facets = (*_FACETS, *analysis.settings.slices)
+    blocks = (block for facet in facets for block in _facet(analysis.candidates, facet))
     return section("slices", "Other slices", *blocks, otherwise=nothing)
 
 

@@ -11,11 +11,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from guardmark.core.estimate import Difference
 from guardmark.stats.arguments import require_fraction
 from guardmark.stats.rates.proportion import exact_limits
 
 if TYPE_CHECKING:
+    from guardmark.stats.arguments import Floats, Ints
     from guardmark.stats.rates.clustered import EffectiveCounts
 
 _SCREEN = 1.5  # standard errors
@@ -72,14 +75,15 @@ def excess_over_rest(
     )
 
 
-def may_exceed(hits: int, trials: int, *, all_hits: int, all_trials: int) -> bool:
-    """Tell whether a slice is worth a close look: rows as if independent, 1.5 standard errors.
+def standing_out(hits: Ints, trials: Ints, *, all_hits: int, all_trials: int) -> Floats:
+    """Return how far slices lie above all other rows, in standard errors of independent rows.
 
-    Groups only widen limits, so what is not even this far above the rest is never shown to be.
+    Where that is 1.5 or less it is 0: groups only widen limits, so what is not even this far above
+    the rest is never shown to be, and needs no close look.
     """
     others = all_trials - trials
-    if not trials or not others:
-        return False
-    pooled = all_hits / all_trials
-    error = math.sqrt(pooled * (1.0 - pooled) * (1.0 / trials + 1.0 / others))
-    return hits / trials - (all_hits - hits) / others > _SCREEN * error > 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pooled = all_hits / all_trials if all_trials else 0.0
+        error = np.sqrt(pooled * (1.0 - pooled) * (1.0 / trials + 1.0 / others))
+        far = (hits / trials - (all_hits - hits) / others) / error
+    return np.where(np.isfinite(far) & (far > _SCREEN), far, 0.0)
