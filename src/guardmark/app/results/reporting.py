@@ -170,7 +170,7 @@ def finish(
     analysis, document, gate = write_reports(
         folder, config, formats=formats, thresholds=thresholds, texts=texts, to=to
     )
-    limits = gate_document(gate, run=analysis.manifest.name) if gate else None
+    limits = gate_document(gate, run=analysis.manifest.name, is_brief=True) if gate else None
     require_no_secret([folder.path])
     note_seals(folder.path)
     paths = (("report", to.report_html), ("summary", to.summary_json))

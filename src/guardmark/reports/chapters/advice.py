@@ -159,8 +159,6 @@ def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
         Bullets(lines=tuple(line for line, _ in first), evidence=tuple(at for _, at in first)),
         None if items else muted("There is nothing to recommend on this data."),
         further if further.rows else None,
-        _picture(analysis),
-        muted(limits_sentence(analysis)),
         _to_read(analysis, highlights),
         muted(_how_sure(analysis)),
     )
@@ -195,20 +193,7 @@ def _repairs(cards: tuple[AdaptiveCard, ...]) -> Iterator[tuple[str, ...]]:
         yield "repair", text, f"adaptive-repair-lines-{slug(card.name)}", card.name
 
 
-def limits_sentence(analysis: RunAnalysis) -> str:
-    """Say by which limits verdicts, advice, picture and gate go, and where they come from."""
-    is_system = bool(analysis.system)
-    limits = analysis.settings.system_limits if is_system else analysis.settings.limits
-    attacks = "attacks may succeed" if is_system else "attacks may get through"
-    alarms = "benign inputs turned down" if is_system else "benign inputs blocked"
-    origin = "the limits of this run's gate" if limits.is_of_gate else "no gate states others"
-    return (
-        f"Verdicts, advice and picture go by one set of limits: at most {100 * limits.attacks:g} % "
-        f"of {attacks}, and at most {100 * limits.alarms:g} % of {alarms} ({origin})."
-    )
-
-
-def _picture(analysis: RunAnalysis) -> LineChart | None:
+def draw_picture(analysis: RunAnalysis) -> LineChart | None:
     """Draw what a reader decides by: the systems where there are any, else the defenses."""
     if analysis.system:
         shown = [each for each in analysis.system if not each.is_baseline] or analysis.system

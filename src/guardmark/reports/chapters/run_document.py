@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import counted
 from guardmark.reports.chapters import comparison, latency, pipeline, summary, thresholds
-from guardmark.reports.chapters.advice import MORE_ADVICE, Highlights, write_advice, write_worst
+from guardmark.reports.chapters.advice import (
+    MORE_ADVICE,
+    Highlights,
+    draw_picture,
+    write_advice,
+    write_worst,
+)
+from guardmark.reports.chapters.answer import write_answer
 from guardmark.reports.chapters.gate import write_gate
 from guardmark.reports.chapters.latency import RETRIES_TABLE, SPENDING_TABLE
 from guardmark.reports.chapters.method import parts_line, write_configuration, write_method
@@ -19,6 +26,7 @@ from guardmark.reports.chapters.slices import (
     write_slices,
     write_system_slices,
 )
+from guardmark.reports.chapters.summary import verdict_table
 from guardmark.reports.chapters.verdicts import write_verdicts
 from guardmark.reports.document.blocks import (
     Bullets,
@@ -53,6 +61,8 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
         stands = {each.name for each in analysis.pipeline.judgings[:1]} - {"run"}
         subtitle += "".join(f"; figures by the judging {each}" for each in stands)
     subject = "Defense" if analysis.pipeline is None else "System"
+    verdicts = write_verdicts(analysis, shown.exchanges)
+    lead = (verdict_table(analysis, verdicts), draw_picture(analysis))
     return Document(
         title=f"{subject} report: {manifest.name}",
         subtitle=subtitle,
@@ -60,7 +70,9 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
         created_utc=manifest.created_utc,
         version=manifest.guardmark_version,
         confidence=analysis.settings.confidence,
-        verdicts=write_verdicts(analysis, shown.exchanges),
+        answer=write_answer(analysis, shown.gate),
+        verdicts=verdicts,
+        lead=tuple(block for block in lead if block is not None),
         sections=(
             *filter(None, (write_gate(shown.gate),)),
             write_advice(analysis, shown),
@@ -87,13 +99,14 @@ def shorten(document: Document) -> Document:
     tables = {
         block.id: block for block in document.blocks if isinstance(block, Table) and block.rows
     }
-    if "overview" in tables and "pipeline-system" not in tables:
-        tables["overview"] = replace(tables["overview"], title="")
     shown = [
         section(table_id, "", replace(tables[table_id], note=""))
-        for table_id in (*CARD_TABLES, "overview", SPENDING_TABLE, RETRIES_TABLE)
+        for table_id in (*CARD_TABLES, SPENDING_TABLE, RETRIES_TABLE)
         if table_id in tables
     ]
+    lead = tuple(
+        replace(block, title="", note="") for block in document.lead if isinstance(block, Table)
+    )
     advice = sections["recommendations"]
     if lines := [each for each in advice.blocks if isinstance(each, Bullets)]:
         left = len(tables[MORE_ADVICE].rows) if MORE_ADVICE in tables else 0
@@ -104,7 +117,7 @@ def shorten(document: Document) -> Document:
         for block in sections["configuration"].blocks
         if isinstance(block, Paragraph) and block.tone is Tone.WARNING
     )
-    return replace(document, caveats=caveats, sections=tuple(shown), is_brief=True)
+    return replace(document, caveats=caveats, lead=lead, sections=tuple(shown), is_brief=True)
 
 
 def _adaptive(analysis: RunAnalysis) -> Section:
