@@ -171,6 +171,8 @@ def finish(
         folder, config, formats=formats, thresholds=thresholds, texts=texts, to=to
     )
     limits = gate_document(gate, run=analysis.manifest.name, is_brief=True) if gate else None
+    if limits is not None and not limits.sections:
+        limits = None  # the answer says how it stands
     require_no_secret([folder.path])
     note_seals(folder.path)
     paths = (("report", to.report_html), ("summary", to.summary_json))

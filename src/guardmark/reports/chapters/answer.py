@@ -31,7 +31,8 @@ def write_answer(analysis: RunAnalysis, gate: GateResult | None = None) -> tuple
     """Write the answer, how the gate stands, and the limits that both go by."""
     lines = [_not_understood(analysis), _answer(analysis)]
     if gate is not None:
-        lines.append(f"Gate: {conclusion(gate)}")
+        said = conclusion(gate)
+        lines.append(f"Gate {said[0].lower()}{said[1:]}")
     if _subjects(analysis):
         lines.append(limits_sentence(analysis))
     return tuple(line for line in lines if line)
@@ -43,6 +44,14 @@ def judged_subjects(analysis: RunAnalysis) -> tuple[Judged, ...]:
         return judge_all(_subjects(analysis), analysis.settings.system_limits)
     adapted = {card.name: card.rounds[-1].full for card in analysis.adaptive}
     return judge_all(_subjects(analysis), analysis.settings.limits, adapted)
+
+
+def nearest_first(analysis: RunAnalysis) -> list[Judged]:
+    """Put those that pass first, then those whose rates lie least above their limits."""
+    return sorted(
+        judged_subjects(analysis),
+        key=lambda each: (each.reliance is not Reliance.RELY, each.excess),
+    )
 
 
 def _subjects(analysis: RunAnalysis) -> list[DefenseAnalysis]:

@@ -39,6 +39,8 @@ from guardmark.reports.document.blocks import (
     section,
 )
 
+from guardmark.reports.document.wording import date_text
+
 if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.manifest import RunManifest
@@ -52,7 +54,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
     shown = highlights or Highlights()
     subtitle = (
         f"{_data_words(manifest)}: {counted(samples.attacks, 'attack')}, "
-        f"{samples.benign:,} benign; {manifest.created_utc}"
+        f"{samples.benign:,} benign; {date_text(manifest.created_utc)}"
     )
     if manifest.evaluator:
         subtitle += f"; {manifest.evaluator}"

@@ -118,6 +118,7 @@ def _of_system(judged: Judged, limits: RelianceLimits) -> Headline:
         reason=reason.replace(*_OF_SYSTEM_WORDS[0]).replace(*_OF_SYSTEM_WORDS[1]),
         baseline=system.is_baseline,
         notes=tuple(notes),
+        blind_spots=tuple(_blind_spots(system)),
         error=card.ratios.balanced_error.value,
     )
 
@@ -145,6 +146,7 @@ def _of_defense(judged: Judged, attacked: AdaptiveCard | None, arm: ArmAnalysis 
         tone=Tone(words_of("tones")[judged.reliance.value]),
         reason=reason_of(judged),
         notes=(*adapted, *_notes(defense), *_as_one_of(judged)),
+        blind_spots=tuple(_blind_spots(defense)),
         error=defense.card.ratios.balanced_error.value,
     )
 
@@ -234,7 +236,6 @@ def _notes(defense: DefenseAnalysis) -> Iterator[str]:
     if card.truncated_attacks and card.truncated_benign:
         attacks, benign = map(rate_text, (card.truncated_attacks, card.truncated_benign))
         yield say("truncated", attacks=attacks, benign=benign)
-    yield from _blind_spots(defense)
     yield from group_cautions(card.true_positive_rate, card.false_positive_rate)
     if defense.stopped:
         yield f"stopped early: {'; '.join(each.sentence for each in defense.stopped)}"

@@ -112,8 +112,14 @@ class Headline:
     reason: str = ""  # What the answer rests on, in a few words.
     baseline: bool = False
     notes: tuple[str, ...] = ()
+    blind_spots: tuple[str, ...] = ()  # Slices that are worse than the rest, the surest.
     quote: str = ""  # Words of the data, for pages that show texts.
     error: float | None = None  # Balanced error, by which many of one answer are put in order.
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What has to be said beside the rates."""
+        return self.notes + self.blind_spots
 
     @property
     def verdict(self) -> str:
@@ -141,6 +147,11 @@ class Bullets:
     lines: tuple[str, ...]
     tone: Tone = Tone.PLAIN
     evidence: tuple[str, ...] = ()  # Ids of what each line rests on.
+    commands: tuple[str, ...] = ()  # What to type for each line; empty for nothing.
+
+    def command(self, at: int) -> str:
+        """Return what to type for a line, or nothing."""
+        return self.commands[at] if at < len(self.commands) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,11 +77,11 @@ def _lead(document: Document, *, texts: bool) -> list[str]:
 
 def _is_told(verdict: Headline, document: Document) -> bool:
     """Tell whether a verdict has a line of its own beside a table that holds the rates."""
-    return not document.is_tabled or verdict in document.cards or bool(verdict.notes)
+    return not document.is_tabled or verdict in document.cards or bool(verdict.remarks)
 
 
 def _verdict(verdict: Headline, document: Document) -> str:
-    notes = "".join(f" ({markdown_line(note)})" for note in verdict.notes)
+    notes = "".join(f" ({markdown_line(note)})" for note in verdict.remarks)
     name = markdown_line(verdict.title) if verdict.title else markdown_code(verdict.defense)
     figures = "" if document.is_tabled else f" {markdown_line(verdict.figures)}"
     if verdict.baseline:
@@ -95,7 +95,7 @@ def _block(block: Block, *, texts: bool) -> list[str]:
         case Paragraph():
             lines = [_toned(block.text, block.tone)]
         case Bullets():
-            lines = [f"- {_toned(line, block.tone)}" for line in block.lines]
+            lines = [_bullet(block, at) for at in range(len(block.lines))]
         case Facts():
             lines = [f"- {markdown_line(label)}: {_cell(value)}" for label, value in block.pairs]
         case Listing():
@@ -107,6 +107,12 @@ def _block(block: Block, *, texts: bool) -> list[str]:
         case SampleBrowser():
             lines = _browser(block, texts=texts)
     return lines
+
+
+def _bullet(block: Bullets, at: int) -> str:
+    command = block.command(at)
+    typed = f" {markdown_code(command)}" if command else ""
+    return f"- {_toned(block.lines[at], block.tone)}{typed}"
 
 
 def _toned(text: str, tone: Tone) -> str:

@@ -42,7 +42,7 @@ def render_terminal(document: Document, *, width: int = 100, colour: bool = Fals
 def _lead(document: Document, width: int, *, colour: bool) -> Iterator[str]:
     """Lay out the answer, the table of all, and remarks on some."""
     for line in document.answer:
-        yield from _wrapped(plain_line(line), width, rest="  ")
+        yield from _wrapped(plain_line(line), width)
     for block in document.lead:
         if isinstance(block, Table):
             yield ""
@@ -78,6 +78,8 @@ def _verdict_text(verdict: Headline, document: Document) -> str:
     if not document.is_tabled:
         parts.append(verdict.figures)
     parts += verdict.notes
+    if is_card:
+        parts += verdict.blind_spots
     said = (part[:1].upper() + part[1:] for part in parts if part)
     return ". ".join(part.rstrip(".") for part in said) + "." if any(parts) else ""
 
@@ -110,8 +112,10 @@ def _block(block: Block, width: int, *, colour: bool, is_brief: bool) -> Iterato
             yield from _wrapped(plain_line(block.text), width, first=first, rest=rest)
         case Bullets():
             first = "- Note: " if block.tone is Tone.WARNING else "- "
-            for line in block.lines:
+            for at, line in enumerate(block.lines):
                 yield from _wrapped(plain_line(line), width, first=first, rest="  ")
+                if command := block.command(at):
+                    yield f"    {plain_line(command)}"
         case Facts():
             yield from _heading(block.title, width, colour=colour)
             margin = max(len(label) for label, _ in block.pairs) + 2
