@@ -44,7 +44,9 @@ def test_the_gate_answers_by_its_exit_code(runs: Path, name: str, code: int) -> 
     if code == 1:
         assert "FAIL: words: ASR 75.0 % [" in done.stdout
     if code == 5:
-        assert "about 16 attacks would" in " ".join(done.stdout.split())
+        assert "about 16 attacks, looked at once, would in 8 of 10 runs" in " ".join(
+            done.stdout.split()
+        )
 
 
 @pytest.mark.slow

@@ -87,6 +87,8 @@ class RunOptions:
     retry_errors: bool = False
     shard: str | None = None
     repeat_guards: bool = False
+    needs_judge: bool = True
+    """False where canaries tell what a target model does, as in an adaptive measurement."""
 
     @property
     def start(self) -> Start:
@@ -148,7 +150,8 @@ def run_parts(
     names = [built.part.name for built in parts.defenses]
     check_rules(loaded.config, names)
     require_gate(loaded.config, names)
-    require_judge(loaded.config)
+    if options.needs_judge:
+        require_judge(loaded.config)
     for entry in () if options.offline else loaded.config.data:
         fetch_missing(entry, loaded.folder, session.announce)
     invocation = _Invocation(

@@ -38,7 +38,6 @@ from guardmark.reports.document.blocks import (
     muted,
     section,
 )
-
 from guardmark.reports.document.wording import date_text
 
 if TYPE_CHECKING:
