@@ -68,7 +68,7 @@ class HeldRate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedCandidate:
     """A candidate, whether one can rely on it, and how it stands towards each limit."""
 
     subject: DefenseAnalysis
@@ -86,7 +86,7 @@ def judge_all(
     subjects: Sequence[DefenseAnalysis],
     limits: RelianceLimits,
     adapted: Mapping[str, Estimate] | None = None,
-) -> tuple[Judged, ...]:
+) -> tuple[JudgedCandidate, ...]:
     """Judge candidates, in the order of merit; `adapted` are rates of rewritten attacks by name."""
     cards = {each.name: each.card for each in subjects}
     return tuple(
@@ -101,7 +101,7 @@ def _judge(
     *,
     rewritten: Estimate | None,
     cards: Mapping[str, Scorecard],
-) -> Judged:
+) -> JudgedCandidate:
     card = subject.card
     reliance, chosen = judge_chosen(
         card,
@@ -116,10 +116,10 @@ def _judge(
     ]
     if rewritten is not None:
         held.append(HeldRate(side=LimitSide.REWRITTEN, rate=rewritten, limit=limits.attacks))
-    return Judged(subject=subject, reliance=reliance, held=tuple(held), chosen=chosen)
+    return JudgedCandidate(subject=subject, reliance=reliance, held=tuple(held), chosen=chosen)
 
 
-def nearest_of(judged: Sequence[Judged]) -> Judged | None:
+def nearest_of(judged: Sequence[JudgedCandidate]) -> JudgedCandidate | None:
     """Return the one whose rates lie least above their limits; the first of equals.
 
     One that is no better than chance is near to nothing, unless all are.

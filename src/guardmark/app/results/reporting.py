@@ -177,7 +177,7 @@ def finish(
     note_seals(folder.path)
     paths = (("report", to.report_html), ("summary", to.summary_json))
     return RunOutput(
-        document=shorten(document),
+        document=shorten(document, run=str(folder.path)),
         analysis=analysis,
         files=tuple((label, path) for label, path in paths if path.exists()),
         complaints=tuple(_complaints(analysis, config, folder)),

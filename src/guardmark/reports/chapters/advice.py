@@ -159,7 +159,11 @@ def _ranked(analysis: RunAnalysis) -> list[_Item]:
     scope, comparison = DEFENSE, analysis.comparison
     if analysis.system:
         scope, comparison = SYSTEM, analysis.systems
-    rates = {e.name: e.card for e in (analysis.system or analysis.defenses)}
+    rates = {
+        each.name: each.card
+        for each in (analysis.system or analysis.defenses)
+        if not each.is_baseline
+    }
     choice = choice_sentence(comparison, rates, scope) if comparison else ""
     worthy = worth_choosing(comparison, rates, scope)
     items = _advised(analysis)
@@ -348,7 +352,7 @@ def _is_grave(advice: Advice) -> bool:
 def _further_spots(count: int) -> str:
     if not count:
         return ""
-    return f" The report lists {count_text(count)} more such {'slice' if count == 1 else 'slices'}."
+    return f" {count_text(count)} more such {'slice' if count == 1 else 'slices'}."
 
 
 def write_worst(analysis: RunAnalysis, highlights: Highlights) -> Section:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.compare.answer import Judged, Keeping, judge_all, nearest_of
+from guardmark.analysis.compare.answer import JudgedCandidate, Keeping, judge_all, nearest_of
 from guardmark.analysis.compare.recommendations import ANSWERED_ENOUGH, Reliance
 from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD, SYSTEM
 from guardmark.reports.chapters.comparison import subject
@@ -38,7 +38,7 @@ def write_answer(analysis: RunAnalysis, gate: GateResult | None = None) -> tuple
     return tuple(line for line in lines if line)
 
 
-def judged_subjects(analysis: RunAnalysis) -> tuple[Judged, ...]:
+def judged_subjects(analysis: RunAnalysis) -> tuple[JudgedCandidate, ...]:
     """Judge what a reader decides about: systems where there are any, else defenses."""
     if analysis.system:
         return judge_all(_subjects(analysis), analysis.settings.system_limits)
@@ -46,7 +46,7 @@ def judged_subjects(analysis: RunAnalysis) -> tuple[Judged, ...]:
     return judge_all(_subjects(analysis), analysis.settings.limits, adapted)
 
 
-def nearest_first(analysis: RunAnalysis) -> list[Judged]:
+def nearest_first(analysis: RunAnalysis) -> list[JudgedCandidate]:
     """Put those that pass first, then those whose rates lie least above their limits."""
     return sorted(
         judged_subjects(analysis),
@@ -82,7 +82,7 @@ def _answer(analysis: RunAnalysis) -> str:
     return f"{lead} Nearest: {name} {standing_words(nearest)}."
 
 
-def _of_one(judged: Judged, scope: str) -> str:
+def _of_one(judged: JudgedCandidate, scope: str) -> str:
     name = subject(judged.subject.name, scope)
     if judged.reliance is Reliance.RELY:
         verb = "passes"
@@ -93,7 +93,9 @@ def _of_one(judged: Judged, scope: str) -> str:
     return _sentence(f"{name} {verb}: it {standing_words(judged)}.")
 
 
-def _of_passing(passing: Sequence[Judged], judged: Sequence[Judged], scope: str) -> str:
+def _of_passing(
+    passing: Sequence[JudgedCandidate], judged: Sequence[JudgedCandidate], scope: str
+) -> str:
     names = _listed(subject(each.subject.name, scope) for each in passing)
     of, verb = _number(len(judged)), "passes" if len(passing) == 1 else "pass"
     if len(passing) == len(judged):
@@ -104,11 +106,11 @@ def _of_passing(passing: Sequence[Judged], judged: Sequence[Judged], scope: str)
     return f"{lead} First by merit: {_best_words(passing[0], scope)}."
 
 
-def _best_words(judged: Judged, scope: str) -> str:
+def _best_words(judged: JudgedCandidate, scope: str) -> str:
     return f"{subject(judged.subject.name, scope)}, which {standing_words(judged)}"
 
 
-def standing_words(judged: Judged) -> str:
+def standing_words(judged: JudgedCandidate) -> str:
     """Say how one stands towards each limit: `keeps the limit for attacks (3 %, at most 10 %)`."""
     groups: dict[Keeping, list[HeldRate]] = {}
     for each in judged.held:
@@ -129,7 +131,7 @@ def _of_limit(held: HeldRate) -> str:
     return f"{percent_text(held.rate.value)}, at most {limit_text(held.limit)}"
 
 
-def _but(judged: Judged) -> str:
+def _but(judged: JudgedCandidate) -> str:
     """Say what stands against one that keeps its limits."""
     card = judged.subject.card
     buts = []
@@ -143,7 +145,7 @@ def _but(judged: Judged) -> str:
     return f", but {' and '.join(buts)}" if buts else ""
 
 
-def reason_of(judged: Judged) -> str:
+def reason_of(judged: JudgedCandidate) -> str:
     """Say in a few words what a verdict rests on; empty where one can rely on it."""
     card, words = judged.subject.card, words_of("reasons")
     if judged.reliance is Reliance.RELY:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import counted
 from guardmark.reports.chapters import comparison, latency, pipeline, summary, thresholds
 from guardmark.reports.chapters.advice import (
@@ -94,8 +96,12 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
     )
 
 
-def shorten(document: Document) -> Document:
-    """Keep of a report what a terminal shows: verdicts, headline tables, recommendations."""
+def shorten(document: Document, *, run: str = "") -> Document:
+    """Keep of a report what a terminal shows: verdicts, headline tables, recommendations.
+
+    Commands name the folder `run` where it is given; a report that is kept names none, since its
+    folder may be moved.
+    """
     sections = {each.id: each for each in document.sections}
     tables = {
         block.id: block for block in document.blocks if isinstance(block, Table) and block.rows
@@ -109,7 +115,7 @@ def shorten(document: Document) -> Document:
         replace(block, title="", note="") for block in document.lead if isinstance(block, Table)
     )
     advice = sections["recommendations"]
-    if lines := [each for each in advice.blocks if isinstance(each, Bullets)]:
+    if lines := [_naming(each, run) for each in advice.blocks if isinstance(each, Bullets)]:
         left = len(tables[MORE_ADVICE].rows) if MORE_ADVICE in tables else 0
         more = muted(f"({left} more in the report)") if left else None
         shown.append(section(advice.id, advice.title, *lines, more))
@@ -119,6 +125,15 @@ def shorten(document: Document) -> Document:
         if isinstance(block, Paragraph) and block.tone is Tone.WARNING
     )
     return replace(document, caveats=caveats, lead=lead, sections=tuple(shown), is_brief=True)
+
+
+def _naming(advice: Bullets, run: str) -> Bullets:
+    """Name the folder of the run in commands."""
+    if not run:
+        return advice
+    anywhere = f" {AnalysisSettings().run_folder}"
+    named = tuple(each.replace(anywhere, f" {shlex.quote(run)}", 1) for each in advice.commands)
+    return replace(advice, commands=named)
 
 
 def _adaptive(analysis: RunAnalysis) -> Section:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
-    from guardmark.analysis.compare.answer import Judged
+    from guardmark.analysis.compare.answer import JudgedCandidate
     from guardmark.analysis.defense.alike import AlikeAnswers
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.defense.scorecard import Scorecard
@@ -48,7 +48,7 @@ _OF_SYSTEM_WORDS: Final = (
 _MOST: Final = 0.5
 _NO_VERDICT: Final = "No verdict"
 _VERBS: Final = {"allow": "allows", "block": "blocks"}
-_SPOTS: Final = 2  # blind spots of a label that a card names
+_SPOTS: Final = 1  # blind spots of a label that a card names
 _QUOTED: Final = 160  # characters of a text beside a verdict
 
 
@@ -97,7 +97,7 @@ def _quoted(arm: str, analysis: RunAnalysis, exchanges: Mapping[str, SampleStory
     return ""
 
 
-def _of_system(judged: Judged, limits: RelianceLimits) -> Headline:
+def _of_system(judged: JudgedCandidate, limits: RelianceLimits) -> Headline:
     system = judged.subject
     card, counts = system.card, system.card.confusion
     answer, reason = judged.reliance, reason_of(judged)
@@ -123,7 +123,7 @@ def _of_system(judged: Judged, limits: RelianceLimits) -> Headline:
     )
 
 
-def _as_one_of(judged: Judged) -> Iterator[str]:
+def _as_one_of(judged: JudgedCandidate) -> Iterator[str]:
     """Say why a candidate that looks reliable by itself is not told to be."""
     if judged.chosen is not None:
         yield say(
@@ -134,7 +134,9 @@ def _as_one_of(judged: Judged) -> Iterator[str]:
         )
 
 
-def _of_defense(judged: Judged, attacked: AdaptiveCard | None, arm: ArmAnalysis | None) -> Headline:
+def _of_defense(
+    judged: JudgedCandidate, attacked: AdaptiveCard | None, arm: ArmAnalysis | None
+) -> Headline:
     defense = judged.subject
     adapted = () if attacked is None else (_adapted(attacked),)
     return Headline(

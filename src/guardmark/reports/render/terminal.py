@@ -46,7 +46,7 @@ def _lead(document: Document, width: int, *, colour: bool) -> Iterator[str]:
     for block in document.lead:
         if isinstance(block, Table):
             yield ""
-            yield from _table(block, width, is_brief=True)
+            yield from _table(block, width, is_brief=True, colour=colour)
     yield ""
     yield from _verdicts(document, width, colour=colour)
 
@@ -129,14 +129,14 @@ def _block(block: Block, width: int, *, colour: bool, is_brief: bool) -> Iterato
                 yield f"  {' ' * (len(line) - len(line.lstrip(' ')))}{plain_line(line)}"
         case Table(rows=[_, *_]):
             yield from _heading(block.title, width, colour=colour)
-            yield from _table(block, width, is_brief=is_brief)
+            yield from _table(block, width, is_brief=is_brief, colour=colour)
 
 
 def _is_muted(block: Block) -> bool:
     return isinstance(block, Paragraph) and block.tone is Tone.MUTED
 
 
-def _table(table: Table, width: int, *, is_brief: bool) -> Iterator[str]:
+def _table(table: Table, width: int, *, is_brief: bool, colour: bool) -> Iterator[str]:
     """Lay out the columns that fit and name the others; no line begins with what data say."""
     cells = [[each.title for each in table.columns]]
     for row in table.rows:
@@ -150,7 +150,9 @@ def _table(table: Table, width: int, *, is_brief: bool) -> Iterator[str]:
             f"{cell:>{size}}" if column.numeric else f"{cell:<{size}}"
             for cell, size, column in zip(line, sizes, table.columns, strict=False)
         ]
-        yield f"  {'  '.join(aligned)}".rstrip()
+        text = f"  {'  '.join(aligned)}".rstrip()
+        is_dim = at > 0 and table.rows[at - 1].greyed
+        yield _painted(text, _DIM, use=colour and is_dim)
         if at == 0:
             yield "  " + "-" * min(width - 2, _needed(cells))
     left = [] if is_brief else [each.title for each in table.columns[len(cells[0]) :]]
