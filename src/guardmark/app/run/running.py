@@ -19,6 +19,12 @@ from guardmark.app.parts.building import (
     open_services,
 )
 from guardmark.app.parts.loading import config_sha256, read_data, require_gate, require_judge
+from guardmark.app.parts.prices import (
+    counted_at_service,
+    prices_here,
+    require_known_prices,
+    require_measurable,
+)
 from guardmark.app.run.equal_texts import note_equal_texts
 from guardmark.app.run.run_folder import (
     Start,
@@ -30,6 +36,7 @@ from guardmark.app.run.run_folder import (
     utc_text,
     write_description,
 )
+from guardmark.core.budget import SpendingMeter
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.manifest import VERSION, LatencyMode
 from guardmark.core.protocols import SampleBound
@@ -104,6 +111,7 @@ class Session:
     progress: Progress = field(default_factory=Progress)
     stop: StopSignal = field(default_factory=StopSignal)
     announce: Callable[[str], None] = lambda _line: None
+    meter: SpendingMeter = field(default_factory=SpendingMeter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +127,11 @@ class RunResult:
 def run(loaded: LoadedConfig, options: RunOptions, session: Session) -> RunResult:
     """Carry out a run, or continue it."""
     services = open_services(
-        loaded, offline=options.offline, record=options.record, replay=options.replay
+        loaded,
+        offline=options.offline,
+        record=options.record,
+        replay=options.replay,
+        meter=session.meter,
     )
     settings, mode = loaded.config.run.cluster, loaded.config.latency.mode
     if settings and mode is not LatencyMode.LOADED:
@@ -149,10 +161,16 @@ def run_parts(
     check_rules(loaded.config, names)
     require_gate(loaded.config, names)
     require_judge(loaded.config)
+    budget = replace(loaded.config.run.budget, cost=options.max_cost or loaded.config.run.max_cost)
+    require_known_prices(loaded)
+    require_measurable(loaded, budget)
+    meter = session.meter if services is None else services.meter
+    meter.limit(budget)
     for entry in () if options.offline else loaded.config.data:
         fetch_missing(entry, loaded.folder, session.announce)
     invocation = _Invocation(
         loaded=loaded,
+        meter=meter,
         options=options,
         parts=parts,
         services=services,
@@ -179,6 +197,7 @@ class _Invocation:
     services: Services | None
     config_hash: str
     session: Session
+    meter: SpendingMeter
 
     async def carry_out(self) -> RunResult:
         now, options = self.session.now, self.options
@@ -202,7 +221,8 @@ class _Invocation:
                 if failed or not writer.stored.is_complete:
                     # Nobody is asked about a run that has all of its records.
                     with keep_working_directory():
-                        for warning in await probe_parts(self.parts, self.session.stop):
+                        stop, plan = self.session.stop, self._plan()
+                        for warning in await probe_parts(self.parts, stop, plan=plan):
                             self.session.announce(f"Note: {warning}")
                 keep()
                 if failed:
@@ -329,7 +349,10 @@ class _Invocation:
                 warmup=config.latency.warmup,
                 rate_per_s=rate.count / rate.period_s if rate else None,
             ),
-            budget=replace(config.run.budget, cost=options.max_cost or config.run.max_cost),
+            budget=self.meter.budget,
+            meter=self.meter,
+            at_service=counted_at_service(self.loaded),
+            prices=prices_here(self.loaded, self.parts),
             max_errors=config.run.max_errors if options.max_errors is None else options.max_errors,
             workers=Workers.INLINE if isinstance(workers, int) else Workers(workers),
             factories=rebuilds(self.loaded, self.parts),
