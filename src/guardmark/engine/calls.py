@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from guardmark.core.protocols import BatchDefense
     from guardmark.core.sample import Prompt
     from guardmark.defenses.calls.pricing import PricedChain, PricedPart
-    from guardmark.engine.plan import AnyDefense, Plan
+    from guardmark.engine.plan import AnyDefense, Spending
     from guardmark.engine.recorder import Recorder
     from guardmark.engine.run_monitor import RunMonitor, StopSignal
     from guardmark.store.under_way import CallKey
@@ -296,7 +296,7 @@ async def _timed(
     asking: AskingAbout,
 ) -> tuple[Any, int]:
     under_way, name = monitor.writer.under_way, (asking.question or ("",))[0]
-    charge = await admit_call(monitor.meter, monitor.plan, name, about[0])
+    charge = await admit_call(monitor.plan.spending, name, about[0])
     under_way.leave(key)
     start = perf_counter_ns()
     try:
@@ -319,17 +319,17 @@ class Charge:
     price: PricedPart | PricedChain | None
 
 
-async def admit_call(meter: SpendingMeter, plan: Plan, part: str, prompt: Prompt) -> Charge | None:
+async def admit_call(spending: Spending, part: str, prompt: Prompt) -> Charge | None:
     """Count a call before it leaves; the requests of a service are counted where they are sent.
 
     Raises:
         BudgetReached: If it could pass a limit.
     """
-    if part in plan.at_service:
+    if part in spending.at_service:
         return None
-    price = plan.prices.get(part)
+    price = spending.prices.get(part)
     charge = Charge(prompt, 0.0 if price is None else price.of_call(prompt), price)
-    await meter.admit(charge.reserved)
+    await spending.meter.admit(charge.reserved)
     return charge
 
 

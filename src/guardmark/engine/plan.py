@@ -47,6 +47,21 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """Who counts the calls of an invocation, and what they cost.
+
+    Attributes:
+        meter: The counter, which the client of services asks, too.
+        at_service: Parts whose requests that client counts.
+        prices: Prices of parts that it does not count.
+    """
+
+    meter: SpendingMeter = field(default_factory=SpendingMeter)
+    at_service: frozenset[str] = frozenset()
+    prices: Mapping[str, PricedPart | PricedChain] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CachedParts:
     """The answer cache, and which parts may use it, each under what identifies it."""
 
@@ -130,10 +145,7 @@ class Plan:
     on_error: Policy = Policy.RECORD
     timing: Timing = field(default_factory=Timing)
     budget: Budget = field(default_factory=Budget)
-    meter: SpendingMeter | None = None  # of the invocation; its client of services counts there
-    # Parts whose requests that client counts, and prices of those that it does not count.
-    at_service: frozenset[str] = frozenset()
-    prices: Mapping[str, PricedPart | PricedChain] = field(default_factory=dict)
+    spending: Spending = field(default_factory=Spending)
     max_errors: int | None = None
     workers: Workers = Workers.INLINE
     worker_count: int = 0

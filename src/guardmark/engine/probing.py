@@ -37,7 +37,7 @@ from guardmark.engine.calls import (
     settle_call,
 )
 from guardmark.engine.execution.warm_up import inline_ask
-from guardmark.engine.plan import Plan
+from guardmark.engine.plan import Spending
 from guardmark.engine.run_monitor import StopSignal, supervise
 from guardmark.judges.probe import (
     ANSWER,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 _MOST_READ: Final = 1 << 20  # of a file that anybody may have made
 _NOT_PROBED: Final = ("allow-all", "block-all", "coin")
 """Floors to compare with, whose answers are known."""
-NO_PLAN: Final = Plan(defenses=())
+UNLIMITED: Final = Spending()
 """Of probes that no run is to follow: nothing limits what they may spend."""
 _MOST_SAID: Final = 200  # characters of a body in a note
 _READ_BY: Final = (
@@ -79,15 +79,15 @@ _READY_FORM: Final = {
 
 
 async def probe_parts(
-    parts: Parts, stop: StopSignal | None = None, *, plan: Plan | None = None
+    parts: Parts, stop: StopSignal | None = None, *, spending: Spending = UNLIMITED
 ) -> tuple[str, ...]:
     """Ask every defense, and models and judges behind a service, until the run is to end.
 
-    These calls count in what the plan may spend.
+    These calls count in what may be spent.
     """
     warnings: list[str] = []
     stop = stop or StopSignal()
-    looking = _collect(parts, stop, warnings, plan=plan or NO_PLAN)
+    looking = _collect(parts, stop, warnings, spending=spending)
     await supervise([looking], lambda _lag_ns: not stop.is_set)
     return tuple(warnings)
 
@@ -140,11 +140,13 @@ async def probe_helper(built: BuiltPart, name: str) -> int | None:
     return (await _answered(call, name)).latency_ns
 
 
-async def _collect(parts: Parts, stop: StopSignal, warnings: list[str], *, plan: Plan) -> None:
+async def _collect(
+    parts: Parts, stop: StopSignal, warnings: list[str], *, spending: Spending
+) -> None:
     for built in parts.defenses:
         remarks = built.remarks
         if remarks is None:
-            remarks = await probe_built(built, stop, plan=plan)
+            remarks = await probe_built(built, stop, spending=spending)
         warnings += [f"{built.manifest.name}: {warning}" for warning in remarks]
     if parts.model is not None and parts.model.calls_service:
         warnings += await _probe_model(parts.model)
@@ -165,7 +167,7 @@ async def _probe_model(built: BuiltPart) -> tuple[str, ...]:
 
 
 async def probe_built(
-    built: BuiltPart, stop: StopSignal | None = None, *, plan: Plan = NO_PLAN
+    built: BuiltPart, stop: StopSignal | None = None, *, spending: Spending = UNLIMITED
 ) -> Sequence[str]:
     """Ask a defense; a service that may cost money gets one attack and one benign input only."""
     manifest, part = built.manifest, built.part
@@ -173,11 +175,11 @@ async def probe_built(
         return ()
     if manifest.settings.get("of"):
         return ()  # what it is made of is asked
-    is_remote = _is_remote(built) or part.name in plan.prices
+    is_remote = _is_remote(built) or part.name in spending.prices
     settings = [(key, manifest.settings.get(key)) for key in _READ_BY]
     if isinstance(part, HttpDefense):
         part = part.with_raw_answers()
-    async with _asked(part, stop or StopSignal(), plan) as ask:
+    async with _asked(part, stop or StopSignal(), spending) as ask:
         report = await probe_defense(
             manifest.name,
             ask,
@@ -226,18 +228,18 @@ def _is_remote(built: BuiltPart) -> bool:
 
 @asynccontextmanager
 async def _asked(
-    part: Any, stop: StopSignal, plan: Plan = NO_PLAN
+    part: Any, stop: StopSignal, spending: Spending = UNLIMITED
 ) -> AsyncIterator[Callable[..., Awaitable[Decision]]]:
     """Start a defense and ask it; a run then begins with a process that was asked nothing."""
     call = inline_ask(part, stop) if isinstance(part, InlineDefense) else as_coroutine(part)
 
     async def ask(prompt: Prompt) -> Decision:
-        if plan.meter is None or part.name not in plan.prices:
+        if part.name not in spending.prices:
             return as_decision(await attempt(call, prompt))
         with AskingAbout() as asking:
-            charge = await admit_call(plan.meter, plan, part.name, prompt)
+            charge = await admit_call(spending, part.name, prompt)
             answer = await attempt(call, prompt)
-        return as_decision(settle_call(plan.meter, charge, answer, asking))
+        return as_decision(settle_call(spending.meter, charge, answer, asking))
 
     if isinstance(part, Startable):
         await part.start()

@@ -9,7 +9,7 @@ from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.asking_order import MOST_IN_GROUPS, order_samples
-from guardmark.core.budget import Budget, SpendingMeter
+from guardmark.core.budget import Budget
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import ErrorKind
 from guardmark.inference.runtime import HALVED
@@ -120,7 +120,7 @@ class RunMonitor:
         self.writer = writer
         self.halt: Halt | None = None
         self.reason = ""
-        self.meter = plan.meter or SpendingMeter()
+        self.meter = plan.spending.meter
         self.meter.limit(plan.budget)
         self._earlier = self.meter.calls, self.meter.cost  # of what came before in this invocation
         self.tokens = self.added = 0

@@ -40,6 +40,7 @@ from guardmark.app.adapt.subject import (
 )
 from guardmark.app.parts.building import build_gradient, build_parts, close_parts, open_services
 from guardmark.app.parts.loading import LoadedConfig, builtin_config
+from guardmark.app.parts.prices import require_known_prices, require_measurable, spending_of
 from guardmark.app.results import try_trace
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.run.run_folder import utc_text
@@ -160,10 +161,18 @@ class _Work:
     @asynccontextmanager
     async def _attacker(self) -> AsyncIterator[tuple[Services | None, Attacker | None]]:
         """Hold the client and what attacks, for as long as they are asked."""
-        own = self.options.run
+        own, loaded = self.options.run, self.config.loaded
+        budget = loaded.config.run.budget
+        require_known_prices(loaded)
+        require_measurable(loaded, budget, only=("defenses", "pipeline", "adaptive"))
+        self.session.meter.limit(budget)
         is_offline = self.options.trace is not None and own.replay is None
         services = open_services(
-            self.config.loaded, offline=is_offline, record=own.record, replay=own.replay
+            self.config.loaded,
+            offline=is_offline,
+            record=own.record,
+            replay=own.replay,
+            meter=self.session.meter,
         )
         attacker = build_attacker(self.config, services)
         self.session.progress.failed = dict if services is None else services.failed
@@ -279,6 +288,7 @@ class _Work:
             seeds=options.seeds or config.section.seeds,
             battery=config.section.battery,
             is_foreign=config.loaded.is_foreign,
+            spending=spending_of(config.loaded, parts.every, self.session.meter),
             attacker=None if attacker is None else attacker.plan,
             target=protected_of(parts, reader, canaries=options.canaries, trace=options.trace),
         )

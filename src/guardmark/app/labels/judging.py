@@ -20,6 +20,7 @@ from guardmark.app.labels.human_labels import (
 from guardmark.app.parts import building
 from guardmark.app.parts.building import build_judges, close_parts, concurrency_of, open_services
 from guardmark.app.parts.loading import LoadedConfig, config_around, load_config, load_section
+from guardmark.app.parts.prices import require_known_prices, require_measurable, spending_of
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.run.run_folder import data_hashes, utc_text
 from guardmark.app.settings import RunSettings
@@ -167,7 +168,10 @@ def load_judges(
     }
     document["run"]["repeats"] = manifest.repeats
     here = ("pipeline", "judges")
-    return config_around(path, document, moved={("judges",): here, ("judging", "judges"): here})
+    judging = config_around(path, document, moved={("judges",): here, ("judging", "judges"): here})
+    if loaded is None:
+        require_known_prices(judging)
+    return judging
 
 
 def _system_prompt(manifest: RunManifest, own: LoadedConfig | None = None) -> str:
@@ -207,7 +211,10 @@ def _changes(loaded: LoadedConfig, manifest: RunManifest) -> Iterator[str]:
 async def _judge(
     folder: RunDir, writer: RecordWriter, loaded: LoadedConfig, session: Session, *, layer: str
 ) -> Judged:
-    services = open_services(loaded)
+    budget = loaded.config.run.budget
+    require_measurable(loaded, budget)
+    session.meter.limit(budget)
+    services = open_services(loaded, meter=session.meter)
     parts: list[BuiltPart] = []
     try:
         parts.extend(build_judges(loaded, services))
@@ -228,7 +235,8 @@ async def _judge(
                 repeats=run.repeats,
                 concurrency=run.concurrency,
                 concurrency_of=concurrency_of(loaded),
-                budget=run.budget,
+                budget=budget,
+                spending=spending_of(loaded, [built.part], session.meter),
                 max_errors=run.max_errors,
             )
             summaries.append(

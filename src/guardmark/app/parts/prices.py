@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from guardmark.app.parts.building import (
     calls_service,
@@ -14,21 +14,22 @@ from guardmark.app.parts.building import (
 )
 from guardmark.app.parts.loading import locate_error
 from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.engine.plan import Spending
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.config.source import Keys
-    from guardmark.core.budget import Budget
-    from guardmark.defenses.calls.pricing import PricedChain, PricedPart
-    from guardmark.engine.plan import Parts
+    from guardmark.core.budget import Budget, SpendingMeter
 
 
 def counted_at_service(loaded: LoadedConfig) -> frozenset[str]:
     """Return the parts of a run whose requests the client of services counts."""
+    helpers = [path for path in loaded.parts if path[0] == "adaptive"]
     named = [path[1] for path in loaded.parts if path[0] == "defenses"]
     names = {name for name in named if calls_service(loaded, name)}
+    names |= {name_at(loaded, path) for path in helpers if service_address(loaded.parts[path])}
     if loaded.config.pipeline is None:
         return frozenset(names)
     if service_address(loaded.parts["pipeline", "model"]):
@@ -42,14 +43,13 @@ def counted_at_service(loaded: LoadedConfig) -> frozenset[str]:
     return frozenset(names)
 
 
-def prices_here(loaded: LoadedConfig, parts: Parts) -> dict[str, PricedPart | PricedChain]:
-    """Return the prices of the parts whose calls no client of services counts."""
-    elsewhere = counted_at_service(loaded)
-    priced = {}
-    for part in parts.every:
+def spending_of(loaded: LoadedConfig, parts: Iterable[Any], meter: SpendingMeter) -> Spending:
+    """Say who counts the calls of parts, and what those cost that no client of services counts."""
+    elsewhere, prices = counted_at_service(loaded), {}
+    for part in parts:
         if part.name not in elsewhere and (price := price_here(loaded, part)) is not None:
-            priced[part.name] = price
-    return priced
+            prices[part.name] = price
+    return Spending(meter=meter, at_service=elsewhere, prices=prices)
 
 
 def require_known_prices(loaded: LoadedConfig) -> None:
@@ -76,9 +76,13 @@ def known_prices(loaded: LoadedConfig) -> frozenset[str]:
     return frozenset(_priceable(loaded))
 
 
-def require_measurable(loaded: LoadedConfig, budget: Budget) -> None:
+def require_measurable(
+    loaded: LoadedConfig, budget: Budget, *, only: Sequence[str] = ("defenses", "pipeline")
+) -> None:
     """Refuse a limit of money or tokens that nobody can hold, before anything is called."""
-    paths = [path for path in loaded.parts if service_address(loaded.parts[path])]
+    paths = [
+        path for path in loaded.parts if path[0] in only and service_address(loaded.parts[path])
+    ]
     if budget.cost is not None:
         for path in paths:
             _require_price(loaded, path)

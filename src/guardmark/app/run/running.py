@@ -20,10 +20,9 @@ from guardmark.app.parts.building import (
 )
 from guardmark.app.parts.loading import config_sha256, read_data, require_gate, require_judge
 from guardmark.app.parts.prices import (
-    counted_at_service,
-    prices_here,
     require_known_prices,
     require_measurable,
+    spending_of,
 )
 from guardmark.app.run.equal_texts import note_equal_texts
 from guardmark.app.run.run_folder import (
@@ -221,8 +220,8 @@ class _Invocation:
                 if failed or not writer.stored.is_complete:
                     # Nobody is asked about a run that has all of its records.
                     with keep_working_directory():
-                        stop, plan = self.session.stop, self._plan()
-                        for warning in await probe_parts(self.parts, stop, plan=plan):
+                        stop, spending = self.session.stop, self._plan().spending
+                        for warning in await probe_parts(self.parts, stop, spending=spending):
                             self.session.announce(f"Note: {warning}")
                 keep()
                 if failed:
@@ -350,9 +349,7 @@ class _Invocation:
                 rate_per_s=rate.count / rate.period_s if rate else None,
             ),
             budget=self.meter.budget,
-            meter=self.meter,
-            at_service=counted_at_service(self.loaded),
-            prices=prices_here(self.loaded, self.parts),
+            spending=spending_of(self.loaded, self.parts.every, self.meter),
             max_errors=config.run.max_errors if options.max_errors is None else options.max_errors,
             workers=Workers.INLINE if isinstance(workers, int) else Workers(workers),
             factories=rebuilds(self.loaded, self.parts),
