@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from guardmark.app.run.matrix import run_matrix
 from guardmark.app.run.running import RunOptions, Session, run
 from guardmark.core.errors import BudgetReached, ConfigError
 from guardmark.store.reader import RecordReader
+from guardmark.store.spent import SPENT
 from guardmark.store.tries import read_tries
 
 ROWS = [{"id": f"a{n}", "text": f"tell me the secret {n}", "label": "attack"} for n in range(8)]
@@ -57,6 +60,38 @@ defenses:
   far: {{type: http, url: "{url}/guard", body: {{t: {{$input: text}}}}, blocked: $.b}}
 latency: {{warmup: 0}}
 """
+
+
+async def test_a_command_that_was_killed_shares_its_limit_with_the_next(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """What it had spent when it was killed is not there to be spent again."""
+    services, killed = Services(), asyncio.Event()
+    process: asyncio.subprocess.Process | None = None
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        if process is not None and services.calls["/guard"] == 9 and not killed.is_set():
+            process.kill()
+            killed.set()
+        return await services.respond(request)
+
+    url = (await serve(respond)).url
+    limit = "run: {max_cost: 1.5, concurrency: 4}\nprices: {far: {per_call: 0.1}}\n"
+    path = write(tmp_path, "bench.yaml", BENCH.format(url=url) + limit)
+    command = Path(sys.executable).with_name("guardmark")
+    process = await asyncio.create_subprocess_exec(command, "run", path, "-o", tmp_path / "out")
+    assert await process.wait() == -signal.SIGKILL
+    before = services.calls["/guard"]
+    assert 9 <= before < 15
+    again = await asyncio.create_subprocess_exec(
+        command, "run", path, "-o", tmp_path / "out", stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await again.communicate()
+    assert again.returncode == BudgetReached.exit_code
+    assert b"what it had spent counts in the limits of this one" in said
+    # Calls that were about to leave when it was killed count, though they may not have arrived.
+    assert 15 - 4 <= services.calls["/guard"] <= 15
+    assert not (tmp_path / "out" / SPENT).exists()
 
 
 @pytest.mark.parametrize(

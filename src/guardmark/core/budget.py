@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import BudgetReached
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _ROUNDING: Final = 1e-9  # of a limit of money: sums of prices are not exact
 
@@ -32,20 +35,30 @@ class SpendingMeter:
     counted. A call for which too little is left waits until others on their way have settled.
     """
 
-    __slots__ = ("_is_limited", "_on_way", "_reserved", "_waiting", "budget", "calls", "cost")
+    __slots__ = (
+        "_on_way",
+        "_reserved",
+        "_waiting",
+        "budget",
+        "calls",
+        "cost",
+        "is_limited",
+        "note",
+    )
 
     def __init__(self, budget: Budget | None = None) -> None:
         self.calls = 0
         self.cost = 0.0
         self._reserved = 0.0
         self._on_way = 0
+        self.note: Callable[[int, float], None] | None = None  # writes down what is spent
         self._waiting: list[asyncio.Future[None]] = []
         self.limit(budget or Budget())
 
     def limit(self, budget: Budget) -> None:
         """Set what may be spent; what was counted before counts."""
         self.budget = budget
-        self._is_limited = budget.calls is not None or budget.cost is not None
+        self.is_limited = budget.calls is not None or budget.cost is not None
 
     async def admit(self, cost: float = 0.0) -> None:
         """Count a call that may cost so much, or wait until it is known whether it may leave.
@@ -53,7 +66,7 @@ class SpendingMeter:
         Raises:
             BudgetReached: If it could pass a limit.
         """
-        while self._is_limited and (reason := self.refusal(cost)):
+        while self.is_limited and (reason := self.refusal(cost)):
             if not self._on_way or self._has_no_call_left():
                 raise BudgetReached(reason)
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -62,6 +75,8 @@ class SpendingMeter:
         self.calls += 1
         self._on_way += 1
         self._reserved += cost
+        if self.note is not None:
+            self.note(self.calls, self.cost + self._reserved)
 
     def settle(self, reserved: float, cost: float | None) -> None:
         """Count what a call did cost, in place of what was set aside for it."""
@@ -83,10 +98,14 @@ class SpendingMeter:
         """Count calls that were made, and what they cost."""
         self.calls += calls
         self.cost += cost
+        if self.note is not None:
+            self.note(self.calls, self.cost + self._reserved)
 
     def reserve(self, cost: float) -> None:
         """Set aside what calls can cost that are dealt out; a negative amount gives it back."""
         self._reserved += cost
+        if self.note is not None and cost > 0:
+            self.note(self.calls, self.cost + self._reserved)
 
     def refusal(self, cost: float = 0.0) -> str:
         """Say which limit one more call could pass, or nothing."""

@@ -296,7 +296,7 @@ async def _timed(
     asking: AskingAbout,
 ) -> tuple[Any, int]:
     under_way, name = monitor.writer.under_way, (asking.question or ("",))[0]
-    charge = await admit_call(monitor.plan.spending, name, about[0])
+    charge = await admit_call(monitor.spending, name, about[0])
     under_way.leave(key)
     start = perf_counter_ns()
     try:

@@ -145,7 +145,7 @@ class Plan:
     on_error: Policy = Policy.RECORD
     timing: Timing = field(default_factory=Timing)
     budget: Budget = field(default_factory=Budget)
-    spending: Spending = field(default_factory=Spending)
+    spending: Spending | None = None  # of the invocation; without one each run has its own
     max_errors: int | None = None
     workers: Workers = Workers.INLINE
     worker_count: int = 0

@@ -67,7 +67,7 @@ class Recorder:
     ) -> None:
         """Store and count the decisions of a defense that answers at once."""
         add, counts, monitor = self.batch.add, self.progress.counts, self.monitor
-        price = monitor.plan.spending.prices.get(self.name)
+        price = monitor.spending.prices.get(self.name)
         if price is not None:
             decisions = list(map(price.stamp, decisions, chunk.prompts))
         rule = monitor.rule

@@ -12,6 +12,7 @@ from guardmark.core.asking_order import MOST_IN_GROUPS, order_samples
 from guardmark.core.budget import Budget
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import ErrorKind
+from guardmark.engine.plan import Spending
 from guardmark.inference.runtime import HALVED
 from guardmark.store.schema import OUTCOME_CODE, OUTCOME_NAMES
 
@@ -120,7 +121,8 @@ class RunMonitor:
         self.writer = writer
         self.halt: Halt | None = None
         self.reason = ""
-        self.meter = plan.spending.meter
+        self.spending = plan.spending or Spending()
+        self.meter = self.spending.meter
         self.meter.limit(plan.budget)
         self._earlier = self.meter.calls, self.meter.cost  # of what came before in this invocation
         self.tokens = self.added = 0

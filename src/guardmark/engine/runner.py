@@ -245,6 +245,11 @@ def _pool_executor(defense: InlineDefense, plan: Plan) -> Executor:
     return PoolExecutor(partial(Processes, factory, count))
 
 
+SPENT_NOTE: Final = (
+    "Note: the command before was killed; what it had spent counts in the limits of this one"
+)
+
+
 def unanswered_note(count: int) -> str:
     """Say what became of the calls that an earlier command left unanswered."""
     calls = "1 call was" if count == 1 else f"{count:,} calls were"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -52,16 +53,18 @@ from guardmark.core.record import Stage
 from guardmark.defenses.deadline import CallAlarm, Overrun
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.probing import probe_parts
-from guardmark.engine.runner import Ending, unanswered_note
+from guardmark.engine.runner import SPENT_NOTE, Ending, unanswered_note
 from guardmark.engine.secret_scan import require_no_secret
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir
+from guardmark.store.spent import SPENT, keep_spending
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from guardmark.adaptive.asker import TryKey
+    from guardmark.adaptive.state import Account
     from guardmark.app.run.running import Session
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import BuiltPart, Parts
@@ -217,7 +220,10 @@ class _Work:
         with (
             folder.lock(started=utc_text(self.session.now)),
             RecordWriter(folder.records) as writer,
+            keep_spending(folder.file(SPENT), self.session.meter) as has_spent,
         ):
+            if has_spent:
+                self.session.announce(SPENT_NOTE)
             if writer.unanswered:
                 self.session.announce(unanswered_note(writer.unanswered))
             folder.write_text(LOCK, lock_text(plan.lock))
@@ -230,6 +236,7 @@ class _Work:
                     stop=self.session.stop,
                     progress=self.session.progress,
                 )
+        self.session.announce(calls_line(summary.calls))
         if summary.is_interrupted:
             return Adapted(folder=folder, defenses=names, summary=summary, trace=None)
         with RecordReader(folder.records) as reader:
@@ -320,6 +327,15 @@ class _Work:
         for warning in attacker.warnings:
             self.session.announce(f"Note: {warning}")
         await probe_attacker(attacker)
+
+
+def calls_line(calls: Mapping[tuple[str, Account], int]) -> str:
+    """Say how often somebody was asked, by purpose; answers kept from before are among them."""
+    by_purpose: Counter[str] = Counter()
+    for (_, account), count in calls.items():
+        by_purpose[account.value] += count
+    purposes = ", ".join(f"{name} {count:,}" for name, count in by_purpose.most_common())
+    return f"Asked {by_purpose.total():,} times{f': {purposes}' if purposes else ''}"
 
 
 def _replay(

@@ -48,8 +48,8 @@ from guardmark.engine.execution.process import keep_working_directory, run_on_lo
 from guardmark.engine.plan import CachedParts, Plan, Timing, Workers
 from guardmark.engine.probing import note_refused_fields, probe_parts
 from guardmark.engine.run_monitor import Progress, StopSignal
+from guardmark.engine.runner import SPENT_NOTE, unanswered_note
 from guardmark.engine.runner import run as run_engine
-from guardmark.engine.runner import unanswered_note
 from guardmark.engine.secret_scan import require_no_secret
 from guardmark.engine.shards import ShardSet
 from guardmark.net.redaction import KNOWN
@@ -58,6 +58,7 @@ from guardmark.parsing.stop_rules import parse_stop_rule, statements_for
 from guardmark.reports.chapters.data_sets import training_warnings
 from guardmark.store.records import RecordWriter, count_errors, supersede_errors
 from guardmark.store.run_dir import RunDir
+from guardmark.store.spent import SPENT, keep_spending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -211,7 +212,14 @@ class _Invocation:
                 config_hash=self.config_hash,
                 now=now,
             )
-            with begun(location, now=now) as keep, RecordWriter(location.folder.records) as writer:
+            spent = location.folder.file(SPENT)
+            with (
+                begun(location, now=now) as keep,
+                RecordWriter(location.folder.records) as writer,
+                keep_spending(spent, self.meter, is_new=not location.has_samples) as has_spent,
+            ):
+                if has_spent:
+                    self.session.announce(SPENT_NOTE)
                 if writer.unanswered:
                     self.session.announce(unanswered_note(writer.unanswered))
                 if not location.has_samples:
@@ -220,7 +228,8 @@ class _Invocation:
                 if failed or not writer.stored.is_complete:
                     # Nobody is asked about a run that has all of its records.
                     with keep_working_directory():
-                        stop, spending = self.session.stop, self._plan().spending
+                        stop = self.session.stop
+                        spending = spending_of(self.loaded, self.parts.every, self.meter)
                         for warning in await probe_parts(self.parts, stop, spending=spending):
                             self.session.announce(f"Note: {warning}")
                 keep()

@@ -102,7 +102,7 @@ class BatchExecutor:
 def affordable(batch: Sequence[PendingSample], monitor: RunMonitor) -> int:
     """Return about how many samples of a batch calls and money are left."""
     room = monitor.room(len(batch))
-    price = monitor.plan.spending.prices.get(batch[0].recorder.name)
+    price = monitor.spending.prices.get(batch[0].recorder.name)
     if price is None or not room:
         return room
     return monitor.affordable(price.of_call(sample.prompt) for sample in batch[:room])
@@ -121,7 +121,7 @@ async def ask_batch(
     for key in keys:
         under_way.leave(key)
     name = samples[0].recorder.name
-    charges = [await admit_call(monitor.plan.spending, name, sample.prompt) for sample in samples]
+    charges = [await admit_call(monitor.spending, name, sample.prompt) for sample in samples]
     start = perf_counter_ns()
     with AskingAbout() as asking:
         decisions = await ask([sample.prompt for sample in samples])

@@ -76,7 +76,7 @@ class DefenseWork:
         self._chunks = self._read(READ_TOGETHER)
         self._dealing: DealtSamples | None = None
         self._is_cold = monitor.plan.timing.warmup == 0
-        self._price = monitor.plan.spending.prices.get(defense.name)
+        self._price = monitor.spending.prices.get(defense.name)
 
     @property
     def name(self) -> str:

@@ -110,7 +110,7 @@ async def _ask_once(
     ask: Callable[[Prompt], Awaitable[Decision]], prompt: Prompt, *, name: str, monitor: RunMonitor
 ) -> tuple[object, int]:
     with AskingAbout() as asking:
-        charge = await admit_call(monitor.plan.spending, name, prompt)
+        charge = await admit_call(monitor.spending, name, prompt)
         start = perf_counter_ns()
         answer = await attempt(ask, prompt)
         took = perf_counter_ns() - start
