@@ -135,10 +135,10 @@ def test_a_guard_nobody_understands_ends_the_run_with_the_explanation(
     assert not (tmp_path / "out" / "summary.json").exists()
 
 
-def test_a_judge_behind_the_server_is_held_to_its_schema(
+def test_a_judge_that_does_not_keep_to_the_verdict_key_is_refused_before_the_run(
     configure: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """All three parts behind llama.cpp: the grammar makes readable verdicts of any model."""
+    """All three parts behind llama.cpp: JSON without a verdict is an answer, and no verdict."""
     path = configure(profile="allow-block", labels=("BLOCK", "ALLOW"))
     said = yaml.safe_load(path.read_text(encoding="utf-8"))
     url = said["pipeline"]["model"]["base_url"]
@@ -147,7 +147,7 @@ def test_a_judge_behind_the_server_is_held_to_its_schema(
     ]
     path.write_text(yaml.safe_dump(said), encoding="utf-8")
     done = typed("run", path, "-o", "out", "--limit", 12, folder=tmp_path)
-    assert done.code == 0, done.err
-    assert "judge: calls a harmless answer about vegetables unsafe" in done.err
-    coverage = summary_of(tmp_path / "out")["pipeline"]["arms"][0]["coverage"]
-    assert counts(coverage["judge_valid"]) == (12, 12)
+    assert done.code == 5, done.err
+    assert "its verdict cannot be read" in done.err
+    assert "Every answer would count as not judged" in done.err
+    assert not (tmp_path / "out" / "summary.json").exists()

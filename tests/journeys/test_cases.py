@@ -239,3 +239,23 @@ def test_each_part_of_a_sample_is_inserted_by_its_name(cases: Path, answer: str)
         for name in ("attack_success_rate", "false_positive_rate")
     ]
     assert counts == [(0, 20), (0, 20)]
+
+
+def test_a_blind_spot_is_said_first_and_can_be_gated(cases: Path) -> None:
+    """Every attack in one language passes, none in the other: half of all is the wrong figure."""
+    done, _ = measured(cases, "language-blind")
+    advice = " ".join(done.out.partition("What to do next")[2].split())
+    assert advice.startswith(
+        "- words: a blind spot, language de: 200/200 attacks get through there"
+    )
+    assert "(blind spot: of language de" in " ".join(done.out.partition("What to do")[0].split())
+    for policy, code in (
+        ("per_language: {de: {asr_upper: 0.2}}", 1),
+        ("per_language: {en: {asr_upper: 0.2}}", 0),
+        ("every: {facet: language, asr_upper: 0.4, min: 50}", 1),
+        ("every: {facet: language, fpr_upper: 0.1, min: 50}", 0),
+        ("per_language: {fr: {asr_upper: 0.2}}", 5),
+    ):
+        (cases / "limits.yaml").write_text(f"{policy}\n", encoding="utf-8")
+        gate = guardmark("gate", "out", "--policy", "limits.yaml", cwd=cases)
+        assert gate.code == code, (policy, gate.out, gate.err)

@@ -61,17 +61,24 @@ def test_the_errors_of_a_complete_run_are_asked_about_again(folder: Path) -> Non
 
 
 def test_without_errors_nothing_is_asked_and_no_file_changes(folder: Path) -> None:
-    """Asked twice, it does the same once; so does the plain command over a complete run."""
+    """Asked twice, it does the same once; so does the plain command over a complete run.
+
+    Only the log grows, and with it the seal of the log.
+    """
     assert guardmark("run", "bench.yaml", "--retry-errors", cwd=folder).code == 0
     (folder / "calls.txt").unlink()
     run = of_run(folder, ".").resolve()
-    apart = ("records.", "run.log", ".lock")
+    apart = ("records.", "run.log", "seals.jsonl", ".lock")
 
     def files() -> dict[str, tuple[int, bytes]]:
         found = (path for path in run.iterdir() if not path.name.startswith(apart))
         return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in found}
 
-    before = files()
+    def sealed() -> list[str]:
+        lines = (run / "seals.jsonl").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line)["file"] for line in lines]
+
+    before, seals = files(), sealed()
     assert {"report.html", "results.jsonl", "summary.json"} <= set(before)
     again = guardmark("run", "bench.yaml", "--retry-errors", cwd=folder)
     plain = guardmark("run", "bench.yaml", "-o", run, cwd=folder)
@@ -79,6 +86,8 @@ def test_without_errors_nothing_is_asked_and_no_file_changes(folder: Path) -> No
     assert "Asking again about 0 that failed" in again.err
     assert not (folder / "calls.txt").exists()
     assert files() == before
+    assert sealed()[: len(seals)] == seals
+    assert set(sealed()[len(seals) :]) <= {"run.log"}
 
 
 @pytest.mark.parametrize(

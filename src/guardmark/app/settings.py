@@ -163,6 +163,20 @@ class JudgeGateSettings(Settings):
     min_agreement: Rate | None = None
 
 
+class FacetLimitSettings(Settings):
+    """What a slice of the samples must hold."""
+
+    asr_upper: Rate | None = None
+    fpr_upper: Rate | None = None
+
+
+class EveryLimitSettings(FacetLimitSettings):
+    """What every slice of a facet must hold that has enough answered samples."""
+
+    facet: Literal["severity", "language", "variant", "technique", "source", "category"]
+    min: int = Field(50, ge=1)
+
+
 class GateSettings(Settings):
     """What a release must hold; read by `guardmark gate`."""
 
@@ -173,6 +187,12 @@ class GateSettings(Settings):
     latency_p95_upper_ms: float | None = Field(None, gt=0)
     regression_margin: Rate | None = None
     per_category: dict[str, Rate] = {}
+    per_severity: dict[str, FacetLimitSettings] = {}
+    per_language: dict[str, FacetLimitSettings] = {}
+    per_variant: dict[str, FacetLimitSettings] = {}
+    per_technique: dict[str, FacetLimitSettings] = {}
+    per_source: dict[str, FacetLimitSettings] = {}
+    every: EveryLimitSettings | None = None
     system: SystemGateSettings = SystemGateSettings()
     judge: JudgeGateSettings = JudgeGateSettings()
     defenses: list[str] = []

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from guardmark.analysis.compare.merit import find_dominated
+from guardmark.analysis.defense.blind_spots import find_blind_spots
 from guardmark.analysis.defense.slices import NOT_STATED
 from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD
 from guardmark.analysis.settings import RelianceLimits
@@ -140,6 +141,17 @@ def _worst_category(defense: DefenseAnalysis, _limits: RelianceLimits) -> Iterat
         yield _Ground(rates[chosen.at].name, figures=figures)
 
 
+def _blind_spots(defense: DefenseAnalysis, _limits: RelianceLimits) -> Iterator[_Ground]:
+    for spot in find_blind_spots(defense):
+        figures = (
+            ("rate", spot.rate),
+            ("after_choice", spot.after_choice),
+            ("overall", spot.overall),
+        )
+        side = "attacks" if spot.is_attack else "benign"
+        yield _Ground(f"{spot.facet} {spot.name}", figures=figures, numbers=((side, 1.0),))
+
+
 def _false_alarms(defense: DefenseAnalysis, limits: RelianceLimits) -> Iterator[_Ground]:
     rate = defense.card.false_positive_rate
     if rate.low is not None and rate.low > limits.alarms:
@@ -183,6 +195,7 @@ _LAST: Final = "too_wide"  # the rule whose advice comes after that between defe
 
 _RULES: Final[dict[str, Callable[[DefenseAnalysis, RelianceLimits], Iterator[_Ground]]]] = {
     "failures": _failures,
+    "blind_spot": _blind_spots,
     "no_separation": _no_separation,
     "mostly_bypassed": _mostly_bypassed,
     "critical": _critical,

@@ -11,6 +11,7 @@ from guardmark.analysis.compare.matching import OpenRun, match_runs
 from guardmark.analysis.defense.counted_run import read_for_report
 from guardmark.analysis.gate import (
     SYSTEM_RULES,
+    FacetLimit,
     GateCheck,
     GatePolicy,
     GateResult,
@@ -35,7 +36,12 @@ from guardmark.analysis.pipeline.frame import (
 from guardmark.analysis.pipeline.judges import estimate_agreement
 from guardmark.app.parts.loading import load_section
 from guardmark.app.results.opened_run import find_run, label_runs, open_run
-from guardmark.app.settings import NO_SYSTEM_TO_GATE, NOTHING_TO_GATE, GateSettings
+from guardmark.app.settings import (
+    NO_SYSTEM_TO_GATE,
+    NOTHING_TO_GATE,
+    FacetLimitSettings,
+    GateSettings,
+)
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.engine.shards import name_part
 from guardmark.reports.chapters.comparison import run_caveats
@@ -70,7 +76,8 @@ def read_policy(path: Path | None, config: Config, *, has_baseline: bool) -> Gat
     if policy.is_empty:
         raise ConfigError(
             f"{where} limits nothing, so every run would pass.\nNext: set asr_upper, fpr_upper, "
-            "max_malformed, max_errors, latency_p95_upper_ms, per_category, regression_margin, "
+            "max_malformed, max_errors, latency_p95_upper_ms, per_category, per_language, every, "
+            "regression_margin, "
             "system.asr_upper, system.over_refusal_upper or judge.min_agreement."
         )
     if policy.regression_margin is not None and not has_baseline:
@@ -91,6 +98,9 @@ def gate_policy(settings: GateSettings) -> GatePolicy:
     system, stated = settings.system, dict(settings)
     del stated["system"], stated["judge"]
     stated["per_category"] = tuple(settings.per_category.items())
+    stated["per_facet"] = tuple(_facet_limits(settings))
+    for name in (*(f"per_{facet}" for facet in _FACETS), "every"):
+        del stated[name]
     stated["defenses"] = tuple(settings.defenses)
     return GatePolicy(
         **stated,
@@ -99,6 +109,27 @@ def gate_policy(settings: GateSettings) -> GatePolicy:
         system_per_category=tuple(system.per_category.items()),
         judge_min_agreement=settings.judge.min_agreement,
     )
+
+
+_FACETS: Final = ("severity", "language", "variant", "technique", "source")
+
+
+def _facet_limits(settings: GateSettings) -> Iterator[FacetLimit]:
+    """Yield the limits on slices, those on every slice last."""
+    for facet in _FACETS:
+        for name, stated in getattr(settings, f"per_{facet}").items():
+            yield from _both_sides(stated, facet=facet, name=name)
+    if settings.every is not None:
+        every = settings.every
+        yield from _both_sides(every, facet=every.facet, name="", least=every.min)
+
+
+def _both_sides(
+    stated: FacetLimitSettings, *, facet: str, name: str, least: int = 0
+) -> Iterator[FacetLimit]:
+    for is_attack, limit in ((True, stated.asr_upper), (False, stated.fpr_upper)):
+        if limit is not None:
+            yield FacetLimit(facet=facet, name=name, is_attack=is_attack, limit=limit, least=least)
 
 
 def check_own_limits(

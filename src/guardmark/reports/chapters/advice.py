@@ -58,6 +58,7 @@ _MOST_OF_BODY: Final = 200
 _ALIKE: Final = 2
 _LAST: Final = "too_wide"
 _FACETS: Final = ("category", "subcategory", "severity", "technique", "language")
+_BLIND_SPOT: Final = "blind_spot"
 _OF_PAIRS: Final = frozenset({"better", "trade_off"})
 
 
@@ -118,6 +119,9 @@ def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
         ranked.append((is_late, rules[rule] > _ALIKE, place, line, at))
     items = [(line, at) for *_, line, at in sorted(ranked, key=lambda it: it[:3])]
     items = [(choice, "comparison"), *items] if choice else items
+    # A blind spot is said first: no figure over all samples holds for whoever falls into it.
+    blind = [(line, at) for rule, line, at, _ in advised if rule == _BLIND_SPOT]
+    items = [*blind, *(item for item in items if item not in blind)]
     # What makes every figure doubtful comes before any of them.
     doubts = [
         (
@@ -271,6 +275,10 @@ def advice_sentence(advice: Advice) -> str:
         parts[f"{key}_counts"] = counts_text(measure)
         parts[f"{key}_share"] = percent_text(measure.value)
     numbers = dict(advice.numbers)
+    if advice.rule == _BLIND_SPOT:
+        parts["what"] = words_of("blind_spot_system" if is_system else "blind_spot")[
+            "attacks" if "attacks" in numbers else "benign"
+        ]
     points = {f"{key}_points": 100 * number for key, number in numbers.items()}
     sentence = words_of(sentences)[advice.rule].format(**parts, **numbers, **points)
     return f"{sentence[0].upper()}{sentence[1:]}" if is_system else sentence

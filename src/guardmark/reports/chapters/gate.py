@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.gate import GateStatus, GateUnit
+from guardmark.analysis.gate import SLICE_RULES, GateStatus, GateUnit
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.blocks import (
@@ -56,8 +56,8 @@ def check_sentence(check: GateCheck) -> str:
         stored, planned = count_text(check.trials), count_text(round(check.limit))
         return f"only {stored} of {planned} records are stored: {check.reason}"
     figure, what = words_of("gate")[check.rule], _plural(check.subject)
-    if check.rule.endswith("per_category"):
-        figure, what = f"{figure} of {check.subject}", "attacks"
+    if is_of_slice(check):
+        figure, what = f"{figure} of {check.subject}", _unit_of_slice(check)
     elif check.rule == "latency_p95_upper_ms":
         what = f"answers to {what}"
     p_value = "" if check.p_value is None else f", p {p_text(check.p_value)}"
@@ -71,6 +71,15 @@ def check_sentence(check: GateCheck) -> str:
     if 0 < check.looked_at < 1:
         rests += f"{say('gate_looked_at', share=percent_text(check.looked_at))}"
     return f"{_who(check)}{figure} {rests}{stands[check.standing]}"
+
+
+def is_of_slice(check: GateCheck) -> bool:
+    """Tell whether a limit is about one slice of the samples."""
+    return check.rule.rpartition(".")[2] in SLICE_RULES
+
+
+def _unit_of_slice(check: GateCheck) -> str:
+    return "benign samples" if check.rule == "facet_fpr" else "attacks"
 
 
 def _figure_of(check: GateCheck) -> FigureCell:
@@ -100,8 +109,8 @@ def _what_would(check: GateCheck) -> str:
     if check.needed is None:
         return check.reason or "no number of samples can promise to"
     unit = _plural(check.subject)
-    if check.rule.endswith("per_category"):
-        unit = f"attacks of {check.subject}"
+    if is_of_slice(check):
+        unit = f"{_unit_of_slice(check)} of {check.subject}"
     elif check.unit is GateUnit.POINTS:
         unit = f"pairs of {unit}"
     lead = f"{check.reason}; " if check.reason else ""
@@ -162,7 +171,7 @@ def _limit_words(check: GateCheck) -> str:
     """Name what is limited, and by how much."""
     if check.rule == "complete":
         return "records stored, of all planned"
-    of = f" of {check.subject}" if check.rule.endswith("per_category") else ""
+    of = f" of {check.subject}" if is_of_slice(check) else ""
     limit = value_text(check.limit, _UNITS[check.unit])
     return f"{_who(check)}{words_of('gate')[check.rule]}{of}, at most {limit}"
 

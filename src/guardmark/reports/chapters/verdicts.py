@@ -13,6 +13,7 @@ from guardmark.analysis.compare.recommendations import (
     judge_chosen,
     separates,
 )
+from guardmark.analysis.defense.blind_spots import find_blind_spots
 from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.analysis.pipeline.frame import NO_GUARD, SYSTEM
 from guardmark.reports.chapters.comparison import group_cautions, subject
@@ -259,6 +260,9 @@ def _notes(defense: DefenseAnalysis) -> Iterator[str]:
     if card.truncated_attacks and card.truncated_benign:
         attacks, benign = map(rate_text, (card.truncated_attacks, card.truncated_benign))
         yield say("truncated", attacks=attacks, benign=benign)
+    for spot in find_blind_spots(defense):
+        side = "attacks get through" if spot.is_attack else "benign inputs are blocked"
+        yield f"blind spot: of {spot.facet} {spot.name}, {rate_text(spot.rate)} {side}"
     yield from group_cautions(card.true_positive_rate, card.false_positive_rate)
     if defense.stopped:
         yield f"stopped early: {'; '.join(each.sentence for each in defense.stopped)}"

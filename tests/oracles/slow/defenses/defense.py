@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left
 from collections import Counter
+from functools import cache
 from statistics import NormalDist, fmean, variance
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.oracles.slow.defenses.columns import NOTHING
+from tests.oracles.slow.defenses.columns import ALONE, NOTHING
 from tests.oracles.slow.defenses.slices import sort_rows
 from tests.oracles.slow.formulas.means import share
 from tests.oracles.slow.formulas.rates import plain_rate, wilson, worth
@@ -32,6 +32,7 @@ _SHARED: Final = (
 )
 _DECIDED: Final = {"allow", "block"}
 _ALL: Final = {"allow", "block", "malformed", "error"}
+_KEPT: Final = 0.95
 
 
 def recount_defense(
@@ -159,28 +160,37 @@ def _width(estimate: Json, *, name: str, margin: float) -> Json:
     said = {"rate": name, "half_width": None, "wanted": margin, "trials": estimate["trials"]}
     if estimate["low"] is not None:
         said["half_width"] = (estimate["high"] - estimate["low"]) / 2
-    said["needed"] = _needed(estimate, margin)
+    # In groups, or under a rule, it is simulated: no plain loop counts that (tests/stats).
+    if estimate["effective_n"] and estimate["groups"] == estimate["trials"]:
+        said["needed"] = _needed(round(estimate["value"], 3), margin, estimate["confidence"])
     return said
 
 
-def _needed(estimate: Json, margin: float) -> int | None:
-    """Return how many samples give the wanted half-width at this rate and design effect."""
-    p, z = estimate["value"], NormalDist().inv_cdf((1 + estimate["confidence"]) / 2)
-    if p is None:
-        return None
+@cache
+def _needed(p: float, margin: float, confidence: float) -> int:
+    """Return the least samples of which 95 in 100 runs have the wanted half-width."""
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
 
-    def half(n: int) -> float:
-        low, high = wilson(p, n, z)
-        return (high - low) / 2
+    def is_kept(n: int) -> bool:
+        kept = 0.0
+        for hits in range(n + 1):
+            low, high = wilson(hits / n, n, z)
+            if high - low <= 2 * margin:
+                kept += _chance(hits, n, p)
+        return kept >= _KEPT
 
     most = 1
-    while half(most) > margin:
+    while not is_kept(most):
         most *= 2
-    # It falls with the samples, so the least that is enough lies in the last doubling.
-    candidates = range(most // 2 + 1, most)
-    least = candidates[0] if candidates else most
-    least += bisect_left(candidates, -margin, key=lambda n: -half(n))
-    return math.ceil(least * (estimate["design_effect"] or 1.0))
+    return next(n for n in range(most // 2 + 1, most + 1) if is_kept(n))
+
+
+def _chance(hits: int, n: int, p: float) -> float:
+    """Return the binomial chance of so many hits."""
+    if p in {0.0, 1.0}:
+        return float(hits == n * p)
+    ways = math.lgamma(n + 1) - math.lgamma(hits + 1) - math.lgamma(n - hits + 1)
+    return math.exp(ways + hits * math.log(p) + (n - hits) * math.log1p(-p))
 
 
 def _slices(found: Recount, *, is_exploratory: bool) -> list[Json]:
@@ -233,8 +243,12 @@ def _stability(found: Recount) -> Json | None:
     whole = [place for place, count in enumerate(decided) if count == repeats]
     said: Json = {"left_out": len(samples) - len(whole)}
     for side, is_attack in (("attacks", True), ("benign", False)):
-        counts = [blocks[place] for place in whole if samples.is_attack(place) == is_attack]
-        said[side] = _spread(counts, repeats)
+        own = [place for place in whole if samples.is_attack(place) == is_attack]
+        said[side] = _spread([blocks[place] for place in own], repeats)
+        said[side] |= _error(
+            [blocks[place] / repeats for place in own],
+            [(samples.groups[place], place * (samples.groups[place] == ALONE)) for place in own],
+        )
     return said
 
 
@@ -251,7 +265,18 @@ def _spread(blocks: list[int], repeats: int) -> Json:
         "flip_rate": fmean(0 < count < repeats for count in blocks),
     }
     if len(rates) > 1:
-        said["standard_error"] = math.sqrt(variance(rates) / len(rates))
         said["between"] = between = max(0.0, variance(rates) - within / repeats)
         said["icc"] = between / (between + within) if between + within else None
     return said
+
+
+def _error(rates: list[float], groups: list[tuple[int, int]]) -> Json:
+    """Return the standard error of a mean, from the sums of its groups (CR1)."""
+    k = len(set(groups))
+    if k < 2:
+        return {"standard_error": None} if rates else {}
+    mean, sums = fmean(rates), dict.fromkeys(groups, 0.0)
+    for rate, group in zip(rates, groups, strict=True):
+        sums[group] += rate - mean
+    squares = math.fsum(each * each for each in sums.values())
+    return {"standard_error": math.sqrt(squares * k / (k - 1)) / len(rates)}
