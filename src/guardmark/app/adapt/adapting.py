@@ -109,7 +109,7 @@ def adapt(subject: LoadedConfig | Path | None, session: Session, options: AdaptO
         work = _Work(config=config, options=options, session=session)
         require_attackable(loaded)
         run_on_loop(work.probe(), uvloop=bool(config.loaded.config.run.uvloop))
-        result = run(loaded, options.run, session)
+        result = run(loaded, replace(options.run, needs_judge=False), session)
         folder = result.folder
         if result.summary.ending is Ending.INTERRUPTED:
             return Adapted(folder=folder, defenses=(), summary=None, trace=None)

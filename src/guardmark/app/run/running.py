@@ -94,6 +94,8 @@ class RunOptions:
     retry_errors: bool = False
     shard: str | None = None
     repeat_guards: bool = False
+    needs_judge: bool = True
+    """False where canaries tell what a target model does, as in an adaptive measurement."""
 
     @property
     def start(self) -> Start:
@@ -160,7 +162,8 @@ def run_parts(
     names = [built.part.name for built in parts.defenses]
     check_rules(loaded.config, names)
     require_gate(loaded.config, names)
-    require_judge(loaded.config)
+    if options.needs_judge:
+        require_judge(loaded.config)
     budget = replace(loaded.config.run.budget, cost=options.max_cost or loaded.config.run.max_cost)
     require_known_prices(loaded)
     require_measurable(loaded, budget)
@@ -270,6 +273,12 @@ class _Invocation:
         yield from note_patterns(samples)
         yield from note_copies(samples)
         yield from note_crossed(samples)
+        for name in self.loaded.config.stats.slices:
+            if not any(name in sample.metadata for sample in samples):
+                yield (
+                    f"stats.slices names {name!r}, which none of the first {count:,} samples has "
+                    "in its metadata: nothing is sliced by it"
+                )
 
     async def _measure(
         self, location: RunLocation, writer: RecordWriter, warnings: Sequence[str]
