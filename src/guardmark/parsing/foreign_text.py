@@ -1,7 +1,7 @@
 """How files of others are decoded, and their tables read: what is ambiguous is refused.
 
-UTF-8, or UTF-16 where the first bytes say so; no character is replaced. A member that stands twice
-in an object with two values, a column that stands twice, and a row of another length than its
+UTF-8, or UTF-16 where the first bytes say so; no character is replaced. A member that appears twice
+in an object with two values, a column that appears twice, and a row of another length than its
 header are no data: nobody can say what was meant.
 """
 
@@ -23,7 +23,7 @@ _SPREADSHEET: Final = "sep="
 
 
 class DoubledMember(ValueError):
-    """A member of a JSON object stands twice, with two values."""
+    """A member of a JSON object appears twice, with two values."""
 
 
 def unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         for name, value in pairs:
             if not _is_same(made[name], value):
-                raise DoubledMember(f"the member {name[:40]!r} stands twice with two values")
+                raise DoubledMember(f"the member {name[:40]!r} appears twice with two values")
     return made
 
 
