@@ -415,7 +415,7 @@ FOLDERS: Final[Mapping[str, Folder]] = {
     "a private file behind the signature": Folder(
         spoil=_link("seals.jsonl.minisig", f"../{PRIVATE}"), verifies=False
     ),
-    "a signature of three gigabytes": Folder(spoil=_hole("seals.jsonl.minisig"), verifies=False),
+    "a signature of three gigabytes": Folder(spoil=_hole("seals.jsonl.minisig")),
     "files that are hidden": Folder(spoil=_hide),
     "seals that are no seals": Folder(
         spoil=_write("seals.jsonl", b'{"a": ' * 5_000 + b"\n\xff\xfe\n"), verifies=False

@@ -277,5 +277,7 @@ def test_no_command_does_what_a_strangers_folder_asks_for(
         assert not any(line.startswith("::") for line in (each.out + each.err).splitlines())
         assert not set(each.out + each.err) & {"\x1b", "\x07", "\0"}, each.words
     verified = [each.code for each in done if each.words[0] == "verify"]
+    signed = [each.code for each in done if "--public-key" in each.words]
+    assert 0 not in signed, "a stranger cannot sign with the victim's key"
     if folder.verifies is False:
         assert 0 not in verified

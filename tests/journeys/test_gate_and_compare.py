@@ -44,7 +44,9 @@ def test_the_gate_answers_by_its_exit_code(runs: Path, name: str, code: int) -> 
     if code == 1:
         assert "FAIL: words: ASR 75.0 % [" in done.stdout
     if code == 5:
-        assert "about 16 attacks would" in " ".join(done.stdout.split())
+        assert "about 16 attacks, looked at once, would in 8 of 10 runs" in " ".join(
+            done.stdout.split()
+        )
 
 
 @pytest.mark.slow
@@ -226,7 +228,7 @@ def test_a_defense_that_a_rule_ended_early_is_judged_by_what_holds_at_every_look
     assert gated.returncode == 1, gated.stderr
     checks = json.loads(gated.stdout)["checks"]
     assert {c["standing"] for c in checks if c["rule"] == "asr_upper"} == {"broken"}
-    standing = {c["defense"]: c for c in checks if c["rule"] == "per_category"}
+    standing = {c["defense"]: c for c in checks if c["rule"] == "per_category.asr_upper"}
     assert (standing["one"]["standing"], standing["two"]["standing"]) == ("open", "broken")
     assert "ended early" in standing["one"]["reason"]
     said = " ".join(guardmark("compare", "whole", "early", cwd=tmp_path).stdout.split())

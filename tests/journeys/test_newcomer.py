@@ -79,7 +79,7 @@ def test_the_tutorial_can_be_followed(tmp_path: Path) -> None:
         "plan",
     }
     printed = {line: typed(line, tmp_path) for line in lines}
-    shown = next(text for _, text in BLOCK.findall(TUTORIAL) if text.startswith("pattern "))
+    shown = next(text for _, text in BLOCK.findall(TUTORIAL) if text.startswith("ngram "))
     assert " ".join(shown.split()) in " ".join(printed["guardmark demo"].split())
     plans = [text for line, text in printed.items() if line.startswith("guardmark plan")]
     for told, text in zip((r"^(\d+) independent", r"(\d+) pairs find"), plans, strict=True):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StoreError, needs
 from guardmark.store.connect import open_to_write
-from guardmark.store.run_dir import RunDir, errors_of_files
+from guardmark.store.run_dir import RunDir, errors_of_files, forget_seals
 from guardmark.store.schema import definitions
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ def _fill(connection: StoreConnection, source: Path) -> None:
     with connection.transaction():
         for (name,) in connection.rows("SELECT name FROM sqlite_schema WHERE type = 'table'"):
             _fill_table(connection, name, source / f"{name}.pq")
+        # The tables bring no seals along: the files that they covered stayed behind.
+        forget_seals(connection)
         if connection.meta("samples"):
             connection.execute(definitions()["samples_by_id"])
 

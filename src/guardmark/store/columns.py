@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.store.codec import stored_object
 from guardmark.store.connect import values_of
 from guardmark.store.samples import kinds_of
 from guardmark.store.schema import FACET_COLUMNS, FLAG_CACHED, STAGE_CODE, STAGES, query
@@ -29,6 +30,7 @@ HAS_TIME: Final = 1 << 32  # mark of `coded` numbers
 _CHUNK: Final = 250
 _ANSWER: Final = (1 << 36) - 1  # what of these is of a record
 _SAMPLES: Final = "SELECT id, kind, length, origin FROM samples ORDER BY position LIMIT ?"
+_RESTS: Final = "SELECT rest FROM samples ORDER BY position LIMIT ?"
 _OF_PART: Final = (
     " WHERE defense = (SELECT id FROM defenses WHERE name = ?) AND stage = ?"
     " AND layer = (SELECT id FROM layers WHERE name = ?)"
@@ -110,6 +112,28 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
             ids.extend(names)
     group = Facet(names=PackedStrings(groups) if groups else ids, table=codes)
     return _samples_of(kinds, numbers, ids=ids, lengths=lengths, group=group)
+
+
+def metadata_facets(reader: RecordReader, names: Sequence[str]) -> dict[str, Facet]:
+    """Read fields of the samples' metadata as facets; what a sample does not state is empty."""
+    if not names:
+        return {}
+    words: dict[str, list[str]] = {name: [] for name in names}
+    count = reader.sample_count()
+    with values_of(reader.path):
+        for rows in reader.connection.chunks(_RESTS, (count,), size=_CHUNK):
+            for (rest,) in rows:
+                metadata = stored_object(rest, "rest").get("metadata", {})
+                for name, column in words.items():
+                    column.append(_word_of(metadata.get(name)))
+    return {name: facet_of(column, None) for name, column in words.items()}
+
+
+def _word_of(value: object) -> str:
+    """Return a value of metadata as a word; lists and objects are no values to slice by."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, str | int | float) else ""
 
 
 def _samples_of(
@@ -335,7 +359,8 @@ class PartUsage:
     part: str  # name of the defense, model or judge
     stage: str  # `defense`, `warmup`, `model`, `judge` or `try`
     layer: str  # which judging; `run` for the run itself
-    calls: int  # answers that report usage and were asked for in this run, each time they were
+    answers: int  # answers that report usage and were asked for in this run, each time they were
+    calls: int  # requests that were sent for them, questions for a repair and retries included
     recalled: int  # answers kept from an earlier run; in no sum
     tokens_read: int | None  # None where no answer reports any
     tokens_written: int | None  # None where no answer reports any
@@ -349,8 +374,12 @@ _STORED: Final = (
     f" UNION ALL SELECT defense, {STAGE_CODE[Stage.TRY]}, layer, flags, evidence FROM tries"
 )
 _ASKED_AGAIN: Final = " UNION ALL SELECT defense, stage, layer, flags, evidence FROM superseded"
+_REQUESTS: Final = (
+    "coalesce(json_extract(x.evidence, '$.requests'),"
+    " max(1, coalesce(json_array_length(x.evidence, '$.attempts'), 1)))"
+)
 _ALL_USAGE: Final = (
-    f"SELECT d.name, x.stage, l.name, x.flags & {FLAG_CACHED}, {_USED} FROM ({{}}) x"  # noqa: S608 - constants of ours
+    f"SELECT d.name, x.stage, l.name, x.flags & {FLAG_CACHED}, {_USED}, {_REQUESTS} FROM ({{}}) x"  # noqa: S608 - constants of ours
     " JOIN defenses d ON d.id = x.defense JOIN layers l ON l.id = x.layer"
     f" WHERE {_HAS_USAGE} ORDER BY x.defense, x.stage, x.layer"
 )
@@ -373,7 +402,8 @@ def _sums_of(rows: list[tuple[Any, ...]]) -> Iterator[PartUsage]:
             part=name,
             stage=STAGES[stage].value,
             layer=layer,
-            calls=len(asked),
+            answers=len(asked),
+            calls=sum(row[3] for row in asked),
             recalled=len(calls) - len(asked),
             tokens_read=sum(read) if read else None,
             tokens_written=sum(written) if written else None,

@@ -368,6 +368,11 @@ def read_noted_seals(connection: StoreConnection) -> SealsNoted | None:
     return SealsNoted(count=int(count), last=last)
 
 
+def forget_seals(connection: StoreConnection) -> None:
+    """Drop the note of seals from records that were made anew in a folder without them."""
+    connection.execute("DELETE FROM meta WHERE key = ?", (_NOTED,))
+
+
 def is_current(path: Path, connection: StoreConnection) -> bool:
     """Tell whether a file in the folder of a run is what this version wrote of these records."""
     seal = next(iter(read_seals(path.parent).by_file().get(path.name, [])[-1:]), None)
