@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from tests.soak.cells import Floats, Ints, Marks, SoakCell, holds
 
-from guardmark.stats.rates.crossed import crossed_difference, crossed_rate, rate_over_these
+from guardmark.stats.paired.crossed import crossed_difference
+from guardmark.stats.rates.crossed import crossed_rate, rate_over_these
 
 Draw = Callable[[np.random.Generator, int], Marks]
 Size = tuple[int, int]

@@ -7,9 +7,9 @@ import pytest
 from tests.soak.cells import Ints
 
 from guardmark.stats.distributions import two_sided_t
+from guardmark.stats.paired.crossed import crossed_difference
 from guardmark.stats.rates.clustered import wilson_default
 from guardmark.stats.rates.crossed import (
-    crossed_difference,
     crossed_rate,
     crossed_variance,
     rate_over_these,
