@@ -324,8 +324,8 @@ def import_command(tool: str, path: Path, *, no_texts: bool, as_json: bool, **ty
     out, label = typed.pop("out"), typed.pop("label")
     statements = Statements(label=Label(label) if label else None, **typed)
     imported = import_run(tool, path, now=datetime.now(UTC), out=out, statements=statements)
-    for warning in imported.warnings:
-        echo(f"Note: {warning}", err=True)
+    for note in imported.notes:
+        echo(f"Note: {note}", err=True)
     finished = finish(
         imported.folder, imported.config, formats=imported.config.report, texts=not no_texts
     )
