@@ -7,12 +7,19 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.case import CaseEnd
+from guardmark.core.errors import BudgetReached
 from guardmark.core.outcome import ErrorKind, Evidence, Outcome, Response
 from guardmark.core.record import AskingAbout, Stage
-from guardmark.engine.calls import as_coroutine, as_decision, attempt
+from guardmark.engine.calls import (
+    admit_call,
+    as_coroutine,
+    as_decision,
+    attempt,
+    settle_call,
+)
 from guardmark.engine.case import run_case
 from guardmark.engine.recorder import open_recorder
-from guardmark.engine.run_monitor import Progress, RunMonitor, StopSignal, supervise
+from guardmark.engine.run_monitor import Halt, Progress, RunMonitor, StopSignal, supervise
 from guardmark.engine.runner import raise_for, run_state, summary_of
 from guardmark.store.cases import case_to_json
 from guardmark.store.reader import RunState
@@ -102,11 +109,13 @@ class _Asker:
         if known is not None:
             return known
         monitor = self.monitor
-        monitor.calls += 1
-        start = perf_counter_ns()
-        with AskingAbout(guard, repeat, position):
-            decision = as_decision(await attempt(self.guards[guard], prompt))
-        took = perf_counter_ns() - start
+        with AskingAbout(guard, repeat, position) as asking:
+            charge = await admit_call(monitor.spending, guard, prompt)
+            start = perf_counter_ns()
+            answer = await attempt(self.guards[guard], prompt)
+            took = perf_counter_ns() - start
+            answer = settle_call(monitor.meter, charge, answer, asking)
+        decision = as_decision(answer)
         monitor.busy_ns += took
         if decision.evidence is not None:
             monitor.spend(decision.evidence, guard)
@@ -180,7 +189,11 @@ async def _work(
                 continue
             if not asker.monitor.may_go_on():
                 return
-            result = await _carry_out(plan, lane, asker, position)
+            try:
+                result = await _carry_out(plan, lane, asker, position)
+            except BudgetReached as reached:
+                asker.monitor.end(Halt.BUDGET, str(reached))
+                return
             _record(lane.recorder, position, result, is_attack=position in plan.attacks)
             asker.monitor.store()
         asker.forget(position)

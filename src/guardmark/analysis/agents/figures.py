@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.agents.cases import read_agent_run
 from guardmark.core.arms import without_guard
+from guardmark.stats.paired.crossed import crossed_difference
 from guardmark.stats.quantiles import estimate_quantiles
-from guardmark.stats.rates.crossed import crossed_difference, crossed_rate, rate_over_these
+from guardmark.stats.rates.crossed import crossed_rate, rate_over_these
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -137,10 +137,15 @@ def _cases(
     limit: int | None,
 ) -> list[CaseId]:
     cases: list[CaseId] = []
+    # Nobody who leaves the list of tools unguarded learns anything from orders that stand in it.
+    guarded = any(arm.tool_list for arm in settings.arms.values())
     for suite in suites:
         wordings = [_wording(suite, name) for name in settings.injections]
         wordings = wordings or [suite.wordings[0]]
         of_suite = cases_of(suite, wordings, only_measurable=only_measurable)
+        if not guarded:
+            in_list = {each.id for each in suite.injections if each.place is Place.TOOL_LIST}
+            of_suite = [case for case in of_suite if case.injection not in in_list]
         if limit is not None:
             first = list(dict.fromkeys(case.task for case in of_suite))[:limit]
             of_suite = [case for case in of_suite if case.task in first]

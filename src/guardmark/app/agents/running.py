@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from guardmark.app.agents.building import build_agent_parts, describe_suites, samples_of
 from guardmark.app.parts.building import close_parts, open_services
 from guardmark.app.parts.loading import config_sha256
+from guardmark.app.parts.prices import spending_of
 from guardmark.app.run.run_folder import (
     begun,
     describe_run,
@@ -21,8 +22,9 @@ from guardmark.core.manifest import VERSION
 from guardmark.engine.agents import AgentPlan, run_agents
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import Plan
-from guardmark.engine.runner import unanswered_note
+from guardmark.engine.runner import SPENT_NOTE, unanswered_note
 from guardmark.store.records import RecordWriter
+from guardmark.store.spent import SPENT, keep_spending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from guardmark.app.agents.building import AgentParts
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.app.run.running import RunOptions, RunResult, Session
+    from guardmark.core.budget import SpendingMeter
     from guardmark.core.case import Agent, World
     from guardmark.net.client import Services
     from guardmark.suites.suite import CaseId
@@ -39,7 +42,11 @@ def run_agent_cases(loaded: LoadedConfig, options: RunOptions, session: Session)
     """Carry out a run of agents, or continue it."""
     _refuse_options(options)
     services = open_services(
-        loaded, offline=options.offline, record=options.record, replay=options.replay
+        loaded,
+        offline=options.offline,
+        record=options.record,
+        replay=options.replay,
+        meter=session.meter,
     )
     session.progress.failed = dict if services is None else services.failed
     parts = build_agent_parts(loaded, services, limit=options.limit)
@@ -87,7 +94,14 @@ async def _carry_out(
             now=session.now,
         )
         folder = location.folder
-        with begun(location, now=session.now) as keep, RecordWriter(folder.records) as writer:
+        spent = folder.file(SPENT)
+        with (
+            begun(location, now=session.now) as keep,
+            RecordWriter(folder.records) as writer,
+            keep_spending(spent, session.meter, is_new=not location.has_samples) as has_spent,
+        ):
+            if has_spent:
+                session.announce(SPENT_NOTE)
             if writer.unanswered:
                 session.announce(unanswered_note(writer.unanswered))
             if not location.has_samples:
@@ -103,7 +117,7 @@ async def _carry_out(
                 note(f"{doing} with guardmark {VERSION}, configuration {config_hash}")
                 with keep_working_directory():
                     summary = await run_agents(
-                        _plan(loaded, parts, options),
+                        _plan(loaded, parts, options, meter=session.meter),
                         writer,
                         progress=session.progress,
                         stop=session.stop,
@@ -145,7 +159,9 @@ def _store_cases(
         )
 
 
-def _plan(loaded: LoadedConfig, parts: AgentParts, options: RunOptions) -> AgentPlan:
+def _plan(
+    loaded: LoadedConfig, parts: AgentParts, options: RunOptions, *, meter: SpendingMeter
+) -> AgentPlan:
     config = loaded.config
     settings = config.agent
     if settings is None:
@@ -169,6 +185,7 @@ def _plan(loaded: LoadedConfig, parts: AgentParts, options: RunOptions) -> Agent
         on_malformed=on_malformed,
         on_error=on_error,
         budget=replace(config.run.budget, cost=options.max_cost or config.run.max_cost),
+        spending=spending_of(loaded, [*agents.values(), *(g.part for g in parts.guards)], meter),
         max_errors=config.run.max_errors if options.max_errors is None else options.max_errors,
     )
     return AgentPlan(

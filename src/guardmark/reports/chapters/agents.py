@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.agents.figures import AgentReliance, ArmComparison
 from guardmark.reports.chapters.case_story import tell_case
 from guardmark.reports.document.blocks import (
-    Bullets,
     Document,
     Headline,
     Line,
@@ -39,6 +39,10 @@ _TONES: Final = {
     AgentReliance.UNKNOWN: Tone.MUTED,
 }
 _STORY_LINES: Final = 10
+_BOUNDS: Final = (
+    "The obedient agent follows every order that it reads: over what a model does with these "
+    "texts, utility is a lower bound and attack success an upper bound."
+)
 
 
 def write_agent_report(
@@ -59,11 +63,9 @@ def write_agent_report(
         created_utc=manifest.created_utc,
         version=manifest.guardmark_version,
         confidence=analysis.settings.confidence,
-        verdicts=tuple(_headline(arm, agent) for arm in _in_order(agent)),
+        verdicts=tuple(_headlines(agent)),
         sections=(
-            section(
-                "recommendations", "Recommendations", Bullets(lines=tuple(_advice(agent, best)))
-            ),
+            _recommendations(agent, best),
             _arms_section(agent),
             _places_section(agent),
             _pairs_section(agent),
@@ -72,6 +74,19 @@ def write_agent_report(
             *method,
         ),
     )
+
+
+def _headlines(agent: AgentAnalysis) -> Iterator[Headline]:
+    """Write a verdict for each arm; what holds of all of them stands with the first."""
+    for index, arm in enumerate(_in_order(agent)):
+        headline = _headline(arm, agent)
+        if index == 0 and agent.scripted:
+            headline = replace(headline, notes=(_BOUNDS, *headline.notes))
+        yield headline
+
+
+def _recommendations(agent: AgentAnalysis, best: AgentArmFigures | None) -> Section:
+    return section("recommendations", "Recommendations", list(_advice(agent, best)))
 
 
 def _in_order(agent: AgentAnalysis) -> list[AgentArmFigures]:
@@ -113,9 +128,9 @@ def _headline(arm: AgentArmFigures, agent: AgentAnalysis) -> Headline:
         sentence=f"{through}; {utility}; {under}",
         answer="" if is_bare else arm.reliance.value,
         tone=_TONES[arm.reliance],
-        plain="" if is_bare else f"{_outcome_words(arm)}.",
+        reason="" if is_bare else _outcome_words(arm).lower(),
         baseline=is_bare,
-        notes=tuple(_notes(arm, agent)),
+        notes=tuple(_notes(arm)),
         error=_cost(arm) / 2.0,
     )
 
@@ -132,15 +147,10 @@ def _outcome_words(arm: AgentArmFigures) -> str:
     return f"Stops {stopped:.0f} of 100 attacks and costs {max(lost, 0.0):.0f} of 100 tasks"
 
 
-def _notes(arm: AgentArmFigures, agent: AgentAnalysis) -> Iterator[str]:
+def _notes(arm: AgentArmFigures) -> Iterator[str]:
     row = arm.row
-    if row.agent in agent.scripted and arm.guards:
-        yield (
-            "The obedient agent follows every order that it reads: over what a model does with "
-            "these texts, utility is a lower bound and attack success an upper bound."
-        )
     if row.failed:
-        yield f"{count_text(row.failed)} cases failed because the agent did; nothing is known of them."
+        yield f"In {count_text(row.failed)} cases the agent failed: nothing is known of them."
     if row.by_policy:
         yield (
             f"In {count_text(row.by_policy)} cases a guard gave no decision and the policy stood "
@@ -159,12 +169,12 @@ def _advice(agent: AgentAnalysis, best: AgentArmFigures | None) -> Iterator[str]
         yield f"Use {title}: it {words} ({rate}, {useful})."
     elif best.reliance is AgentReliance.UNKNOWN:
         yield (
-            f"{title} looks best and {words} ({rate}, {useful}), but these data cannot tell whether "
-            "one may rely on it. More injections would narrow the interval, more tasks hardly."
+            f"{title} looks best and {words} ({rate}, {useful}), but these data cannot tell "
+            "whether one may rely on it. More injections narrow the interval, more tasks hardly do."
         )
     elif best.reliance is AgentReliance.DO_NOT:
         yield (
-            f"Rely on none of these arms. The best of them, {title}, {words} ({rate}, {useful}). "
+            f"Rely on none of these arms. The best, {title}, {words} ({rate}, {useful}). "
             "Try another guard, or another place."
         )
     else:
@@ -181,18 +191,12 @@ def _idle_guards(arm: AgentArmFigures, agent: AgentAnalysis) -> Iterator[str]:
         added = without.attacks_added.value
         if added is not None and added <= 0.0:
             yield (
-                f"{without.guard} adds nothing to {title_of(arm, agent)}: without it as many attacks "
-                f"are stopped, and utility is {figure_text(without.utility)}."
+                f"{without.guard} adds nothing to {title_of(arm, agent)}: without it as many "
+                f"attacks are stopped, and utility is {figure_text(without.utility)}."
             )
 
 
 def _arms_section(agent: AgentAnalysis) -> Section:
-    scripted = ", ".join(agent.scripted)
-    bound = (
-        f"With the agent {scripted} utility is a lower bound and attack success an upper bound."
-        if scripted
-        else None
-    )
     few = None
     if agent.injections and agent.injections < 10:
         few = (
@@ -204,7 +208,7 @@ def _arms_section(agent: AgentAnalysis) -> Section:
         "Arms",
         _arms_table(agent),
         _plane(agent),
-        bound,
+        _BOUNDS if agent.scripted else None,
         warning(few) if few else None,
     )
 
@@ -384,8 +388,8 @@ def _rows_section(agent: AgentAnalysis) -> Section:
         title="By suite and wording",
         texts=("Agent", "Suite", "Wording", "Cases", "Tasks"),
         note=(
-            "`Attack success` holds over injections like these; `over these injections` says nothing "
-            "of other injections, and is narrower."
+            "`Attack success` holds over injections like these; `over these injections` says "
+            "nothing of other injections, and is narrower."
         ),
         collapsed=True,
     )

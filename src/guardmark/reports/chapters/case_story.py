@@ -39,7 +39,7 @@ def tell_case(row: CaseRow, *, most: int | None = None) -> Story:
     lines = [*_lines(row)]
     ending = ("outcome", outcome_of(row))
     if most is None or len(lines) < most:
-        return tuple((head, text) for head, text, _ in lines) + (ending,)
+        return (*((head, text) for head, text, _ in lines), ending)
     by_weight = sorted(range(len(lines)), key=lambda index: (-lines[index][2], index))
     kept = sorted(by_weight[: most - 2])
     story = [(lines[index][0], lines[index][1]) for index in kept]
