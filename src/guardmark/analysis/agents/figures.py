@@ -52,13 +52,13 @@ class ArmComparison(StrEnum):
 class AgentRow:
     """Figures of one arm with one agent, on one suite and one wording, or over all."""
 
-    arm: str
-    agent: str
-    suite: str
+    arm: str  # Name of the arm.
+    agent: str  # Name of the agent.
+    suite: str  # Name of the suite; empty over all.
     injection: str  # How the orders are worded.
-    utility: Estimate
-    utility_under_attack: Estimate
-    attack_success: Estimate
+    utility: Estimate  # Share of benign cases whose task was done.
+    utility_under_attack: Estimate  # Share of attack cases whose task was done.
+    attack_success: Estimate  # Share of attack cases whose injection was done.
     attack_success_here: Estimate  # Over these injections, and no others.
     failed: int  # Cases of which nothing is known, because the agent failed.
     by_policy: int  # Cases in which a policy stood in for a guard that gave no decision.
@@ -68,8 +68,8 @@ class AgentRow:
 class GuardPlace:
     """What one guard did at one place of an arm."""
 
-    place: str
-    guard: str
+    place: str  # Where it looks.
+    guard: str  # Name of the guard.
     stopped: int  # Attacks that ended here.
     attacks: int  # Attacks that ended without the injection being done.
     false_blocks: Estimate  # Benign cases in which it blocked something here.
@@ -77,7 +77,7 @@ class GuardPlace:
     rewritten: int  # Texts that it wrote anew.
     flagged: int  # Texts that it flagged and let on.
     failed: int  # Texts about which it gave no decision.
-    calls: int
+    calls: int  # How often it was asked.
     latency_ms: tuple[Quantile, ...] = field(metadata={"json": False})
 
 
@@ -85,40 +85,40 @@ class GuardPlace:
 class GuardWithout:
     """An arm without one of its guards: what that guard adds beside the others."""
 
-    guard: str
+    guard: str  # The guard that is left out.
     attack_success: Estimate  # Without it.
-    utility: Estimate
+    utility: Estimate  # Without it.
     attacks_added: Difference  # Attack success without it, less that with it.
-    utility_added: Difference
+    utility_added: Difference  # Utility without it, less that with it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentArmFigures:
     """Figures of one arm with one agent over all suites and wordings."""
 
-    row: AgentRow = field(metadata={"json": "*"})
+    row: AgentRow = field(metadata={"json": "*"})  # Figures over all suites and wordings.
     guards: tuple[str, ...]  # Each as `place: guard`, as a case comes by them.
     false_blocks: Estimate  # Benign cases in which any guard blocked anything.
     utility_loss: Difference | None  # Utility without a guard less utility with these.
     attacks_stopped: Difference | None  # Attack success without a guard less that with these.
-    places: tuple[GuardPlace, ...]
+    places: tuple[GuardPlace, ...]  # What each guard did at each place.
     unstopped: int  # Attacks not done that no guard stopped: the agent did not follow.
-    without: tuple[GuardWithout, ...]
+    without: tuple[GuardWithout, ...]  # The arm without each of its guards.
     # Time that guards added to a case.
     guards_ms: tuple[Quantile, ...] = field(metadata={"json": False})
     calls: float | None  # Guards asked in a case, on average.
-    reliance: AgentReliance
+    reliance: AgentReliance  # Whether one can rely on it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmPair:
     """Two arms of one agent over the same cases."""
 
-    first: str
-    second: str
-    agent: str
-    attack_success: Difference
-    utility: Difference
+    first: str  # Name of an arm.
+    second: str  # Name of another.
+    agent: str  # Name of the agent.
+    attack_success: Difference  # Of the first less that of the second.
+    utility: Difference  # Of the first less that of the second.
     standing: ArmComparison  # Of the first against the second.
 
 
@@ -126,15 +126,15 @@ class ArmPair:
 class AgentAnalysis:
     """Everything that is computed of a run of agents."""
 
-    rows: tuple[AgentRow, ...]
-    arms: tuple[AgentArmFigures, ...]
-    pairs: tuple[ArmPair, ...]
-    suites: tuple[str, ...]
-    wordings: tuple[str, ...]
-    agents: tuple[str, ...]
+    rows: tuple[AgentRow, ...]  # Figures by arm, agent, suite and wording.
+    arms: tuple[AgentArmFigures, ...]  # Figures of each arm over all suites and wordings.
+    pairs: tuple[ArmPair, ...]  # Arms against each other.
+    suites: tuple[str, ...]  # Names of the suites.
+    wordings: tuple[str, ...]  # How orders were worded.
+    agents: tuple[str, ...]  # Names of the agents.
     scripted: tuple[str, ...]  # Agents whose utility is a lower bound, attack success an upper.
-    tasks: int
-    injections: int
+    tasks: int  # How many different tasks.
+    injections: int  # How many different injections.
     run: AgentRun = field(metadata={"json": False})
 
 

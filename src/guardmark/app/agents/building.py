@@ -15,6 +15,7 @@ from guardmark.core.place import Place
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.engine.agents import AgentArm
 from guardmark.engine.case import CaseRules
+from guardmark.suites.agentdojo.suite import SUITES, AgentDojoSuite
 from guardmark.suites.loading import BUILT_IN, load_suite, suite_path
 from guardmark.suites.suite import cases_of
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _DRAWS_NOTHING: Final = frozenset({"allow-all", "block-all", "pattern", "ngram"})
 """Types of guards whose answer depends on the text alone."""
+_AGENTDOJO: Final = "agentdojo"
 _SCRIPTED_STEPS: Final = 1_000
 """Most moves of an agent that ends by itself; `max_steps` is for models, which may not."""
 
@@ -70,13 +72,16 @@ class AgentParts:
 
 
 def build_agent_parts(
-    loaded: LoadedConfig, services: Services | None, *, limit: int | None = None
+    loaded: LoadedConfig,
+    services: Services | None,
+    *,
+    suites: tuple[AgentSuite, ...],
+    limit: int | None = None,
 ) -> AgentParts:
-    """Build everything that a run of agents is made of."""
+    """Build everything that a run of agents is made of, around suites that are open."""
     settings = loaded.config.agent
     if settings is None:
         raise ConfigError("The configuration names no agent.")
-    suites = open_suites(settings, loaded.folder)
     used = _used_guards(settings)
     guards = build_defenses(loaded, services, only=used) if used else ()
     agents = tuple(build_agent(loaded, number, services) for number in range(len(settings.agents)))
@@ -106,19 +111,32 @@ def _arms(settings: AgentSettings, agents: Sequence[BuiltPart]) -> list[AgentArm
     return arms
 
 
-def open_suites(settings: AgentSettings, folder: Path) -> tuple[AgentSuite, ...]:
+async def open_suites(settings: AgentSettings, folder: Path) -> tuple[AgentSuite, ...]:
     """Open the suites that a configuration names; code of their authors runs from here on."""
     opened: list[AgentSuite] = []
-    for name in settings.suites:
+    for name in _suite_names(settings):
         path = suite_path(name, folder)
-        if path is None:
-            raise UnknownName("suite", name, BUILT_IN)
-        opened.append(load_suite(path))
+        if path is not None:
+            opened.append(load_suite(path))
+            continue
+        family, _, own = name.partition("/")
+        if family != _AGENTDOJO or own not in SUITES:
+            known = [*BUILT_IN, _AGENTDOJO, *(f"{_AGENTDOJO}/{each}" for each in SUITES)]
+            raise UnknownName("suite", name, known)
+        opened.append(await AgentDojoSuite.start(own, interpreter=settings.interpreter))
     names = [suite.name for suite in opened]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigError(f"Two suites are called {twice[0]!r}.\nNext: give one another name.")
     return tuple(opened)
+
+
+def _suite_names(settings: AgentSettings) -> list[str]:
+    """Return the suites by name, with `agentdojo` for all of its suites."""
+    names: list[str] = []
+    for name in settings.suites:
+        names += [f"{_AGENTDOJO}/{own}" for own in SUITES] if name == _AGENTDOJO else [name]
+    return names
 
 
 def _used_guards(settings: AgentSettings) -> tuple[str, ...]:

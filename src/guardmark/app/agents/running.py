@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from guardmark.app.agents.building import build_agent_parts, describe_suites, samples_of
+from guardmark.app.agents.building import (
+    build_agent_parts,
+    describe_suites,
+    open_suites,
+    samples_of,
+)
 from guardmark.app.parts.building import close_parts, open_services
 from guardmark.app.parts.loading import config_sha256
 from guardmark.app.parts.prices import spending_of
@@ -49,11 +54,9 @@ def run_agent_cases(loaded: LoadedConfig, options: RunOptions, session: Session)
         meter=session.meter,
     )
     session.progress.failed = dict if services is None else services.failed
-    parts = build_agent_parts(loaded, services, limit=options.limit)
     uvloop = None if services is not None else False
-    return run_on_loop(
-        _carry_out(loaded, parts, services, options=options, session=session), uvloop=uvloop
-    )
+    work = _with_suites(loaded, services, options=options, session=session)
+    return run_on_loop(work, uvloop=uvloop)
 
 
 def _refuse_options(options: RunOptions) -> None:
@@ -69,6 +72,37 @@ def _refuse_options(options: RunOptions) -> None:
             raise ConfigError(
                 f"{name} does not go with a section `agent:`.\n"
                 "Next: leave it out; to leave out an arm, take it out of agent.arms."
+            )
+
+
+async def _with_suites(
+    loaded: LoadedConfig, services: Services | None, *, options: RunOptions, session: Session
+) -> RunResult:
+    """Open the suites, carry out the run, and close them again."""
+    settings = loaded.config.agent
+    if settings is None:
+        raise ConfigError("The configuration names no agent.")
+    suites = await open_suites(settings, loaded.folder)
+    try:
+        parts = build_agent_parts(loaded, services, suites=suites, limit=options.limit)
+        _tell_unmeasured(parts, session)
+        return await _carry_out(loaded, parts, services, options=options, session=session)
+    finally:
+        for suite in suites:
+            await suite.close()
+
+
+def _tell_unmeasured(parts: AgentParts, session: Session) -> None:
+    """Say which injections only a model agent could carry out."""
+    if any(built.manifest.type != "obedient" for built in parts.agents):
+        return
+    for suite in parts.suites:
+        unknown = [each.id for each in suite.injections if not each.is_measurable]
+        if unknown:
+            left_out = len(unknown) * len(suite.tasks)
+            session.announce(
+                f"Suite {suite.name}: {len(unknown)} injections state no known calls, so "
+                f"{left_out:,} cases exist for model agents only and are left out"
             )
 
 
@@ -129,8 +163,6 @@ async def _carry_out(
         return RunResult(folder=folder, summary=summary, data=manifest.data, warnings=())
     finally:
         await close_parts([built.part for built in (*parts.guards, *parts.agents)], services)
-        for suite in parts.suites:
-            await suite.close()
 
 
 def _store_cases(

@@ -191,7 +191,7 @@ def part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Keys, dict[st
         *(
             ("agent", ("agent", "agents", str(index)), _agent_section(settings))
             for index, settings in enumerate(agents if isinstance(agents, list) else ())
-            if "agent" in document
+            if isinstance(document.get("agent"), dict)
         ),
     ]
     for kind, path, settings in stated:
@@ -373,6 +373,8 @@ def config_sha256(
     document = resolved(config)
     for section in UNHASHED:
         document.pop(section, None)
+    if document["agent"] is None:  # it says nothing of a run that measures none
+        document.pop("agent")
     pipeline, run = document["pipeline"] or {}, document["run"]
     pipeline.pop("headline", None)
     limits = ("max_errors", "max_calls", "max_tokens", "max_cost", "max_time_s")
