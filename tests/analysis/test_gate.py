@@ -31,6 +31,8 @@ from tests.analysis.small_runs import (
 from guardmark.analysis.compare.comparison import compare_arms
 from guardmark.analysis.defense.frame import DefenseColumn, read_frame
 from guardmark.analysis.gate import (
+    EVERY_VALUE,
+    FacetLimit,
     GateCheck,
     GatePolicy,
     GateResult,
@@ -124,9 +126,14 @@ def test_failures_have_limits_of_their_own(runs: Runs) -> None:
     }
 
 
+def of_category(name: str, limit: float) -> FacetLimit:
+    """A limit on the attacks of a category, or of all others."""
+    return FacetLimit(facet="category", name=name, is_attack=True, limit=limit)
+
+
 def test_every_category_can_have_a_limit(runs: Runs) -> None:
     """The star stands for all that are not named; one nobody measured stays open."""
-    policy = GatePolicy(per_category=(("*", 0.2), ("jailbreak", 0.9)))
+    policy = GatePolicy(per_facet=(of_category("*", 0.2), of_category("jailbreak", 0.9)))
     found = checks(runs, letting_through(0), policy)
     assert {check.subject for check in found} == {
         "direct_injection",
@@ -138,17 +145,20 @@ def test_every_category_can_have_a_limit(runs: Runs) -> None:
     assert {c.limit for c in found if c.subject == "jailbreak"} == {0.9}
     alone = [attack(n, category="jailbreak", subcategory="persona_based") for n in range(50)]
     (check,) = checks(
-        runs, letting_through(0), GatePolicy(per_category=(("extraction", 0.2),)), samples=alone
+        runs,
+        letting_through(0),
+        GatePolicy(per_facet=(of_category("extraction", 0.2),)),
+        samples=alone,
     )
     assert check.standing is GateStatus.OPEN
     assert check.value is None
-    assert "no attack of this category" in check.reason
+    assert "no such samples" in check.reason
 
 
 def test_a_misspelt_category_is_refused(runs: Runs) -> None:
     """It would never be measured, and the gate would stay open for ever."""
     with pytest.raises(UnknownName, match="Did you mean 'jailbreak'"):
-        checks(runs, letting_through(0), GatePolicy(per_category=(("jailbrake", 0.2),)))
+        checks(runs, letting_through(0), GatePolicy(per_facet=(of_category("jailbrake", 0.2),)))
 
 
 def test_a_defense_that_is_not_there_is_refused(runs: Runs) -> None:
@@ -313,7 +323,8 @@ def spread(successes: int, trials: int, groups: int) -> Estimate:
 def test_what_would_decide_is_never_fewer_than_there_are(runs: Runs, through: int, of: int) -> None:
     """Wilson's interval lies above the limit before the exact test shows that it is broken."""
     samples = [*(attack(n, category="c") for n in range(of)), benign(1)]
-    for policy in (GatePolicy(asr_upper=0.08), GatePolicy(per_category=(("c", 0.08),))):
+    by_category = GatePolicy(per_facet=(of_category("c", 0.08),))
+    for policy in (GatePolicy(asr_upper=0.08), by_category):
         (check,) = checks(runs, letting_through(through), policy, samples)
         if check.standing is GateStatus.OPEN:
             assert check.needed is not None
@@ -434,3 +445,105 @@ def test_a_defense_that_was_never_asked_was_not_looked_at_before(runs: Runs) -> 
         frame = read_frame(reader, AnalysisSettings.of(reader.manifest()))
         arms = [each for each in frame.arms if not len(each.records.flags)]
         assert [looked_at_before(frame, each) for each in arms] == [0.0] * len(arms)
+
+
+def by_language(_position: int, sample: Sample) -> Decision:
+    """Sees attacks in English alone, and wrongly blocks benign inputs in German."""
+    return block() if sample.is_attack == (sample.language == "en") else allow()
+
+
+LANGUAGES = [
+    *(attack(n, language=("en", "de", "fr")[n % 3 if n < 150 else 0]) for n in range(300)),
+    *(benign(n, language=("en", "de")[n % 2]) for n in range(200)),
+]
+
+
+def limit_of(facet: str, name: str, limit: float, **more: object) -> FacetLimit:
+    """A limit on the attacks of a slice."""
+    stated = {"is_attack": True, **more}
+    return FacetLimit(facet=facet, name=name, limit=limit, **stated)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("limit", "standing"),
+    [
+        (limit_of("language", "de", 0.2), GateStatus.BROKEN),
+        (limit_of("language", "en", 0.2), GateStatus.HELD),
+        (limit_of("language", "nl", 0.2), GateStatus.OPEN),
+        (limit_of("language", "de", 0.4, is_attack=False), GateStatus.BROKEN),
+        (limit_of("language", "en", 0.4, is_attack=False), GateStatus.HELD),
+    ],
+)
+def test_any_slice_can_be_limited_on_both_labels(
+    runs: Runs, limit: FacetLimit, standing: GateStatus
+) -> None:
+    """What a rate over everything hides; a slice that is not there decides nothing."""
+    planned = Planned(name="guard", answers=by_language)
+    (check,) = checks(runs, planned, GatePolicy(per_facet=(limit,)), samples=LANGUAGES)
+    side = "asr_upper" if limit.is_attack else "fpr_upper"
+    assert (check.rule, check.subject) == (f"per_language.{side}", limit.name)
+    assert check.standing is standing
+
+
+def test_every_value_with_enough_samples_is_limited_unless_it_is_named(runs: Runs) -> None:
+    """One with fewer is passed over; one that is named has the limit of its name."""
+    planned = Planned(name="guard", answers=by_language)
+    limits = (
+        limit_of("language", EVERY_VALUE, 0.2, least=50),
+        limit_of("language", "de", 1.0),
+    )
+    found = checks(runs, planned, GatePolicy(per_facet=limits), samples=LANGUAGES)
+    standings = {check.subject: check.standing for check in found}
+    assert standings == {
+        "en": GateStatus.HELD,
+        "fr": GateStatus.BROKEN,
+        "de": GateStatus.HELD,
+    }
+
+
+def test_a_limit_on_every_value_that_meets_none_is_open(runs: Runs) -> None:
+    """Nothing was checked, which is no pass."""
+    planned = Planned(name="guard", answers=by_language)
+    limit = limit_of("language", EVERY_VALUE, 0.9, least=500)
+    (check,) = checks(runs, planned, GatePolicy(per_facet=(limit,)), samples=LANGUAGES)
+    assert check.standing is GateStatus.OPEN
+    assert check.reason == "no language has 500 or more answered attacks"
+
+
+def test_slices_of_all_facets_are_one_family(runs: Runs) -> None:
+    """A limit that is broken by itself may be one of many that chance broke."""
+    planned = letting_through(22)
+    alone = limit_of("source", "made here", 0.05)
+    many = [limit_of("category", EVERY_VALUE, 0.05), limit_of("technique", EVERY_VALUE, 0.05)]
+    (by_itself,) = checks(runs, planned, GatePolicy(per_facet=(alone,)))
+    among = next(
+        check
+        for check in checks(runs, planned, GatePolicy(per_facet=(alone, *many)))
+        if check.subject == "made here"
+    )
+    assert by_itself.p_value is not None
+    assert among.p_value is not None
+    assert among.p_value > by_itself.p_value
+
+
+def test_a_facet_that_the_run_is_not_sliced_by_is_refused(runs: Runs) -> None:
+    """Fields of metadata are named beforehand."""
+    limit = limit_of("region", "eu", 0.2)
+    with pytest.raises(UnknownName, match="region"):
+        checks(runs, letting_through(0), GatePolicy(per_facet=(limit,)))
+
+
+def test_a_field_of_metadata_is_sliced_and_limited(runs: Runs) -> None:
+    """Where `stats.slices` names it; numbers and booleans are words."""
+    samples = [
+        attack(n, metadata={"region": ("eu", "us")[n % 2], "tier": n % 2}) for n in range(100)
+    ]
+    planned = Planned(
+        name="guard", answers=lambda _p, s: allow() if s.metadata["region"] == "eu" else block()
+    )
+    limits = (limit_of("region", "eu", 0.2), limit_of("tier", "1", 0.2))
+    with runs.opened(samples, [planned]) as reader:
+        settings = replace(AnalysisSettings.of(reader.manifest()), slices=("region", "tier"))
+        frame = read_frame(reader, settings)
+        found = check_limits(frame, GatePolicy(per_facet=limits))
+    assert [check.standing for check in found] == [GateStatus.BROKEN, GateStatus.HELD]

@@ -156,10 +156,12 @@ def test_advice_names_the_weak_category_and_the_grave_bypasses(runs: Runs) -> No
             ),
         ),
     )
-    assert ("worst_category", "one", "jailbreak") in rules(found)
+    assert ("blind_spot", "one", "category jailbreak") in rules(found)
     assert ("critical", "one", "critical") in rules(found)
-    weak = next(each for each in found.advice if each.rule == "worst_category")
-    assert dict(weak.figures)["attack_success_rate"].value == 1.0
+    weak = next(each for each in found.advice if each.rule == "blind_spot")
+    figures = dict(weak.figures)
+    assert (figures["rate"].value, figures["rest"].value) == (1.0, 0.0)
+    assert figures["excess"].low > 0.9
 
 
 def test_attacks_without_a_category_are_no_category_to_strengthen(runs: Runs) -> None:
@@ -173,7 +175,8 @@ def test_attacks_without_a_category_are_no_category_to_strengthen(runs: Runs) ->
         Planned(name="one", answers=lambda _p, s: block() if s.category else allow()),
         samples=samples,
     )
-    assert [rule for rule, *_ in rules(found) if rule == "worst_category"] == []
+    named = [subject for rule, _, subject in rules(found) if rule == "blind_spot"]
+    assert not any("(not stated)" in each or each.startswith("category ") for each in named)
 
 
 def test_advice_on_a_defense_that_cannot_tell(runs: Runs) -> None:

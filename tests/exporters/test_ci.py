@@ -49,7 +49,7 @@ def check(standing: GateStatus = GateStatus.BROKEN, **changes: Any) -> GateCheck
 EVERY = GateResult(
     checks=(
         check(GateStatus.HELD, value=0.01, low=0.0, high=0.03),
-        check(defense=HOSTILE_NAME, rule="per_category", subject=ILLEGAL),
+        check(defense=HOSTILE_NAME, rule="per_category.asr_upper", subject=ILLEGAL),
         check(GateStatus.OPEN, needed=811, value=0.08, low=0.05, high=0.12),
     ),
     confidence=0.95,

@@ -229,7 +229,9 @@ def test_a_blind_spot_is_said_first_and_can_be_gated(cases: Path) -> None:
     assert advice.startswith(
         "- words: a blind spot, language de: 200/200 attacks get through there"
     )
-    assert "(blind spot: of language de" in " ".join(done.out.partition("What to do")[0].split())
+    assert "(blind spot, attacks get through: language de 200/200" in " ".join(
+        done.out.partition("What to do")[0].split()
+    )
     for policy, code in (
         ("per_language: {de: {asr_upper: 0.2}}", 1),
         ("per_language: {en: {asr_upper: 0.2}}", 0),

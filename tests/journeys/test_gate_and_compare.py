@@ -228,7 +228,7 @@ def test_a_defense_that_a_rule_ended_early_is_judged_by_what_holds_at_every_look
     assert gated.returncode == 1, gated.stderr
     checks = json.loads(gated.stdout)["checks"]
     assert {c["standing"] for c in checks if c["rule"] == "asr_upper"} == {"broken"}
-    standing = {c["defense"]: c for c in checks if c["rule"] == "per_category"}
+    standing = {c["defense"]: c for c in checks if c["rule"] == "per_category.asr_upper"}
     assert (standing["one"]["standing"], standing["two"]["standing"]) == ("open", "broken")
     assert "ended early" in standing["one"]["reason"]
     said = " ".join(guardmark("compare", "whole", "early", cwd=tmp_path).stdout.split())

@@ -170,7 +170,7 @@ def test_weak_categories_and_chance_are_named_in_words(runs: Runs) -> None:
         return block() if sample.is_attack and sample.category != "jailbreak" else allow()
 
     words = told(bare_analysis(runs, weak, samples=samples), "recommendations")
-    assert "strengthen it against jailbreak. ASR there 100.0 %" in words
+    assert "a blind spot, category jailbreak: 120/120 attacks get through there" in words
     chance = bare_analysis(runs, lambda p, _s: block() if p % 2 else allow(), samples=samples)
     words = told(chance, "recommendations")
     assert "Do not rely on it unless more data show that it does" in words

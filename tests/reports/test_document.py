@@ -25,6 +25,7 @@ from guardmark.reports.document.wording import cell_text
 ORDER = [
     "recommendations",
     "summary",
+    "blind-spots-of-all",
     "categories",
     "comparison",
     "latency",
@@ -71,7 +72,14 @@ def test_sections_without_data_say_so(runs: Runs) -> None:
     """One benign sample, one defense without scores, nothing wrong."""
     document = build_document(bare_analysis(runs, lambda _p, _s: allow()))
     empty = {each.id for each in document.sections if each.empty}
-    assert empty == {"slices", "comparison", "thresholds", "adaptive", "worst"}
+    assert empty == {
+        "blind-spots-of-all",
+        "slices",
+        "comparison",
+        "thresholds",
+        "adaptive",
+        "worst",
+    }
     assert all(each.blocks for each in document.sections)
 
 

@@ -28,7 +28,7 @@ def test_markdown_has_every_section_and_the_verdicts_first(runs: Runs) -> None:
     heads = [line[3:] for line in text.splitlines() if line.startswith("## ")]
     assert heads[0] == "What to do next"
     assert heads[-1] == "Method and warnings"
-    assert len(heads) == 12
+    assert len(heads) == 13
     assert text.index("`words` ") < text.index("## What to do next")
 
 

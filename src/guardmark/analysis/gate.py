@@ -8,7 +8,6 @@ over categories, lies above it. Else it is open, with the samples of a new set t
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -19,7 +18,7 @@ from guardmark.analysis.defense.counts import estimate_share
 from guardmark.analysis.defense.frame import ERROR, MALFORMED
 from guardmark.analysis.defense.latency import measure_latency, order_by_latency
 from guardmark.analysis.defense.scorecard import complement, estimate_rates
-from guardmark.analysis.defense.slices import NOT_STATED, Slicer
+from guardmark.analysis.defense.slices import FACETS, NOT_STATED, Slicer
 from guardmark.analysis.pipeline.frame import deployed
 from guardmark.core.errors import UnknownName
 from guardmark.stats.distributions import normal_quantile, two_sided_z
@@ -33,7 +32,7 @@ from guardmark.store.reader import RunState
 from guardmark.store.schema import FLAG_CACHED, FLAG_SHARED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from guardmark.analysis.compare.comparison import PairedComparison, PairedSide
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
@@ -46,13 +45,12 @@ if TYPE_CHECKING:
 SYSTEM_RULES: Final = {
     "asr_upper": "system.asr_upper",
     "fpr_upper": "system.over_refusal_upper",
-    "per_category": "system.per_category",
     "regression_asr": "system.regression_asr",
     "regression_fpr": "system.regression_over_refusal",
 }
 """Rules about defenses, and what they are called where they are about the system."""
 
-EVERY_CATEGORY: Final = "*"  # in a policy, all categories that are not named
+EVERY_VALUE: Final = "*"  # in a policy, all values of a facet that are not named
 _DECIDES: Final = 0.8  # chance that a size that is said to decide does
 RATES: Final = ("blocked", "fpr", "asr", "malformed", "errors")  # of live traffic
 
@@ -74,26 +72,23 @@ class GateUnit(StrEnum):
     RECORDS = "records"
 
 
+OF_SLICES: Final = "per_"  # how names of rules about slices begin
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FacetLimit:
-    """A limit on one slice, or on every slice of a facet that has enough samples."""
+    """A limit on one slice, or on every slice of a facet that no other limit names."""
 
     facet: str  # Such as `language`.
-    name: str  # Value of the facet; empty for every value.
+    name: str  # Value of the facet, or `*`.
     is_attack: bool  # Whether it limits attacks that get through, or benign samples blocked.
     limit: float  # At most this share, in [0, 1].
-    least: int = (
-        0  # Answered samples of a slice from which on it is limited, where `name` is empty.
-    )
+    least: int = 0  # Answered samples from which on a slice that is not named is limited.
 
     @property
     def rule(self) -> str:
-        """What the check is called."""
-        return "facet_asr" if self.is_attack else "facet_fpr"
-
-
-SLICE_RULES: Final = ("per_category", "facet_asr", "facet_fpr")
-"""Rules about slices: those of one rule are one family of tests."""
+        """Name of the setting, such as `per_language.asr_upper`."""
+        return f"{OF_SLICES}{self.facet}.{'asr_upper' if self.is_attack else 'fpr_upper'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,15 +102,12 @@ class GatePolicy:
     # 95th percentile of the latency at most this, attacks and benign samples apart.
     latency_p95_upper_ms: float | None = None
     regression_margin: float | None = None  # Rates at most this much above those of a baseline run.
-    # Category, or `*` for all others, and its largest attack success rate.
-    per_category: tuple[tuple[str, float], ...] = ()
-    per_facet: tuple[FacetLimit, ...] = ()  # Limits on slices of other facets.
+    per_facet: tuple[FacetLimit, ...] = ()  # Limits on slices.
     # Attacks to which an unsafe answer may come out of the pipeline, at most, in [0, 1].
     system_asr_upper: float | None = None
     # Benign samples that the pipeline may block, refuse or not answer, at most, in [0, 1].
     system_over_refusal_upper: float | None = None
-    # As `per_category`, of the system's attack success rate.
-    system_per_category: tuple[tuple[str, float], ...] = ()
+    system_per_facet: tuple[FacetLimit, ...] = ()  # As `per_facet`, of the system.
     judge_min_agreement: float | None = None  # Answers judged as people do, at least, in [0, 1].
     defenses: tuple[str, ...] = ()  # Names of the defenses to check; all candidates when empty.
 
@@ -136,7 +128,7 @@ class GatePolicy:
         return GatePolicy(
             asr_upper=self.system_asr_upper,
             fpr_upper=self.system_over_refusal_upper,
-            per_category=self.system_per_category,
+            per_facet=self.system_per_facet,
         )
 
 
@@ -185,15 +177,13 @@ def check_limits(
 ) -> tuple[GateCheck, ...]:
     """Check the limits of a policy about defenses; all that it is about unless `arms` says."""
     arms = gated_arms(frame, policy) if arms is None else arms
-    limits = _category_limits(frame, policy)
+    require_facets(policy.per_facet, frame)
     checks: list[_Measured] = []
     for arm in arms:
         before = looked_at_before(frame, arm)
         confidence = spent_confidence(frame.settings.confidence, before)
         own = replace(frame, settings=replace(frame.settings, confidence=confidence))
         mine = list(_rates(own, arm, policy))
-        if limits:
-            mine.extend(_categories(own, arm, Slicer(own, "category"), limits))
         mine.extend(_facets(own, arm, policy.per_facet))
         checks.extend((replace(check, looked_at=before), rate) for check, rate in mine)
         checks.extend(_latencies(frame, arm, policy.latency_p95_upper_ms))
@@ -213,15 +203,15 @@ def looked_at_before(frame: Frame, arm: DefenseColumn) -> float:
 
 
 def _decide(measured: Sequence[_Measured]) -> tuple[GateCheck, ...]:
-    """Mark broken limits, and say what would decide open ones; categories are one family.
+    """Mark broken limits, and say what would decide open ones; slices are one family.
 
     A rate is held against its limit at the error of its own confidence: half of it, one-sided.
     """
-    adjusted_p: dict[int, float] = {}
-    for rule in SLICE_RULES:
-        family = [check.p_value if check.rule == rule else None for check, _ in measured]
-        found = enumerate(holm(family))
-        adjusted_p |= {at: p_value for at, p_value in found if p_value is not None}
+    is_slice = [check.rule.startswith(OF_SLICES) for check, _ in measured]
+    pairs = zip(measured, is_slice, strict=True)
+    family = [check.p_value if of_slice else None for (check, _), of_slice in pairs]
+    adjusted = enumerate(holm(family))
+    adjusted_p = {at: p_value for at, p_value in adjusted if p_value is not None}
     checks = []
     for at, (check, rate) in enumerate(measured):
         p_value = adjusted_p.get(at, check.p_value)
@@ -230,15 +220,13 @@ def _decide(measured: Sequence[_Measured]) -> tuple[GateCheck, ...]:
         )
         standing = GateStatus.BROKEN if is_broken else check.standing
         checks.append(replace(check, standing=standing, p_value=p_value))
-    left = Counter(
-        checks[at].rule for at in adjusted_p if checks[at].standing is not GateStatus.BROKEN
-    )
+    left = sum(checks[at].standing is not GateStatus.BROKEN for at in adjusted_p)
     decided = []
-    for check, (_, rate) in zip(checks, measured, strict=True):
+    for check, (_, rate), of_slice in zip(checks, measured, is_slice, strict=True):
         if rate is None or check.standing is not GateStatus.OPEN:
             decided.append(check)
             continue
-        level = _level(rate) / (left[check.rule] or 1)
+        level = _level(rate) / (max(left, 1) if of_slice else 1)
         needed = rows_to_decide(rate, check.limit, level=level)
         if needed is not None:  # so many as there are did not
             needed = max(needed, check.trials + 1)
@@ -264,7 +252,12 @@ def check_system(system: Frame, policy: GatePolicy) -> tuple[GateCheck, ...]:
         for name in policy.defenses:
             system.arm(name)
     checks = check_limits(system, policy.of_system, deployed(system, policy.defenses))
-    return tuple(replace(check, rule=SYSTEM_RULES[check.rule]) for check in checks)
+    return tuple(replace(check, rule=system_rule(check.rule)) for check in checks)
+
+
+def system_rule(rule: str) -> str:
+    """Return what a rule about defenses is called where it is about the system."""
+    return f"system.{rule}" if rule.startswith(OF_SLICES) else SYSTEM_RULES[rule]
 
 
 def check_judging(agreement: Estimate | None, least: float) -> GateCheck:
@@ -313,66 +306,74 @@ def _rates(frame: Frame, arm: DefenseColumn, policy: GatePolicy) -> Iterator[_Me
             yield _of_rate(rates[name], (rule, arm.name, subject), limit)
 
 
-def _category_limits(frame: Frame, policy: GatePolicy) -> dict[str, float]:
-    """Return the limit of each category that the run has attacks of, or the policy names."""
-    named = dict(policy.per_category)
-    others = named.pop(EVERY_CATEGORY, None)
-    category = frame.samples.category
-    codes = np.unique(category.codes[frame.samples.is_attack]).tolist()
-    present = {category.names[code] for code in codes} - {""}
-    known = present | set(frame.manifest.categories)
-    for name in named:
-        if name not in known:
-            raise UnknownName("category of this run", name, known)
-    return named if others is None else dict.fromkeys(sorted(present), others) | named
+def require_facets(limits: Sequence[FacetLimit], frame: Frame) -> None:
+    """Refuse limits on a facet, or a category, that the run does not know."""
+    known = (*FACETS, *frame.settings.slices)
+    for limit in limits:
+        if limit.facet not in known:
+            raise UnknownName("facet of this run (stats.slices names metadata)", limit.facet, known)
+        if limit.facet != "category" or limit.name == EVERY_VALUE:
+            continue
+        named = set(frame.samples.category.names) | set(frame.manifest.categories)
+        if limit.name not in named:
+            raise UnknownName("category of this run", limit.name, named - {""})
 
 
-def _categories(
-    frame: Frame, arm: DefenseColumn, slicer: Slicer, limits: Mapping[str, float]
-) -> Iterator[_Measured]:
-    attacks, _ = slicer.tables(arm, by_latency=order_by_latency(frame, arm.records))
-    rates = {entry.name: entry.rate for entry in attacks.rates}
-    nothing = wilson(0, 0, confidence=frame.settings.confidence)
-    for name, limit in limits.items():
-        named = ("per_category", arm.name, name)
-        check, rate = _of_rate(rates.get(name, nothing), named, limit)
-        if name not in rates:
-            check = replace(check, reason="the run has no attack of this category")
-        if frame.stopped(arm):
-            # Its slices have no interval that covers.
-            reason = "the defense was ended early by a rule, which makes its slices exploratory"
-            check = replace(check, standing=GateStatus.OPEN, p_value=None, reason=reason)
-            rate = None
-        yield check, rate
+_NO_SUCH: Final = "the run has no such samples"
+_ENDED: Final = "the defense was ended early by a rule, which makes its slices exploratory"
 
 
 def _facets(frame: Frame, arm: DefenseColumn, limits: Sequence[FacetLimit]) -> Iterator[_Measured]:
     """Check the limits on slices of facets; a slice that the run does not have decides nothing."""
     nothing = wilson(0, 0, confidence=frame.settings.confidence)
-    if not limits:
-        return
-    by_latency = order_by_latency(frame, arm.records)
+    rates = _slice_rates(frame, arm, {each.facet for each in limits})
+    named = {(each.facet, each.is_attack, each.name) for each in limits}
     for limit in limits:
-        attacks, benign = Slicer(frame, limit.facet).tables(arm, by_latency=by_latency)
-        table = attacks if limit.is_attack else benign
-        rates = {entry.name: entry.rate for entry in table.rates}
+        table = rates[limit.facet, limit.is_attack]
         names = [limit.name]
-        if not limit.name:
+        if limit.name == EVERY_VALUE:
             names = [
                 name
-                for name, rate in rates.items()
-                if name != NOT_STATED and rate.trials >= max(limit.least, 1)
+                for name, rate in sorted(table.items())
+                if rate.trials >= limit.least and (limit.facet, limit.is_attack, name) not in named
             ]
+            if not names:
+                yield _without_slices(limit, arm)
         for name in names:
-            named = (limit.rule, arm.name, f"{limit.facet} {name}")
-            check, rate = _of_rate(rates.get(name, nothing), named, limit.limit)
-            if name not in rates:
-                check = replace(check, reason="the run has no such samples")
-            if frame.stopped(arm):
-                reason = "the defense was ended early by a rule, which makes its slices exploratory"
-                yield replace(check, standing=GateStatus.OPEN, p_value=None, reason=reason), None
-                continue
-            yield check, rate
+            subject = (limit.rule, arm.name, name)
+            check, rate = _of_rate(table.get(name, nothing), subject, limit.limit)
+            if name not in table:
+                check = replace(check, reason=_NO_SUCH)
+            if frame.stopped(arm):  # its slices have no interval that covers
+                yield replace(check, standing=GateStatus.OPEN, p_value=None, reason=_ENDED), None
+            else:
+                yield check, rate
+
+
+def _slice_rates(
+    frame: Frame, arm: DefenseColumn, facets: Collection[str]
+) -> dict[tuple[str, bool], dict[str, Estimate]]:
+    """Return the rate of each value of some facets, by facet and label; rare values stay apart."""
+    rates: dict[tuple[str, bool], dict[str, Estimate]] = {}
+    by_latency = order_by_latency(frame, arm.records) if facets else np.zeros(0, dtype=np.int64)
+    for facet in facets:
+        for table in Slicer(frame, facet).tables(arm, by_latency=by_latency):
+            rates[facet, table.is_attack] = {
+                entry.name: entry.rate
+                for entry in table.rates
+                if entry.name != NOT_STATED and not entry.folded
+            }
+    return rates
+
+
+def _without_slices(limit: FacetLimit, arm: DefenseColumn) -> _Measured:
+    """Leave a limit open that no slice is held against: nothing was checked."""
+    side = "attacks" if limit.is_attack else "benign samples"
+    named = (limit.rule, arm.name, f"every {limit.facet}")
+    reason = f"no {limit.facet} has {limit.least} or more answered {side}"
+    if not limit.least:
+        reason = _NO_SUCH
+    return _check(named, limit.limit, None, reason=reason), None
 
 
 def _latencies(frame: Frame, arm: DefenseColumn, limit: float | None) -> Iterator[_Measured]:

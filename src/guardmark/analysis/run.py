@@ -9,6 +9,7 @@ import numpy as np
 
 from guardmark.analysis.compare.recommendations import Advice, recommend
 from guardmark.analysis.defense.alike import find_alike
+from guardmark.analysis.defense.blind_spots import find_blind_spots
 from guardmark.analysis.defense.bypasses import WorstSamples, find_worst
 from guardmark.analysis.defense.costs import PartRetries, read_part_usage
 from guardmark.analysis.defense.counted_run import MOST_HELD, read_for_report
@@ -100,10 +101,8 @@ def analyse_run(
     chosen = settings or AnalysisSettings.of(reader.manifest())
     frame = read_for_report(reader, chosen, most=most)
     taxonomy = count_taxonomy(frame)
-    slicers = [Slicer(frame, facet) for facet in FACETS]
-    defenses = tuple(
-        analyse_defense(frame, arm, slicers=slicers, taxonomy=taxonomy) for arm in frame.arms
-    )
+    slicers = [Slicer(frame, facet) for facet in (*FACETS, *chosen.slices)]
+    defenses = _analyse_arms(frame, slicers=slicers, taxonomy=taxonomy)
     comparison = _compare(frame)
     pipeline = _pipeline(reader, frame, slicers=slicers, taxonomy=taxonomy)
     return RunAnalysis(
@@ -132,6 +131,19 @@ def analyse_run(
     )
 
 
+def _analyse_arms(
+    frame: Frame, *, slicers: list[Slicer], taxonomy: TaxonomyCoverage
+) -> tuple[DefenseAnalysis, ...]:
+    """Analyse every subject of a frame; blind spots are searched in all of them as one family."""
+    spots = find_blind_spots(frame, frame.candidates(), [each.facet for each in slicers])
+    return tuple(
+        analyse_defense(
+            frame, arm, slicers=slicers, taxonomy=taxonomy, blind_spots=spots.get(arm.name, ())
+        )
+        for arm in frame.arms
+    )
+
+
 # What most runs do not need is loaded by those that do: it is a fifth of a short run's start.
 
 
@@ -155,9 +167,7 @@ def _pipeline(
 
     parts: dict[str, Any] = {"pipeline": analyse_pipeline(reader, frame, frame.settings)}
     if (system := read_system(reader, frame)) is not None:
-        parts["system"] = tuple(
-            analyse_defense(system, arm, slicers=slicers, taxonomy=taxonomy) for arm in system.arms
-        )
+        parts["system"] = _analyse_arms(system, slicers=slicers, taxonomy=taxonomy)
         few = replace(frame.settings, listed_samples=min(_EXCHANGES, frame.settings.listed_samples))
         parts["system_worst"] = find_worst(reader, replace(system, settings=few))
         parts["systems"] = compare_arms(system, scope=SYSTEM)

@@ -46,6 +46,7 @@ class AnalysisSettings:
     excerpt_characters: int = 500  # How much of a text a report shows.
     # The run's folder as a person types it, for the commands a report names.
     run_folder: str = "RUN"
+    slices: tuple[str, ...] = ()  # Fields of metadata by which samples are sliced too.
     # What each sample weighs at the deployment's mix, of mean 1 a label; empty without a mix.
     weights: tuple[float, ...] = ()
     # Rules that could end defenses early, as the run recorded them.

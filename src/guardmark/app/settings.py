@@ -80,6 +80,13 @@ class TaxonomySettings(Settings):
     extend: dict[str, list[str]] = {}
 
 
+FACET_NAMES = (
+    *("category", "subcategory", "severity", "language", "length", "variant", "technique"),
+    "source",
+)
+"""What samples are sliced by without a word."""
+
+
 class StatsSettings(Settings):
     """How sure you want to be, and of what."""
 
@@ -92,6 +99,15 @@ class StatsSettings(Settings):
     cost_missed_attack: float | None = Field(None, gt=0)
     cost_false_alarm: float | None = Field(None, gt=0)
     deployment_mix: dict[str, dict[str, Rate]] = {}
+    slices: list[str] = []
+
+    @field_validator("slices")
+    @classmethod
+    def _of_metadata(cls, value: list[str]) -> list[str]:
+        for name in value:
+            if name in {*FACET_NAMES, "group", "label", "id"}:
+                raise ValueError(f"samples are sliced by {name} anyway; name fields of metadata")
+        return list(dict.fromkeys(value))
 
     @field_validator("deployment_mix")
     @classmethod
@@ -149,14 +165,6 @@ NOTHING_TO_GATE = (
 )
 
 
-class SystemGateSettings(Settings):
-    """What must hold for what comes out of a pipeline."""
-
-    asr_upper: Rate | None = None
-    over_refusal_upper: Rate | None = None
-    per_category: dict[str, Rate] = {}
-
-
 class JudgeGateSettings(Settings):
     """What must hold for the judges of a pipeline."""
 
@@ -173,11 +181,38 @@ class FacetLimitSettings(Settings):
 class EveryLimitSettings(FacetLimitSettings):
     """What every slice of a facet must hold that has enough answered samples."""
 
-    facet: Literal["severity", "language", "variant", "technique", "source", "category"]
+    facet: str = Field(min_length=1)
     min: int = Field(50, ge=1)
 
 
-class GateSettings(Settings):
+class SliceGateSettings(Settings):
+    """Limits on slices of the samples."""
+
+    per_category: dict[str, Rate | FacetLimitSettings] = {}
+    per_subcategory: dict[str, FacetLimitSettings] = {}
+    per_severity: dict[str, FacetLimitSettings] = {}
+    per_language: dict[str, FacetLimitSettings] = {}
+    per_length: dict[str, FacetLimitSettings] = {}
+    per_variant: dict[str, FacetLimitSettings] = {}
+    per_technique: dict[str, FacetLimitSettings] = {}
+    per_source: dict[str, FacetLimitSettings] = {}
+    per_metadata: dict[str, dict[str, FacetLimitSettings]] = {}
+    every: list[EveryLimitSettings] = []
+
+    @field_validator("every", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        return [value] if isinstance(value, dict) else value
+
+
+class SystemGateSettings(SliceGateSettings):
+    """What must hold for what comes out of a pipeline."""
+
+    asr_upper: Rate | None = None
+    over_refusal_upper: Rate | None = None
+
+
+class GateSettings(SliceGateSettings):
     """What a release must hold; read by `guardmark gate`."""
 
     asr_upper: Rate | None = None
@@ -186,13 +221,6 @@ class GateSettings(Settings):
     max_errors: Rate | None = None
     latency_p95_upper_ms: float | None = Field(None, gt=0)
     regression_margin: Rate | None = None
-    per_category: dict[str, Rate] = {}
-    per_severity: dict[str, FacetLimitSettings] = {}
-    per_language: dict[str, FacetLimitSettings] = {}
-    per_variant: dict[str, FacetLimitSettings] = {}
-    per_technique: dict[str, FacetLimitSettings] = {}
-    per_source: dict[str, FacetLimitSettings] = {}
-    every: EveryLimitSettings | None = None
     system: SystemGateSettings = SystemGateSettings()
     judge: JudgeGateSettings = JudgeGateSettings()
     defenses: list[str] = []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.store.codec import stored_object
 from guardmark.store.connect import values_of
 from guardmark.store.samples import kinds_of
 from guardmark.store.schema import FACET_COLUMNS, FLAG_CACHED, STAGE_CODE, STAGES, query
@@ -29,6 +30,7 @@ HAS_TIME: Final = 1 << 32  # mark of `coded` numbers
 _CHUNK: Final = 250
 _ANSWER: Final = (1 << 36) - 1  # what of these is of a record
 _SAMPLES: Final = "SELECT id, kind, length, origin FROM samples ORDER BY position LIMIT ?"
+_RESTS: Final = "SELECT rest FROM samples ORDER BY position LIMIT ?"
 _OF_PART: Final = (
     " WHERE defense = (SELECT id FROM defenses WHERE name = ?) AND stage = ?"
     " AND layer = (SELECT id FROM layers WHERE name = ?)"
@@ -110,6 +112,28 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
             ids.extend(names)
     group = Facet(names=PackedStrings(groups) if groups else ids, table=codes)
     return _samples_of(kinds, numbers, ids=ids, lengths=lengths, group=group)
+
+
+def metadata_facets(reader: RecordReader, names: Sequence[str]) -> dict[str, Facet]:
+    """Read fields of the samples' metadata as facets; what a sample does not state is empty."""
+    if not names:
+        return {}
+    words: dict[str, list[str]] = {name: [] for name in names}
+    count = reader.sample_count()
+    with values_of(reader.path):
+        for rows in reader.connection.chunks(_RESTS, (count,), size=_CHUNK):
+            for (rest,) in rows:
+                metadata = stored_object(rest, "rest").get("metadata", {})
+                for name, column in words.items():
+                    column.append(_word_of(metadata.get(name)))
+    return {name: facet_of(column, None) for name, column in words.items()}
+
+
+def _word_of(value: object) -> str:
+    """Return a value of metadata as a word; lists and objects are no values to slice by."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, str | int | float) else ""
 
 
 def _samples_of(

@@ -1,91 +1,333 @@
-"""The slice of a defense that is worse than all its samples beyond chance, facet by facet."""
+"""The slices on which a defense is worse than on all other samples, beyond chance.
+
+Every value of every facet is searched, and every combination of two, of attacks and of benign
+samples, for every defense of the run. That is one family: limits hold for all slices at once, half
+of the error for single values and half for combinations (docs/decisions/0091).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from guardmark.analysis.defense.slices import NOT_STATED
+import numpy as np
+
+from guardmark.analysis.defense.counts import estimate_slices, sort_into_cells
+from guardmark.analysis.defense.scorecard import complement
 from guardmark.stats.rates.clustered import EffectiveCounts
-from guardmark.stats.rates.selection import highest_rate
+from guardmark.stats.rates.outlying import excess_over_rest, standing_out
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
-    from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
-    from guardmark.core.estimate import Estimate
-    from guardmark.stats.figures import Ratio
+    from numpy.typing import NDArray
 
-FACETS_OF_ATTACKS: Final = ("severity", "language", "variant", "technique", "source")
-"""Facets that are searched; the category has a rule of its own."""
-FACETS_OF_BENIGN: Final = ("language", "category", "variant", "source")
-_LEAST: Final = 20  # answered samples of a slice that is named
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
+    from guardmark.core.estimate import Difference, Estimate
+
+    Marks = NDArray[np.bool_]
+    Codes = NDArray[np.integer]
+
+LEAST_SAMPLES: Final = 20
+"""Answered samples of a slice, and of all others, from which on it is searched."""
+
+_CLOSELY: Final = 40  # slices of a defense and label that get a close look, the farthest off first
+_WITHIN: Final = {"subcategory": "category"}  # facets that lie within another are not crossed
+_SAME: Final = 0.95  # share of samples in common from which on two slices are one
+_MOST_COUNTED: Final = 1 << 22  # codes that are counted in a table; more are sorted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindSpot:
-    """A slice whose error rate lies above that of all samples, the search allowed for."""
+    """A slice whose error rate lies above that of all other samples of its label."""
 
-    facet: str
-    name: str
+    DERIVED: ClassVar = ("name",)
+
+    facets: tuple[tuple[str, str], ...]  # Facet and value; two where it is a combination.
+    is_attack: bool  # Whether attacks get through there, or benign samples are blocked.
+    rate: Estimate  # Of the slice.
+    rest: Estimate  # Of all other samples of the label.
+    excess: Difference  # Slice minus rest; its limits hold for all slices that were searched.
+    searched: int  # How many slices were searched, over all defenses of the run.
+    also: tuple[str, ...] = ()  # Other names of the same samples.
+
+    @property
+    def name(self) -> str:
+        """What the slice is called, such as `language de and variant base64`."""
+        return " and ".join(f"{facet} {value}" for facet, value in self.facets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cut:
+    """The samples of a label by one facet, or by two: slices that have enough samples."""
+
+    facets: tuple[str, ...]
+    codes: Codes  # of each sample: the number of its slice, from 1 on; 0 for none
+    values: tuple[tuple[str, ...], ...]  # of each slice, one value for each facet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Slice:
+    """A slice that gets a close look."""
+
+    facets: tuple[tuple[str, str], ...]
+    within: Marks  # which samples are in it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """Attacks or benign samples of a run, cut in every way."""
+
     is_attack: bool
-    rate: Estimate  # As counted.
-    after_choice: Ratio  # With limits that hold for the highest of all slices of all facets.
-    overall: Estimate
+    marks: Marks  # which samples have the label
+    single: tuple[_Cut, ...]
+    crossed: tuple[_Cut, ...]
+
+    def count(self, *, is_crossed: bool) -> int:
+        """Count the slices of single values, or of combinations."""
+        return sum(len(cut.values) for cut in (self.crossed if is_crossed else self.single))
 
 
-def find_blind_spots(defense: DefenseAnalysis) -> Iterator[BlindSpot]:
-    """Find, of each facet, the slice that is worse than all samples together beyond chance.
+def find_blind_spots(
+    frame: Frame, arms: Sequence[DefenseColumn], facets: Sequence[str]
+) -> dict[str, tuple[BlindSpot, ...]]:
+    """Find the blind spots of each defense, those that are farthest above the rest for sure first.
 
-    The limits of the highest of several slices allow for its having been chosen; over several
-    facets each is looked at with its share of the error. One facet with a single value says
-    nothing, and a slice of few samples or groups is not named.
+    A defense that a rule ended early has none: its slices have no interval that covers.
     """
-    card = defense.card
-    sides = (
-        (True, FACETS_OF_ATTACKS, card.attack_success_rate),
-        (False, FACETS_OF_BENIGN, card.false_positive_rate),
-    )
-    for is_attack, facets, overall in sides:
-        if overall.high is None:
+    sides = [_cut_side(frame, facets, is_attack=is_attack) for is_attack in (True, False)]
+    counted = {
+        crossed: len(arms)
+        * sum(
+            len(cut.values) for side in sides for cut in (side.crossed if crossed else side.single)
+        )
+        for crossed in (False, True)
+    }
+    spots: dict[str, tuple[BlindSpot, ...]] = {}
+    for arm in arms:
+        if frame.stopped(arm):
             continue
-        for facet in facets:
-            confidence = 1 - (1 - overall.confidence) / len(facets)
-            spot = _of_facet(
-                defense, facet, is_attack=is_attack, overall=overall, confidence=confidence
-            )
-            if spot is not None:
-                yield spot
+        found = [
+            spot
+            for side in sides
+            for spot in _Examiner(frame, arm, side, searched=counted).blind_spots()
+        ]
+        spots[arm.name] = tuple(sorted(found, key=lambda spot: -(spot.excess.low or 0.0)))
+    return spots
 
 
-def _of_facet(
-    defense: DefenseAnalysis,
-    facet: str,
-    *,
-    is_attack: bool,
-    overall: Estimate,
-    confidence: float,
-) -> BlindSpot | None:
-    table = defense.slice_table(facet, is_attack=is_attack).rates
-    rates = [each for each in table if each.name != NOT_STATED and each.rate.trials]
-    if len(rates) < 2 or overall.high is None:
-        return None
-    # What the choice allows for only widens limits: most facets need no second look.
-    if max(each.rate.low or 0.0 for each in rates) <= overall.high:
-        return None
-    counts = [EffectiveCounts.of(each.rate) for each in rates]
-    chosen = highest_rate(counts, confidence=confidence)
-    if chosen is None:
-        return None
-    highest = rates[chosen.at]
-    is_small = highest.rate.trials < _LEAST or highest.rate.few_groups
-    if is_small or (chosen.rate.low or 0.0) <= overall.high:
-        return None
-    return BlindSpot(
-        facet=facet,
-        name=highest.name,
-        is_attack=is_attack,
-        rate=highest.rate,
-        after_choice=chosen.rate,
-        overall=overall,
+def _cut_side(frame: Frame, facets: Sequence[str], *, is_attack: bool) -> _Side:
+    marks: Marks = frame.samples.is_attack == is_attack
+    cuts = [_cut_by(frame, facet, marks) for facet in facets]
+    single = tuple(cut for cut in cuts if cut.values)
+    crossed = (
+        _cross(frame, one, two, marks)
+        for one, two in combinations(single, 2)
+        if _WITHIN.get(one.facets[0]) != two.facets[0]
+        and _WITHIN.get(two.facets[0]) != one.facets[0]
     )
+    return _Side(
+        is_attack=is_attack,
+        marks=marks,
+        single=single,
+        crossed=tuple(cut for cut in crossed if cut.values),
+    )
+
+
+def _cut_by(frame: Frame, facet: str, marks: Marks) -> _Cut:
+    """Cut samples by the stated values of a facet."""
+    column = frame.facet(facet)
+    is_stated = np.array([bool(name) for name in column.names], dtype=np.bool_)
+    codes = column.codes
+    kept = _common(frame, codes, marks & is_stated[codes], of=marks)
+    values = tuple((column.names[code],) for code in kept)
+    return _Cut(facets=(facet,), codes=_numbered(codes, kept, where=marks), values=values)
+
+
+def _cross(frame: Frame, one: _Cut, two: _Cut, marks: Marks) -> _Cut:
+    """Cut samples by two facets at once."""
+    width = len(two.values) + 1
+    codes = one.codes.astype(np.int64) * width + two.codes
+    kept = _common(frame, codes, (one.codes > 0) & (two.codes > 0), of=marks)
+    values = tuple(one.values[code // width - 1] + two.values[code % width - 1] for code in kept)
+    return _Cut(
+        facets=one.facets + two.facets, codes=_numbered(codes, kept, where=marks), values=values
+    )
+
+
+def _common(frame: Frame, codes: Codes, where: Marks, *, of: Marks) -> list[int]:
+    """Return the codes that enough samples have, and enough others of the label have not."""
+    often = np.ones(len(codes)) if frame.weights is None else frame.weights.astype(float)
+    mine = codes[where].astype(np.int64)
+    if not len(mine):
+        return []
+    names = np.arange(int(mine.max()) + 1)
+    if len(names) > _MOST_COUNTED:
+        names, mine = np.unique(mine, return_inverse=True)
+    counts = np.bincount(mine, weights=often[where], minlength=len(names)) * frame.manifest.repeats
+    others = often[of].sum() * frame.manifest.repeats - counts
+    enough = (counts >= LEAST_SAMPLES) & (others >= LEAST_SAMPLES)
+    kept: list[int] = names[enough].tolist()
+    return kept
+
+
+def _numbered(codes: Codes, kept: Sequence[int], *, where: Marks) -> Codes:
+    """Number the kept codes from 1 on, in few bytes; all others are 0."""
+    if not kept:
+        return np.zeros(len(codes), dtype=np.uint8)
+    sorted_codes = np.array(kept)
+    places = np.searchsorted(sorted_codes, codes).clip(max=len(kept) - 1)
+    is_kept = where & (sorted_codes[places] == codes)
+    return np.where(is_kept, places + 1, 0).astype(np.min_scalar_type(len(kept)))
+
+
+class _Examiner:
+    """Looks at the slices of one defense on one label."""
+
+    def __init__(
+        self, frame: Frame, arm: DefenseColumn, side: _Side, *, searched: dict[bool, int]
+    ) -> None:
+        self._frame, self._arm, self._side = frame, arm, side
+        self._searched = searched
+        self._is_wrong = ~arm.is_blocked if side.is_attack else arm.is_blocked
+        self._all = searched[False] + searched[True]
+
+    def blind_spots(self) -> list[BlindSpot]:
+        """Find single values and combinations, and drop values that a combination explains."""
+        singles = self._found(self._side.single, is_crossed=False)
+        pairs = self._found(self._side.crossed, is_crossed=True)
+        inside = [slice_ for slice_, _ in pairs]
+        kept = [
+            (slice_, spot) for slice_, spot in singles if not self._is_explained(slice_, inside)
+        ]
+        return [spot for _, spot in _without_doubles([*kept, *pairs])]
+
+    def _found(self, cuts: Sequence[_Cut], *, is_crossed: bool) -> list[tuple[_Slice, BlindSpot]]:
+        found = []
+        for slice_ in self._far_off(cuts):
+            spot = self._spot(slice_, searched=self._searched[is_crossed])
+            if spot is not None and (not is_crossed or self._is_more_than_parts(slice_)):
+                found.append((slice_, spot))
+        return found
+
+    def _far_off(self, cuts: Sequence[_Cut]) -> list[_Slice]:
+        """Return the slices far enough above the rest for a close look, the farthest first."""
+        trials, hits = self._by_sample()
+        all_trials, all_hits = int(trials.sum()), int(hits.sum())
+        seen: list[tuple[float, _Cut, int]] = []
+        for cut in cuts:
+            count = len(cut.values) + 1
+            answered, wrong = (
+                np.bincount(cut.codes, weights=each, minlength=count).astype(np.int64)
+                for each in (trials, hits)
+            )
+            far = standing_out(wrong, answered, all_hits=all_hits, all_trials=all_trials)
+            far[(answered < LEAST_SAMPLES) | (np.arange(count) == 0)] = 0.0
+            seen += [(float(far[number]), cut, number) for number in np.flatnonzero(far).tolist()]
+        seen.sort(key=lambda each: -each[0])
+        return [
+            _Slice(
+                facets=tuple(zip(cut.facets, cut.values[number - 1], strict=True)),
+                within=cut.codes == number,
+            )
+            for _, cut, number in seen[:_CLOSELY]
+        ]
+
+    def _by_sample(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Count the answers of each sample of the label, and the wrong ones."""
+        records, frame = self._arm.records, self._frame
+        often = frame.record_weights(records)
+        weights = np.ones(len(records.sample)) if often is None else often
+        answered = self._arm.is_answered
+        trials, hits = (
+            np.bincount(records.sample, weights=weights * where, minlength=frame.sample_count)
+            for where in (answered, answered & self._is_wrong)
+        )
+        return np.where(self._side.marks, trials, 0.0), np.where(self._side.marks, hits, 0.0)
+
+    def _spot(self, slice_: _Slice, *, searched: int) -> BlindSpot | None:
+        rest, rate = self._rates(slice_.within.astype(np.int32), 2)
+        excess = self._excess(rate, rest, searched=searched)
+        if excess is None:
+            return None
+        return BlindSpot(
+            facets=slice_.facets,
+            is_attack=self._side.is_attack,
+            rate=rate,
+            rest=rest,
+            excess=excess,
+            searched=self._all,
+        )
+
+    def _rates(self, codes: Codes, count: int) -> list[Estimate]:
+        """Estimate the error rate of the label for samples of each code."""
+        cells = sort_into_cells(self._frame, codes.astype(np.int32), count)
+        rates = estimate_slices(
+            self._frame,
+            cells,
+            self._arm.records,
+            hits=self._arm.is_blocked,
+            trials=self._arm.is_answered,
+        )
+        if self._side.is_attack:
+            return [complement(rate) for rate in rates[1::2]]
+        return rates[0::2]
+
+    def _excess(self, rate: Estimate, rest: Estimate, *, searched: int) -> Difference | None:
+        """Return by how much a rate lies above another, where that is shown; else None."""
+        for each in (rate, rest):
+            if each.trials < LEAST_SAMPLES or each.few_groups:
+                return None
+        part, others = EffectiveCounts.of(rate), EffectiveCounts.of(rest)
+        # Each kind of slice has half of the error.
+        confidence = (1.0 + self._frame.settings.confidence) / 2.0
+        excess = excess_over_rest(part, others, searched=searched, confidence=confidence)
+        if excess.low is None or excess.low <= 0.0:
+            return None
+        return replace(excess, confidence=self._frame.settings.confidence)
+
+    def _is_more_than_parts(self, slice_: _Slice) -> bool:
+        """Tell whether a combination is worse than what is left of each of its two values."""
+        one, two = (self._with_value(*named) for named in slice_.facets)
+        _, only_two, only_one, both = self._rates(2 * one + two, 4)
+        searched = self._searched[True]
+        return all(
+            self._excess(both, left, searched=searched) is not None for left in (only_one, only_two)
+        )
+
+    def _is_explained(self, slice_: _Slice, pairs: Sequence[_Slice]) -> bool:
+        """Tell whether a value is as good as all others once its combinations are left out."""
+        inside = [pair.within for pair in pairs if slice_.facets[0] in pair.facets]
+        if not inside:
+            return False
+        is_told = np.logical_or.reduce(inside)
+        codes = np.where(is_told, 2, slice_.within)
+        rest, left, _ = self._rates(codes, 3)
+        return self._excess(left, rest, searched=self._searched[False]) is None
+
+    def _with_value(self, facet: str, value: str) -> NDArray[np.int32]:
+        column = self._frame.facet(facet)
+        code = list(column.names).index(value)
+        codes: NDArray[np.int32] = (self._side.marks & (column.codes == code)).astype(np.int32)
+        return codes
+
+
+def _without_doubles(found: Sequence[tuple[_Slice, BlindSpot]]) -> list[tuple[_Slice, BlindSpot]]:
+    """Tell slices of nearly the same samples once, with their other names."""
+    kept: list[tuple[_Slice, BlindSpot]] = []
+    ranked = sorted(found, key=lambda each: (len(each[0].facets), -(each[1].excess.low or 0.0)))
+    for slice_, spot in ranked:
+        same = next((at for at, (other, _) in enumerate(kept) if _are_same(slice_, other)), None)
+        if same is None:
+            kept.append((slice_, spot))
+            continue
+        other, first = kept[same]
+        kept[same] = (other, replace(first, also=(*first.also, spot.name)))
+    return kept
+
+
+def _are_same(one: _Slice, two: _Slice) -> bool:
+    both = int(np.count_nonzero(one.within & two.within))
+    either = int(np.count_nonzero(one.within | two.within))
+    return both >= _SAME * either

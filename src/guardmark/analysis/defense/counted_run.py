@@ -72,7 +72,7 @@ def _is_countable(reader: RecordReader, settings: AnalysisSettings) -> bool:
     """Tell whether one defense was asked about every sample once, and gave no score."""
     alone = tuple((name, Stage.DEFENSE, FIRST_LAYER) for name in reader.defenses())
     return (
-        not (settings.weights or settings.thresholds or settings.stop_when)
+        not (settings.weights or settings.slices or settings.thresholds or settings.stop_when)
         and reader.manifest().repeats == len(alone) == 1
         and reader.recorded_stages() == alone
         and reader.layers() == (FIRST_LAYER,)

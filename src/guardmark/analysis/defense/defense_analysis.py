@@ -15,6 +15,7 @@ from guardmark.analysis.defense.scorecard import (
 from guardmark.analysis.defense.slices import assess_categories
 
 if TYPE_CHECKING:
+    from guardmark.analysis.defense.blind_spots import BlindSpot
     from guardmark.analysis.defense.counts import Confusion
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.defense.latency import Latency
@@ -45,6 +46,8 @@ class DefenseAnalysis:
     is_redecided: bool  # Whether its decisions follow from a threshold chosen after the run.
     card: Scorecard = field(metadata={"json": "rates"})  # Headline figures.
     slices: tuple[SliceTable, ...]
+    # Slices on which it is worse than on all others, the surest first.
+    blind_spots: tuple[BlindSpot, ...]
     # How it stands towards each declared category.
     standings: tuple[CategoryStanding, ...] = field(metadata={"json": "categories"})
     latency: Latency = field(metadata={"json": False})
@@ -75,7 +78,12 @@ class DefenseAnalysis:
 
 
 def analyse_defense(
-    frame: Frame, arm: DefenseColumn, *, slicers: list[Slicer], taxonomy: TaxonomyCoverage
+    frame: Frame,
+    arm: DefenseColumn,
+    *,
+    slicers: list[Slicer],
+    taxonomy: TaxonomyCoverage,
+    blind_spots: tuple[BlindSpot, ...] = (),
 ) -> DefenseAnalysis:
     """Compute everything a report says about one defense."""
     settings, card = frame.settings, make_scorecard(frame, arm)
@@ -97,6 +105,7 @@ def analyse_defense(
         is_redecided=arm.is_redecided,
         card=card,
         slices=tuple(slices),
+        blind_spots=blind_spots,
         standings=assess_categories(
             taxonomy, slices[0], overall=card.false_positive_rate, settings=settings
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -16,11 +16,14 @@ from guardmark.store.columns import (
     Facet,
     RecordColumns,
     facet_of,
+    metadata_facets,
     record_columns,
     sample_columns,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from guardmark.analysis.early_stop import EarlyStop, StopVerdict
@@ -103,6 +106,7 @@ class Frame:
     times: Frame | None = None
     examples: Frame | None = None
     positions: NDArray[np.int64] | None = None  # of examples in the run
+    metadata: Mapping[str, Facet] = field(default_factory=dict)  # fields that settings name
 
     @property
     def sample_count(self) -> int:
@@ -175,6 +179,8 @@ class Frame:
             return Facet(names=LENGTH_NAMES, table=codes.astype(np.int32))
         if name == "subcategory":
             return _joined(self.samples.category, self.samples.subcategory)
+        if name in self.metadata:
+            return self.metadata[name]
         facet: Facet = getattr(self.samples, name)
         return facet
 
@@ -252,6 +258,7 @@ def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
         manifest=manifest,
         settings=settings,
         samples=sample_columns(reader),
+        metadata=metadata_facets(reader, settings.slices),
         arms=tuple(
             part_column(manifest, record_columns(reader, name), thresholds.get(name))
             for name in names

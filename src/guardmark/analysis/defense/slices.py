@@ -196,7 +196,8 @@ def _rare_values(
     rare: NDArray[np.bool_] = (counts > 0) & (counts < MIN_SLICE_SAMPLES) & is_stated[:, None]
     for side, facets in enumerate((_OPEN_BENIGN_FACETS, _OPEN_ATTACK_FACETS)):
         # One rare value alone is not made clearer by another name.
-        if facet not in facets or rare[:, side].sum() < 2:
+        is_open = facet in facets or facet not in FACETS
+        if not is_open or rare[:, side].sum() < 2:
             rare[:, side] = False
     return rare
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from guardmark.app.registry import GROUPS, helper_kind, known_types, settings_model
-from guardmark.app.settings import NO_SYSTEM_TO_GATE, NOTHING_TO_GATE, Config
+from guardmark.app.settings import FACET_NAMES, NO_SYSTEM_TO_GATE, NOTHING_TO_GATE, Config
 from guardmark.config.mistakes import checked_settings, describe_mistakes, require_no_literal_secret
 from guardmark.config.settings import describe_keys
 from guardmark.config.source import Source, parse_yaml, read_text
@@ -286,12 +286,23 @@ def require_gate(config: Config, defenses: Sequence[str]) -> None:
         raise ConfigError(NO_SYSTEM_TO_GATE)
     if limits and not (defenses or system or judge):
         raise ConfigError(NOTHING_TO_GATE)
+    _require_facets(config)
     known = defenses
     if pipeline is not None and (system or judge) and not limits:
         known = [arm for arm in pipeline.guards if arm in (*defenses, "none")]
     for name in gate.defenses:
         if name not in known:
             raise UnknownName("defense of this run", name, known)
+
+
+def _require_facets(config: Config) -> None:
+    """Refuse limits on a facet that the run would not be sliced by."""
+    known = (*FACET_NAMES, *config.stats.slices)
+    for limits in (config.gate, config.gate.system) if config.gate else ():
+        for name in (*limits.per_metadata, *(each.facet for each in limits.every)):
+            if name not in known:
+                kind = "facet to limit (stats.slices names fields of metadata)"
+                raise UnknownName(kind, name, known)
 
 
 def require_judge(config: Config) -> None:

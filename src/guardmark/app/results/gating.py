@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 from guardmark.analysis.compare.comparison import compare_arms
 from guardmark.analysis.compare.matching import OpenRun, match_runs
 from guardmark.analysis.defense.counted_run import read_for_report
+from guardmark.analysis.defense.slices import FACETS
 from guardmark.analysis.gate import (
-    SYSTEM_RULES,
+    EVERY_VALUE,
     FacetLimit,
     GateCheck,
     GatePolicy,
@@ -22,6 +23,7 @@ from guardmark.analysis.gate import (
     check_regression,
     check_system,
     gated_arms,
+    system_rule,
 )
 from guardmark.analysis.pipeline.frame import (
     DEFENSE,
@@ -41,6 +43,7 @@ from guardmark.app.settings import (
     NOTHING_TO_GATE,
     FacetLimitSettings,
     GateSettings,
+    SliceGateSettings,
 )
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.engine.shards import name_part
@@ -76,9 +79,9 @@ def read_policy(path: Path | None, config: Config, *, has_baseline: bool) -> Gat
     if policy.is_empty:
         raise ConfigError(
             f"{where} limits nothing, so every run would pass.\nNext: set asr_upper, fpr_upper, "
-            "max_malformed, max_errors, latency_p95_upper_ms, per_category, per_language, every, "
-            "regression_margin, "
-            "system.asr_upper, system.over_refusal_upper or judge.min_agreement."
+            "max_malformed, max_errors, latency_p95_upper_ms, per_category (or per_language and so "
+            "on), every, regression_margin, system.asr_upper, system.over_refusal_upper or "
+            "judge.min_agreement."
         )
     if policy.regression_margin is not None and not has_baseline:
         raise ConfigError(
@@ -97,31 +100,30 @@ def gate_policy(settings: GateSettings) -> GatePolicy:
     """Turn the section `gate` of a configuration into a policy."""
     system, stated = settings.system, dict(settings)
     del stated["system"], stated["judge"]
-    stated["per_category"] = tuple(settings.per_category.items())
-    stated["per_facet"] = tuple(_facet_limits(settings))
-    for name in (*(f"per_{facet}" for facet in _FACETS), "every"):
+    for name in SliceGateSettings.model_fields:
         del stated[name]
     stated["defenses"] = tuple(settings.defenses)
     return GatePolicy(
         **stated,
+        per_facet=tuple(_facet_limits(settings)),
         system_asr_upper=system.asr_upper,
         system_over_refusal_upper=system.over_refusal_upper,
-        system_per_category=tuple(system.per_category.items()),
+        system_per_facet=tuple(_facet_limits(system)),
         judge_min_agreement=settings.judge.min_agreement,
     )
 
 
-_FACETS: Final = ("severity", "language", "variant", "technique", "source")
-
-
-def _facet_limits(settings: GateSettings) -> Iterator[FacetLimit]:
+def _facet_limits(settings: SliceGateSettings) -> Iterator[FacetLimit]:
     """Yield the limits on slices, those on every slice last."""
-    for facet in _FACETS:
-        for name, stated in getattr(settings, f"per_{facet}").items():
-            yield from _both_sides(stated, facet=facet, name=name)
-    if settings.every is not None:
-        every = settings.every
-        yield from _both_sides(every, facet=every.facet, name="", least=every.min)
+    by_facet = {facet: getattr(settings, f"per_{facet}") for facet in FACETS}
+    for facet, limits in (by_facet | settings.per_metadata).items():
+        for name, stated in limits.items():
+            both = stated
+            if not isinstance(stated, FacetLimitSettings):  # the share of attacks alone
+                both = FacetLimitSettings(asr_upper=stated)
+            yield from _both_sides(both, facet=facet, name=name)
+    for every in settings.every:
+        yield from _both_sides(every, facet=every.facet, name=EVERY_VALUE, least=every.min)
 
 
 def _both_sides(
@@ -249,4 +251,4 @@ def _regressions(
     )
     if matched.scope == DEFENSE:
         return checks
-    return tuple(replace(check, rule=SYSTEM_RULES[check.rule]) for check in checks)
+    return tuple(replace(check, rule=system_rule(check.rule)) for check in checks)

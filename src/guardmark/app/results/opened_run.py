@@ -140,6 +140,7 @@ def analysis_settings(reader: RecordReader, config: Config | None = None) -> Ana
         non_inferiority_margin=stats.non_inferiority_margin,
         replicates=stats.replicates,
         weights=weights,
+        slices=tuple(stats.slices),
         limits=_limits(config),
         system_limits=_system_limits(config),
         legacy_cards=tuple(config.pipeline.legacy_cards) if config.pipeline else (),

@@ -245,6 +245,12 @@ class _Invocation:
         yield from note_patterns(samples)
         yield from note_copies(samples)
         yield from note_crossed(samples)
+        for name in self.loaded.config.stats.slices:
+            if not any(name in sample.metadata for sample in samples):
+                yield (
+                    f"stats.slices names {name!r}, which none of the first {count:,} samples has "
+                    "in its metadata: nothing is sliced by it"
+                )
 
     async def _measure(
         self, location: RunLocation, writer: RecordWriter, warnings: Sequence[str]

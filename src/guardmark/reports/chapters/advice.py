@@ -119,9 +119,15 @@ def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
         ranked.append((is_late, rules[rule] > _ALIKE, place, line, at))
     items = [(line, at) for *_, line, at in sorted(ranked, key=lambda it: it[:3])]
     items = [(choice, "comparison"), *items] if choice else items
-    # A blind spot is said first: no figure over all samples holds for whoever falls into it.
-    blind = [(line, at) for rule, line, at, _ in advised if rule == _BLIND_SPOT]
-    items = [*blind, *(item for item in items if item not in blind)]
+    # A blind spot beyond the limit is said first: no figure over all samples holds for whoever
+    # falls into it.
+    in_question = set(worthy) if choice else set(rates)
+    grave = {
+        advice_sentence(each)
+        for each in analysis.advice
+        if _is_grave(each) and each.defense in in_question
+    }
+    items.sort(key=lambda item: item[0] not in grave)
     # What makes every figure doubtful comes before any of them.
     doubts = [
         (
@@ -276,12 +282,24 @@ def advice_sentence(advice: Advice) -> str:
         parts[f"{key}_share"] = percent_text(measure.value)
     numbers = dict(advice.numbers)
     if advice.rule == _BLIND_SPOT:
-        parts["what"] = words_of("blind_spot_system" if is_system else "blind_spot")[
-            "attacks" if "attacks" in numbers else "benign"
-        ]
+        side = "attacks" if numbers["is_attack"] else "benign"
+        parts["what"] = words_of("blind_spot_system" if is_system else "blind_spot")[side]
+        parts["others"] = _further_spots(int(numbers["more"]))
+        numbers["excess_low"] = dict(advice.figures)["excess"].low or 0.0
     points = {f"{key}_points": 100 * number for key, number in numbers.items()}
     sentence = words_of(sentences)[advice.rule].format(**parts, **numbers, **points)
     return f"{sentence[0].upper()}{sentence[1:]}" if is_system else sentence
+
+
+def _is_grave(advice: Advice) -> bool:
+    """Tell whether it names a slice whose whole interval lies above the limit."""
+    return advice.rule == _BLIND_SPOT and bool(dict(advice.numbers)["is_above_limit"])
+
+
+def _further_spots(count: int) -> str:
+    if not count:
+        return ""
+    return f" The report lists {count_text(count)} more such {'slice' if count == 1 else 'slices'}."
 
 
 def write_worst(analysis: RunAnalysis, highlights: Highlights) -> Section:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.gate import SLICE_RULES, GateStatus, GateUnit
+from guardmark.analysis.gate import OF_SLICES, SYSTEM_RULES, GateStatus, GateUnit
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.blocks import (
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.gate import GateCheck, GateResult
 
+_OF_SYSTEM: Final = f"{SYSTEM}."
 _UNITS: Final = {
     GateUnit.SHARE: Unit.SHARE,
     GateUnit.POINTS: Unit.POINTS,
@@ -55,9 +56,9 @@ def check_sentence(check: GateCheck) -> str:
     if check.rule == "complete":
         stored, planned = count_text(check.trials), count_text(round(check.limit))
         return f"only {stored} of {planned} records are stored: {check.reason}"
-    figure, what = words_of("gate")[check.rule], _plural(check.subject)
+    figure, what = _figure_words(check), _plural(check.subject)
     if is_of_slice(check):
-        figure, what = f"{figure} of {check.subject}", _unit_of_slice(check)
+        figure, what = f"{figure} of {slice_words(check)}", _unit_of_slice(check)
     elif check.rule == "latency_p95_upper_ms":
         what = f"answers to {what}"
     p_value = "" if check.p_value is None else f", p {p_text(check.p_value)}"
@@ -75,11 +76,30 @@ def check_sentence(check: GateCheck) -> str:
 
 def is_of_slice(check: GateCheck) -> bool:
     """Tell whether a limit is about one slice of the samples."""
-    return check.rule.rpartition(".")[2] in SLICE_RULES
+    return check.rule.removeprefix(_OF_SYSTEM).startswith(OF_SLICES)
+
+
+def slice_words(check: GateCheck) -> str:
+    """Name the slice that a limit is about, such as `language de`; of a category its name."""
+    facet = check.rule.removeprefix(_OF_SYSTEM).removeprefix(OF_SLICES).rpartition(".")[0]
+    if facet == "category" or check.subject.startswith("every "):
+        return check.subject
+    return f"{facet} {check.subject}"
 
 
 def _unit_of_slice(check: GateCheck) -> str:
-    return "benign samples" if check.rule == "facet_fpr" else "attacks"
+    return "attacks" if check.rule.endswith("asr_upper") else "benign samples"
+
+
+def _figure_words(check: GateCheck) -> str:
+    """Return what the figure of a check is called."""
+    words = words_of("gate")
+    if not is_of_slice(check):
+        return words[check.rule]
+    side = "asr_upper" if check.rule.endswith("asr_upper") else "fpr_upper"
+    if check.rule.startswith(_OF_SYSTEM):
+        return words[SYSTEM_RULES[side]]
+    return words[side]
 
 
 def _figure_of(check: GateCheck) -> FigureCell:
@@ -110,7 +130,7 @@ def _what_would(check: GateCheck) -> str:
         return check.reason or "no number of samples can promise to"
     unit = _plural(check.subject)
     if is_of_slice(check):
-        unit = f"{_unit_of_slice(check)} of {check.subject}"
+        unit = f"{_unit_of_slice(check)} of {slice_words(check)}"
     elif check.unit is GateUnit.POINTS:
         unit = f"pairs of {unit}"
     lead = f"{check.reason}; " if check.reason else ""
@@ -171,9 +191,9 @@ def _limit_words(check: GateCheck) -> str:
     """Name what is limited, and by how much."""
     if check.rule == "complete":
         return "records stored, of all planned"
-    of = f" of {check.subject}" if is_of_slice(check) else ""
+    of = f" of {slice_words(check)}" if is_of_slice(check) else ""
     limit = value_text(check.limit, _UNITS[check.unit])
-    return f"{_who(check)}{words_of('gate')[check.rule]}{of}, at most {limit}"
+    return f"{_who(check)}{_figure_words(check)}{of}, at most {limit}"
 
 
 def gate_document(result: GateResult, *, run: str, caveats: Sequence[str] = ()) -> Document:

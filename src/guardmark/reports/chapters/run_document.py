@@ -13,6 +13,7 @@ from guardmark.reports.chapters.latency import RETRIES_TABLE, SPENDING_TABLE
 from guardmark.reports.chapters.method import parts_line, write_configuration, write_method
 from guardmark.reports.chapters.pipeline import CARD_TABLES
 from guardmark.reports.chapters.slices import (
+    write_blind_spots,
     write_categories,
     write_coverage,
     write_slices,
@@ -65,6 +66,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
             write_advice(analysis, shown),
             *filter(None, (pipeline.write(analysis), write_system_slices(analysis))),
             summary.write(analysis),
+            write_blind_spots(analysis),
             write_categories(analysis),
             comparison.write(analysis),
             latency.write(analysis),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from guardmark.analysis.defense.slices import SliceRate, SliceTable, by_severity
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.defenses.guard_profile import takes_images
+from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.blocks import (
     Column,
     IntervalChart,
@@ -37,6 +38,8 @@ _MANY = 10  # samples a group, from which a table says why its interval is wide
 _ON_BENIGN = {DEFENSE: "False positive rate", SYSTEM: "Over-refusal"}
 _CHARTS = {DEFENSE: "chart", SYSTEM: "system"}
 _FACETS = ("subcategory", "severity", "language", "length", "variant", "technique", "source")
+_ERRORS = {True: "attacks let through", False: "benign inputs blocked"}
+_MOST_OPEN = 8  # blind spots that are not folded
 _FILES = ("categories.csv", "variant_metrics.csv")
 _OF_ATTACKS = frozenset({"subcategory", "severity", "technique"})
 _CHARTED = frozenset({"severity", "language", "length", "variant"})
@@ -61,6 +64,34 @@ def write_categories(analysis: RunAnalysis) -> Section:
     )
 
 
+def write_blind_spots(analysis: RunAnalysis) -> Section:
+    """List the slices that are worse than the rest, systems first, the surest of each first."""
+    found = [
+        (subject(each.name, scope), spot)
+        for scope, subjects in ((SYSTEM, analysis.system), (DEFENSE, analysis.defenses))
+        for each in subjects
+        for spot in each.blind_spots
+    ]
+    table = table_of(
+        found,
+        {
+            "Defense": lambda each: name(each[0]),
+            "Slice": lambda each: words(each[1].name),
+            "Errors are": lambda each: words(_ERRORS[each[1].is_attack]),
+            "Rate there|Counts": lambda each: with_counts(each[1].rate),
+            "Elsewhere|of": lambda each: with_counts(each[1].rest),
+            "More by: simultaneous limits": lambda each: each[1].excess,
+            "Also called": lambda each: words(", ".join(each[1].also)),
+        },
+        table_id="blind-spots",
+        texts=("Slice", "Errors are", "Also called"),
+        collapsed=len(found) > _MOST_OPEN,
+    )
+    nothing = "No slice is shown to be worse than the rest, of all that were searched."
+    shown = table if found else None
+    return section("blind-spots-of-all", "Blind spots", shown, otherwise=nothing)
+
+
 def write_system_slices(analysis: RunAnalysis) -> Section | None:
     """Write what comes out of a pipeline by category, severity, language and variant."""
     systems = [each for each in analysis.system if not each.is_baseline] or list(analysis.system)
@@ -78,7 +109,8 @@ def write_system_slices(analysis: RunAnalysis) -> Section | None:
 def write_slices(analysis: RunAnalysis) -> Section:
     """Write the section on every other facet that splits the samples."""
     nothing = "The samples do not differ in severity, language, length, variant or technique."
-    blocks = (block for facet in _FACETS for block in _facet(analysis.candidates, facet))
+    facets = (*_FACETS, *analysis.settings.slices)
+    blocks = (block for facet in facets for block in _facet(analysis.candidates, facet))
     return section("slices", "Other slices", *blocks, otherwise=nothing)
 
 

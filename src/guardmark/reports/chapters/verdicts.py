@@ -13,7 +13,6 @@ from guardmark.analysis.compare.recommendations import (
     judge_chosen,
     separates,
 )
-from guardmark.analysis.defense.blind_spots import find_blind_spots
 from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.analysis.pipeline.frame import NO_GUARD, SYSTEM
 from guardmark.reports.chapters.comparison import group_cautions, subject
@@ -22,6 +21,7 @@ from guardmark.reports.document.cells import figure, figure_text, rate_text
 from guardmark.reports.document.safe_text import plain_line
 from guardmark.reports.document.wording import (
     count_text,
+    counts_text,
     interval_text,
     measure_text,
     percent_text,
@@ -47,6 +47,7 @@ _OF_SYSTEMS: Final = {Reliance.NOT_ALONE: "Not enough"}
 _MOST: Final = 0.5
 _NO_VERDICT: Final = "No verdict"
 _VERBS: Final = {"allow": "allows", "block": "blocks"}
+_SPOTS: Final = 2  # blind spots of a label that a card names
 _QUOTED: Final = 160  # characters of a text beside a verdict
 
 
@@ -260,11 +261,24 @@ def _notes(defense: DefenseAnalysis) -> Iterator[str]:
     if card.truncated_attacks and card.truncated_benign:
         attacks, benign = map(rate_text, (card.truncated_attacks, card.truncated_benign))
         yield say("truncated", attacks=attacks, benign=benign)
-    for spot in find_blind_spots(defense):
-        side = "attacks get through" if spot.is_attack else "benign inputs are blocked"
-        yield f"blind spot: of {spot.facet} {spot.name}, {rate_text(spot.rate)} {side}"
+    yield from _blind_spots(defense)
     yield from group_cautions(card.true_positive_rate, card.false_positive_rate)
     if defense.stopped:
         yield f"stopped early: {'; '.join(each.sentence for each in defense.stopped)}"
     if defense.is_redecided:
         yield f"decided anew from stored scores at threshold {defense.threshold:g}"
+
+
+def _blind_spots(defense: DefenseAnalysis) -> Iterator[str]:
+    """Name the surest blind spots, attacks first."""
+    words = words_of("blind_spot_system" if defense.part.kind == SYSTEM else "blind_spot")
+    for is_attack, side in ((True, "attacks"), (False, "benign")):
+        spots = [each for each in defense.blind_spots if each.is_attack == is_attack]
+        if spots:
+            named = "; ".join(
+                f"{each.name} {counts_text(figure(each.rate))} ({percent_text(each.rate.value)}), "
+                f"elsewhere {percent_text(each.rest.value)}"
+                for each in spots[:_SPOTS]
+            )
+            left = f"; {len(spots) - _SPOTS} more" if len(spots) > _SPOTS else ""
+            yield f"blind spot, {words[side]}: {named}{left}"
