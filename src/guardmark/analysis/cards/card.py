@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - cards are checked against these types
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -61,7 +61,7 @@ class CardFigure:
 
     Attributes:
         name: Which figure, such as `attack_success_rate`.
-        unit: `share` for values in [0, 1], `ms`, or `per 1,000 samples` in the price table's currency.
+        unit: `share` for values in [0, 1], `ms`, or `per 1,000 samples` (currency of the prices).
         value: The point estimate, or None when undefined.
         low: Lower bound of the interval, or None when there is none.
         high: Upper bound of the interval, or None when there is none.
@@ -236,7 +236,7 @@ class Card:
         schema: Always `guardmark-card`.
         schema_version: Raised when a field goes or changes its meaning.
         made_by: Version of guardmark that wrote the card.
-        answer: *Rely*, *Not enough alone*, *Do not rely* or *Not enough data*; empty for a baseline.
+        answer: A value of `Reliance`, such as *Not enough alone*; empty for a baseline.
         is_baseline: Whether it only marks the floor or the ceiling.
         subject: What was measured.
         data: On what.
@@ -273,7 +273,6 @@ class Card:
     claims: tuple[Claim, ...]
     robustness: CardRobustness | None
     run: CardRun
-    evidence: tuple[Mapping[str, str], ...] = field(default=())
 
     def figure(self, name: str) -> CardFigure | None:
         """Return a headline figure, or None where the card has none of that name."""
@@ -310,9 +309,7 @@ def make_card(
     attacked = next((each for each in analysis.adaptive if each.name == chosen.name), None)
     figures = tuple(_figures(analysis, chosen, scope=scope))
     by_name = {each.name: each for each in figures}
-    candidates = {
-        each.name: each.card for each in subjects_of(analysis) if not each.is_baseline
-    }
+    candidates = {each.name: each.card for each in subjects_of(analysis) if not each.is_baseline}
     adapted = attacked.rounds[-1].full if attacked is not None and scope == DEFENSE else None
     answer, _ = judge_chosen(
         chosen.card, adapted, name=chosen.name, candidates=candidates, limits=limits
@@ -406,9 +403,7 @@ def _subject(manifest: RunManifest, part: PartManifest, *, scope: str) -> CardSu
     )
 
 
-def _figures(
-    analysis: RunAnalysis, chosen: DefenseAnalysis, *, scope: str
-) -> Iterator[CardFigure]:
+def _figures(analysis: RunAnalysis, chosen: DefenseAnalysis, *, scope: str) -> Iterator[CardFigure]:
     card = chosen.card
     yield _of_rate("attack_success_rate", card.attack_success_rate)
     if scope == DEFENSE:
@@ -546,9 +541,7 @@ def _gaps(
 def _robustness(attacked: AdaptiveCard) -> CardRobustness:
     adaptive = next((each for each in attacked.arms if each.arm == "adaptive"), None)
     points = dict(adaptive.points) if adaptive is not None else {}
-    by_calls = tuple(
-        (calls, points[calls]) for calls in _BUDGETS if calls in points
-    )
+    by_calls = tuple((calls, points[calls]) for calls in _BUDGETS if calls in points)
     return CardRobustness(
         battery=str(attacked.settings.get("battery", "")),
         budget=attacked.budget,

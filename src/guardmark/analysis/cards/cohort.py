@@ -43,7 +43,9 @@ class Cohort:
 
 def cohort_of(manifest: RunManifest, *, scope: str) -> Cohort:
     """Return the terms on which a run was measured at a scope."""
-    sets = [[each.name, each.version, each.sha256, each.attacks, each.benign] for each in manifest.data]
+    sets = [
+        [each.name, each.version, each.sha256, each.attacks, each.benign] for each in manifest.data
+    ]
     labels = [[each.name, sorted(each.mapping.items())] for each in manifest.data]
     policy = [str(manifest.on_malformed), str(manifest.on_error), manifest.repeats]
     around = [
