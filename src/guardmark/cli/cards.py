@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,14 +22,26 @@ _PATH = click.Path(path_type=Path)
 @click.option("--to", "formats", default="json,html")
 @click.option("--claims", type=_PATH)
 @click.option("-o", "--out", type=_PATH)
+@click.option("--sign", metavar="KEY", type=_PATH)
+@click.option(
+    "--password-env", metavar="NAME", default="GUARDMARK_SIGN_PASSWORD", show_default=True
+)
 def card_command(
-    run: Path, names: Sequence[str], *, formats: str, claims: Path | None, out: Path | None
+    run: Path,
+    names: Sequence[str],
+    *,
+    formats: str,
+    claims: Path | None,
+    out: Path | None,
+    sign: Path | None,
+    password_env: str,
 ) -> None:
     """Write guard cards."""
-    from guardmark.app.results.cards import write_cards
+    from guardmark.app.results.cards import SigningKey, write_cards
 
     wanted = tuple(each.strip() for each in formats.split(",") if each.strip())
-    written = write_cards(run, names, formats=wanted, claims=claims, out=out)
+    key = SigningKey(path=sign, password=os.environ.get(password_env, "")) if sign else None
+    written = write_cards(run, names, formats=wanted, claims=claims, out=out, key=key)
     for each in written:
         answer = each.card.answer or "baseline"
         echo(f"{each.card.subject.name}: {answer}", *(f"  {path}" for path in each.files))

@@ -34,6 +34,9 @@ MILLISECONDS: Final = "ms"
 MONEY: Final = "per 1,000 samples"
 PER_THOUSAND: Final = 1_000
 
+UNBIASED: Final = "median-unbiased value"
+"""How a rate says that a rule ended its run early, so that its value is not the plain share."""
+
 SLICED: Final = ("category", "language", "variant", "severity")
 """Facets whose slices stand on a card."""
 
@@ -434,6 +437,9 @@ def _figures(analysis: RunAnalysis, chosen: DefenseAnalysis, *, scope: str) -> I
 
 
 def _of_rate(name: str, rate: Estimate) -> CardFigure:
+    method = rate.method
+    if rate.unbiased is not None:
+        method = f"{method}, {UNBIASED}"
     return CardFigure(
         name=name,
         unit=SHARE,
@@ -443,7 +449,7 @@ def _of_rate(name: str, rate: Estimate) -> CardFigure:
         successes=rate.successes,
         trials=rate.trials,
         groups=rate.groups,
-        method=rate.method,
+        method=method,
         reason=rate.reason,
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.cards.card import SHARE, Gap
+from guardmark.analysis.cards.card import SHARE, UNBIASED, Gap
 from guardmark.analysis.cards.claims import CLAIMED, standing_of
 from guardmark.analysis.cards.cohort import make_cohort
 from guardmark.analysis.compare.recommendations import Reliance
@@ -89,10 +89,12 @@ def _in_counted(figure: CardFigure, successes: int, where: str, confidence: floa
         yield f"{where} has counts and no value"
     if value is not None and not figure.trials:
         yield f"{where} has a value and no samples"
-    if figure.method != "wilson" or value is None or not figure.trials:
+    if value is None or not figure.trials or UNBIASED in figure.method:
         return
     if not math.isclose(value, successes / figure.trials, abs_tol=_CLOSE):
         yield f"{where} is {value:.4f}, but {successes} of {figure.trials} is another share"
+    if figure.method != "wilson":
+        return
     made = wilson(successes, figure.trials, confidence=confidence)
     pairs = ((figure.low, made.low), (figure.high, made.high))
     if any(one is None or other is None or abs(one - other) > _CLOSE_LIMIT for one, other in pairs):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from datetime import date as Day  # noqa: N812 - a field is called date
 from shlex import quote
@@ -18,7 +18,7 @@ from guardmark.analysis.run import analyse_run
 from guardmark.app.parts.loading import load_section
 from guardmark.app.results.opened_run import open_run
 from guardmark.config.settings import Settings
-from guardmark.core.errors import StoreError, UnknownName
+from guardmark.core.errors import ConfigError, StoreError, UnknownName
 from guardmark.engine.secret_scan import require_no_secret
 from guardmark.reports.chapters.card import card_document
 from guardmark.reports.document.cells import slug
@@ -26,6 +26,7 @@ from guardmark.reports.render.badge import badge_svg
 from guardmark.reports.render.html.page import render_html
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.run_dir import errors_of_files, note_seals, whole_file
+from guardmark.store.sealing.minisign import sign_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,6 +74,14 @@ class ClaimsFile(Settings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SigningKey:
+    """A secret key of minisign, and its password where it has one."""
+
+    path: Path
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenCard:
     """A card, what a terminal shows of it, and the files that were written."""
 
@@ -96,6 +105,7 @@ def write_cards(
     formats: Sequence[str] = ("json", "html"),
     claims: Path | None = None,
     out: Path | None = None,
+    key: SigningKey | None = None,
     now: datetime | None = None,
 ) -> tuple[WrittenCard, ...]:
     """Write the cards of a run: of the defenses named, else of each that is no baseline.
@@ -106,6 +116,7 @@ def write_cards(
         formats: Of `FORMATS`.
         claims: A YAML file of what the makers claim.
         out: Folder for the files; `cards` in the folder of the run if not given.
+        key: Signs each card in JSON, in a file beside it.
         now: The day that a badge carries its age from; today if not given.
 
     Raises:
@@ -116,6 +127,8 @@ def write_cards(
     for form in formats:
         if form not in FORMATS:
             raise UnknownName("format of a card", form, FORMATS)
+    if key is not None and "json" not in formats:
+        raise ConfigError("A signature is of a card in JSON.\nNext: name json among the formats.")
     stated = _read_claims(claims)
     with open_run(run) as opened:
         analysis = analyse_run(opened.reader, opened.settings)
@@ -139,6 +152,9 @@ def write_cards(
             with whole_file(path) as file:
                 file.write(text.encode())
             files.append(path)
+            if key is not None and form == "json":
+                comment = f"guardmark card {slug(name)} cohort {card.cohort.key}"
+                files.append(sign_file(path, key.path, comment=comment, password=key.password))
         written.append(WrittenCard(card=card, document=document, files=tuple(files)))
     require_no_secret([path for each in written for path in each.files])
     if to.absolute().is_relative_to(folder.path.absolute()):
