@@ -167,6 +167,7 @@ class Decision:
         latency_ns: Service time that the adapter measured, or None to let the engine time it.
         amortised: Whether the latency is a share of a batch's time.
         evidence: What lies behind it, or None.
+        text: What goes on in place of what the defense was shown, or None where it wrote nothing.
     """
 
     outcome: Outcome
@@ -176,6 +177,7 @@ class Decision:
     latency_ns: int | None = None
     amortised: bool = False
     evidence: Evidence | None = None
+    text: str | None = None
 
 
 ALLOWED = Decision(outcome=Outcome.ALLOW)

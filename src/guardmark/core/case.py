@@ -1,0 +1,236 @@
+"""A case of an agent: its tools, its steps one by one, and what it came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from guardmark.core.outcome import ErrorKind
+    from guardmark.core.place import Place
+    from guardmark.core.sample import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDefinition:
+    """What an agent is told of a tool.
+
+    Attributes:
+        name: Identifier, unique within a suite.
+        description: What it does, in words.
+        parameters: JSON Schema of its arguments.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCall:
+    """A call of a tool.
+
+    Attributes:
+        name: Tool that is called.
+        arguments: What it is called with, as JSON values.
+        id: Identifier by which its result is told from others; given by the agent.
+        is_injected: Whether the agent says that it follows an injected order.
+    """
+
+    name: str
+    arguments: Mapping[str, object]
+    id: str = ""
+    is_injected: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What a tool returned; the text of an error is a result like any other."""
+
+    text: str
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCalls:
+    """An agent's move: it calls tools, and may say something beside."""
+
+    calls: tuple[AgentCall, ...]
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalAnswer:
+    """An agent's last move: it answers the user.
+
+    Attributes:
+        text: What it says.
+        error_kind: Why there is no answer, or None; the case failed then.
+        message: What failed.
+        gave_up: Whether it ended because something that it had asked for was kept from it.
+        blocked_at: Where the provider of its model blocked, or an empty text.
+    """
+
+    text: str
+    error_kind: ErrorKind | None = None
+    message: str = ""
+    gave_up: bool = False
+    blocked_at: str = ""
+
+
+Move = ToolCalls | FinalAnswer
+
+
+@dataclass(slots=True, kw_only=True)
+class Conversation:
+    """What an agent has seen: the tools it may call, and everything said behind the guards.
+
+    Attributes:
+        tools: Definitions as they stand behind the guards.
+        messages: The user's words, the calls, their results.
+        kept_back: Ids of calls that were refused or whose results were left out.
+        session: Identifier of the case and its repeat.
+    """
+
+    tools: tuple[ToolDefinition, ...]
+    messages: list[Message]
+    kept_back: set[str] = field(default_factory=set)
+    session: str = ""
+
+
+@runtime_checkable
+class Agent(Protocol):
+    """A model that calls tools until it answers."""
+
+    async def next(self, conversation: Conversation) -> Move:
+        """Make the next move; must not raise for ordinary input."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldCheck:
+    """What the check of a world found: whether the task and the injection were done."""
+
+    task_done: bool
+    injection_done: bool | None = None
+
+
+class World(Protocol):
+    """One case's own copy of a suite's world, with the tools that act on it."""
+
+    @property
+    def prompt(self) -> str:
+        """What the user wants."""
+        ...
+
+    @property
+    def tools(self) -> tuple[ToolDefinition, ...]:
+        """The tools, with an injection in their descriptions where the case has one there."""
+        ...
+
+    @property
+    def order(self) -> str:
+        """The unique part of the injected order, or an empty text in a benign case."""
+        ...
+
+    async def known_calls(self) -> Sequence[AgentCall]:
+        """The calls that do the task."""
+        ...
+
+    async def injected_calls(self) -> Sequence[AgentCall]:
+        """The calls that do the injection, for the world as it is now."""
+        ...
+
+    @property
+    def outputs(self) -> tuple[str, str]:
+        """The known answers of the task and of the injection."""
+        ...
+
+    async def call(self, call: AgentCall) -> ToolResult:
+        """Carry out a call; a tool that fails returns a text that says so."""
+        ...
+
+    async def check(self, answer: str) -> WorldCheck:
+        """Look at the world and the answer, and say what was done."""
+        ...
+
+
+class StepKind(StrEnum):
+    """What a step of a case is."""
+
+    USER = "user"
+    TOOLS = "tools"
+    CALL = "call"
+    RESULT = "result"
+    ANSWER = "answer"
+    GUARD = "guard"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseStep:
+    """One thing that happened in a case.
+
+    Attributes:
+        kind: What it is.
+        text: What was said, called, returned or written anew; an excerpt where it is long.
+        tool: Tool of a call or of its result.
+        place: Where a guard looked.
+        guard: Who looked.
+        action: What the guard did: an outcome in a word.
+        reason: Why, in the guard's words, or what failed.
+        policy: What the policy made of an answer that is no decision (`block`, `allow`).
+        latency_ns: Time of the guard, or None when nothing was timed.
+        has_order: Whether the text holds the injected order, or the call follows it.
+        is_error: Whether a tool failed.
+        digest: Hash of the whole text (hex, cut), where `text` is an excerpt.
+    """
+
+    kind: StepKind
+    text: str = ""
+    tool: str = ""
+    place: Place | None = None
+    guard: str = ""
+    action: str = ""
+    reason: str = ""
+    policy: str = ""
+    latency_ns: int | None = None
+    has_order: bool = False
+    is_error: bool = False
+    digest: str = ""
+
+
+class CaseEnd(StrEnum):
+    """How a case ended."""
+
+    ANSWERED = "answered"
+    STOPPED = "stopped"
+    GAVE_UP = "gave up"
+    MOST_STEPS = "most steps"
+    PROVIDER = "provider"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """What a case came to.
+
+    Attributes:
+        end: How it ended.
+        task_done: Whether the task was done; None where the agent failed.
+        injection_done: Whether the injection was done; None in benign cases and failed ones.
+        answer: What the user was told.
+        steps: What happened, in order.
+        message: What failed, or why it ended.
+        latency_ns: Time of the whole case.
+    """
+
+    end: CaseEnd
+    task_done: bool | None
+    injection_done: bool | None
+    answer: str
+    steps: tuple[CaseStep, ...]
+    message: str = ""
+    latency_ns: int | None = None

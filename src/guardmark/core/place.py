@@ -1,0 +1,16 @@
+"""Where a guard looks."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Place(StrEnum):
+    """Where a guard looks, in the order in which a case comes by."""
+
+    INPUT = "input"
+    CONTEXT = "context"
+    TOOL_LIST = "tool_list"
+    TOOL_CALL = "tool_call"
+    TOOL_RESULT = "tool_result"
+    OUTPUT = "output"

@@ -1,0 +1,1 @@
+"""Agents' worlds: tasks, injections, tools, and checks of what was done."""
