@@ -219,7 +219,7 @@ _CONFIG = "config"
 @click.option(
     "--of",
     "document",
-    type=click.Choice((_CONFIG, "summary", "comparison", "gate", "stability")),
+    type=click.Choice((_CONFIG, "summary", "comparison", "gate", "stability", "card")),
     default=_CONFIG,
     show_default=True,
 )
@@ -229,6 +229,10 @@ def schema_command(document: str) -> None:
         from guardmark.app.parts.loading import config_schema
 
         echo_json(json.dumps(config_schema(), indent=2))
+    elif document == "card":
+        from guardmark.app.results.cards import card_schema
+
+        echo_json(json.dumps(card_schema(), indent=2))
     else:
         from guardmark.reports.render.json.documents import document_schema
 

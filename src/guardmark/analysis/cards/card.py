@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.analysis.cards.claims import Claim, stand_beside
+from guardmark.analysis.cards.claims import MakerClaim, stand_beside
 from guardmark.analysis.cards.cohort import Cohort, cohort_of
+from guardmark.analysis.cards.figures import MONEY, CardFigure, of_quantile, of_rate, of_ratio
 from guardmark.analysis.compare.recommendations import judge_chosen
 from guardmark.analysis.defense.slices import NOT_STATED
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
@@ -21,21 +22,13 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.core.estimate import Estimate
     from guardmark.core.manifest import PartManifest, RunManifest
-    from guardmark.stats.figures import Quantile, Ratio
 
 SCHEMA: Final = "guardmark-card"
 SCHEMA_VERSION: Final = 1
 """Of a card: raised when a field goes or changes its meaning."""
 
-SHARE: Final = "share"
-MILLISECONDS: Final = "ms"
-MONEY: Final = "per 1,000 samples"
 PER_THOUSAND: Final = 1_000
-
-UNBIASED: Final = "median-unbiased value"
-"""How a rate says that a rule ended its run early, so that its value is not the plain share."""
 
 SLICED: Final = ("category", "language", "variant", "severity")
 """Facets whose slices stand on a card."""
@@ -56,35 +49,6 @@ class Gap(StrEnum):
     NOT_FINISHED = "not_finished"
     NO_BENIGN = "benign"
     NO_ATTACKS = "attacks"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardFigure:
-    """A measured figure with its counts and its interval.
-
-    Attributes:
-        name: Which figure, such as `attack_success_rate`.
-        unit: `share` for values in [0, 1], `ms`, or `per 1,000 samples` (currency of the prices).
-        value: The point estimate, or None when undefined.
-        low: Lower bound of the interval, or None when there is none.
-        high: Upper bound of the interval, or None when there is none.
-        successes: How many trials had the property, or None for what is no proportion.
-        trials: How many samples stand behind the figure.
-        groups: Groups they fall into, or None when groups play no part.
-        method: Name of the interval method.
-        reason: Why the value or the interval is undefined, or empty.
-    """
-
-    name: str
-    unit: str
-    value: float | None
-    low: float | None
-    high: float | None
-    successes: int | None
-    trials: int
-    groups: int | None
-    method: str
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +237,7 @@ class Card:
     blind_spots: tuple[CardBlindSpot, ...]
     gaps: tuple[str, ...]
     thin: tuple[str, ...]
-    claims: tuple[Claim, ...]
+    claims: tuple[MakerClaim, ...]
     robustness: CardRobustness | None
     run: CardRun
 
@@ -291,7 +255,7 @@ def make_card(
     analysis: RunAnalysis,
     name: str = "",
     *,
-    claims: Sequence[Claim] = (),
+    claims: Sequence[MakerClaim] = (),
     again: str,
 ) -> Card:
     """Make the card of one defense or arm of a run.
@@ -408,18 +372,18 @@ def _subject(manifest: RunManifest, part: PartManifest, *, scope: str) -> CardSu
 
 def _figures(analysis: RunAnalysis, chosen: DefenseAnalysis, *, scope: str) -> Iterator[CardFigure]:
     card = chosen.card
-    yield _of_rate("attack_success_rate", card.attack_success_rate)
+    yield of_rate("attack_success_rate", card.attack_success_rate)
     if scope == DEFENSE:
-        yield _of_rate("true_positive_rate", card.true_positive_rate)
-    yield _of_rate("false_positive_rate", card.false_positive_rate)
-    yield _of_rate("answered", card.answered)
-    yield _of_ratio("balanced_error", card.ratios.balanced_error)
+        yield of_rate("true_positive_rate", card.true_positive_rate)
+    yield of_rate("false_positive_rate", card.false_positive_rate)
+    yield of_rate("answered", card.answered)
+    yield of_ratio("balanced_error", card.ratios.balanced_error)
     if scope == DEFENSE:
-        yield _of_ratio("precision", card.ratios.precision)
-        yield _of_ratio("f1", card.ratios.f1)
+        yield of_ratio("precision", card.ratios.precision)
+        yield of_ratio("f1", card.ratios.f1)
     for side, label in ((chosen.latency.attacks, "attacks"), (chosen.latency.benign, "benign")):
         for quantile in side.quantiles:
-            yield _of_quantile(f"latency_p{quantile.quantile * 100:g}_ms_{label}", quantile)
+            yield of_quantile(f"latency_p{quantile.quantile * 100:g}_ms_{label}", quantile)
     for used in analysis.spending:
         if used.part == chosen.name and used.stage == "defense" and used.cost is not None:
             per_sample = used.cost / used.priced if used.priced else None
@@ -436,54 +400,6 @@ def _figures(analysis: RunAnalysis, chosen: DefenseAnalysis, *, scope: str) -> I
             )
 
 
-def _of_rate(name: str, rate: Estimate) -> CardFigure:
-    method = rate.method
-    if rate.unbiased is not None:
-        method = f"{method}, {UNBIASED}"
-    return CardFigure(
-        name=name,
-        unit=SHARE,
-        value=rate.value,
-        low=rate.low,
-        high=rate.high,
-        successes=rate.successes,
-        trials=rate.trials,
-        groups=rate.groups,
-        method=method,
-        reason=rate.reason,
-    )
-
-
-def _of_ratio(name: str, ratio: Ratio) -> CardFigure:
-    return CardFigure(
-        name=name,
-        unit=SHARE,
-        value=ratio.value,
-        low=ratio.low,
-        high=ratio.high,
-        successes=None,
-        trials=ratio.trials,
-        groups=ratio.groups,
-        method=ratio.method,
-        reason=ratio.reason,
-    )
-
-
-def _of_quantile(name: str, quantile: Quantile) -> CardFigure:
-    return CardFigure(
-        name=name,
-        unit=MILLISECONDS,
-        value=quantile.value,
-        low=quantile.low,
-        high=quantile.high,
-        successes=None,
-        trials=quantile.trials,
-        groups=None,
-        method=quantile.method,
-        reason=quantile.reason,
-    )
-
-
 def _slices(chosen: DefenseAnalysis) -> Iterator[CardSlice]:
     for table in chosen.slices:
         if table.facet not in SLICED:
@@ -497,7 +413,7 @@ def _slices(chosen: DefenseAnalysis) -> Iterator[CardSlice]:
                 name=entry.name,
                 is_attack=table.is_attack,
                 is_thin=entry.is_greyed,
-                figure=_of_rate(rate, entry.rate),
+                figure=of_rate(rate, entry.rate),
             )
 
 
@@ -507,8 +423,8 @@ def _blind_spots(chosen: DefenseAnalysis) -> Iterator[CardBlindSpot]:
         yield CardBlindSpot(
             name=spot.name,
             is_attack=spot.is_attack,
-            figure=_of_rate(rate, spot.rate),
-            rest=_of_rate(rate, spot.rest),
+            figure=of_rate(rate, spot.rate),
+            rest=of_rate(rate, spot.rest),
         )
 
 
@@ -551,7 +467,7 @@ def _robustness(attacked: AdaptiveCard) -> CardRobustness:
     return CardRobustness(
         battery=str(attacked.settings.get("battery", "")),
         budget=attacked.budget,
-        as_they_are=_of_rate("attack_success_rate", attacked.rounds[0].full),
-        in_the_end=_of_rate("attack_success_rate", attacked.rounds[-1].full),
+        as_they_are=of_rate("attack_success_rate", attacked.rounds[0].full),
+        in_the_end=of_rate("attack_success_rate", attacked.rounds[-1].full),
         by_calls=by_calls,
     )

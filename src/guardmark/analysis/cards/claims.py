@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from guardmark.analysis.cards.card import CardFigure
+    from guardmark.analysis.cards.figures import CardFigure
 
 CLAIMED: Final = {
     "attack_success_rate": "share of attacks let through",
@@ -36,7 +36,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class MakerClaim:
     """A figure that a maker published.
 
     Attributes:
@@ -44,7 +44,7 @@ class Claim:
         value: The claimed value; shares in [0, 1], times in milliseconds.
         source: Where it was said: a title or an address. Never empty.
         date: When, as YYYY-MM-DD; empty where the source has no date.
-        on: The data that the maker measured on, in the maker's words; empty where not said.
+        data: The data that the maker measured on, in the maker's words; empty where not said.
         standing: How it stands beside the figure of this card.
     """
 
@@ -52,7 +52,7 @@ class Claim:
     value: float
     source: str
     date: str = ""
-    on: str = ""
+    data: str = ""
     standing: Standing = Standing.NOT_MEASURED
 
 
@@ -65,13 +65,13 @@ def standing_of(value: float, figure: CardFigure | None) -> Standing:
     return Standing.BELOW if value < figure.low else Standing.WITHIN
 
 
-def stand_beside(claim: Claim, figures: Mapping[str, CardFigure]) -> Claim:
+def stand_beside(claim: MakerClaim, figures: Mapping[str, CardFigure]) -> MakerClaim:
     """Return a claim with its standing beside the figures of a card."""
-    return Claim(
+    return MakerClaim(
         figure=claim.figure,
         value=claim.value,
         source=claim.source,
         date=claim.date,
-        on=claim.on,
+        data=claim.data,
         standing=standing_of(claim.value, figures.get(claim.figure)),
     )

@@ -8,16 +8,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.cards.card import SHARE, UNBIASED, Gap
+from guardmark.analysis.cards.card import Gap
 from guardmark.analysis.cards.claims import CLAIMED, standing_of
 from guardmark.analysis.cards.cohort import make_cohort
+from guardmark.analysis.cards.figures import SHARE, UNBIASED
 from guardmark.analysis.compare.recommendations import Reliance
 from guardmark.stats.rates.proportion import wilson
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from guardmark.analysis.cards.card import Card, CardFigure
+    from guardmark.analysis.cards.card import Card
+    from guardmark.analysis.cards.figures import CardFigure
 
 _CLOSE: Final = 1e-9  # how far a share may lie from its counts
 _CLOSE_LIMIT: Final = 1e-6  # how far limits may lie from those that follow from the counts

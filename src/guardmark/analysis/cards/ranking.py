@@ -13,7 +13,8 @@ from guardmark.stats.multiplicity import holm
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.analysis.cards.card import Card, CardFigure
+    from guardmark.analysis.cards.card import Card
+    from guardmark.analysis.cards.figures import CardFigure
 
 RANKED: Final = ("attack_success_rate", "false_positive_rate")
 """Figures by which cards fall into tiers; lower is better."""

@@ -6,7 +6,6 @@ import json
 from collections import defaultdict
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import TypeAdapter, ValidationError
@@ -16,18 +15,18 @@ from guardmark.analysis.cards.consistency import contradictions_of
 from guardmark.analysis.cards.published import PublishedCohort, PublishedResult
 from guardmark.analysis.cards.ranking import rank_cohort
 from guardmark.app.parts.loading import load_section
-from guardmark.app.results.cards import ClaimsFile, card_json, read_card
+from guardmark.app.results.cards import ClaimsFile, card_json, file_name, read_card
 from guardmark.core.errors import StoreError
 from guardmark.reports.chapters.card import card_document
-from guardmark.reports.document.cells import slug
 from guardmark.reports.document.safe_text import plain_line
 from guardmark.reports.render.feed import FeedEntry, feed_xml
-from guardmark.reports.render.html.board import BoardPage, CohortTable, Entry, render_board
+from guardmark.reports.render.html.board import BoardEntry, BoardPage, CohortTable, render_board
 from guardmark.reports.render.html.page import render_html
 from guardmark.store.run_dir import errors_of_files, whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from guardmark.analysis.cards.card import Card
     from guardmark.analysis.cards.ranking import Ranked
@@ -97,7 +96,7 @@ def write_board(
         CohortTable(
             key=key,
             ranked=tuple(
-                Entry(ranked=each, link=_page(each.card), others=_namesakes(each.card, known))
+                BoardEntry(ranked=each, link=_page(each.card), others=_namesakes(each.card, known))
                 for each in rank_cohort(by_cohort[key])
             ),
             differs=_differs(by_cohort[key][0], by_cohort[keys[0]][0]),
@@ -155,7 +154,7 @@ def _mark(card: Card) -> str:
 
 def _page(card: Card, ending: str = ".html") -> str:
     """Return the address of a card's page, which stays the same as long as the card does."""
-    return f"cards/{slug(card.subject.name)}-{_mark(card)}{ending}"
+    return f"cards/{file_name(card.subject.name)}-{_mark(card)}{ending}"
 
 
 def _namesakes(card: Card, known: dict[str, Card]) -> int:
@@ -280,7 +279,7 @@ def read_published(path: Path) -> tuple[PublishedResult, ...]:
         if path.stat().st_size > _MOST_PUBLISHED:
             raise StoreError(f"{path} is larger than {_MOST_PUBLISHED >> 20} MB.")
         content = path.read_bytes()
-    if not content.lstrip()[:1] in {b"[", b"{"}:
+    if content.lstrip()[:1] not in {b"[", b"{"}:
         return _claims_of(path)
     try:
         tree = json.loads(content)
@@ -302,7 +301,7 @@ def _claims_of(path: Path) -> tuple[PublishedResult, ...]:
             guard=name,
             value=each.value,
             source=" ".join(f"{each.source} {each.date or ''}".split()),
-            cohort=PublishedCohort(dataset=each.on, metric=each.figure),
+            cohort=PublishedCohort(dataset=each.data, metric=each.figure),
         )
         for name, claims in stated.items()
         for each in claims

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from datetime import date as Day  # noqa: N812 - a field is called date
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from guardmark.analysis.cards.card import SCHEMA, SCHEMA_VERSION, Card, make_card, subjects_of
-from guardmark.analysis.cards.claims import CLAIMED, Claim
+from guardmark.analysis.cards.claims import CLAIMED, MakerClaim
 from guardmark.analysis.run import analyse_run
 from guardmark.app.parts.loading import load_section
 from guardmark.app.results.opened_run import open_run
@@ -43,6 +44,7 @@ _ENDINGS: Final = {
     "markdown": ".card.md",
     "badge": ".svg",
 }
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,79}")
 _MOST_BYTES: Final = 8 << 20
 """A card of 2,000 slices is some 1 MB."""
 
@@ -54,7 +56,7 @@ class ClaimSettings(Settings):
     value: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     source: Annotated[str, Field(min_length=1, max_length=500)]
     date: Day | None = None
-    on: Annotated[str, Field(max_length=500)] = ""
+    data: Annotated[str, Field(max_length=500)] = ""
 
     @model_validator(mode="after")
     def _check(self) -> ClaimSettings:
@@ -147,19 +149,24 @@ def write_cards(
         document = card_document(card)
         files = []
         for form in formats:
-            path = to / f"{slug(name)}{_ENDINGS[form]}"
+            path = to / f"{file_name(name)}{_ENDINGS[form]}"
             text = _rendered(card, document, form, now or datetime.now(UTC))  # noqa: TID251 - the clock's door
             with whole_file(path) as file:
                 file.write(text.encode())
             files.append(path)
             if key is not None and form == "json":
-                comment = f"guardmark card {slug(name)} cohort {card.cohort.key}"
+                comment = f"guardmark card {file_name(name)} cohort {card.cohort.key}"
                 files.append(sign_file(path, key.path, comment=comment, password=key.password))
         written.append(WrittenCard(card=card, document=document, files=tuple(files)))
     require_no_secret([path for each in written for path in each.files])
     if to.absolute().is_relative_to(folder.path.absolute()):
         note_seals(folder.path)
     return tuple(written)
+
+
+def file_name(name: str) -> str:
+    """Return what the files of a card are called: the name of the defense where it can be."""
+    return name if _PLAIN_NAME.fullmatch(name) else slug(name)
 
 
 def _rendered(card: Card, document: Document, form: str, now: datetime) -> str:
@@ -220,19 +227,19 @@ def _adapter() -> TypeAdapter[Card]:
     return TypeAdapter(Card)
 
 
-def _read_claims(path: Path | None) -> dict[str, tuple[Claim, ...]]:
+def _read_claims(path: Path | None) -> dict[str, tuple[MakerClaim, ...]]:
     """Read what makers claim, by defense."""
     if path is None:
         return {}
     stated = load_section(path, ClaimsFile, key="guardmark-claims").claims
     return {
         name: tuple(
-            Claim(
+            MakerClaim(
                 figure=each.figure,
                 value=each.value,
                 source=each.source,
                 date=each.date.isoformat() if each.date else "",
-                on=each.on,
+                data=each.data,
             )
             for each in claims
         )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.cards.card import MILLISECONDS, MONEY, SHARE, Gap
+from guardmark.analysis.cards.card import Gap
 from guardmark.analysis.cards.claims import CLAIMED, Standing
+from guardmark.analysis.cards.figures import MILLISECONDS, MONEY, SHARE
 from guardmark.analysis.pipeline.frame import SYSTEM
 from guardmark.reports.document.blocks import (
     Document,
@@ -26,8 +27,9 @@ from guardmark.reports.document.wording import count_text, counts_text, measure_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from guardmark.analysis.cards.card import Card, CardFigure
-    from guardmark.analysis.cards.claims import Claim
+    from guardmark.analysis.cards.card import Card
+    from guardmark.analysis.cards.claims import MakerClaim
+    from guardmark.analysis.cards.figures import CardFigure
     from guardmark.reports.document.blocks import Section, TextCell
 
 _UNITS: Final = {SHARE: Unit.SHARE, MILLISECONDS: Unit.MILLISECONDS, MONEY: Unit.NUMBER}
@@ -246,7 +248,7 @@ def _claims(card: Card) -> Section | None:
             "Measured": lambda each: cell_of(card.figure(each.figure)),
             "Side by side": lambda each: words(_STANDINGS[each.standing]),
             "Source": lambda each: words(" ".join(f"{each.source} {each.date}".split())),
-            "Measured by the maker on": lambda each: words(each.on or "not said"),
+            "Measured by the maker on": lambda each: words(each.data or "not said"),
         },
         table_id="card-claims",
         title="What its maker claims, beside what was measured",
@@ -259,7 +261,7 @@ def _claims(card: Card) -> Section | None:
     return section("claims", "Claimed and measured", table, note)
 
 
-def _claimed(claim: Claim) -> str:
+def _claimed(claim: MakerClaim) -> str:
     if claim.figure.startswith("latency"):
         return f"{claim.value:g} ms"
     return percent_text(claim.value)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.cards.card import Card
     from guardmark.analysis.cards.published import PublishedCohort, PublishedResult
     from guardmark.analysis.cards.ranking import Ranked
+    from guardmark.reports.figures.interval import IntervalPlot
 
 _MOST_DRAWN: Final = 40
 _TITLES: Final = {
@@ -28,7 +29,7 @@ _TITLES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class BoardEntry:
     """A card on a board.
 
     Attributes:
@@ -53,7 +54,7 @@ class CohortTable:
     """
 
     key: str
-    ranked: tuple[Entry, ...]
+    ranked: tuple[BoardEntry, ...]
     differs: tuple[str, ...]
 
 
@@ -97,7 +98,7 @@ def _counts(card: Card, name: str) -> str:
     return counts_text(cell_of(card.figure(name)))
 
 
-def _charts(table: CohortTable) -> list[tuple[IntervalChart, object]]:
+def _charts(table: CohortTable) -> list[tuple[IntervalChart, IntervalPlot]]:
     charts = []
     for name in RANKED:
         marks = tuple(
