@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from defusedxml import ElementTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.cards.test_card import home
@@ -31,12 +31,15 @@ def card(home: Path) -> Card:
     return read_card(home / "run/cards/words.card.json")
 
 
-def with_rates(card: Card, name: str, through: int, alarms: int, trials: int = 100) -> Card:
-    """Return a card of another guard, with other counts."""
+TRIALS = 100
+
+
+def with_rates(card: Card, name: str, through: int, alarms: int) -> Card:
+    """Return a card of another guard, with other counts of a hundred."""
     rates = {
-        "attack_success_rate": of_rate("attack_success_rate", wilson(through, trials)),
-        "true_positive_rate": of_rate("true_positive_rate", wilson(trials - through, trials)),
-        "false_positive_rate": of_rate("false_positive_rate", wilson(alarms, trials)),
+        "attack_success_rate": of_rate("attack_success_rate", wilson(through, TRIALS)),
+        "true_positive_rate": of_rate("true_positive_rate", wilson(TRIALS - through, TRIALS)),
+        "false_positive_rate": of_rate("false_positive_rate", wilson(alarms, TRIALS)),
     }
     return replace(
         card,
@@ -159,7 +162,7 @@ def test_the_feed_tells_what_changed_since_the_last_board(card: Card, tmp_path: 
         out=tmp_path / "site",
         address="https://x.test/b",
     )
-    root = ET.fromstring((tmp_path / "site/feed.xml").read_text("utf-8"))
+    root = ElementTree.fromstring((tmp_path / "site/feed.xml").read_text("utf-8"))
     titles = [item.findtext("title") for item in root.iter("item")]
     assert sorted(titles[:2], key=str) == ["one: measured again", "two: new"]
     assert titles[2:] == ["one: new"]
