@@ -38,8 +38,9 @@ def _names(feature: Any) -> list[str]:
     if feature.get("_type") != _KIND:
         return _names(feature.get("feature"))
     names = feature.get("names")
-    is_sound = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    return names if is_sound else []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return []
+    return names
 
 
 def with_names(row: dict[str, Any], names: Mapping[str, list[str]]) -> dict[str, Any]:

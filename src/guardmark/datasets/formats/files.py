@@ -444,11 +444,11 @@ def _parquet_rows(spec: DatasetSpec) -> Iterator[RawRow]:
             sizes = (binary_length(each.dictionary).take(each.indices).sum() for each in shared)
             _require_modest(spec, (size.as_py() or 0 for size in sizes))
         with open_bytes(spec.path) as opened, ParquetFile(opened) as table:
-            names = class_names(table.schema_arrow.metadata) if spec.class_names else {}
+            classes = class_names(table.schema_arrow.metadata) if spec.class_names else {}
             for batch in table.iter_batches(batch_size=_AT_ONCE):
                 for row in batch.to_pylist():
                     number += 1
-                    named = with_names(row, names)
+                    named = with_names(row, classes)
                     text = json.dumps(named, ensure_ascii=False, default=_as_words)
                     yield number, _decoded(_DECODER.decode(text))
     except UnicodeDecodeError as error:
