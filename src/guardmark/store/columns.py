@@ -174,11 +174,11 @@ def metadata_facets(reader: RecordReader, names: Sequence[str]) -> dict[str, Fac
             for (rest,) in rows:
                 metadata = stored_object(rest, "rest").get("metadata", {})
                 for name, column in words.items():
-                    column.append(_word_of(metadata.get(name)))
+                    column.append(word_of(metadata.get(name)))
     return {name: facet_of(column, None) for name, column in words.items()}
 
 
-def _word_of(value: object) -> str:
+def word_of(value: object) -> str:
     """Return a value of metadata as a word; lists and objects are no values to slice by."""
     if isinstance(value, bool):
         return str(value).lower()

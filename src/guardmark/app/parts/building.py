@@ -304,6 +304,7 @@ def _manifest(
         view=str(getattr(view, "value", view)),
         threshold=cast("float | None", getattr(part, "threshold", None)),
         settings=resolved | _stated(loaded, path, kind=kind),
+        role=str(written.get("role") or ""),
     )
 
 
