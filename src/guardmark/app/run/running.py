@@ -129,9 +129,10 @@ class RunResult:
 def run(loaded: LoadedConfig, options: RunOptions, session: Session) -> RunResult:
     """Carry out a run, or continue it."""
     if loaded.config.agent is not None:
-        from guardmark.app.agents.running import run_agent_cases
-
-        return run_agent_cases(loaded, options, session)
+        raise ConfigError(
+            "A section `agent:` measures agents, and this command measures defenses.\n"
+            "Next: guardmark run CONFIG."
+        )
     services = open_services(
         loaded,
         offline=options.offline,
