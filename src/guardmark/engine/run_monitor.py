@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.asking_order import MOST_IN_GROUPS, order_samples
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import ErrorKind
+from guardmark.defenses.answers import READ_AS_RISK, ConfidenceRange
 from guardmark.engine.plan import Budget
 from guardmark.inference.runtime import HALVED
 from guardmark.store.schema import OUTCOME_CODE, OUTCOME_NAMES
@@ -94,6 +95,7 @@ class Halt(StrEnum):
     TIME = "time"
     ERRORS = "errors"
     POLICY = "policy"
+    CONFIDENCE = "confidence"
     EARLY = "early"
 
 
@@ -125,6 +127,7 @@ class RunMonitor:
         self.busy_ns = self.lag_ns = self.errors = 0
         self.cost = 0.0
         self.notes: list[str] = []  # what deserves a word when the run is over
+        self._confidences: dict[str, ConfidenceRange] = {}
         self.progress = progress
         self.stop = stop
         self.rule = stop_rule
@@ -237,6 +240,16 @@ class RunMonitor:
             policy, what = self.plan.on_error, "failed"
         if policy is Policy.STOP:
             self.end(Halt.POLICY, f"{name} {what}, and the policy is to stop")
+
+    def note_confidence(self, name: str, decision: Decision) -> None:
+        """Stop where confidences that nobody said are risks contradict the decisions as risks."""
+        seen = self._confidences.get(name)
+        if seen is None:
+            seen = self._confidences[name] = ConfidenceRange()
+            self.notes.append(f"{name}: {READ_AS_RISK}")
+        seen.add(decision)
+        if seen.is_contradicted:
+            self.end(Halt.CONFIDENCE, f"{name}: {seen.sentence}")
 
     def store(self, *, count: int = _FLUSH_EVERY, is_forced: bool = False) -> None:
         """Commit what is due."""
