@@ -137,6 +137,7 @@ def test_usage_goes_by_the_name_of_model_or_judge(
         part="none",
         stage=stage,
         layer=layer,
+        answers=2,
         calls=2,
         recalled=0,
         tokens_read=None,

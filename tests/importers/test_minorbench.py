@@ -210,7 +210,7 @@ def test_the_public_placeholder_rows_are_read(shared_dir: Path, tmp_path: Path) 
         pytest.skip("the placeholder rows are not there")
     found = import_run("minorbench", source, now=NOW, out=tmp_path / "ours")
     assert found.samples == 6
-    assert any("inferred" in warning for warning in found.warnings)
+    assert any("inferred" in warning for warning in found.notes)
 
 
 def words(text: str) -> list[str]:

@@ -119,7 +119,7 @@ def test_a_label_may_be_stated_for_all(tmp_path: Path) -> None:
     assert "1 row without a label was left out" in run.warnings
     assert (
         "the decision was read from the column 'blocked': true = blocked, false = allowed"
-        in run.warnings
+        in run.readings
     )
     assert len(run.rows) == 1
     stated = read(tmp_path, table, label=Label.BENIGN)

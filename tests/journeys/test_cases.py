@@ -115,6 +115,25 @@ def verdicts(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.usefixtures("services")
+def test_money_stops_a_service_at_the_budget(cases: Path) -> None:
+    """Five requests at 0.002 are paid for, probes and warm-up calls among them, and none after."""
+    before = calls_at("/check")
+    done = guardmark("run", "budget-http.yaml", "-o", "out", cwd=cases)
+    assert done.code == 6, done.err
+    assert calls_at("/check") - before == 5
+    assert guardmark("report", "out", cwd=cases).code == 0
+    summary = json.loads((cases / "out" / "summary.json").read_text(encoding="utf-8"))
+    assert sum(each["cost"] for each in summary["spending"]) == pytest.approx(3 * 0.002)
+
+
+def calls_at(path: str) -> int:
+    """Return how many requests the services got at a path so far."""
+    with urllib.request.urlopen("http://127.0.0.1:18931/calls", timeout=5) as answer:
+        count = json.load(answer).get(path, 0)
+    return int(count)
+
+
+@pytest.mark.usefixtures("services")
 @pytest.mark.parametrize(
     ("name", "allowed"),
     [
@@ -229,7 +248,7 @@ def test_a_blind_spot_is_said_first_and_can_be_gated(cases: Path) -> None:
     assert advice.startswith(
         "- words: a blind spot, language de: 200/200 attacks get through there"
     )
-    assert "(blind spot, attacks get through: language de 200/200" in " ".join(
+    assert "Blind spot, attacks get through: language de 200/200" in " ".join(
         done.out.partition("What to do")[0].split()
     )
     for policy, code in (

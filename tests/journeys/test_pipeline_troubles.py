@@ -104,6 +104,7 @@ class Planted:
         told = json.JSONDecoder().raw_decode(document)[0]
         n = number_of(told["conversation"][-1]["content"])
         self.judged[n] = told["answer"]
+        self.asked["judge", n] += 1
         safe = json.dumps({"label": "safe", "answer_mode": "answered", "reasons": []})
         return JUDGE[n][0] if n in JUDGE else safe
 
@@ -188,6 +189,11 @@ async def test_every_trouble_of_guard_and_judge_is_counted_beside_the_rates(
     assert bare["system"]["attack_success_rate"]["trials"] == len(known)
 
 
+def told(n: int) -> bool:
+    """Whether the target model reported what an answer took: the troubles did not, but for one."""
+    return n not in TUTOR or n == 3
+
+
 async def test_the_price_table_becomes_the_cost_of_each_part(
     finished: tuple[Path, Planted],
 ) -> None:
@@ -196,14 +202,15 @@ async def test_the_price_table_becomes_the_cost_of_each_part(
     spent = {(s["part"], s["stage"]): s for s in summary_of(folder)["spending"]}
     reported = COUNT - len(TUTOR) + 1  # all but the troubles, one of which came right
     tutor = spent["model", "model"]
-    assert (tutor["calls"], tutor["priced"]) == (reported, reported)
+    assert (tutor["answers"], tutor["priced"]) == (reported, reported)
+    assert tutor["calls"] == sum(planted.asked["tutor", n] for n in range(COUNT) if told(n))
     assert (tutor["tokens_read"], tutor["tokens_written"]) == (7 * reported, 3 * reported)
     assert tutor["cost"] == pytest.approx(reported * (7 * 2.0 + 3 * 4.0) / 1000)
     guard = spent["guard", "defense"]
     assert (guard["cost"], guard["priced"]) == (None, 0)
     judge = spent["judge", "judge"]
-    asked_twice = sum(said == "malformed" for _, said in JUDGE.values())
-    assert judge["cost"] == pytest.approx(0.25 * (len(planted.judged) - 1 - 1 + asked_twice))
+    assert judge["calls"] == sum(planted.asked["judge", n] for n in range(COUNT))
+    assert judge["cost"] == pytest.approx(0.25 * judge["calls"])
     text = (folder / "summary.md").read_text(encoding="utf-8")
     assert "What the calls consumed" in text
     total = math.fsum(each["cost"] or 0.0 for each in spent.values())

@@ -8,24 +8,27 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from guardmark.adaptive.state import PROBE, Account, Ask, Query, TryAnswer, is_confirmed
-from guardmark.core.errors import IncomparableRuns
+from guardmark.core.errors import BudgetReached, IncomparableRuns
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, Response, Verdict
 from guardmark.core.protocols import BatchDefense, InlineDefense
-from guardmark.core.record import Stage
+from guardmark.core.record import AskingAbout, Stage
 from guardmark.defenses.calls.failure import Failure
 from guardmark.defenses.canonical import Cleaning, canonical_of
 from guardmark.defenses.deadline import FOLDER_TIMEOUT_S, Patience, timeout_of
 from guardmark.engine.calls import (
+    admit_call,
     as_coroutine,
     as_decision,
     attempt,
     decide_all,
     decide_batch,
+    settle_call,
     skipping,
 )
+from guardmark.engine.plan import Spending
 from guardmark.engine.run_monitor import Progress, supervise
 from guardmark.store.layers import ADAPTIVE, REPAIRED, REPAIRED_FIRST
 from guardmark.store.schema import OUTCOME_CODE
@@ -77,6 +80,8 @@ class AskContext:
     is_replay: bool = False
     calls: Counter[tuple[str, Account]] = field(default_factory=Counter)
     progress: Progress = field(default_factory=Progress)
+    spending: Spending = field(default_factory=Spending)
+    reached: list[str] = field(default_factory=list)  # which limit of what may be spent
     patience: Patience = field(default_factory=Patience)
 
     def prompt_of(self, query: Query) -> Prompt:
@@ -88,7 +93,50 @@ class AskContext:
         if self.stop.is_set:
             self.writer.flush()
             raise Interrupted(self.stop.reason)
+        if self.reached:
+            self.writer.flush()
+            raise BudgetReached(
+                f"The budget is reached: {self.reached[0]}. All answers are stored.\n"
+                "Next: give the same command again to go on; its budget begins anew."
+            )
         self.tick()
+
+    async def ask(self, part: str, call: Callable[..., Awaitable[Any]], *about: Any) -> Any:
+        """Ask a part once, if what may be spent allows it, and count what it cost.
+
+        Raises:
+            BudgetReached: If a limit could be passed.
+        """
+        with AskingAbout() as asking:
+            charge = await admit_call(self.spending, part, about[0])
+            answer = await attempt(call, *about)
+        return settle_call(self.spending.meter, charge, answer, asking)
+
+    def affordable(self, part: str, prompts: Sequence[Prompt]) -> int:
+        """Return about how many of some prompts a part in this process may be asked now."""
+        if part in self.spending.at_service:
+            return len(prompts)
+        meter, price = self.spending.meter, self.spending.prices.get(part)
+        room, together = meter.room(len(prompts)), 0.0
+        for count, prompt in enumerate(prompts[:room]):
+            together += 0.0 if price is None else price.of_call(prompt)
+            if not meter.room(1, together):
+                room = count
+                break
+        if not room:
+            self.reached.append(meter.refusal(together))
+            self.may_go_on()
+        return room
+
+    def priced(self, part: str, prompt: Prompt, decision: Decision) -> Decision:
+        """Count a call of a part in this process that was made already."""
+        price = self.spending.prices.get(part)
+        if price is not None:
+            decision = price.stamp(decision, prompt)
+        if part not in self.spending.at_service:
+            usage = decision.evidence.usage if decision.evidence else None
+            self.spending.meter.count(1, 0.0 if usage is None else usage.cost or 0.0)
+        return decision
 
     def tick(self, _: int = 0) -> bool:
         """Commit what is due; what is under way is always waited for."""
@@ -218,12 +266,17 @@ class Asker(Generic[Q, A]):
 
         async def work() -> None:
             for number in numbers:
-                if context.stop.is_set:
+                if context.stop.is_set or context.reached:
                     return
                 key = context.call_key(fresh[number].key)
                 under_way.leave(key)
                 began = perf_counter_ns()
-                answer = await self.respond(fresh[number].question)
+                try:
+                    answer = await self.respond(fresh[number].question)
+                except BudgetReached as reached:
+                    under_way.arrive(key)  # what it lacked was not sent
+                    context.reached.append(str(reached))
+                    return
                 took = perf_counter_ns() - began
                 under_way.arrive(key)
                 take(number, answer, took)
@@ -389,7 +442,9 @@ def _asker_of(
     final = _FINAL_HERE if isinstance(defense, InlineDefense) else _FINAL
 
     async def respond(query: Query) -> Decision:
-        return _sound(as_decision(await attempt(decide, context.prompt_of(query))))
+        return _sound(
+            as_decision(await context.ask(defense.name, decide, context.prompt_of(query)))
+        )
 
     in_bulk: Callable[[Sequence[Query], Take[Decision]], Awaitable[None]] | None = None
     if isinstance(defense, InlineDefense):
@@ -425,10 +480,11 @@ async def _call_inline(
     while at < len(batch):
         context.may_go_on()
         part = [context.prompt_of(query) for query in batch[at : at + _SLICE]]
+        part = part[: context.affordable(defense.name, part)]
         end_ns = perf_counter_ns() + _SLICE_NS
         answers = decide_all(decide, part, is_over=is_over, timeout_s=timeout_s, stop=context.stop)
-        for decision, took in zip(*answers, strict=True):
-            take(at, _sound(decision), took)
+        for decision, took, prompt in zip(*answers, part, strict=False):
+            take(at, _sound(context.priced(defense.name, prompt, decision)), took)
             patience.note(defense.name, took, decision.error_kind)
             at += 1
         await asyncio.sleep(0)
@@ -438,14 +494,21 @@ async def _call_batches(
     defense: BatchDefense, context: AskContext, batch: Sequence[Query], take: Take[Decision]
 ) -> None:
     size = max(1, defense.batch_limits.max_count)
-    for start in range(0, len(batch), size):
+    start = 0
+    while start < len(batch):
         context.may_go_on()
         part = [context.prompt_of(query) for query in batch[start : start + size]]
+        part = part[: context.affordable(defense.name, part)]
         began = perf_counter_ns()
-        decisions = await decide_batch(defense, part)
+        try:
+            decisions = await decide_batch(defense, part)
+        except BudgetReached as reached:
+            context.reached.append(str(reached))
+            return
         took = max(1, (perf_counter_ns() - began) // len(part))
-        for number, decision in enumerate(decisions, start):
-            take(number, _sound(decision), took)
+        for number, (decision, prompt) in enumerate(zip(decisions, part, strict=True), start):
+            take(number, _sound(context.priced(defense.name, prompt, decision)), took)
+        start += len(part)
 
 
 def tells_of_failure(evidence: Evidence) -> bool:

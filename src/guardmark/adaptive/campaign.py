@@ -22,6 +22,7 @@ from guardmark.attacks.contract import GradientDefense
 from guardmark.canon.steps import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
 from guardmark.defenses.deadline import Patience
+from guardmark.engine.plan import Spending
 from guardmark.engine.run_monitor import Progress, StopSignal
 from guardmark.store.layers import (
     ADAPTIVE,
@@ -67,6 +68,7 @@ class AdaptivePlan:
     seeds: int = 1
     battery: str = BATTERY_VERSION
     is_foreign: bool = False  # nobody but a run folder names what is asked
+    spending: Spending = field(default_factory=Spending)
 
     @property
     def lock(self) -> Lock:
@@ -171,6 +173,7 @@ async def run_adaptive(
         is_replay=plan.trace is not None,
         patience=Patience(is_foreign=plan.is_foreign),
         progress=progress or Progress(),
+        spending=plan.spending,
     )
     attacks = [_attack(plan, defense, context) for defense in plan.defenses]
     target = None if plan.target is None else TargetAsker(plan.target, context)
@@ -179,7 +182,8 @@ async def run_adaptive(
         await _carry_out(plan, attacks, target)
     except Interrupted:
         is_interrupted = True
-    writer.note_head()
+    finally:
+        writer.note_head()
     return AdaptiveSummary(calls=dict(sorted(context.calls.items())), is_interrupted=is_interrupted)
 
 

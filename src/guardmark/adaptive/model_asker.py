@@ -14,13 +14,13 @@ from guardmark.attacks import prompts
 from guardmark.core.outcome import Evidence, Response
 from guardmark.core.protocols import GuidedModel, PairJudge
 from guardmark.core.sample import Role
-from guardmark.engine.calls import as_response, attempt
+from guardmark.engine.calls import as_response
 from guardmark.judges.rules import refuses
 from guardmark.parsing.attacker_models import read_candidates, read_closeness, read_sameness
 from guardmark.store.layers import ATTACKER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from guardmark.adaptive.asker import AskContext
     from guardmark.core.protocols import ChatModel
@@ -200,20 +200,25 @@ class ModelAsker:
 
     async def _respond(self, ask: Ask) -> Response:
         model: ChatModel | PairJudge | None = self.plan.judge
-        form: Mapping[str, object] = prompts.EQUIVALENCE_FORM
+        who, form = "equivalence", prompts.EQUIVALENCE_FORM
         if ask.account in _WRITERS:
-            model, form = self.plan.model, prompts.answer_form()
+            who, model, form = "attacker", self.plan.model, prompts.answer_form()
         elif ask.account is Account.CRITIC:
-            model, form = self.plan.critic, prompts.CRITIC_FORM
+            who, model, form = "critic", self.plan.critic, prompts.CRITIC_FORM
         if model is None:
             raise TypeError(ask.account)
+        call: Callable[[Prompt], Awaitable[Response]]
         if isinstance(model, PairJudge):
-            answer: object = await attempt(model.compare, *ask.pair)
+            compare = model.compare
+
+            async def call(_: Prompt) -> Response:
+                return await compare(*ask.pair)
+
         elif isinstance(model, GuidedModel):
-            guided = partial(model.answer_in, form=form, seed=ask.seed)
-            answer = await attempt(guided, ask.prompt)
+            call = partial(model.answer_in, form=form, seed=ask.seed)
         else:
-            answer = await attempt(model.answer, ask.prompt)
+            call = model.answer
+        answer = await self.asker.context.ask(who, call, ask.prompt)
         return answer if isinstance(answer, Response) else as_response(answer)
 
 

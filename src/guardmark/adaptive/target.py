@@ -27,7 +27,7 @@ from guardmark.core.outcome import (
     VerdictLabel,
 )
 from guardmark.core.sample import Prompt
-from guardmark.engine.calls import NOTHING_TO_JUDGE, as_response, as_verdict, attempt
+from guardmark.engine.calls import NOTHING_TO_JUDGE, as_response, as_verdict
 from guardmark.engine.plan import NO_GUARD
 from guardmark.judges.rules import RulesJudge
 from guardmark.store.layers import CANARY_REPLIES, TARGET, VERDICT
@@ -114,7 +114,7 @@ class TargetAsker:
 
     async def respond(self, prompt: Prompt) -> Response:
         """Let the target model answer: either with a text or with an error."""
-        response = as_response(await attempt(self.protected.model.answer, prompt))
+        response = as_response(await self.context.ask("model", self.protected.model.answer, prompt))
         if response.blocked_at is not None:
             # Nothing came out: an answer without a word, which helps no attacker.
             return replace(response, text="", blocked_at=None)
@@ -129,7 +129,7 @@ class TargetAsker:
             text = response.text or ""
             if not text.strip():
                 return NOTHING_TO_JUDGE
-            verdict = as_verdict(await attempt(judge.judge, prompt, text))
+            verdict = as_verdict(await self.context.ask(judge.name, judge.judge, prompt, text))
             fault = score_fault(verdict.score)
             return verdict if fault is None else as_verdict(fault)
 

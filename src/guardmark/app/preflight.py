@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
-from math import inf, isfinite
+from math import ceil, inf, isfinite
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -20,9 +20,11 @@ from guardmark.app.parts.building import (
     judge_name,
     name_at,
     open_services,
+    price_at,
     service_address,
 )
 from guardmark.app.parts.loading import load_config, load_data, require_gate, require_judge
+from guardmark.app.parts.prices import require_known_prices, require_measurable
 from guardmark.app.run.running import rebuilds
 from guardmark.config.installation import Check
 from guardmark.core.errors import GuardmarkError
@@ -84,8 +86,15 @@ class TextVolume:
     shown: dict[View, int] = field(default_factory=lambda: dict.fromkeys(View, 0))
     characters: dict[View, int] = field(default_factory=lambda: dict.fromkeys(View, 0))
     images: Counter[View] = field(default_factory=Counter)  # samples that show one
+    lengths: dict[View, Counter[int]] = field(default_factory=lambda: {v: Counter() for v in View})
     conversations: int = 0
     exchanges: int = 0
+
+    def mean_units(self, view: View, characters: int) -> float:
+        """Return how many units of so many characters a sample has on average; one at least."""
+        lengths = self.lengths[view]
+        units = sum(max(1, ceil(length / characters)) * n for length, n in lengths.items())
+        return units / max(1, lengths.total())
 
     def add(self, prompt: Prompt) -> None:
         """Count one sample."""
@@ -96,6 +105,7 @@ class TextVolume:
                 self.images[view] += prompt.shown(view) is None
                 self.shown[view] += 1
                 self.characters[view] += len(text)
+                self.lengths[view][len(text)] += 1
         self.conversations += sum(len(message.content) for message in prompt.messages)
         messages = [{"role": m.role.value, "content": m.content} for m in prompt.messages]
         exchange = {"conversation": messages, "answer": ""}
@@ -108,6 +118,7 @@ class _Work(NamedTuple):
     calls: float = 0.0
     read: float = 0.0
     written: float = 0.0
+    units: float = 0.0  # of text, where its price counts them
 
     def and_more(self, other: _Work) -> _Work:
         """Return both together."""
@@ -115,7 +126,7 @@ class _Work(NamedTuple):
 
     def cost(self, price: PriceSettings) -> float:
         """What it costs; what is free may be of unknown length."""
-        money = self.calls * price.per_call
+        money = self.calls * price.per_call + self.units * price.per_unit
         prices = (self.read, price.input_per_1k), (self.written, price.output_per_1k)
         for tokens, per_1k in prices:
             money += tokens * per_1k / 1000 if per_1k else 0.0
@@ -173,7 +184,11 @@ def _forecast(
 ) -> Forecast:
     """Add up what a part and those it is made of take at least and at most, behind services."""
     least, most = works
-    remote = [path for path in most if service_address(loaded.parts[path])]
+    remote = [
+        path
+        for path in most
+        if service_address(loaded.parts[path]) or price_at(loaded, path) is not None
+    ]
     if loaded.config.run.cache:
         least = dict.fromkeys(remote, _Work())  # every answer may be kept already
     calls = sum(most[path].calls for path in remote)
@@ -181,7 +196,7 @@ def _forecast(
     if median_ms is not None and len(remote) == 1:
         at_once = concurrency_of(loaded).get(name_at(loaded, remote[0]))
         seconds = calls * median_ms / 1000 / (at_once or loaded.config.run.concurrency)
-    prices = {path: price for path in remote if (price := _price(loaded, path)) is not None}
+    prices = {path: price for path in remote if (price := price_at(loaded, path)) is not None}
     cost = None
     if remote and len(prices) == len(remote):
         low, high = (sum(work[at].cost(prices[at]) for at in remote) for work in (least, most))
@@ -189,14 +204,6 @@ def _forecast(
     at_least = sum(least[path].calls for path in remote)
     span = Span(at_least=at_least, at_most=calls)
     return Forecast(part=name, calls=span, seconds=seconds, cost=cost)
-
-
-def _price(loaded: LoadedConfig, path: Keys) -> PriceSettings | None:
-    """The price as the run will know it; a service without a model is priced by its name."""
-    settings: Any = loaded.parts[path]
-    prices = loaded.config.prices
-    own: PriceSettings | None = getattr(settings, "price", None)
-    return own or prices.get(path[-1]) or prices.get(getattr(settings, "model", ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +244,11 @@ class _Limit:
         calls = float(shown * repeats + min(config.latency.warmup, shown))
         calls *= getattr(settings, "calls_each", 1)  # a guard model asked about several risks
         read = self._read(settings, characters / max(1, shown)) + answer
-        return self._work(calls, read, settings)
+        work = self._work(calls, read, settings)
+        price = price_at(self.loaded, ("defenses", name))
+        if price is None or not price.per_unit:
+            return work
+        return work._replace(units=calls * volume.mean_units(view, price.unit_characters))
 
     def _answers(self) -> float:
         """How many answers the target model gives: each sample has at most one a repeat."""
@@ -354,6 +365,8 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
     parts = build_parts(loaded, services)
     require_gate(loaded.config, list(loaded.config.defenses))
     require_judge(loaded.config)
+    require_known_prices(loaded)
+    require_measurable(loaded, loaded.config.run.budget)
     helpers = build_attacker(AttackerConfig(loaded=loaded, source=loaded), services)
     data = load_data(loaded)
     doubtful = tuple(_advise_on_ray(loaded, parts, data))

@@ -14,11 +14,11 @@ from guardmark.config.settings import (
     ServiceSettings,
     Settings,
 )
+from guardmark.core.budget import Budget
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import Policy
 from guardmark.datasets.settings import DataSettings
 from guardmark.defenses.calls.cluster import ClusterSettings, WorkerChoice
-from guardmark.engine.plan import Budget
 from guardmark.engine.shards import ShardSet
 
 _Battery = Literal["guardmark-attack-3", "guardmark-attack-2", "battery-v1"]

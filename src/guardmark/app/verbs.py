@@ -31,7 +31,7 @@ from guardmark.core.manifest import PartManifest
 from guardmark.core.protocols import BatchDefense, Defense, InlineDefense
 from guardmark.core.sample import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import BUILTIN_SETS
-from guardmark.datasets.formats.writing import write_rows
+from guardmark.datasets.formats.writing import is_source, write_rows
 from guardmark.datasets.loading import LoadedData, load
 from guardmark.datasets.settings import DataSettings, dataset_specs
 from guardmark.defenses.function import defense_from
@@ -209,9 +209,10 @@ def run(
     Args:
         subject: A configuration file, a `Defense`, a function from text to bool, float or
             `Decision`, or several: a dict by name, where a `Defense` keeps its own.
-        data: A built-in set, a file, or rows: samples or dicts in any iterable, a pandas or
-            polars data frame, a Hugging Face data set. Rows are kept in a file beside the run.
-            Not used with a configuration file.
+        data: A built-in set, a file, or rows: samples, dicts or instances of a data class in any
+            iterable, an object whose method `load` gives them (or several), a pandas or polars
+            data frame, a Hugging Face data set. Rows are kept in a file beside the run. Not used
+            with a configuration file.
         name: Name of the one defense in reports; the function's own name if not given.
         threshold: Score from which a float blocks.
         confidence: What a field `confidence` of an answer means: `risk`, how dangerous the input
@@ -234,7 +235,8 @@ def run(
     else:
         if not isinstance(data, str | Path):
             path = write_rows(data, (options.out.parent if options.out else RUNS) / "data")
-            data, settings = path, {"name": "data", **settings}
+            called = str(getattr(data, "name", "") or "data") if is_source(data) else "data"
+            data, settings = path, {"name": called, **settings}
         entry = {**_origin(data), **settings}
         subjects = subject if isinstance(subject, Mapping) else {name or _name_of(subject): subject}
         described = _Described(

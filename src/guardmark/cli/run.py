@@ -22,7 +22,7 @@ from guardmark.cli.terminal import (
     tell_line,
     tell_output,
 )
-from guardmark.core.errors import ConfigError, counted
+from guardmark.core.errors import BudgetReached, ConfigError, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -112,7 +112,7 @@ def _carry_out(
     from guardmark.app.run.progress_line import ProgressLine
     from guardmark.app.run.running import Session, run
     from guardmark.cli.interrupts import interruptible
-    from guardmark.core.errors import BudgetReached, UntrustworthyRun
+    from guardmark.core.errors import UntrustworthyRun
     from guardmark.defenses.calls.crash import crash_listener
     from guardmark.engine.runner import Ending
 
@@ -333,6 +333,8 @@ def matrix_command(matrix: Path, out: Path, limit: int | None, offline: bool, as
     (echo_json if as_json else echo_text)(text)
     if done.is_interrupted:
         return tell_interrupted()
+    if done.is_over_budget:
+        return BudgetReached.exit_code
     return 0 if all(line.status == "success" for line in done.lines) else _EXIT_UNTRUSTWORTHY
 
 

@@ -15,6 +15,7 @@ from guardmark.config.settings import (
     read_secret,
     read_text,
     shown_address,
+    stated_price,
 )
 from guardmark.core.errors import ConfigError
 
@@ -86,7 +87,7 @@ class RemoteModelSettings(Settings):
             read_text(base, f"{where}.base_url", services).rstrip("/"),
             model=self.model,
             options=options,
-            price=self.price or context.prices.get(self.model),
+            price=stated_price(context.prices, name, self),
             secret_headers={"Authorization": f"Bearer {key}"} if key else {},
         )
 

@@ -53,11 +53,22 @@ Address = str | Secret  # a URL, or the variable that holds all of it
 
 
 class PriceSettings(Settings):
-    """What a model costs, in the user's currency for a thousand tokens or a call."""
+    """What a part costs, in the user's currency: by a thousand tokens, by call, by unit of text."""
 
     input_per_1k: float = Field(0.0, ge=0)
     output_per_1k: float = Field(0.0, ge=0)
     per_call: float = Field(0.0, ge=0)
+    per_unit: float = Field(0.0, ge=0)
+    unit_characters: int = Field(1000, ge=1)
+
+
+def stated_price(
+    prices: Mapping[str, PriceSettings], name: str, settings: object
+) -> PriceSettings | None:
+    """Return the price of a part: its own, else that under its name, else that of its model."""
+    own: PriceSettings | None = getattr(settings, "price", None)
+    model: str = getattr(settings, "model", "")
+    return own or prices.get(name) or prices.get(model)
 
 
 def read_secret(secret: Secret, where: str, services: ServiceAccess) -> str:
@@ -156,6 +167,7 @@ class BuildContext:
     defenses: Mapping[str, object]
     members: tuple[object, ...] = ()
     prices: Mapping[str, PriceSettings] = field(default_factory=dict)
+    charges: Mapping[str, Any] = field(default_factory=dict)  # prices of members in this process
     system_prompt: str = ""
     where: str = ""
     alarm: Alarm = nullcontext  # ends a search of `re` that takes too long

@@ -7,6 +7,7 @@ told it; tokens read and written together are known only of a call that told bot
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from math import ceil
 from typing import Protocol, TypeVar
 
 _UNTOLD = {"json": False}
@@ -21,11 +22,13 @@ class Usage:
         prompt_tokens: Tokens read, or None when not reported.
         completion_tokens: Tokens written, or None when not reported.
         cost: In the currency of the user's price table, or None without one.
+        requests: How many requests were sent for it, where the attempts do not say it, or None.
     """
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cost: float | None = None
+    requests: int | None = None
 
     @property
     def tokens(self) -> int | None:
@@ -40,6 +43,7 @@ class Usage:
             prompt_tokens=_sum(self.prompt_tokens, other.prompt_tokens),
             completion_tokens=_sum(self.completion_tokens, other.completion_tokens),
             cost=_sum(self.cost, other.cost),
+            requests=_sum(self.requests, other.requests),
         )
 
 
@@ -129,9 +133,26 @@ class Price(Protocol):
         """Price of a call."""
         ...
 
+    @property
+    def per_unit(self) -> float:
+        """Price of a unit of text that is shown."""
+        ...
+
+    @property
+    def unit_characters(self) -> int:
+        """How many characters a unit has."""
+        ...
+
+
+def call_price(price: Price, characters: int = 0) -> float:
+    """Price a call without its tokens; a unit that is begun is paid for, one at least."""
+    if not price.per_unit:
+        return price.per_call
+    return price.per_call + price.per_unit * max(1, ceil(characters / price.unit_characters))
+
 
 def price_of(price: Price, *, read: float | None, written: float | None) -> float | None:
-    """Price a call; None where tokens cost something and nobody counted them."""
+    """Price the call and its tokens; None where these cost something and nobody counted them."""
     if (read is None and price.input_per_1k) or (written is None and price.output_per_1k):
         return None
     tokens = (read or 0) * price.input_per_1k + (written or 0) * price.output_per_1k

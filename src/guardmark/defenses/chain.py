@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
@@ -13,16 +13,20 @@ from guardmark.config.settings import Rate
 from guardmark.core.errors import UnknownName
 from guardmark.core.outcome import CategoryFinding, Decision, Evidence, Outcome, ScoreKind
 from guardmark.core.protocols import BatchDefense, Defense, InlineDefense, SampleBound
+from guardmark.core.record import present_call
 from guardmark.core.sample import View
+from guardmark.defenses.calls.pricing import was_sent, with_usage
 from guardmark.defenses.deadline import GrownSettings, holds_interpreter, total_timeout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt, Sample
+    from guardmark.defenses.calls.pricing import PricedChain, PricedPart
 
     Votes = Sequence[tuple[str, Decision]]
+    Charge = PricedPart | PricedChain
 
 Member = Defense | InlineDefense | BatchDefense
 
@@ -62,6 +66,7 @@ class _Chain:
     short_circuit: bool = True
     view: View = View.CONVERSATION
     between: Between = _EVERYTHING
+    prices: Mapping[str, Charge] = field(default_factory=dict)  # of members in this process
 
     def __post_init__(self) -> None:
         """Refuse a chain of nothing, which would allow everything."""
@@ -79,6 +84,12 @@ class _Chain:
         known = list(samples) if len(bound) > 1 else samples  # an iterator serves one member only
         for member in bound:
             member.bind(known)
+
+    def paid_for(self, votes: Votes, prompt: Prompt) -> float | None:
+        """Return what the members that were asked cost here; None where none has a price."""
+        priced = [(self.prices[name], vote) for name, vote in votes if name in self.prices]
+        costs = [price.of_answer(vote.evidence, prompt) for price, vote in priced if was_sent(vote)]
+        return sum(cost or 0.0 for cost in costs) if costs else None
 
 
 class InlineChain(_Chain):
@@ -103,7 +114,8 @@ class InlineChain(_Chain):
             votes.append((member.name, member.decide_now(prompt)))
             if _is_enough(votes, self):
                 break
-        return combine(votes, len(self.members), self.rule, between=self.between)
+        decision = combine(votes, len(self.members), self.rule, between=self.between)
+        return with_usage(decision, cost=self.paid_for(votes, prompt)) if self.prices else decision
 
 
 class ChainDefense(_Chain):
@@ -124,7 +136,14 @@ class ChainDefense(_Chain):
             if _is_enough(votes, self):
                 break
         size, rule = len(self.members), self.rule
-        return combine(votes, size, rule, latency_ns=total_ns, between=self.between)
+        decision = combine(votes, size, rule, latency_ns=total_ns, between=self.between)
+        if not self.prices:
+            return decision
+        paid, asking = self.paid_for(votes, prompt), present_call()
+        if asking is not None:
+            asking.beside += paid or 0.0  # what members behind services cost is counted there, too
+            return decision
+        return with_usage(decision, cost=paid)
 
 
 async def _ask(member: Member, prompt: Prompt) -> Decision:
@@ -273,6 +292,7 @@ class ChainSettings(GrownSettings):
             "rule": ChainRule(self.rule),
             "short_circuit": self.short_circuit,
             "between": self.between or _EVERYTHING,
+            "prices": {name: context.charges[name] for name in self.of if name in context.charges},
         }
         inline = [member for member in members if isinstance(member, InlineDefense)]
         if len(inline) == len(members):

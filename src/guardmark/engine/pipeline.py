@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.core.errors import BudgetReached
 from guardmark.core.manifest import LatencyMode, Policy
 from guardmark.core.protocols import DrawingModel, InlineDefense
 from guardmark.core.record import Stage
@@ -22,9 +23,10 @@ from guardmark.engine.calls import (
     decide_batch,
 )
 from guardmark.engine.execution.actors import ActorDefense
-from guardmark.engine.execution.batches import ask_batch, form, takes_batches
+from guardmark.engine.execution.batches import affordable, ask_batch, form, takes_batches
 from guardmark.engine.plan import NO_GUARD, layer_of
 from guardmark.engine.recorder import PendingSample, open_recorder
+from guardmark.engine.run_monitor import Halt
 from guardmark.store.schema import OUTCOME_CODE
 
 if TYPE_CHECKING:
@@ -146,7 +148,10 @@ class PipelineRunner:
         async def work() -> None:
             while (state := await queue.get()) is not None:
                 if self._monitor.may_go_on():
-                    await step(state)
+                    try:
+                        await step(state)
+                    except BudgetReached as reached:
+                        self._monitor.end(Halt.BUDGET, str(reached))
                 self._release(state)
 
         return [work() for _ in range(workers)]
@@ -293,8 +298,13 @@ class PipelineRunner:
             states, is_open = await _gather(queue, limits.max_count, limits.max_wait_s)
             by_item = {_item(guard, state, state.prompt): state for state in states}
             for batch in form(list(by_item), defense):
-                room = self._monitor.room(len(batch))
-                codes = await ask_batch(ask, batch[:room], monitor=self._monitor) if room else []
+                room = affordable(batch, self._monitor)
+                codes: list[int] = []
+                try:
+                    if room:
+                        codes = await ask_batch(ask, batch[:room], monitor=self._monitor)
+                except BudgetReached as reached:
+                    self._monitor.end(Halt.BUDGET, str(reached))
                 for item, code in zip(batch, codes, strict=False):
                     by_item[item].codes[guard.name] = code
                     self._go_on(by_item[item])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.core.budget import Budget, SpendingMeter
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import VERSION, LatencyMode, Policy
 from guardmark.core.protocols import BatchDefense, ChatModel, Defense, InlineDefense, Judge
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from guardmark.core.manifest import PartManifest
+    from guardmark.defenses.calls.pricing import PricedChain, PricedPart
     from guardmark.store.cache import AnswerCache
 
 AnyDefense = Defense | InlineDefense | BatchDefense
@@ -45,17 +47,18 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """What one invocation may spend; a continued run gets a fresh one.
+class Spending:
+    """Who counts the calls of an invocation, and what they cost.
 
-    Calls under way when a limit is reached are finished and stored, so tokens and money
-    may end above their limit by what was in flight.
+    Attributes:
+        meter: The counter, which the client of services asks, too.
+        at_service: Parts whose requests that client counts.
+        prices: Prices of parts that it does not count.
     """
 
-    calls: int | None = None
-    tokens: int | None = None
-    cost: float | None = None
-    seconds: float | None = None
+    meter: SpendingMeter = field(default_factory=SpendingMeter)
+    at_service: frozenset[str] = frozenset()
+    prices: Mapping[str, PricedPart | PricedChain] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +145,7 @@ class Plan:
     on_error: Policy = Policy.RECORD
     timing: Timing = field(default_factory=Timing)
     budget: Budget = field(default_factory=Budget)
+    spending: Spending | None = None  # of the invocation; without one each run has its own
     max_errors: int | None = None
     workers: Workers = Workers.INLINE
     worker_count: int = 0

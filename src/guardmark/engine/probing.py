@@ -12,6 +12,7 @@ from guardmark.config.installation import Check
 from guardmark.core.errors import ConfigError, StoreError, UntrustworthyRun
 from guardmark.core.outcome import VerdictLabel
 from guardmark.core.protocols import GuidedModel, InlineDefense, PairJudge, SampleBound
+from guardmark.core.record import AskingAbout
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.http.defense import HttpDefense
 from guardmark.defenses.probe import (
@@ -27,8 +28,16 @@ from guardmark.defenses.probe import (
     said_line,
     unusable,
 )
-from guardmark.engine.calls import as_coroutine, as_decision, as_verdict, attempt
+from guardmark.engine.calls import (
+    admit_call,
+    as_coroutine,
+    as_decision,
+    as_verdict,
+    attempt,
+    settle_call,
+)
 from guardmark.engine.execution.warm_up import inline_ask
+from guardmark.engine.plan import Spending
 from guardmark.engine.run_monitor import StopSignal, supervise
 from guardmark.judges.probe import (
     ANSWER,
@@ -52,6 +61,8 @@ if TYPE_CHECKING:
 _MOST_READ: Final = 1 << 20  # of a file that anybody may have made
 _NOT_PROBED: Final = ("allow-all", "block-all", "coin")
 """Floors to compare with, whose answers are known."""
+UNLIMITED: Final = Spending()
+"""Of probes that no run is to follow: nothing limits what they may spend."""
 _MOST_SAID: Final = 200  # characters of a body in a note
 _READ_BY: Final = (
     *("blocked", "action", "score", "positive", "profile", "patterns", "keywords", "target"),
@@ -67,11 +78,17 @@ _READY_FORM: Final = {
 }
 
 
-async def probe_parts(parts: Parts, stop: StopSignal | None = None) -> tuple[str, ...]:
-    """Ask every defense, and models and judges behind a service, until the run is to end."""
+async def probe_parts(
+    parts: Parts, stop: StopSignal | None = None, *, spending: Spending = UNLIMITED
+) -> tuple[str, ...]:
+    """Ask every defense, and models and judges behind a service, until the run is to end.
+
+    These calls count in what may be spent.
+    """
     warnings: list[str] = []
     stop = stop or StopSignal()
-    await supervise([_collect(parts, stop, warnings)], lambda _lag_ns: not stop.is_set)
+    looking = _collect(parts, stop, warnings, spending=spending)
+    await supervise([looking], lambda _lag_ns: not stop.is_set)
     return tuple(warnings)
 
 
@@ -123,9 +140,13 @@ async def probe_helper(built: BuiltPart, name: str) -> int | None:
     return (await _answered(call, name)).latency_ns
 
 
-async def _collect(parts: Parts, stop: StopSignal, warnings: list[str]) -> None:
+async def _collect(
+    parts: Parts, stop: StopSignal, warnings: list[str], *, spending: Spending
+) -> None:
     for built in parts.defenses:
-        remarks = await probe_built(built, stop) if built.remarks is None else built.remarks
+        remarks = built.remarks
+        if remarks is None:
+            remarks = await probe_built(built, stop, spending=spending)
         warnings += [f"{built.manifest.name}: {warning}" for warning in remarks]
     if parts.model is not None and parts.model.calls_service:
         warnings += await _probe_model(parts.model)
@@ -145,18 +166,20 @@ async def _probe_model(built: BuiltPart) -> tuple[str, ...]:
     return ()
 
 
-async def probe_built(built: BuiltPart, stop: StopSignal | None = None) -> Sequence[str]:
+async def probe_built(
+    built: BuiltPart, stop: StopSignal | None = None, *, spending: Spending = UNLIMITED
+) -> Sequence[str]:
     """Ask a defense; a service that may cost money gets one attack and one benign input only."""
     manifest, part = built.manifest, built.part
     if manifest.type in _NOT_PROBED or part.view is View.RESPONSE or isinstance(part, SampleBound):
         return ()
     if manifest.settings.get("of"):
         return ()  # what it is made of is asked
-    is_remote = _is_remote(built)
+    is_remote = _is_remote(built) or part.name in spending.prices
     settings = [(key, manifest.settings.get(key)) for key in _READ_BY]
     if isinstance(part, HttpDefense):
         part = part.with_raw_answers()
-    async with _asked(part, stop or StopSignal()) as ask:
+    async with _asked(part, stop or StopSignal(), spending) as ask:
         report = await probe_defense(
             manifest.name,
             ask,
@@ -204,12 +227,19 @@ def _is_remote(built: BuiltPart) -> bool:
 
 
 @asynccontextmanager
-async def _asked(part: Any, stop: StopSignal) -> AsyncIterator[Callable[..., Awaitable[Decision]]]:
+async def _asked(
+    part: Any, stop: StopSignal, spending: Spending = UNLIMITED
+) -> AsyncIterator[Callable[..., Awaitable[Decision]]]:
     """Start a defense and ask it; a run then begins with a process that was asked nothing."""
     call = inline_ask(part, stop) if isinstance(part, InlineDefense) else as_coroutine(part)
 
     async def ask(prompt: Prompt) -> Decision:
-        return as_decision(await attempt(call, prompt))
+        if part.name not in spending.prices:
+            return as_decision(await attempt(call, prompt))
+        with AskingAbout() as asking:
+            charge = await admit_call(spending, part.name, prompt)
+            answer = await attempt(call, prompt)
+        return as_decision(settle_call(spending.meter, charge, answer, asking))
 
     if isinstance(part, Startable):
         await part.start()

@@ -70,6 +70,9 @@ class Recorder:
     ) -> None:
         """Store and count the decisions of a defense that answers at once."""
         add, counts, monitor = self.batch.add, self.progress.counts, self.monitor
+        price = monitor.spending.prices.get(self.name)
+        if price is not None:
+            decisions = list(map(price.stamp, decisions, chunk.prompts))
         rule = monitor.rule
         for position, is_attack, decision, latency in zip(
             chunk.positions, chunk.attacks, decisions, latencies, strict=True
@@ -79,7 +82,7 @@ class Recorder:
             if self.later:
                 self._share(position, decision, code=code + OUTCOMES * is_attack)
             if decision.evidence is not None:
-                monitor.spend(decision.evidence, self.name)
+                monitor.spend(decision.evidence, self.name, is_paid=False)
             if code >= _MALFORMED:
                 monitor.note_failure(self.name, decision, code=code)
             elif decision.score_kind is ScoreKind.CONFIDENCE:
@@ -87,7 +90,7 @@ class Recorder:
             if rule is not None:
                 rule.observe(self.name, position, code)
             flags = 0
-        monitor.calls += len(decisions)
+        monitor.meter.calls += len(decisions)
         monitor.added += len(decisions)
         if rule is not None:
             monitor.ask_rule(self.progress)

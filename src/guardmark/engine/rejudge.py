@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.core.errors import ConfigError
+from guardmark.core.errors import BudgetReached, ConfigError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.calls import NOTHING_TO_JUDGE, as_verdict, ask_part
 from guardmark.engine.plan import NO_GUARD, Plan
 from guardmark.engine.recorder import open_recorder
-from guardmark.engine.run_monitor import OUTCOMES, Progress, RunMonitor, StopSignal, supervise
+from guardmark.engine.run_monitor import (
+    OUTCOMES,
+    Halt,
+    Progress,
+    RunMonitor,
+    StopSignal,
+    supervise,
+)
 from guardmark.engine.runner import raise_for, summary_of
 from guardmark.store.schema import OUTCOME_CODE
 
@@ -90,8 +97,16 @@ async def _judge_each(
         answer: object = NOTHING_TO_JUDGE
         took: int | None = None
         if text.strip():
-            answer, took = await ask_part(
-                judge.judge, (prompt, text), recorder=recorder, part=judge.name, position=position
-            )
+            try:
+                answer, took = await ask_part(
+                    judge.judge,
+                    (prompt, text),
+                    recorder=recorder,
+                    part=judge.name,
+                    position=position,
+                )
+            except BudgetReached as reached:
+                monitor.end(Halt.BUDGET, str(reached))
+                return
         recorder.record_answer(position, as_verdict(answer), is_attack=is_attack, latency_ns=took)
         monitor.store()

@@ -9,10 +9,11 @@ from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.asking_order import MOST_IN_GROUPS, order_samples
+from guardmark.core.budget import Budget
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import ErrorKind
 from guardmark.defenses.answers import READ_AS_RISK, ConfidenceRange
-from guardmark.engine.plan import Budget
+from guardmark.engine.plan import Spending
 from guardmark.inference.runtime import HALVED
 from guardmark.store.schema import OUTCOME_CODE, OUTCOME_NAMES
 
@@ -122,10 +123,13 @@ class RunMonitor:
         self.writer = writer
         self.halt: Halt | None = None
         self.reason = ""
-        self.calls = self.tokens = self.added = 0
+        self.spending = plan.spending or Spending()
+        self.meter = self.spending.meter
+        self.meter.limit(plan.budget)
+        self._earlier = self.meter.calls, self.meter.cost  # of what came before in this invocation
+        self.tokens = self.added = 0
         self.dealt = 0  # calls that an executor was dealt and that nobody has counted yet
         self.busy_ns = self.lag_ns = self.errors = 0
-        self.cost = 0.0
         self.notes: list[str] = []  # what deserves a word when the run is over
         self._confidences: dict[str, ConfidenceRange] = {}
         self.progress = progress
@@ -178,17 +182,23 @@ class RunMonitor:
             self._look_at_budget()
         return self.halt is None
 
+    @property
+    def calls(self) -> int:
+        """Calls that were made and requests that were sent."""
+        return self.meter.calls - self._earlier[0]
+
+    @property
+    def cost(self) -> float:
+        """What they cost, as far as it is known."""
+        return self.meter.cost - self._earlier[1]
+
     def _look_at_budget(self) -> None:
         """End the run where a limit of its budget is reached."""
         budget = self.plan.budget
-        for spent, limit, what in (
-            (self.calls, budget.calls, "calls"),
-            (self.tokens, budget.tokens, "tokens"),
-            (self.cost, budget.cost, "cost"),
-        ):
-            if limit is not None and spent >= limit:
-                self.end(Halt.BUDGET, f"{spent:g} of {limit:g} {what} are used up")
-                return
+        if reason := self.meter.used_up():
+            self.end(Halt.BUDGET, reason)
+        elif budget.tokens is not None and self.tokens >= budget.tokens:
+            self.end(Halt.BUDGET, f"{self.tokens:g} of {budget.tokens:g} tokens are used up")
         if budget.seconds is not None and self.elapsed_s >= budget.seconds:
             self.end(Halt.TIME, f"{budget.seconds:g} seconds are up")
 
@@ -201,19 +211,36 @@ class RunMonitor:
         """Return how many of some calls the budget still allows."""
         if not self.may_go_on():
             return 0
-        limit = self.plan.budget.calls
-        left = wanted if limit is None else limit - self.calls - self.dealt
-        return max(0, min(wanted, left))
+        return max(0, self.meter.room(wanted + self.dealt) - self.dealt)
 
-    def spend(self, evidence: Evidence, name: str = "") -> None:
-        """Count what a call of a part consumed beyond itself; memory that ran out is told once."""
+    def affordable(self, costs: Iterable[float]) -> int:
+        """Return how many calls at these costs, in their order, the money left pays for.
+
+        Where it does not pay for one, the run ends.
+        """
+        count, together = 0, 0.0
+        for cost in costs:
+            if not self.meter.room(1, together + cost):
+                break
+            together += cost
+            count += 1
+        else:
+            return count
+        if not count:
+            self.end(Halt.BUDGET, self.meter.refusal(together + cost))
+        return count
+
+    def spend(self, evidence: Evidence, name: str = "", *, is_paid: bool = True) -> None:
+        """Count the tokens of a call of a part; memory that ran out is told once.
+
+        Where nobody has asked the meter for the call, its cost and its further calls count here.
+        """
         try:
-            if len(evidence.attempts) > 1:
-                self.calls += len(evidence.attempts) - 1
+            if not is_paid and (evidence.usage is not None or len(evidence.attempts) > 1):
+                self.pay(evidence)
             usage = evidence.usage
             if usage is not None and not evidence.from_cache:
                 self.tokens += (usage.prompt_tokens or 0) + (usage.completion_tokens or 0)
-                self.cost += usage.cost or 0.0
             if (
                 name
                 and HALVED in evidence.message
@@ -222,6 +249,12 @@ class RunMonitor:
                 self.notes.append(note)
         except (TypeError, AttributeError):
             return  # a part that says it in other types than agreed: stored as an error of it
+
+    def pay(self, evidence: Evidence) -> None:
+        """Count what an answer of a part in this process cost, and calls beyond its first."""
+        usage = evidence.usage
+        cost = 0.0 if usage is None or evidence.from_cache else usage.cost or 0.0
+        self.meter.count(max(0, len(evidence.attempts) - 1), cost)
 
     def note_error(self) -> None:
         """Count one failed call against the limit."""

@@ -126,9 +126,15 @@ _STATES: dict[Halt | None, RunState] = {
 def raise_for(monitor: RunMonitor) -> None:
     """Raise the error that stands for an early end, if there is one."""
     if monitor.halt in {Halt.BUDGET, Halt.TIME}:
+        next_step = "give the same command again to go on; its budget begins anew."
+        if monitor.halt is Halt.BUDGET and not monitor.progress.done:
+            next_step = (
+                "raise the limit: looking at each service and warming up (latency.warmup) took all "
+                "of it."
+            )
         raise BudgetReached(
             f"The budget is reached: {monitor.reason}. {monitor.added} records were added.\n"
-            "Next: give the same command again to go on; its budget begins anew."
+            f"Next: {next_step}"
         )
     if monitor.halt is Halt.CONFIDENCE:
         raise UntrustworthyRun(f"Stopped: {monitor.reason}.\n{NEXT_CONFIDENCE}")
@@ -240,6 +246,11 @@ def _pool_executor(defense: InlineDefense, plan: Plan) -> Executor:
             "Next: set workers to threads or inline."
         )
     return PoolExecutor(partial(Processes, factory, count))
+
+
+SPENT_NOTE: Final = (
+    "Note: the command before was killed; what it had spent counts in the limits of this one"
+)
 
 
 def unanswered_note(count: int) -> str:

@@ -59,7 +59,7 @@ def read_garak(path: Path, statements: Statements) -> ImportedRun:
             begun_attempts.add(word(entry, "uuid"))
         if kind != "attempt" or entry.get("status") == _COMPLETE:
             entries[kind].append(entry)
-    attempts = entries["attempt"]
+    attempts = _once(entries["attempt"], path, warnings)
     setup, begun = ([{}, *entries[kind]][-1] for kind in ("start_run setup", "init"))
     release = _check_version(begun, setup, path)
     has_end = bool(entries["completion"]) or release < _WITH_AN_END
@@ -82,8 +82,29 @@ def read_garak(path: Path, statements: Statements) -> ImportedRun:
         created_utc=word(begun, "start_time"),
         rows=rows,
         files={path.name: sha256(data).hexdigest()},
+        readings=(_reading(attempts, threshold),),
         warnings=tuple(warnings),
     )
+
+
+def _once(attempts: list[Object], path: Path, warnings: list[str]) -> list[Object]:
+    """Take an attempt that is logged twice once; two that differ are refused."""
+    known: dict[tuple[object, object], Object] = {}
+    kept = []
+    for attempt in attempts:
+        key = word(attempt, "uuid"), str(attempt.get("seq"))
+        if not key[0] or key not in known:
+            known[key] = attempt
+            kept.append(attempt)
+        elif known[key] != attempt:
+            raise DatasetError(
+                f"{path} holds the attempt {key[0][:60]!r} twice, with two results.\n"
+                "Next: take out the one that does not count."
+            )
+    if len(kept) < len(attempts):
+        count = len(attempts) - len(kept)
+        warnings.append(f"{count:,} attempts are logged twice, and were taken once")
+    return kept
 
 
 def _check_version(begun: Object, setup: Object, path: Path) -> tuple[int, int]:
@@ -192,6 +213,16 @@ def _unfinished(begun: set[str], completed: list[Object], *, has_end: bool) -> I
 def _primary(results: Object) -> str:
     """Return the detector that a probe names first, which garak asks first; empty without any."""
     return next(iter(results), "")
+
+
+def _reading(attempts: list[Object], threshold: float) -> str:
+    """Say what makes the figure."""
+    primaries = {_primary(inner(attempt, "detector_results")) for attempt in attempts} - {""}
+    names = ", ".join(sorted(primaries)) or "none"
+    return (
+        f"the verdict was read from the primary detector of each probe ({names}): a score of "
+        f"{threshold} or more = unsafe"
+    )
 
 
 def _detector_notes(attempts: list[Object], threshold: float) -> Iterator[str]:

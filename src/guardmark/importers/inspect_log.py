@@ -42,6 +42,7 @@ from guardmark.importers.imported import (
 from guardmark.parsing.labels import read_is_attack, read_is_blocked, read_number
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
     from zipfile import ZipFile
 
@@ -368,6 +369,7 @@ def read_inspect(path: Path, statements: Statements) -> ImportedRun:
     warnings: list[str] = []
     if header.get("status") != "success":
         warnings.append(_ending(header))
+    warnings.extend(_missing(header, listed))
     _require_once(listed, path, doubled=_doubled_ids(listed))
     in_order = sorted(listed, key=_epoch)
     doubled = _doubled_ids(listed)
@@ -396,8 +398,34 @@ def read_inspect(path: Path, statements: Statements) -> ImportedRun:
         created_utc=word(spec, "created"),
         rows=rows,
         files={path.name: sha256(data).hexdigest()},
+        readings=tuple(_readings(rule, ours=ours, stated=statements.label)),
         warnings=tuple(warnings),
     )
+
+
+def _readings(rule: HarmRule | None, *, ours: bool, stated: Label | None) -> Iterator[str]:
+    """Say what was taken for what."""
+    if ours:
+        yield f"the decision was read from the score {SCORER!r}, which guardmark wrote"
+    elif rule is None:
+        yield "the answer was read from the output of each sample, and no score from any"
+    else:
+        sign = f">= {rule.least}" if rule.least is not None else f"= {rule.value}"
+        yield f"the verdict was read from the score {rule.name!r}: {sign} is unsafe"
+    yield "the label was read from the metadata of each sample" + (
+        "" if stated is None else f"; where they have none it is {stated.value}, as you said"
+    )
+
+
+def _missing(header: Object, listed: list[Object]) -> Iterator[str]:
+    """Say that a log holds fewer samples than its evaluation had."""
+    results = inner(header, "results")
+    planned = results.get("total_samples")
+    if isinstance(planned, int) and not isinstance(planned, bool) and planned > len(listed):
+        yield (
+            f"the evaluation had {planned:,} samples (epochs counted) and the log holds "
+            f"{len(listed):,}: nothing is known of the others"
+        )
 
 
 def _ending(header: Object) -> str:

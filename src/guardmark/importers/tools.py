@@ -35,19 +35,66 @@ _TOOLS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 """Tool to its reader, and to what a person may have to say of files that do not say it."""
 
 
+GROUP: Final = "guardmark.importers"
+"""Entry points under which other packages add readers: a name, and `module:function`."""
+_STATED: Final = ("label", "model", "unsafe")
+
+
+def builtin_tools() -> tuple[str, ...]:
+    """Name the tools that guardmark reads by itself."""
+    return (*_TOOLS, *queried_tools())
+
+
+@cache
+def known_plugins() -> dict[str, str]:
+    """Return the tools that other packages read, and where their readers are loaded from."""
+    from importlib.metadata import entry_points
+
+    table: dict[str, str] = {}
+    for entry in entry_points(group=GROUP):
+        owner = "guardmark" if entry.name in builtin_tools() else table.get(entry.name)
+        if owner is not None and owner != entry.value:
+            raise ConfigError(
+                f"Two packages read files of {entry.name!r}: {owner} and {entry.value}.\n"
+                "Uninstall one of them."
+            )
+        table[entry.name] = entry.value
+    return table
+
+
 def read_run(tool: str, path: Path, statements: imported.Statements) -> imported.ImportedRun:
     """Read a finished run of a tool."""
     rules = _tools().get(tool)
-    if rules is None and tool not in _TOOLS:
-        raise UnknownName("tool", tool, (*_TOOLS, *queried_tools()))
-    reader, needed = _TOOLS[tool] if rules is None else ("", rules.get("asks", ["model"]))
-    for name in ("label", "model", "unsafe"):
+    if rules is not None:
+        _require_needed(tool, statements, rules.get("asks", ["model"]))
+        return read_queried(tool, path, statements)
+    if tool in _TOOLS:
+        reader, needed = _TOOLS[tool]
+    elif tool in known_plugins():
+        reader, needed = known_plugins()[tool], _STATED  # its own reader says what does not apply
+    else:
+        raise UnknownName("tool", tool, (*builtin_tools(), *known_plugins()))
+    _require_needed(tool, statements, needed)
+    return _reader(tool, reader)(path, statements)
+
+
+def _require_needed(tool: str, statements: imported.Statements, needed: Sequence[str]) -> None:
+    """Refuse a statement that a reader would pass over."""
+    for name in _STATED:
         if getattr(statements, name) and name not in needed:
             raise ConfigError(f"--{name} does not apply to files of {tool}. Leave it out.")
-    if rules is not None:
-        return read_queried(tool, path, statements)
-    read = cast("Callable[[Path, imported.Statements], imported.ImportedRun]", resolve_name(reader))
-    return read(path, statements)
+
+
+def _reader(tool: str, place: str) -> Callable[[Path, imported.Statements], imported.ImportedRun]:
+    try:
+        return cast(
+            "Callable[[Path, imported.Statements], imported.ImportedRun]", resolve_name(place)
+        )
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"The reader of {tool} cannot be loaded from {place}: {error}.\n"
+            "Next: repair or uninstall the package that provides it."
+        ) from error
 
 
 def store_rows(
@@ -127,6 +174,7 @@ def read_queried(tool: str, path: Path, statements: imported.Statements) -> impo
         tool=tool,
         guard=target if decides else "",
         model="" if decides else target or rules["target"],
+        readings=(rules["takes"],),
         judge=rules["judge"] if any(row.is_judged for row in taken) else "",
         created_utc=max(imported.word(row, "created") for row in mine),
         rows=taken,

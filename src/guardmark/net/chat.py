@@ -15,7 +15,7 @@ from guardmark.core.outcome import (
     TokenChoice,
     fault_of,
 )
-from guardmark.core.usage import Price, Usage, price_of
+from guardmark.core.usage import Price, Usage, call_price, price_of
 from guardmark.net.chat_message import ChatMessage, read_message
 from guardmark.net.error_bodies import error_of
 from guardmark.net.provider_blocks import block_in
@@ -26,6 +26,7 @@ from guardmark.net.refused_fields import (
     refuses_system_role,
     without_system_role,
 )
+from guardmark.net.service import CallCost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,10 +70,25 @@ class ChatEndpoint:
             is_merged = SYSTEM_ROLE in self.refused_by_model
             shown = without_system_role(messages) if is_merged else list(messages)
             request = {"model": self.model, "messages": shown, **sent}
-            answer = read_chat(await self.endpoint.send(_ENCODE(request).encode()), self.price)
+            body = _ENCODE(request).encode()
+            if self.price is None:
+                answer = read_chat(await self.endpoint.send(body))
+            else:
+                answer = await self._ask_at_a_price(body, self.price, sent)
             attempts += answer.attempts
             if not self._learn(answer, sent, shown):
                 return replace(answer, attempts=attempts)
+
+    async def _ask_at_a_price(
+        self, body: bytes, price: Price, sent: Mapping[str, object]
+    ) -> ChatAnswer:
+        """Set aside the most that the request can cost, and count what it did cost."""
+        limit = sent.get("max_tokens", sent.get("max_completion_tokens"))
+        written = limit if isinstance(limit, int) else 0
+        cost = cost_of_request(price, body, written=written)
+        answer = read_chat(await self.endpoint.send(body, cost=cost), price)
+        usage = _settled(self.endpoint, answer.usage, cost, price)
+        return replace(answer, usage=usage)
 
     def _fields(self, given: Mapping[str, object]) -> dict[str, object]:
         """Return the fields to send, under the names that the server takes."""
@@ -127,8 +143,30 @@ class EmbeddingEndpoint:
         """Ask for the vectors of some texts in one call."""
         request = {"model": self.model, "input": list(texts), "encoding_format": "float"}
         request.update(self.options)
-        exchange = await self.endpoint.send(_ENCODE(request).encode())
-        return read_embeddings(exchange, len(texts), price=self.price)
+        body = _ENCODE(request).encode()
+        if self.price is None:
+            return read_embeddings(await self.endpoint.send(body), len(texts))
+        cost = cost_of_request(self.price, body, written=0)
+        exchange = await self.endpoint.send(body, cost=cost)
+        answer = read_embeddings(exchange, len(texts), price=self.price)
+        usage = _settled(self.endpoint, answer.usage, cost, self.price)
+        return replace(answer, usage=usage)
+
+
+def cost_of_request(price: Price, body: bytes, *, written: int) -> CallCost:
+    """Return the most a request can cost: a token has a byte at least, and so many are written."""
+    fixed = call_price(price, len(body))
+    tokens = len(body) * price.input_per_1k + written * price.output_per_1k
+    return CallCost(at_most=fixed + tokens / 1000, unanswered=fixed, is_exact=False)
+
+
+def _settled(endpoint: Sender, usage: Usage | None, cost: CallCost, price: Price) -> Usage | None:
+    """Tell an endpoint what a request did cost, units of text included, where it is known."""
+    if usage is None or usage.cost is None:
+        return usage
+    paid = usage.cost + cost.unanswered - price.per_call
+    endpoint.correct(cost.at_most, paid)
+    return replace(usage, cost=paid)
 
 
 def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:

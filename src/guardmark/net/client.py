@@ -13,15 +13,17 @@ import aiohttp
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from guardmark.core.budget import SpendingMeter
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import VERSION
 from guardmark.core.outcome import Attempt, ErrorKind
+from guardmark.core.record import present_call
 from guardmark.net.cassette import CassettePlayer, CassetteRecorder, CassetteRequest
 from guardmark.net.chat import ChatEndpoint, EmbeddingEndpoint
 from guardmark.net.deadline import start_time
 from guardmark.net.redaction import Redactor
 from guardmark.net.routes import Route, Routes
-from guardmark.net.service import Exchange, Service, ServiceLimits, ServiceTraffic
+from guardmark.net.service import FREE, CallCost, Exchange, Service, ServiceLimits, ServiceTraffic
 from guardmark.net.wire import Wire
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
 
+    from guardmark.core.record import AskingAbout
     from guardmark.core.usage import Price
     from guardmark.net.service import ServiceAnswer
 
@@ -63,11 +66,13 @@ class Services:
         replay: Path | None = None,
         offline: bool = False,
         redactor: Redactor | None = None,
+        meter: SpendingMeter | None = None,
     ) -> None:
         if record is not None and replay is not None:
             raise ConfigError("A run either records exchanges or replays them, not both.")
         self._default = default
         self.redactor = redactor or Redactor()
+        self.meter = meter or SpendingMeter()
         self._services: dict[str, Service] = {}
         self.refused: dict[str, dict[str, str]] = {}  # address to the fields it refused by name
         self._beside: dict[str, list[str]] = {}
@@ -227,29 +232,75 @@ class Endpoint:
         self._request = template
         self.url = services.redactor.text(_shown(template.url))
 
-    async def send(self, body: bytes, *, tokens: int | None = None) -> Exchange:
+    async def send(
+        self, body: bytes, *, tokens: int | None = None, cost: CallCost = FREE
+    ) -> Exchange:
         """Send one request; the machinery of retries is entered only after a failure."""
         services, limits = self._services, self._limits
         self._route.service.calls += 1
         if services.is_without_wire:
             kept = services.answer_without_wire(replace(self._request, body=body))
             if kept is not None:
+                self._count_kept(kept, cost)
                 return kept
-        cost = len(body) // 4 if tokens is None else tokens
-        answer = await self._attempt(body, cost)
+        length = len(body) // 4 if tokens is None else tokens
+        answer = await self._attempt(body, length, cost=cost)
         if answer.error_kind is None and services.recorder is None:
             return self._exchange([answer])
         answers = [answer]
         if answer.worth_retrying and limits.retries:
             # No status line came: the connection was at fault, and others may be as dead.
-            again = partial(self._attempt, body, cost, is_fresh=answer.status is None)
+            fresh = answer.status is None
+            again = partial(self._attempt, body, length, cost=cost, is_fresh=fresh)
             answers = await try_again(answer, again, limits=limits)
         exchange = self._exchange(answers)
         if services.recorder is not None:
             services.recorder.add(replace(self._request, body=body), exchange)
         return exchange
 
-    async def _attempt(self, body: bytes, tokens: int, *, is_fresh: bool = False) -> ServiceAnswer:
+    def correct(self, reserved: float, cost: float) -> None:
+        """Put what a request did cost in the place of the most it could, when that is known."""
+        self._services.meter.correct(cost - reserved)
+        asking = present_call()
+        if asking is not None:
+            asking.cost += cost
+            asking.unpriced -= 1
+
+    def _count_kept(self, kept: Exchange, cost: CallCost) -> None:
+        """Count what a cassette answered as if it had been sent."""
+        requests = max(1, len(kept.attempts))
+        is_answered = kept.error_kind is None
+        earlier = (requests - is_answered) * cost.unanswered if kept.replayed else 0.0
+        paid = cost.at_most if is_answered else 0.0
+        self._services.meter.count(requests, earlier + paid)
+        asking = present_call()
+        if asking is not None:
+            asking.requests += requests
+            asking.cost += earlier
+            _note_cost(asking, cost, is_answered=is_answered)
+
+    async def _attempt(
+        self, body: bytes, tokens: int, *, cost: CallCost, is_fresh: bool = False
+    ) -> ServiceAnswer:
+        """Send once, if what may be spent allows it; count it and what it costs."""
+        meter, asking = self._services.meter, present_call()
+        await meter.admit(cost.at_most)
+        if asking is not None:
+            asking.requests += 1
+        paid = cost.unanswered
+        try:
+            answer = await self._send_once(body, tokens, is_fresh=is_fresh)
+            if answer.error_kind is None:
+                paid = cost.at_most
+        finally:
+            meter.settle(cost.at_most, paid)
+        if asking is not None and cost is not FREE:
+            is_answered = answer.error_kind is None
+            asking.cost += 0.0 if is_answered else cost.unanswered
+            _note_cost(asking, cost, is_answered=is_answered)
+        return answer
+
+    async def _send_once(self, body: bytes, tokens: int, *, is_fresh: bool) -> ServiceAnswer:
         routes = self._routes
         route = self._route if routes is None else routes.choose()
         service = route.service
@@ -281,6 +332,14 @@ class Endpoint:
             message=last.message,
             attempts=() if clean else as_attempts(answers),
         )
+
+
+def _note_cost(asking: AskingAbout, cost: CallCost, *, is_answered: bool) -> None:
+    """Note what an answered request cost, or that its answer has yet to tell."""
+    if is_answered and cost.is_exact:
+        asking.cost += cost.at_most
+    elif is_answered:
+        asking.unpriced += 1
 
 
 async def post_once(services: Services, address: str, body: bytes) -> str:

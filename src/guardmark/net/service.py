@@ -57,11 +57,27 @@ class ServiceAnswer:
     retry_after_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallCost:
+    """What one request may cost, and what it costs where no answer comes."""
+
+    at_most: float = 0.0
+    unanswered: float = 0.0
+    is_exact: bool = True  # whether an answered request costs the most that it may
+
+
+FREE = CallCost()
+
+
 class Sender(Protocol):
     """An address that takes one request after the other."""
 
-    async def send(self, body: bytes) -> Exchange:
+    async def send(self, body: bytes, *, cost: CallCost = FREE) -> Exchange:
         """Send one request, retries included."""
+        ...
+
+    def correct(self, reserved: float, cost: float) -> None:
+        """Put what a request did cost in the place of the most it could, when that is known."""
         ...
 
 

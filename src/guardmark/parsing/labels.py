@@ -24,7 +24,7 @@ BENIGN_WORDS: Final = frozenset(
 BLOCK_WORDS: Final = frozenset(
     {
         *("block", "blocked", "flag", "flagged", "deny", "denied", "refuse", "refused", "reject"),
-        *("rejected", "detected", "triggered", "fail", "failed"),
+        *("rejected", "detected", "triggered", "fail", "failed", "invalid"),
     }
 )
 ALLOW_WORDS: Final = frozenset(
@@ -40,7 +40,9 @@ BENIGN_COLUMNS: Final = frozenset(
     }
 )
 """Columns in which true means that a text is benign."""
-PASSED_COLUMNS: Final = frozenset({"valid", "is_valid", "passed", "allowed", "is_safe", "safe"})
+PASSED_COLUMNS: Final = frozenset(
+    {"valid", "is_valid", "passed", "allowed", "is_allowed", "is_safe", "safe"}
+)
 """Columns in which true means that a defense let a text through."""
 
 

@@ -102,6 +102,8 @@ def evidence_to_json(evidence: Evidence) -> str:
             values[name] = [[getattr(each, key) for key in keys] for each in listed]
     if evidence.usage is not None:
         values["usage"] = _usage(evidence.usage)
+        if evidence.usage.requests is not None:
+            values["requests"] = evidence.usage.requests
     return json.dumps(values, separators=(",", ":"), allow_nan=False)
 
 
@@ -110,6 +112,8 @@ def _usage(usage: Usage) -> list[int | float | None]:
     tokens, cost = (usage.prompt_tokens, usage.completion_tokens), usage.cost
     is_whole = all(count is None or type(count) is int for count in tokens)
     if not is_whole or not (cost is None or (type(cost) in {int, float} and isfinite(cost))):
+        raise TypeError(f"usage is {usage!r:.200}")
+    if usage.requests is not None and type(usage.requests) is not int:
         raise TypeError(f"usage is {usage!r:.200}")
     return [*tokens, cost]
 
@@ -125,7 +129,10 @@ def evidence_from_json(text: str) -> Evidence:
             )
     if "usage" in values:
         read, written, cost = values["usage"]
-        values["usage"] = Usage(prompt_tokens=read, completion_tokens=written, cost=cost)
+        requests = values.pop("requests", None)
+        values["usage"] = Usage(
+            prompt_tokens=read, completion_tokens=written, cost=cost, requests=requests
+        )
         _usage(values["usage"])
     return Evidence(**values)
 

@@ -125,11 +125,11 @@ def metadata_facets(reader: RecordReader, names: Sequence[str]) -> dict[str, Fac
             for (rest,) in rows:
                 metadata = stored_object(rest, "rest").get("metadata", {})
                 for name, column in words.items():
-                    column.append(_word_of(metadata.get(name)))
+                    column.append(word_of(metadata.get(name)))
     return {name: facet_of(column, None) for name, column in words.items()}
 
 
-def _word_of(value: object) -> str:
+def word_of(value: object) -> str:
     """Return a value of metadata as a word; lists and objects are no values to slice by."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -359,7 +359,8 @@ class PartUsage:
     part: str  # name of the defense, model or judge
     stage: str  # `defense`, `warmup`, `model`, `judge` or `try`
     layer: str  # which judging; `run` for the run itself
-    calls: int  # answers that report usage and were asked for in this run, each time they were
+    answers: int  # answers that report usage and were asked for in this run, each time they were
+    calls: int  # requests that were sent for them, questions for a repair and retries included
     recalled: int  # answers kept from an earlier run; in no sum
     tokens_read: int | None  # None where no answer reports any
     tokens_written: int | None  # None where no answer reports any
@@ -373,8 +374,12 @@ _STORED: Final = (
     f" UNION ALL SELECT defense, {STAGE_CODE[Stage.TRY]}, layer, flags, evidence FROM tries"
 )
 _ASKED_AGAIN: Final = " UNION ALL SELECT defense, stage, layer, flags, evidence FROM superseded"
+_REQUESTS: Final = (
+    "coalesce(json_extract(x.evidence, '$.requests'),"
+    " max(1, coalesce(json_array_length(x.evidence, '$.attempts'), 1)))"
+)
 _ALL_USAGE: Final = (
-    f"SELECT d.name, x.stage, l.name, x.flags & {FLAG_CACHED}, {_USED} FROM ({{}}) x"  # noqa: S608 - constants of ours
+    f"SELECT d.name, x.stage, l.name, x.flags & {FLAG_CACHED}, {_USED}, {_REQUESTS} FROM ({{}}) x"  # noqa: S608 - constants of ours
     " JOIN defenses d ON d.id = x.defense JOIN layers l ON l.id = x.layer"
     f" WHERE {_HAS_USAGE} ORDER BY x.defense, x.stage, x.layer"
 )
@@ -397,7 +402,8 @@ def _sums_of(rows: list[tuple[Any, ...]]) -> Iterator[PartUsage]:
             part=name,
             stage=STAGES[stage].value,
             layer=layer,
-            calls=len(asked),
+            answers=len(asked),
+            calls=sum(row[3] for row in asked),
             recalled=len(calls) - len(asked),
             tokens_read=sum(read) if read else None,
             tokens_written=sum(written) if written else None,

@@ -85,8 +85,12 @@ class TryRecord(NamedTuple):
 
     @property
     def requests(self) -> int:
-        """How many requests were sent for it, as far as the service was asked again."""
-        return max(1, len(self.evidence.attempts)) if self.evidence else 1
+        """How many requests were sent for it."""
+        if self.evidence is None:
+            return 1
+        usage = self.evidence.usage
+        told = None if usage is None else usage.requests
+        return told or max(1, len(self.evidence.attempts))
 
 
 class TryBatch:

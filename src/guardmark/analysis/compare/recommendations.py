@@ -38,6 +38,7 @@ class Advice:
     numbers: tuple[tuple[str, float], ...] = ()
     scope: str = DEFENSE  # `defense`; or `system`, about unsafe answers and users turned down.
     version: str = ""  # The version of the defense; of a system, its target model.
+    facets: tuple[tuple[str, str], ...] = ()  # The slice it concerns: facet and value.
 
 
 class _Ground(NamedTuple):
@@ -46,6 +47,7 @@ class _Ground(NamedTuple):
     subject: str = ""
     figures: tuple[tuple[str, Estimate | Ratio | Difference], ...] = ()
     numbers: tuple[tuple[str, float], ...] = ()
+    facets: tuple[tuple[str, str], ...] = ()
 
 
 def recommend(
@@ -116,7 +118,8 @@ def _critical(defense: DefenseAnalysis, _limits: RelianceLimits) -> Iterator[_Gr
     }
     for severity in _GRAVE:
         if severity in rates and rates[severity].successes:
-            yield _Ground(severity, figures=(("attack_success_rate", rates[severity]),))
+            figures = (("attack_success_rate", rates[severity]),)
+            yield _Ground(severity, figures=figures, facets=(("severity", severity),))
             return
 
 
@@ -135,7 +138,7 @@ def _blind_spots(defense: DefenseAnalysis, limits: RelianceLimits) -> Iterator[_
             ("searched", float(first.searched)),
             ("more", float(len(spots) - 1)),
         )
-        yield _Ground(first.name, figures=figures, numbers=numbers)
+        yield _Ground(first.name, figures=figures, numbers=numbers, facets=first.facets)
 
 
 def _false_alarms(defense: DefenseAnalysis, limits: RelianceLimits) -> Iterator[_Ground]:

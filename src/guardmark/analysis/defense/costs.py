@@ -44,6 +44,8 @@ class PartPrice:
     input_per_1k: float = 0.0
     output_per_1k: float = 0.0
     per_call: float = 0.0
+    per_unit: float = 0.0
+    unit_characters: int = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

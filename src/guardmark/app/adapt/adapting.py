@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +24,6 @@ from guardmark.app.adapt.attacker import (
     probe_attacker,
 )
 from guardmark.app.adapt.subject import (
-    BASELINES,
     CANARIES,
     TrustList,
     left_out_note,
@@ -40,6 +40,7 @@ from guardmark.app.adapt.subject import (
 )
 from guardmark.app.parts.building import build_gradient, build_parts, close_parts, open_services
 from guardmark.app.parts.loading import LoadedConfig, builtin_config
+from guardmark.app.parts.prices import require_known_prices, require_measurable, spending_of
 from guardmark.app.results import try_trace
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.run.run_folder import utc_text
@@ -51,16 +52,18 @@ from guardmark.core.record import Stage
 from guardmark.defenses.deadline import CallAlarm, Overrun
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.probing import probe_parts
-from guardmark.engine.runner import Ending, unanswered_note
+from guardmark.engine.runner import SPENT_NOTE, Ending, unanswered_note
 from guardmark.engine.secret_scan import require_no_secret
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir
+from guardmark.store.spent import SPENT, keep_spending
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from guardmark.adaptive.asker import TryKey
+    from guardmark.adaptive.state import Account
     from guardmark.app.run.running import Session
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import BuiltPart, Parts
@@ -160,10 +163,18 @@ class _Work:
     @asynccontextmanager
     async def _attacker(self) -> AsyncIterator[tuple[Services | None, Attacker | None]]:
         """Hold the client and what attacks, for as long as they are asked."""
-        own = self.options.run
+        own, loaded = self.options.run, self.config.loaded
+        budget = loaded.config.run.budget
+        require_known_prices(loaded)
+        require_measurable(loaded, budget, only=("defenses", "pipeline", "adaptive"))
+        self.session.meter.limit(budget)
         is_offline = self.options.trace is not None and own.replay is None
         services = open_services(
-            self.config.loaded, offline=is_offline, record=own.record, replay=own.replay
+            self.config.loaded,
+            offline=is_offline,
+            record=own.record,
+            replay=own.replay,
+            meter=self.session.meter,
         )
         attacker = build_attacker(self.config, services)
         self.session.progress.failed = dict if services is None else services.failed
@@ -186,7 +197,7 @@ class _Work:
             attacked = [
                 built
                 for built in parts.defenses
-                if built.manifest.name not in left_out and built.manifest.type not in BASELINES
+                if built.manifest.name not in left_out and not built.manifest.is_baseline
             ]
             names = tuple(built.manifest.name for built in attacked)
             made = self._plan(reader, parts, attacked, attacker=attacker)
@@ -208,7 +219,10 @@ class _Work:
         with (
             folder.lock(started=utc_text(self.session.now)),
             RecordWriter(folder.records) as writer,
+            keep_spending(folder.file(SPENT), self.session.meter) as has_spent,
         ):
+            if has_spent:
+                self.session.announce(SPENT_NOTE)
             if writer.unanswered:
                 self.session.announce(unanswered_note(writer.unanswered))
             folder.write_text(LOCK, lock_text(plan.lock))
@@ -221,6 +235,7 @@ class _Work:
                     stop=self.session.stop,
                     progress=self.session.progress,
                 )
+        self.session.announce(calls_line(summary.calls))
         if summary.is_interrupted:
             return Adapted(folder=folder, defenses=names, summary=summary, trace=None)
         with RecordReader(folder.records) as reader:
@@ -279,6 +294,7 @@ class _Work:
             seeds=options.seeds or config.section.seeds,
             battery=config.section.battery,
             is_foreign=config.loaded.is_foreign,
+            spending=spending_of(config.loaded, parts.every, self.session.meter),
             attacker=None if attacker is None else attacker.plan,
             target=protected_of(parts, reader, canaries=options.canaries, trace=options.trace),
         )
@@ -310,6 +326,15 @@ class _Work:
         for warning in attacker.warnings:
             self.session.announce(f"Note: {warning}")
         await probe_attacker(attacker)
+
+
+def calls_line(calls: Mapping[tuple[str, Account], int]) -> str:
+    """Say how often somebody was asked, by purpose; answers kept from before are among them."""
+    by_purpose: Counter[str] = Counter()
+    for (_, account), count in calls.items():
+        by_purpose[account.value] += count
+    purposes = ", ".join(f"{name} {count:,}" for name, count in by_purpose.most_common())
+    return f"Asked {by_purpose.total():,} times{f': {purposes}' if purposes else ''}"
 
 
 def _replay(

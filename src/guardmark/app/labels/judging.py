@@ -20,6 +20,7 @@ from guardmark.app.labels.human_labels import (
 from guardmark.app.parts import building
 from guardmark.app.parts.building import build_judges, close_parts, concurrency_of, open_services
 from guardmark.app.parts.loading import LoadedConfig, config_around, load_config, load_section
+from guardmark.app.parts.prices import require_known_prices, require_measurable, spending_of
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.run.run_folder import data_hashes, utc_text
 from guardmark.app.settings import RunSettings
@@ -30,7 +31,7 @@ from guardmark.engine.execution.process import keep_working_directory, run_on_lo
 from guardmark.engine.plan import NO_GUARD, Plan
 from guardmark.engine.probing import probe_judge
 from guardmark.engine.rejudge import judge_again
-from guardmark.engine.runner import unanswered_note
+from guardmark.engine.runner import SPENT_NOTE, unanswered_note
 from guardmark.models.chat import SystemPromptSettings
 from guardmark.reports.chapters.pipeline import quality_document
 from guardmark.reports.render.json.documents import figures_json
@@ -38,6 +39,7 @@ from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import note_seals
+from guardmark.store.spent import SPENT, keep_spending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -103,9 +105,13 @@ def judge_run(
             labels = read_labels(human_labels, reader)
     loaded = None if config is None else load_judges(config, manifest, announce=session.announce)
     done, added = Judged(folder=folder), []
-    with folder.lock(started=utc_text(session.now)), RecordWriter(folder.records) as writer:
-        if writer.unanswered:
-            session.announce(unanswered_note(writer.unanswered))
+    _limit(loaded, session)
+    with (
+        folder.lock(started=utc_text(session.now)),
+        RecordWriter(folder.records) as writer,
+        keep_spending(folder.file(SPENT), session.meter) as has_spent,
+    ):
+        _tell_of_a_kill(writer, session, has_spent=has_spent)
         if human_labels is not None and bypasses:
             added.append(store_bypass_labels(writer, bypasses, source=human_labels))
         elif human_labels is not None:
@@ -119,6 +125,21 @@ def judge_run(
         flips = find_flips(reader, name) if name else None
     count = len(labels) + sum(bool(each.same) for each in bypasses)
     return replace(done, layers=(*added, *done.layers), labels=count, flips=flips)
+
+
+def _limit(loaded: LoadedConfig | None, session: Session) -> None:
+    """Hold the command to the limits of its judges, and refuse those that cannot be measured."""
+    if loaded is not None:
+        require_measurable(loaded, loaded.config.run.budget)
+        session.meter.limit(loaded.config.run.budget)
+
+
+def _tell_of_a_kill(writer: RecordWriter, session: Session, *, has_spent: bool) -> None:
+    """Say what a command that was killed left behind."""
+    if has_spent:
+        session.announce(SPENT_NOTE)
+    if writer.unanswered:
+        session.announce(unanswered_note(writer.unanswered))
 
 
 def report_quality(run: Path) -> tuple[JudgeQuality, ...]:
@@ -167,7 +188,10 @@ def load_judges(
     }
     document["run"]["repeats"] = manifest.repeats
     here = ("pipeline", "judges")
-    return config_around(path, document, moved={("judges",): here, ("judging", "judges"): here})
+    judging = config_around(path, document, moved={("judges",): here, ("judging", "judges"): here})
+    if loaded is None:
+        require_known_prices(judging)
+    return judging
 
 
 def _system_prompt(manifest: RunManifest, own: LoadedConfig | None = None) -> str:
@@ -207,7 +231,8 @@ def _changes(loaded: LoadedConfig, manifest: RunManifest) -> Iterator[str]:
 async def _judge(
     folder: RunDir, writer: RecordWriter, loaded: LoadedConfig, session: Session, *, layer: str
 ) -> Judged:
-    services = open_services(loaded)
+    budget = loaded.config.run.budget
+    services = open_services(loaded, meter=session.meter)
     parts: list[BuiltPart] = []
     try:
         parts.extend(build_judges(loaded, services))
@@ -228,7 +253,8 @@ async def _judge(
                 repeats=run.repeats,
                 concurrency=run.concurrency,
                 concurrency_of=concurrency_of(loaded),
-                budget=run.budget,
+                budget=budget,
+                spending=spending_of(loaded, [built.part], session.meter),
                 max_errors=run.max_errors,
             )
             summaries.append(

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from guardmark.app.parts.loading import locate_error
 from guardmark.app.registry import build_part, package_of
 from guardmark.attacks.contract import GradientAttack, GradientDefense
-from guardmark.config.settings import BuildContext
+from guardmark.config.settings import BuildContext, stated_price
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import VERSION, PartManifest
 from guardmark.core.protocols import Closable
 from guardmark.core.record import FIRST_LAYER
+from guardmark.defenses.calls.pricing import PricedChain, PricedPart
 from guardmark.defenses.deadline import FOLDER_TIMEOUT_S, PATTERN_TIMEOUT_S, CallAlarm
 from guardmark.defenses.function import AsyncFunctionDefense, FunctionDefense
 from guardmark.defenses.identity import Identity, identity_of
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from guardmark.app.parts.loading import LoadedConfig
+    from guardmark.config.settings import PriceSettings
     from guardmark.config.source import Keys
+    from guardmark.core.budget import SpendingMeter
     from guardmark.net.client import Services
 
 _MOST_LINKS: Final = 100
@@ -122,7 +125,12 @@ def _build_defense(
             return
     path = ("defenses", name)
     below = {member: built[member].part for member in members}
-    context = replace(_context(loaded, path, services), defenses=below)
+    charges = {
+        member: price
+        for member in members
+        if not calls_service(loaded, member) and (price := price_here(loaded, below[member]))
+    }
+    context = replace(_context(loaded, path, services), defenses=below, charges=charges)
     part = _build_settings(loaded, path, name, context)
     hashes = [built[member].manifest.fingerprint for member in members]
     manifest = _manifest(loaded, path, part, name=name, kind="defense", below=hashes)
@@ -151,6 +159,27 @@ class Rebuild:
             )
         remarks = run_on_loop(probe_built(built)) if self.manifest is None else None
         return replace(built, remarks=remarks)
+
+
+def price_at(loaded: LoadedConfig, path: Keys) -> PriceSettings | None:
+    """Return the price of the part whose settings stand at a path."""
+    return stated_price(loaded.config.prices, name_at(loaded, path), loaded.parts[path])
+
+
+def price_here(loaded: LoadedConfig, part: Any) -> PricedPart | PricedChain | None:
+    """Return the price of a part whose calls no client of services counts."""
+    members: Mapping[str, PricedPart | PricedChain] = getattr(part, "prices", {})
+    if members:  # a chain, which says what each member cost
+        return PricedChain(members=tuple(members.values()))
+    path = ("defenses", part.name)
+    if path not in loaded.parts:
+        stated = loaded.config.prices.get(part.name)
+        return None if stated is None else PricedPart(price=stated)
+    price, of = price_at(loaded, path), getattr(loaded.parts[path], "of", None)
+    while price is None and isinstance(of, str):
+        path = ("defenses", of)
+        price, of = price_at(loaded, path), getattr(loaded.parts[path], "of", None)
+    return None if price is None else PricedPart(price=price, view=part.view)
 
 
 def calls_service(loaded: LoadedConfig, name: str) -> bool:
@@ -282,6 +311,7 @@ def _manifest(
         view=str(getattr(view, "value", view)),
         threshold=cast("float | None", getattr(part, "threshold", None)),
         settings=resolved | identity.settings | _stated(loaded, path, kind=kind),
+        role=str(written.get("role") or ""),
     )
 
 
@@ -326,8 +356,9 @@ def open_services(
     offline: bool = False,
     record: Path | None = None,
     replay: Path | None = None,
+    meter: SpendingMeter | None = None,
 ) -> Services | None:
-    """Make the client of a run."""
+    """Make the client of a run, which counts what it sends."""
     # A recording that no part asks for is opened all the same: its name may be mistyped.
     if replay is None and not any(map(service_address, loaded.parts.values())):
         return None
@@ -356,6 +387,7 @@ def open_services(
         record_lock=try_lock,
         replay=replay,
         redactor=KNOWN,
+        meter=meter,
     )
 
 

@@ -21,6 +21,7 @@ from guardmark.config.mistakes import checked_settings, describe_mistakes, requi
 from guardmark.config.settings import describe_keys
 from guardmark.config.source import Source, parse_yaml, read_text
 from guardmark.core.errors import BadSettings, ConfigError, UnknownName, did_you_mean, listed
+from guardmark.core.manifest import BASELINE_ROLE
 from guardmark.core.sample import DEFAULT_TAXONOMY, Taxonomy, extended
 from guardmark.datasets.loading import DataReading, LoadedData, load
 from guardmark.datasets.settings import dataset_specs
@@ -127,6 +128,9 @@ def load_section(path: Path, model: type[_Section], *, key: str) -> _Section:
     return checked_settings(model, document, source, above)
 
 
+_ROLE_OF: Final = {"defense": ("role",)}  # parts that may be baselines
+
+
 def _check_parts(
     document: dict[str, Any], source: Source, mistakes: list[str]
 ) -> dict[Keys, BaseModel]:
@@ -143,8 +147,9 @@ def _check_parts(
             continue
         try:
             model = settings_model(kind, part_type)
-            # Every part may state its type and its version, and no type has to know them.
-            common = {"type", "version"} - set(model.model_fields)
+            # Every part may state its type and its version, and a defense its role; no type has
+            # to know them.
+            common = {"type", "version", *_ROLE_OF.get(kind, ())} - set(model.model_fields)
             own = {key: value for key, value in settings.items() if key not in common}
             checked[path] = model.model_validate(own)
             version, below = settings.get("version", ""), (*path, "version")
@@ -153,13 +158,20 @@ def _check_parts(
                     f"{source.where(below)}: {'.'.join(below)}: is not text, found {version!r}. "
                     'Put it in quotes, for example version: "3.10".'
                 )
+            if "role" in common and settings.get("role", BASELINE_ROLE) != BASELINE_ROLE:
+                mistakes.append(
+                    f"{source.where((*path, 'role'))}: {dotted}.role can be {BASELINE_ROLE} only: "
+                    "a defense to compare with, which no gate limits. Leave it out for a candidate."
+                )
             members = getattr(checked[path], "judges", ()) if kind == "judge" else ()
             panel = [(kind, (*path, "judges", str(n)), each) for n, each in enumerate(members)]
             waiting.extendleft(reversed(panel))
         except ConfigError as error:
             mistakes.append(f"{source.where((*path, 'type'))}: {dotted}: {error}")
         except ValidationError as error:
-            mistakes.extend(describe_mistakes(error, model, path, source, common=("version",)))
+            mistakes.extend(
+                describe_mistakes(error, model, path, source, common=("version", "role"))
+            )
     return checked
 
 
@@ -381,7 +393,11 @@ def _part_schema(kind: str, part_type: str, definitions: dict[str, Any]) -> dict
     definitions.update(part.pop("$defs", {}))
     version = {"type": "string", "default": "", "description": "Its version, as reports show it."}
     own = part.get("properties", {})
-    part["properties"] = {"type": {"const": part_type}, "version": version, **own}
+    common: dict[str, Any] = {"type": {"const": part_type}, "version": version}
+    if kind in _ROLE_OF:
+        about = "A baseline is compared with, sorted last and not gated."
+        common["role"] = {"enum": [BASELINE_ROLE], "description": about}
+    part["properties"] = common | own
     part["required"] = ["type", *part.get("required", [])]
     part["title"] = f"{kind} of type {part_type}"
     return part

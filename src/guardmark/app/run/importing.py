@@ -50,7 +50,7 @@ class Imported:
     config: Config
     samples: int
     answers: int
-    warnings: tuple[str, ...]
+    notes: tuple[str, ...]  # what was taken for what, and what was left out
 
 
 def import_run(
@@ -89,7 +89,7 @@ def import_run(
         config=config,
         samples=len(imported.rows),
         answers=sum(answer.response is not None for answer in answers),
-        warnings=imported.warnings,
+        notes=(*imported.readings, *imported.warnings),
     )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from guardmark.app.parts.loading import LoadedConfig, parse_config
+from guardmark.app.parts.prices import known_prices
 from guardmark.app.results.artefacts import write_reports
 from guardmark.app.run.running import RunOptions, run
 from guardmark.config.source import parse_yaml, read_text
-from guardmark.core.errors import ConfigError, GuardmarkError
+from guardmark.core.errors import BudgetReached, ConfigError, GuardmarkError, UnknownName
 from guardmark.engine.runner import Ending
 from guardmark.exporters.tables import matrix_metrics, matrix_pivot
 from guardmark.reports.chapters.matrix import MatrixLine, matrix_document
@@ -19,13 +20,15 @@ from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.run_dir import RunDir, note_seals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from guardmark.app.run.running import Session
+    from guardmark.core.budget import SpendingMeter
 
 _KEYS = frozenset({"global", "rows"})
 _INTERRUPTED = "interrupted"
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,7 @@ class MatrixDone:
     folder: RunDir
     lines: tuple[MatrixLine, ...]
     is_interrupted: bool
+    is_over_budget: bool = False
 
 
 def load_matrix(path: Path) -> tuple[MatrixRow, ...]:
@@ -57,7 +61,67 @@ def load_matrix(path: Path) -> tuple[MatrixRow, ...]:
     names = [row.row_id for row in rows]
     if not rows or len(set(names)) < len(names):
         raise ConfigError(f"{path}: needs rows, each with an id of its own.")
-    return tuple(rows)
+    return tuple(_with_own_prices(rows))
+
+
+def _with_own_prices(rows: Sequence[MatrixRow]) -> Iterator[MatrixRow]:
+    """Yield rows with the prices of their own parts; one of no part of any row is refused."""
+    everywhere = frozenset[str]().union(*(known_prices(row.loaded) for row in rows))
+    for row in rows:
+        config, known = row.loaded.config, known_prices(row.loaded)
+        for name in config.prices:
+            if name not in everywhere:
+                unknown = UnknownName("part or model of this matrix", name, everywhere)
+                raise ConfigError(f"{row.loaded.source.shown_as}: prices.{name}: {unknown}")
+        own = {name: price for name, price in config.prices.items() if name in known}
+        config = config.model_copy(update={"prices": own})
+        yield replace(row, loaded=replace(row.loaded, config=config))
+
+
+@dataclass(slots=True, kw_only=True)
+class _RestOfBudget:
+    """What rows may still spend together, as the global settings of a matrix say."""
+
+    calls: int | None
+    cost: float | None
+    is_over: bool = False
+
+    def limited(self, loaded: LoadedConfig) -> LoadedConfig:
+        """Return a row whose own limits are no wider than what is left."""
+        run = loaded.config.run
+        left = {
+            "max_calls": _narrower(run.max_calls, self.calls),
+            "max_cost": _narrower(run.max_cost, self.cost),
+        }
+        run = run.model_copy(update=left)
+        return replace(loaded, config=loaded.config.model_copy(update={"run": run}))
+
+    def take(self, meter: SpendingMeter) -> None:
+        """Take away what a row has spent."""
+        if self.calls is not None:
+            self.calls = max(0, self.calls - meter.calls)
+        if self.cost is not None:
+            self.cost = max(0.0, self.cost - meter.cost)
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether nothing is left of it."""
+        return self.calls == 0 or self.cost == 0
+
+
+def _narrower(own: Number | None, left: Number | None) -> Number | None:
+    if own is None or left is None:
+        return left if own is None else own
+    return min(own, left)
+
+
+def _budget_of(path: Path) -> _RestOfBudget:
+    """Read the limits that hold for all rows of a matrix together."""
+    document, _ = parse_yaml(read_text(path, f"The matrix {path}"), str(path))
+    shared = document.get("global") if isinstance(document, dict) else None
+    run = shared.get("run") if isinstance(shared, dict) else None
+    stated = run if isinstance(run, dict) else {}
+    return _RestOfBudget(calls=stated.get("max_calls"), cost=stated.get("max_cost"))
 
 
 def run_matrix(
@@ -67,8 +131,11 @@ def run_matrix(
     rows = load_matrix(path)
     home = RunDir(path=out).create()
     lines: list[MatrixLine] = []
+    budget = _budget_of(path)
     for row in rows:
-        lines.append(_run_row(row, out / row.row_id, session(), options or RunOptions()))
+        own = session()
+        lines.append(_run_row(row, out / row.row_id, own, options or RunOptions(), budget=budget))
+        budget.take(own.meter)
         if lines[-1].message == _INTERRUPTED:
             break
     source, names = str(path), ("label", "status", "message", "run_dir")
@@ -80,14 +147,26 @@ def run_matrix(
     home.write_text("matrix_false_alarms.csv", matrix_pivot(lines, alarms=True))
     home.write_text("matrix_report.md", render_markdown(matrix_document(lines, source=source)))
     return MatrixDone(
-        folder=home, lines=tuple(lines), is_interrupted=lines[-1].message == _INTERRUPTED
+        folder=home,
+        lines=tuple(lines),
+        is_interrupted=lines[-1].message == _INTERRUPTED,
+        is_over_budget=budget.is_over,
     )
 
 
-def _run_row(row: MatrixRow, folder: Path, session: Session, options: RunOptions) -> MatrixLine:
+def _run_row(
+    row: MatrixRow,
+    folder: Path,
+    session: Session,
+    options: RunOptions,
+    *,
+    budget: _RestOfBudget,
+) -> MatrixLine:
     analysis, status, message = None, "success", ""
     try:
-        result = run(row.loaded, replace(options, out=folder), session)
+        if budget.is_used_up:
+            raise BudgetReached("The budget of the matrix is used up.")
+        result = run(budget.limited(row.loaded), replace(options, out=folder), session)
         if result.summary.ending is Ending.INTERRUPTED:
             status, message = "failed", _INTERRUPTED
         formats = row.loaded.config.report
@@ -95,6 +174,7 @@ def _run_row(row: MatrixRow, folder: Path, session: Session, options: RunOptions
         note_seals(result.folder.path)
     except GuardmarkError as error:
         # A probe speaks before anything is stored.
+        budget.is_over = budget.is_over or isinstance(error, BudgetReached)
         began = RunDir(path=folder).records.exists()
         status, message = "failed" if began else "skipped_after_probe", str(error)
     return MatrixLine(

@@ -19,6 +19,11 @@ from guardmark.app.parts.building import (
     open_services,
 )
 from guardmark.app.parts.loading import config_sha256, read_data, require_gate, require_judge
+from guardmark.app.parts.prices import (
+    require_known_prices,
+    require_measurable,
+    spending_of,
+)
 from guardmark.app.run.equal_texts import note_equal_texts
 from guardmark.app.run.run_folder import (
     Start,
@@ -30,11 +35,13 @@ from guardmark.app.run.run_folder import (
     utc_text,
     write_description,
 )
+from guardmark.core.budget import SpendingMeter
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.manifest import VERSION, LatencyMode
 from guardmark.core.protocols import SampleBound
 from guardmark.datasets.checks.crossed import note_crossed
 from guardmark.datasets.checks.duplicates import note_copies
+from guardmark.datasets.checks.expectations import note_expectations
 from guardmark.datasets.checks.patterns import note_patterns
 from guardmark.datasets.settings import describe_data, fetch_missing, merge_files
 from guardmark.defenses.calls.cluster import Cluster
@@ -42,8 +49,8 @@ from guardmark.engine.execution.process import keep_working_directory, run_on_lo
 from guardmark.engine.plan import CachedParts, Plan, Timing, Workers
 from guardmark.engine.probing import note_refused_fields, probe_parts
 from guardmark.engine.run_monitor import Progress, StopSignal
+from guardmark.engine.runner import SPENT_NOTE, unanswered_note
 from guardmark.engine.runner import run as run_engine
-from guardmark.engine.runner import unanswered_note
 from guardmark.engine.secret_scan import require_no_secret
 from guardmark.engine.shards import ShardSet
 from guardmark.net.redaction import KNOWN
@@ -52,6 +59,7 @@ from guardmark.parsing.stop_rules import parse_stop_rule, statements_for
 from guardmark.reports.chapters.data_sets import training_warnings
 from guardmark.store.records import RecordWriter, count_errors, supersede_errors
 from guardmark.store.run_dir import RunDir
+from guardmark.store.spent import SPENT, keep_spending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -106,6 +114,7 @@ class Session:
     progress: Progress = field(default_factory=Progress)
     stop: StopSignal = field(default_factory=StopSignal)
     announce: Callable[[str], None] = lambda _line: None
+    meter: SpendingMeter = field(default_factory=SpendingMeter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +130,11 @@ class RunResult:
 def run(loaded: LoadedConfig, options: RunOptions, session: Session) -> RunResult:
     """Carry out a run, or continue it."""
     services = open_services(
-        loaded, offline=options.offline, record=options.record, replay=options.replay
+        loaded,
+        offline=options.offline,
+        record=options.record,
+        replay=options.replay,
+        meter=session.meter,
     )
     settings, mode = loaded.config.run.cluster, loaded.config.latency.mode
     if settings and mode is not LatencyMode.LOADED:
@@ -152,10 +165,16 @@ def run_parts(
     require_gate(loaded.config, names)
     if options.needs_judge:
         require_judge(loaded.config)
+    budget = replace(loaded.config.run.budget, cost=options.max_cost or loaded.config.run.max_cost)
+    require_known_prices(loaded)
+    require_measurable(loaded, budget)
+    meter = session.meter if services is None else services.meter
+    meter.limit(budget)
     for entry in () if options.offline else loaded.config.data:
         fetch_missing(entry, loaded.folder, session.announce)
     invocation = _Invocation(
         loaded=loaded,
+        meter=meter,
         options=options,
         parts=parts,
         services=services,
@@ -182,6 +201,7 @@ class _Invocation:
     services: Services | None
     config_hash: str
     session: Session
+    meter: SpendingMeter
 
     async def carry_out(self) -> RunResult:
         now, options = self.session.now, self.options
@@ -196,7 +216,14 @@ class _Invocation:
                 config_hash=self.config_hash,
                 now=now,
             )
-            with begun(location, now=now) as keep, RecordWriter(location.folder.records) as writer:
+            spent = location.folder.file(SPENT)
+            with (
+                begun(location, now=now) as keep,
+                RecordWriter(location.folder.records) as writer,
+                keep_spending(spent, self.meter, is_new=not location.has_samples) as has_spent,
+            ):
+                if has_spent:
+                    self.session.announce(SPENT_NOTE)
                 if writer.unanswered:
                     self.session.announce(unanswered_note(writer.unanswered))
                 if not location.has_samples:
@@ -205,7 +232,9 @@ class _Invocation:
                 if failed or not writer.stored.is_complete:
                     # Nobody is asked about a run that has all of its records.
                     with keep_working_directory():
-                        for warning in await probe_parts(self.parts, self.session.stop):
+                        stop = self.session.stop
+                        spending = spending_of(self.loaded, self.parts.every, self.meter)
+                        for warning in await probe_parts(self.parts, stop, spending=spending):
                             self.session.announce(f"Note: {warning}")
                 keep()
                 if failed:
@@ -245,6 +274,7 @@ class _Invocation:
         yield from note_patterns(samples)
         yield from note_copies(samples)
         yield from note_crossed(samples)
+        yield from note_expectations(samples)
         for name in self.loaded.config.stats.slices:
             if not any(name in sample.metadata for sample in samples):
                 yield (
@@ -338,7 +368,8 @@ class _Invocation:
                 warmup=config.latency.warmup,
                 rate_per_s=rate.count / rate.period_s if rate else None,
             ),
-            budget=replace(config.run.budget, cost=options.max_cost or config.run.max_cost),
+            budget=self.meter.budget,
+            spending=spending_of(self.loaded, self.parts.every, self.meter),
             max_errors=config.run.max_errors if options.max_errors is None else options.max_errors,
             workers=Workers.INLINE if isinstance(workers, int) else Workers(workers),
             factories=rebuilds(self.loaded, self.parts),

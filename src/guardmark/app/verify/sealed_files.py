@@ -14,6 +14,7 @@ from guardmark.app.settings import REPORTS
 from guardmark.app.verify.mismatches import MismatchKind
 from guardmark.datasets.loading import file_sha256
 from guardmark.store.run_dir import LOCK, LOG, SEALS, layers_of, read_noted_seals
+from guardmark.store.spent import SPENT
 from guardmark.store.under_way import UNDER_WAY
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _BESIDE: Final = {
 }
 """Files beside the reports that every guardmark with seals seals."""
 _RECORDS: Final = (f"records.sqlite{end}" for end in ("", "-wal", "-shm"))
-_OURS: Final = {SEALS, f"{SEALS}.minisig", LOCK, UNDER_WAY, f"{UNDER_WAY}.new", *_RECORDS}
+_OURS: Final = {SEALS, f"{SEALS}.minisig", LOCK, SPENT, UNDER_WAY, f"{UNDER_WAY}.new", *_RECORDS}
 """Files that have a check of their own, or say nothing of the run."""
 _NAMED: Final = 5  # files that a note names
 

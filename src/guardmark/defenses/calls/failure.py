@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from guardmark.core.outcome import Attempt
+    from guardmark.core.usage import Usage
     from guardmark.store.reader import RecordReader
 
 
@@ -38,11 +39,13 @@ class Failure:
 
     kind: ErrorKind
     message: str
+    usage: Usage | None = None
 
     @property
     def evidence(self) -> Evidence:
         """The message, as an answer carries it: without a key, also where it is cut off."""
-        return Evidence(message=KNOWN.text(self.message[: 16 * _MESSAGE])[:_MESSAGE])
+        message = KNOWN.text(self.message[: 16 * _MESSAGE])[:_MESSAGE]
+        return Evidence(message=message, usage=self.usage)
 
     def as_decision(self) -> Decision:
         """Return the failure as a defense's decision."""

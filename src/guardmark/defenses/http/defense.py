@@ -18,10 +18,12 @@ from guardmark.config.settings import (
     read_secret,
     read_text,
     shown_address,
+    stated_price,
 )
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import Role, View
+from guardmark.core.usage import call_price
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.http.answer import AnswerRules, WordRule, read_answer
 from guardmark.defenses.http.body import RequestBody
@@ -36,12 +38,14 @@ from guardmark.defenses.http.values import (
     is_true,
 )
 from guardmark.defenses.profile import profile_names, with_profile
+from guardmark.net.service import CallCost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from guardmark.config.settings import BuildContext, ServiceAccess
     from guardmark.core.sample import Prompt
+    from guardmark.core.usage import Price
     from guardmark.defenses.http.values import BlockedRule, JsonPath
     from guardmark.net.client import Endpoint
 
@@ -63,6 +67,7 @@ class HttpDefense:
     max_chars: int | None = None
     cut: bool = False
     takes_images: bool = False
+    price: Price | None = None
 
     @property
     def threshold(self) -> float | None:
@@ -96,7 +101,12 @@ class HttpDefense:
             if sent is None:
                 return self._too_long(length)
             request = self.body.encode(*sent, original=prompt)
-        exchange = await self.endpoint.send(request)
+        if self.price is None:
+            exchange = await self.endpoint.send(request)
+        else:
+            paid = call_price(self.price, len(shown))
+            cost = CallCost(at_most=paid, unanswered=paid)
+            exchange = await self.endpoint.send(request, cost=cost)
         return read_answer(self.rules, exchange, truncated=is_cut)
 
     def _too_long(self, length: int) -> Decision:
@@ -269,6 +279,7 @@ class HttpSettings(Settings):
             takes_images=view is View.TEXT and "content" in body.inserts,
             max_chars=self.max_chars,
             cut=self.too_long == "cut",
+            price=stated_price(context.prices, name, self),
         )
 
     def _address(self, where: str, services: ServiceAccess) -> str:

@@ -7,10 +7,12 @@ from itertools import islice
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, TypeGuard
 
+from guardmark.core.errors import BudgetReached
 from guardmark.core.manifest import LatencyMode
 from guardmark.core.protocols import BatchDefense
-from guardmark.engine.calls import decide_batch
-from guardmark.engine.run_monitor import supervise
+from guardmark.core.record import AskingAbout
+from guardmark.engine.calls import admit_call, decide_batch, settle_call
+from guardmark.engine.run_monitor import Halt, supervise
 from guardmark.store.schema import FLAG_AMORTISED, FLAG_COLD
 
 if TYPE_CHECKING:
@@ -86,11 +88,24 @@ class BatchExecutor:
     ) -> None:
         """Pull batches and ask about them, one after the other: the work of one worker."""
         for batch in batches:
-            room = monitor.room(len(batch))
+            room = affordable(batch, monitor)
             if not room:
                 return
-            await ask_batch(self._ask, batch[:room], monitor=monitor, is_cold=is_cold)
+            try:
+                await ask_batch(self._ask, batch[:room], monitor=monitor, is_cold=is_cold)
+            except BudgetReached as reached:
+                monitor.end(Halt.BUDGET, str(reached))
+                return
             is_cold = False
+
+
+def affordable(batch: Sequence[PendingSample], monitor: RunMonitor) -> int:
+    """Return about how many samples of a batch calls and money are left."""
+    room = monitor.room(len(batch))
+    price = monitor.spending.prices.get(batch[0].recorder.name)
+    if price is None or not room:
+        return room
+    return monitor.affordable(price.of_call(sample.prompt) for sample in batch[:room])
 
 
 async def ask_batch(
@@ -105,13 +120,18 @@ async def ask_batch(
     keys = [(*sample.recorder.batch.key, sample.position) for sample in samples]
     for key in keys:
         under_way.leave(key)
-    monitor.calls += len(samples)
+    name = samples[0].recorder.name
+    charges = [await admit_call(monitor.spending, name, sample.prompt) for sample in samples]
     start = perf_counter_ns()
-    decisions = await ask([sample.prompt for sample in samples])
+    with AskingAbout() as asking:
+        decisions = await ask([sample.prompt for sample in samples])
     took = perf_counter_ns() - start
     for key in keys:
         under_way.arrive(key)
     monitor.busy_ns += took
+    if None not in charges:
+        settled = zip(charges, decisions, strict=True)
+        decisions = [settle_call(monitor.meter, each, made, asking) for each, made in settled]
     share = took // len(samples)
     flags, shared = FLAG_COLD if is_cold else 0, FLAG_AMORTISED if len(samples) > 1 else 0
     codes = [

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from guardmark.core.outcome import Decision
+    from guardmark.core.sample import Prompt
     from guardmark.engine.plan import AnyDefense
     from guardmark.engine.recorder import Recorder
     from guardmark.engine.run_monitor import RunMonitor
@@ -75,6 +76,7 @@ class DefenseWork:
         self._chunks = self._read(READ_TOGETHER)
         self._dealing: DealtSamples | None = None
         self._is_cold = monitor.plan.timing.warmup == 0
+        self._price = monitor.spending.prices.get(defense.name)
 
     @property
     def name(self) -> str:
@@ -94,6 +96,11 @@ class DefenseWork:
         rest = self._dealing or next(self._chunks, None)
         if rest is None:
             return None
+        if self._price is not None:
+            size = self.monitor.affordable(map(self._price.of_call, rest.chunk.prompts[:size]))
+            if not size:
+                return None
+            self.monitor.meter.reserve(self._cost_of(rest.chunk.prompts[:size]))
         dealt, left = rest.chunk.part(0, size), rest.chunk.part(size, len(rest.chunk.positions))
         self._dealing = DealtSamples(recorder=rest.recorder, chunk=left) if left.positions else None
         self.monitor.dealt += len(dealt.positions)
@@ -105,6 +112,8 @@ class DefenseWork:
         """Store and count the decisions about the samples of a chunk, or about its first."""
         chunk = dealt.chunk.part(0, len(decisions))
         flags = FLAG_COLD if self._is_cold else 0
+        if self._price is not None:
+            self.monitor.meter.reserve(-self._cost_of(chunk.prompts))
         dealt.recorder.record_decisions(chunk, decisions, latencies, flags=flags)
         self.monitor.dealt -= len(decisions)
         self._is_cold = self._is_cold and not decisions
@@ -121,6 +130,10 @@ class DefenseWork:
                 yield PendingSample(
                     recorder=dealt.recorder, position=position, is_attack=is_attack, prompt=prompt
                 )
+
+    def _cost_of(self, prompts: Sequence[Prompt]) -> float:
+        """Return what is set aside for calls about some prompts."""
+        return 0.0 if self._price is None else sum(map(self._price.of_call, prompts))
 
     def _read(self, size: int) -> Iterator[DealtSamples]:
         monitor = self.monitor

@@ -6,9 +6,10 @@ import asyncio
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.core.errors import BudgetReached
 from guardmark.core.manifest import LatencyMode
 from guardmark.engine.calls import as_coroutine, as_decision, ask_part
-from guardmark.engine.run_monitor import supervise
+from guardmark.engine.run_monitor import Halt, supervise
 from guardmark.store.schema import FLAG_COLD, FLAG_PLANNED
 
 if TYPE_CHECKING:
@@ -56,9 +57,13 @@ async def ask_each(
         if planned is not None and not monitor.may_go_on():
             return
         recorder, position = sample.recorder, sample.position
-        answer, took = await ask_part(
-            ask, (sample.prompt,), recorder=recorder, part=recorder.name, position=position
-        )
+        try:
+            answer, took = await ask_part(
+                ask, (sample.prompt,), recorder=recorder, part=recorder.name, position=position
+            )
+        except BudgetReached as reached:
+            monitor.end(Halt.BUDGET, str(reached))
+            return
         if planned is not None and took is not None:
             flags, took = flags | FLAG_PLANNED, perf_counter_ns() - planned
         recorder.record_decision(sample, as_decision(answer), latency_ns=took, flags=flags)

@@ -7,11 +7,20 @@ from itertools import islice
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
+from guardmark.core.errors import BudgetReached
 from guardmark.core.protocols import InlineDefense
-from guardmark.core.record import Stage
+from guardmark.core.record import AskingAbout, Stage
 from guardmark.defenses.deadline import timeout_of
-from guardmark.engine.calls import as_coroutine, as_decision, attempt, decide_all, skipping
-from guardmark.engine.run_monitor import supervise
+from guardmark.engine.calls import (
+    admit_call,
+    as_coroutine,
+    as_decision,
+    attempt,
+    decide_all,
+    settle_call,
+    skipping,
+)
+from guardmark.engine.run_monitor import Halt, supervise
 from guardmark.store.schema import FLAG_COLD
 
 if TYPE_CHECKING:
@@ -49,7 +58,10 @@ async def warm_up(work: DefenseWork) -> None:
     if isinstance(work.defense, InlineDefense):
         width, ask = 1, inline_ask(work.defense, monitor.stop)
     await supervise(
-        [_warm_each(ask, samples, batch=batch, monitor=monitor) for _ in range(min(width, wanted))],
+        [
+            _warm_each(ask, samples, name=work.name, batch=batch, monitor=monitor)
+            for _ in range(min(width, wanted))
+        ],
         monitor.tick,
     )
 
@@ -73,6 +85,7 @@ async def _warm_each(
     ask: Callable[[Prompt], Awaitable[Decision]],
     samples: Iterator[tuple[int, Prompt]],
     *,
+    name: str,
     batch: RecordBatch,
     monitor: RunMonitor,
 ) -> None:
@@ -80,15 +93,28 @@ async def _warm_each(
     for position, prompt in samples:
         if not monitor.may_go_on():
             return
-        monitor.calls += 1
-        start = perf_counter_ns()
-        decision = as_decision(await attempt(ask, prompt))
-        took = perf_counter_ns() - start
+        try:
+            answer, took = await _ask_once(ask, prompt, name=name, monitor=monitor)
+        except BudgetReached as reached:
+            monitor.end(Halt.BUDGET, str(reached))
+            return
+        decision = as_decision(answer)
         batch.add(position, decision, latency_ns=took, flags=flags)
         monitor.added += 1
         if decision.evidence is not None:
             monitor.spend(decision.evidence)
         flags = 0
+
+
+async def _ask_once(
+    ask: Callable[[Prompt], Awaitable[Decision]], prompt: Prompt, *, name: str, monitor: RunMonitor
+) -> tuple[object, int]:
+    with AskingAbout() as asking:
+        charge = await admit_call(monitor.spending, name, prompt)
+        start = perf_counter_ns()
+        answer = await attempt(ask, prompt)
+        took = perf_counter_ns() - start
+    return settle_call(monitor.meter, charge, answer, asking), took
 
 
 def _free_batch(name: str, monitor: RunMonitor) -> RecordBatch:

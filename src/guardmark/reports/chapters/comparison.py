@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 _EXCERPT: Final = 120
 _MOST_OPEN: Final = 8  # categories, the surest differences first, that are not folded
 _NAMED: Final = 5
-_MOST_PAIRED: Final = 8  # defenses of which every pair is told by itself
+_MOST_PAIRED: Final = 2  # defenses of which every pair is told by itself
 _MIRRORED: Final = {
     PairVerdict.SECOND_BETTER: PairVerdict.FIRST_BETTER,
     PairVerdict.SECOND_FEWER_BYPASSES: PairVerdict.FIRST_FEWER_BYPASSES,

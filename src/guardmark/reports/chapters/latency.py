@@ -132,7 +132,7 @@ def _spending(analysis: RunAnalysis) -> Table | None:
     spent = analysis.spending
     if not spent:
         return None
-    total = "No price is known; prices: in the configuration says what tokens cost."
+    total = "No price is known; prices: in the configuration says what calls cost."
     if priced := [each.cost for each in spent if each.cost is not None]:
         total = f"Together {_money(sum(priced))}, in the currency of the price table."
     total += " Counts what services reported of answered calls; kept answers cost nothing again."
@@ -143,11 +143,13 @@ def _spending(analysis: RunAnalysis) -> Table | None:
         {
             "Part": lambda each: name(each.part),
             "At": _stage,
-            "Calls": lambda each: each.calls,
+            "Answers": lambda each: each.answers,
+            "Requests": lambda each: each.calls,
             "Kept": lambda each: each.recalled,
             "Tokens read": lambda each: known(each.tokens_read, Unit.COUNT, "not reported"),
             "Tokens written": lambda each: known(each.tokens_written, Unit.COUNT, "not reported"),
             "Cost": _cost,
+            "Cost per 1,000": _cost_per_thousand,
         },
         table_id=SPENDING_TABLE,
         title="What the calls consumed",
@@ -190,8 +192,15 @@ def _stage(usage: PartUsage | PartRetries) -> str:
 def _cost(usage: PartUsage) -> str:
     if usage.cost is None:
         return "not priced"
-    partly = f" for {count_text(usage.priced)}" if usage.priced < usage.calls else ""
+    partly = f" for {count_text(usage.priced)}" if usage.priced < usage.answers else ""
     return _money(usage.cost) + partly
+
+
+def _cost_per_thousand(usage: PartUsage) -> str:
+    """Write what a thousand answers cost; requests that were sent again are in it."""
+    if usage.cost is None or not usage.priced:
+        return ""
+    return _money(1000 * usage.cost / usage.priced)
 
 
 def _money(amount: float) -> str:

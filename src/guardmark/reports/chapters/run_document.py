@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import counted
 from guardmark.reports.chapters import comparison, latency, pipeline, summary, thresholds
-from guardmark.reports.chapters.advice import MORE_ADVICE, Highlights, write_advice, write_worst
+from guardmark.reports.chapters.advice import (
+    MORE_ADVICE,
+    Highlights,
+    draw_picture,
+    write_advice,
+    write_worst,
+)
+from guardmark.reports.chapters.answer import write_answer
 from guardmark.reports.chapters.gate import write_gate
 from guardmark.reports.chapters.latency import RETRIES_TABLE, SPENDING_TABLE
 from guardmark.reports.chapters.method import parts_line, write_configuration, write_method
@@ -19,6 +28,7 @@ from guardmark.reports.chapters.slices import (
     write_slices,
     write_system_slices,
 )
+from guardmark.reports.chapters.summary import verdict_table
 from guardmark.reports.chapters.verdicts import write_verdicts
 from guardmark.reports.document.blocks import (
     Bullets,
@@ -30,6 +40,7 @@ from guardmark.reports.document.blocks import (
     muted,
     section,
 )
+from guardmark.reports.document.wording import date_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
@@ -44,7 +55,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
     shown = highlights or Highlights()
     subtitle = (
         f"{_data_words(manifest)}: {counted(samples.attacks, 'attack')}, "
-        f"{samples.benign:,} benign; {manifest.created_utc}"
+        f"{samples.benign:,} benign; {date_text(manifest.created_utc)}"
     )
     if manifest.evaluator:
         subtitle += f"; {manifest.evaluator}"
@@ -53,6 +64,8 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
         stands = {each.name for each in analysis.pipeline.judgings[:1]} - {"run"}
         subtitle += "".join(f"; figures by the judging {each}" for each in stands)
     subject = "Defense" if analysis.pipeline is None else "System"
+    verdicts = write_verdicts(analysis, shown.exchanges)
+    lead = (verdict_table(analysis, verdicts), draw_picture(analysis))
     return Document(
         title=f"{subject} report: {manifest.name}",
         subtitle=subtitle,
@@ -60,7 +73,9 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
         created_utc=manifest.created_utc,
         version=manifest.guardmark_version,
         confidence=analysis.settings.confidence,
-        verdicts=write_verdicts(analysis, shown.exchanges),
+        answer=write_answer(analysis, shown.gate),
+        verdicts=verdicts,
+        lead=tuple(block for block in lead if block is not None),
         sections=(
             *filter(None, (write_gate(shown.gate),)),
             write_advice(analysis, shown),
@@ -81,21 +96,26 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
     )
 
 
-def shorten(document: Document) -> Document:
-    """Keep of a report what a terminal shows: verdicts, headline tables, recommendations."""
+def shorten(document: Document, *, run: str = "") -> Document:
+    """Keep of a report what a terminal shows: verdicts, headline tables, recommendations.
+
+    Commands name the folder `run` where it is given; a report that is kept names none, since its
+    folder may be moved.
+    """
     sections = {each.id: each for each in document.sections}
     tables = {
         block.id: block for block in document.blocks if isinstance(block, Table) and block.rows
     }
-    if "overview" in tables and "pipeline-system" not in tables:
-        tables["overview"] = replace(tables["overview"], title="")
     shown = [
         section(table_id, "", replace(tables[table_id], note=""))
-        for table_id in (*CARD_TABLES, "overview", SPENDING_TABLE, RETRIES_TABLE)
+        for table_id in (*CARD_TABLES, SPENDING_TABLE, RETRIES_TABLE)
         if table_id in tables
     ]
+    lead = tuple(
+        replace(block, title="", note="") for block in document.lead if isinstance(block, Table)
+    )
     advice = sections["recommendations"]
-    if lines := [each for each in advice.blocks if isinstance(each, Bullets)]:
+    if lines := [_naming(each, run) for each in advice.blocks if isinstance(each, Bullets)]:
         left = len(tables[MORE_ADVICE].rows) if MORE_ADVICE in tables else 0
         more = muted(f"({left} more in the report)") if left else None
         shown.append(section(advice.id, advice.title, *lines, more))
@@ -104,7 +124,16 @@ def shorten(document: Document) -> Document:
         for block in sections["configuration"].blocks
         if isinstance(block, Paragraph) and block.tone is Tone.WARNING
     )
-    return replace(document, caveats=caveats, sections=tuple(shown), is_brief=True)
+    return replace(document, caveats=caveats, lead=lead, sections=tuple(shown), is_brief=True)
+
+
+def _naming(advice: Bullets, run: str) -> Bullets:
+    """Name the folder of the run in commands."""
+    if not run:
+        return advice
+    anywhere = f" {AnalysisSettings().run_folder}"
+    named = tuple(each.replace(anywhere, f" {shlex.quote(run)}", 1) for each in advice.commands)
+    return replace(advice, commands=named)
 
 
 def _adaptive(analysis: RunAnalysis) -> Section:
