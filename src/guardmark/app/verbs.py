@@ -325,7 +325,7 @@ def _around(
         raise ConfigError("The dict of defenses is empty.\nNext: name at least one defense.")
     if len(subjects) > 1 and (described.version or described.config is not None):
         raise ConfigError(
-            "version and config describe one defense, and there are several.\n"
+            "The arguments version and config describe one defense, and there are several.\n"
             "Next: give each object an attribute version or config."
         )
     built: dict[str, BuiltPart] = {}

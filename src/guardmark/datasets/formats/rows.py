@@ -24,7 +24,7 @@ from guardmark.datasets.formats.fields import (
 )
 from guardmark.datasets.formats.filters import SampleFilter
 from guardmark.datasets.formats.messages import UnreadMessage, read_prompt
-from guardmark.parsing.labels import read_is_attack
+from guardmark.parsing.labels import BENIGN_WORDS
 from guardmark.store.samples import Kind, PlainSample, kind_of, rest_of
 
 if TYPE_CHECKING:
@@ -401,7 +401,7 @@ class RowReader:
 
 def _topic(category: str, subcategory: str) -> tuple[str, str]:
     """The topic of a benign row, and what is finer: a category that only says benign is none."""
-    says_nothing = not category or read_is_attack(category) is False
+    says_nothing = not category or category.strip().lower() in BENIGN_WORDS
     if says_nothing and subcategory:
         return subcategory, ""
     return category, subcategory

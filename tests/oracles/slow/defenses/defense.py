@@ -230,7 +230,7 @@ def _standings(found: Recount, by_category: list[Json], overall: Json) -> Json:
         if own is None:
             said[category] = "not tested"
         elif (
-            own["trials"] < _least(name, minimum)
+            own["trials"] < _least(category, minimum)
             or own["few_groups"]
             or None in (own["high"], overall["high"])
         ):
