@@ -8,6 +8,8 @@ import sqlite3
 import zipfile
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
+from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 from typing import Any, ClassVar
@@ -218,6 +220,43 @@ class TestInspectPacked(TestInspect):
                 packed.writestr(f"samples/{number:02d}_epoch_1.json", json.dumps(sample))
             packed.writestr("header.json", json.dumps(log))
         return path
+
+
+class TestGuardmark(ReaderContract):
+    """Records that guardmark exported; they hold no texts, so these are told by their hashes."""
+
+    tool = "guardmark"
+    yes = "block"
+    no = "allow"
+    numbers_repeats = True
+    has_rows_by_line = True
+
+    def write(self, folder: Path, rows: Sequence[ForeignRow]) -> Path:
+        """Write records of one defense."""
+        self.texts = {sha256(row.text.encode()).hexdigest(): row.text for row in rows}
+        records = [
+            {
+                "defense": "words",
+                "stage": "defense",
+                "layer": "run",
+                "repeat": row.epoch,
+                "id": row.id,
+                "sha256": sha256(row.text.encode()).hexdigest(),
+                "label": row.label,
+                "outcome": row.says,
+                "text": None,
+            }
+            for row in rows
+        ]
+        path = folder / "results.jsonl"
+        path.write_text(lines_of(records), encoding="utf-8")
+        return path
+
+    def read(self, path: Path, stated: Label | None = None) -> Reading:
+        """Read them, with the texts that their hashes stand for."""
+        reading = super().read(path, stated)
+        rows = (replace(row, text=self.texts[row.text[-65:-1]]) for row in reading.rows)
+        return replace(reading, rows=tuple(rows))
 
 
 class TestMinorbench(ReaderContract):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _Json = dict[str, Any]
 _VERSION: Final = 3
 _PASSED, _FAILED, _ERROR = range(3)  # as promptfoo numbers why a test failed
+_FACETS: Final = ("category", "subcategory", "language", "technique", "variant", "source")
 _PROMPT: Final = "{{prompt}}"
 
 
@@ -77,7 +78,8 @@ def _result(sample: Sample, record: Record, defense: str) -> _Json:
     reason = {right.value: _PASSED, wrong.value: _FAILED}.get(record.outcome, _ERROR)
     passed, said = reason == _PASSED, record.evidence
     why = (said.reason or said.message if said else "") or f"{sample.label}: {record.outcome}"
-    facets = {"label": sample.label.value, "category": sample.category, "group": sample.lineage}
+    facets = {name: getattr(sample, name) for name in _FACETS} | {"label": sample.label.value}
+    facets |= {"group": sample.lineage, "severity": sample.severity and sample.severity.value}
     return {
         "id": f"{defense}-{sample.id}-{record.key.repeat}",
         "provider": {"id": f"guardmark:{defense}", "label": ""},
@@ -87,6 +89,7 @@ def _result(sample: Sample, record: Record, defense: str) -> _Json:
         "success": passed,
         "failureReason": reason,
         "score": int(passed),
+        "namedScores": {} if record.score is None else {"risk": record.score},
         "error": None if passed else why,
         "gradingResult": {"pass": passed, "score": int(passed), "reason": why},
         "testCase": {"vars": {"prompt": shown}, "metadata": {"id": sample.id, **facets}},

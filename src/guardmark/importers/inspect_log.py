@@ -407,6 +407,7 @@ def _readings(rule: HarmRule | None, *, ours: bool, stated: Label | None) -> Ite
     """Say what was taken for what."""
     if ours:
         yield f"the decision was read from the score {SCORER!r}, which guardmark wrote"
+        yield "tokens, costs, times, images and the configuration are not in the log: they are lost"
     elif rule is None:
         yield "the answer was read from the output of each sample, and no score from any"
     else:

@@ -13,6 +13,7 @@ from guardmark.core.errors import DatasetError, listed
 from guardmark.core.outcome import Evidence, Outcome
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.importers import imported
+from guardmark.importers.records_export import is_records
 from guardmark.parsing.foreign_text import decode_text, doubled_columns, table_records
 from guardmark.parsing.labels import is_benign_column, read_is_blocked
 
@@ -34,6 +35,11 @@ def read_table(path: Path, statements: Statements) -> imported.ImportedRun:
     """
     data, warnings = imported.bytes_of(path, hint=_HINT), list[str]()
     rows = _rows(path, data, warnings)
+    if rows and is_records(rows[0]):
+        raise DatasetError(
+            f"{path} holds records that guardmark exported: their text is what a model answered.\n"
+            f"Next: guardmark import guardmark {path.name}"
+        )
     columns = _columns(rows, path, statements.label)
     guard = imported.one_of(
         (imported.word(r, columns["defense"]) for r in rows), statements.model, "defense", path

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _TOOLS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "any-guardrail": ("guardmark.importers.table:read_table", ("label", "model")),
     "garak": ("guardmark.importers.garak:read_garak", ()),
+    "guardmark": ("guardmark.importers.records_export:read_records", ("model",)),
     "inspect": ("guardmark.importers.inspect_log:read_inspect", ("label", "unsafe")),
     "minorbench": ("guardmark.importers.minorbench:read_minorbench", ()),
     "table": ("guardmark.importers.table:read_table", ("label", "model")),
@@ -152,6 +153,8 @@ def read_queried(tool: str, path: Path, statements: imported.Statements) -> impo
     rules, warnings, files = _tools()[tool], list[str](), dict[str, str]()
     try:
         with closing(_opened(path, rules, files, warnings)) as memory:
+            if "ours" in rules and list(memory.execute(rules["ours"]["when"])):
+                rules = {**rules, **rules["ours"]}
             for (why,) in memory.execute(rules.get("check", "SELECT 1 WHERE 0")):
                 raise DatasetError(f"{path} {why}.\n{rules['hint']}")
             rows = list(_objects(memory, rules["rows"]))
