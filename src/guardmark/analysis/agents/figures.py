@@ -16,7 +16,7 @@ from guardmark.stats.rates.crossed import crossed_rate, rate_over_these
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from guardmark.analysis.agents.cases import AgentRun, ArmRows, CaseRow
+    from guardmark.analysis.agents.cases import AgentRun, CaseRow, CasesOfArm
     from guardmark.analysis.settings import RelianceLimits
     from guardmark.core.estimate import Difference, Estimate
     from guardmark.core.place import Place
@@ -172,7 +172,7 @@ class _Counting:
     confidence: float
     limits: RelianceLimits
 
-    def row(self, arm: ArmRows, *, suite: str = "", wording: str = "") -> AgentRow:
+    def row(self, arm: CasesOfArm, *, suite: str = "", wording: str = "") -> AgentRow:
         """Count one arm, on a suite and a wording, or over all."""
         mine = [row for row in arm.rows if _belongs(row, suite=suite, wording=wording)]
         decided = [row for row in mine if row.is_decided]
@@ -191,7 +191,7 @@ class _Counting:
             by_policy=sum(1 for row in mine if not row.has_failed and not row.is_decided),
         )
 
-    def arm(self, run: AgentRun, arm: ArmRows) -> AgentArmFigures:
+    def arm(self, run: AgentRun, arm: CasesOfArm) -> AgentArmFigures:
         """Count one arm over all suites and wordings, and hold it against the bare one."""
         row = self.row(arm)
         bare = run.bare_of(arm)
@@ -238,7 +238,7 @@ class _Counting:
                     standing=compare_standing(attacks, utility),
                 )
 
-    def _place(self, arm: ArmRows, place: Place, guard: str) -> GuardPlace:
+    def _place(self, arm: CasesOfArm, place: Place, guard: str) -> GuardPlace:
         attacks = [row for row in arm.rows if row.case.is_attack and row.is_decided]
         benign = [row for row in arm.rows if not row.case.is_attack and row.is_decided]
         ended = [row for row in attacks if row.result.injection_done is False]
@@ -268,7 +268,7 @@ class _Counting:
             latency_ms=self._quantiles(times),
         )
 
-    def _without(self, arm: ArmRows, other: ArmRows, guard: str) -> GuardWithout:
+    def _without(self, arm: CasesOfArm, other: CasesOfArm, guard: str) -> GuardWithout:
         row = self.row(other)
         return GuardWithout(
             guard=guard,
@@ -309,8 +309,8 @@ class _Counting:
 
     def _difference(
         self,
-        first: ArmRows,
-        second: ArmRows,
+        first: CasesOfArm,
+        second: CasesOfArm,
         has: Callable[[CaseRow], bool],
         *,
         is_attack: bool,
@@ -403,11 +403,11 @@ def _is_unstopped(row: CaseRow) -> bool:
     )
 
 
-def _guards_in_order(arm: ArmRows) -> list[tuple[Place, str]]:
+def _guards_in_order(arm: CasesOfArm) -> list[tuple[Place, str]]:
     return [(place, name) for place, names in arm.guards.items() for name in names]
 
 
-def _left_out_of(arm: ArmRows, other: ArmRows) -> str:
+def _left_out_of(arm: CasesOfArm, other: CasesOfArm) -> str:
     """Return the guard that another arm of the same agent lacks and nothing else, or nothing."""
     if other.agent != arm.agent or other is arm:
         return ""
