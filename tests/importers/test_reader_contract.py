@@ -432,15 +432,15 @@ class TestPyrit(ReaderContract):
                 "atomic_attack_identifier, outcome, outcome_reason, timestamp, error_message, "
                 "targeted_harm_categories);"
                 "CREATE TABLE PromptMemoryEntries (conversation_id, sequence, role, "
-                "converted_value, converted_value_data_type, converter_identifiers);"
+                "converted_value, converted_value_data_type, converter_identifiers, response_error);"
             )
             for number, row in enumerate(rows):
                 says = row.says if isinstance(row.says, str) else json.dumps(row.says)
                 attack = (row.id, f"c{number}", row.text, "{}", says, "", number, None, "[]")
                 memory.execute("INSERT INTO AttackResultEntries VALUES (?,?,?,?,?,?,?,?,?)", attack)
                 for at, (role, text) in enumerate((("user", row.text), ("assistant", "kiwi"))):
-                    piece = (f"c{number}", at, role, text, "text", "[]")
-                    memory.execute("INSERT INTO PromptMemoryEntries VALUES (?,?,?,?,?,?)", piece)
+                    piece = (f"c{number}", at, role, text, "text", "[]", "none")
+                    memory.execute("INSERT INTO PromptMemoryEntries VALUES (?,?,?,?,?,?,?)", piece)
         return path
 
 

@@ -60,6 +60,7 @@ def read_garak(path: Path, statements: Statements) -> ImportedRun:
         if kind != "attempt" or entry.get("status") == _COMPLETE:
             entries[kind].append(entry)
     attempts = _once(entries["attempt"], path, warnings)
+    warnings += _several_runs(entries["start_run setup"], path)
     setup, begun = ([{}, *entries[kind]][-1] for kind in ("start_run setup", "init"))
     release = _check_version(begun, setup, path)
     has_end = bool(entries["completion"]) or release < _WITH_AN_END
@@ -85,6 +86,16 @@ def read_garak(path: Path, statements: Statements) -> ImportedRun:
         readings=(_reading(attempts, threshold),),
         warnings=tuple(warnings),
     )
+
+
+def _several_runs(setups: list[Object], path: Path) -> Iterator[str]:
+    """Say that runs were written into one file; with several thresholds there is no one figure."""
+    if len({str(setup.get(_THRESHOLD_KEY)) for setup in setups}) > 1:
+        raise DatasetError(
+            f"{path} holds runs of garak with several thresholds.\nNext: take the runs apart."
+        )
+    if len(setups) > 1:
+        yield f"the report holds {len(setups):,} runs of garak, which are taken together"
 
 
 def _once(attempts: list[Object], path: Path, warnings: list[str]) -> list[Object]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.errors import DatasetError, UnknownName, listed
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import (
+    PROVIDER_ACTIONS,
+    BlockedAt,
     Decision,
     ErrorKind,
     Evidence,
@@ -240,6 +242,12 @@ def response_of(text: object, why: str = "") -> Response:
         evidence = Evidence(message=why[:500]) if why else None
         return Response(text=None, error_kind=ErrorKind.CRASH, evidence=evidence)
     return Response(text=text.encode("utf-8", "replace").decode())
+
+
+def filtered_response(place: BlockedAt = BlockedAt.OUTPUT, why: str = "") -> Response:
+    """Return what stands for an answer that the filter of the model's provider held back."""
+    evidence = Evidence(native_action=PROVIDER_ACTIONS[place], message=why[:500])
+    return Response(text=None, blocked_at=place, evidence=evidence)
 
 
 def verdict_of(is_harm: object, why: str = "") -> Verdict:

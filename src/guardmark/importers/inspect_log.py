@@ -31,6 +31,7 @@ from guardmark.importers.imported import (
     Object,
     bytes_of,
     facets_of,
+    filtered_response,
     inner,
     label_of,
     object_of,
@@ -198,9 +199,15 @@ def _epoch(logged: Object) -> int:
 def _prompt(logged: Object, metadata: Object) -> Prompt | None:
     shown = logged.get("input")
     if isinstance(shown, str):
-        return prompt_of([("user", _resolved(logged, shown))])
+        text = _resolved(logged, shown)
+        # A text that was put elsewhere and is not there is no text.
+        return None if text.startswith(_ATTACHED) else prompt_of([("user", text)])
     listed = [turn for turn in shown if isinstance(turn, dict)] if isinstance(shown, list) else []
+    if any(_has_more_than_text(turn) for turn in listed):
+        return None
     texts = [_resolved(logged, _content(turn)) for turn in listed]
+    if any(text.startswith(_ATTACHED) for text in texts):
+        return None
     # Our own logs keep the roles that Inspect has no word for, and what is under test.
     roles, index = metadata.get("roles"), metadata.get("under_test")
     if isinstance(roles, list) and isinstance(index, int) and len(roles) == len(texts) > index >= 0:
@@ -221,11 +228,23 @@ def _content(turn: Object) -> str:
     return word(turn, "content")
 
 
+def _has_more_than_text(turn: Object) -> bool:
+    """Tell whether a message shows an image, sound or file: words alone are another prompt."""
+    content = turn.get("content")
+    parts = content if isinstance(content, list) else []
+    kinds = {word(part, "type") for part in parts if isinstance(part, dict)}
+    return not kinds <= {"", "text", "reasoning"}
+
+
 def _resolved(logged: Object, text: str) -> str:
     """Long texts lie among the attachments of their sample."""
     if not text.startswith(_ATTACHED):
         return text
     return word(inner(logged, "attachments"), text.removeprefix(_ATTACHED)) or text
+
+
+_CUT: Final = {"max_tokens": "length", "model_length": "length"}
+"""Inspect's words for an answer that was cut off, in ours."""
 
 
 def _response(logged: Object) -> Response:
@@ -235,11 +254,15 @@ def _response(logged: Object) -> Response:
     first = first if isinstance(first, dict) else {}
     text = _resolved(logged, _content(inner(first, "message")) or word(output, "completion"))
     fault = logged.get("error") or output.get("error")
+    stop = word(first, "stop_reason")
+    # Beside such an end the error of the output is what the filter said.
+    if stop == "content_filter" and not logged.get("error") and (output.get("error") or not text):
+        return filtered_response(why=word(output, "error") or "the log says content_filter")
     if fault or not text:
         message = word(fault, "message") if isinstance(fault, dict) else str(fault or "no output")
         why = Evidence(message=message[:500])
         return Response(text=None, error_kind=ErrorKind.CRASH, evidence=why)
-    return Response(text=text, evidence=Evidence(finish_reason=word(first, "stop_reason")))
+    return Response(text=text, evidence=Evidence(finish_reason=_CUT.get(stop, stop)))
 
 
 def _decision(score: Object) -> Decision:

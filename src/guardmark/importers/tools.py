@@ -252,7 +252,7 @@ def _turns(prompt: object) -> list[tuple[str, str]]:
         return []
     text = prompt.encode("utf-8", "replace").decode()
     turns: object = None
-    if text.startswith("["):
+    if text.lstrip().startswith("["):
         try:
             turns = json.loads(text)
         except (ValueError, RecursionError):
@@ -271,6 +271,8 @@ def _answer(row: imported.Object, *, is_attack: bool) -> imported.ImportedAnswer
         return imported.ImportedAnswer(
             decision=imported.decision_of(_flag(row["blocked"]), failure, score=row.get("score"))
         )
+    if row.get("filtered"):
+        return imported.ImportedAnswer(response=imported.filtered_response())
     response = imported.response_of(row.get("answer"), failure)
     if response.text is None:
         return imported.ImportedAnswer(response=response)
