@@ -47,6 +47,7 @@ def _read_shard(_context: click.Context, _option: click.Parameter, value: str | 
 
 
 _EXIT_UNTRUSTWORTHY = 5
+_TEMPLATE_FOLDER = Path(__file__).parents[1] / "app" / "templates"
 
 
 @click.command()
@@ -162,15 +163,18 @@ def _tell(finished: RunOutput, *, as_json: bool) -> int:
 
 @click.command()
 @click.option("-o", "--out", type=_PATH)
+@click.option("--agent", "is_agent", is_flag=True)
 @click.option("--open", "is_opened", is_flag=True)
 @click.pass_context
-def demo_command(context: click.Context, /, **options: Any) -> int:
+def demo_command(context: click.Context, /, *, is_agent: bool, **options: Any) -> int:
     """Show a first measurement."""
     from guardmark.cli.commands import read_words
 
+    if is_agent:
+        options["config"] = _TEMPLATE_FOLDER / "agent-demo.yaml"
     code: int = context.invoke(run_command, **options)
     if code == 0:
-        echo("", *read_words("sentences")["demo"]["after"])
+        echo("", *read_words("sentences")["demo_agent" if is_agent else "demo"]["after"])
     return code
 
 
