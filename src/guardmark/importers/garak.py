@@ -158,7 +158,9 @@ def _pairs(
             yield "without a prompt of text", None
         else:
             name = word(attempt, "uuid") or f"attempt-{number}"
-            before = word(attempt, "previous_attempt_id")
+            # A buff, such as a paraphrase, names the attempt that it was made of.
+            source = word(inner(attempt, "notes"), "buff_source_attempt_uuid")
+            before = source or word(attempt, "previous_attempt_id")
             origins[name] = origins.get(before, before) or name
             taken[name] += 1
             sample_id = name if taken[name] == 1 else f"{name}-{taken[name]}"
@@ -175,6 +177,7 @@ def _sample(attempt: Object, prompt: Prompt, *, sample_id: str, group: str) -> S
         category=probe.partition(".")[0],
         subcategory=probe.partition(".")[2],
         technique=probe,
+        variant=word(inner(attempt, "notes"), "buff_creator").lower() or "original",
         group=group,
         source="garak",
         metadata={"goal": word(attempt, "goal"), "seq": attempt.get("seq")},

@@ -145,8 +145,22 @@ def read_sample(
         prompt=prompt,
         label=label,
         group=word(metadata, "group"),
+        metadata=_beside(metadata),
         **facets_of(metadata),
     )
+
+
+_OURS: Final = frozenset(
+    {"label", "group", "category", "subcategory", "technique", "language", "source", "severity"}
+) | {"variant", "roles", "under_test", "has_response", "sha256"}
+"""Fields of metadata that a sample has by itself, or that our own logs add."""
+
+
+def _beside(metadata: Object) -> Object:
+    """Return the metadata that are no field of a sample; what is no number there is nothing."""
+    own = {name: value for name, value in metadata.items() if name not in _OURS}
+    read: Object = json.loads(json.dumps(own), parse_constant=lambda _: None)
+    return read
 
 
 def _doubled_ids(listed: list[Object]) -> frozenset[str]:
@@ -404,7 +418,7 @@ def read_inspect(path: Path, statements: Statements) -> ImportedRun:
     if not rows:
         raise DatasetError(
             f"{path} holds no sample whose metadata state a label (attack or benign).\n"
-            "Next: state what the samples are: --label attack, or --label benign."
+            "Next: if all of them are one of both, say which: --label attack or --label benign."
         )
     if rule is None and not ours:
         warnings.append(
@@ -419,11 +433,30 @@ def read_inspect(path: Path, statements: Statements) -> ImportedRun:
         model=model if any(a.response for a in answers) else "",
         judge=rule.name if rule else "judge" if any(a.verdict for a in answers) else "",
         created_utc=word(spec, "created"),
+        title=word(spec, "task_display_name") or word(spec, "task").rpartition("/")[2],
+        kept={} if ours else {KEPT_AS: _kept(spec, in_order, doubled)},
         rows=rows,
         files={path.name: sha256(data).hexdigest()},
         readings=tuple(_readings(rule, ours=ours, stated=statements.label)),
         warnings=tuple(warnings),
     )
+
+
+KEPT_AS: Final = "inspect"
+"""Under what name a run keeps what a log says beside samples, answers and the verdict."""
+_OF_EVALUATION: Final = ("task", "task_display_name", "scorers", "metadata", "tags", "task_args")
+
+
+def _kept(spec: Object, listed: list[Object], doubled: frozenset[str]) -> Object:
+    """Return scorers, values and metadata as the log has them, so that an export keeps them."""
+    samples: Object = {}
+    for logged in listed:
+        own = samples.setdefault(_id_of(logged, doubled), {"scores": {}})
+        own["metadata"] = inner(logged, "metadata")
+        own["target"] = logged.get("target")
+        own["scores"][str(_epoch(logged))] = inner(logged, "scores")
+    evaluation = {name: spec[name] for name in _OF_EVALUATION if spec.get(name)}
+    return {"eval": evaluation, "samples": samples}
 
 
 def _readings(rule: HarmRule | None, *, ours: bool, stated: Label | None) -> Iterator[str]:

@@ -160,6 +160,8 @@ def read_queried(tool: str, path: Path, statements: imported.Statements) -> impo
             rows = list(_objects(memory, rules["rows"]))
             targets = (name for row in rows if (name := imported.word(row, "target")))
             target = imported.one_of(targets, statements.model, rules["target"], path)
+            titles = memory.execute(rules.get("title", "SELECT 1 WHERE 0"))
+            title = next((text for (text,) in titles if isinstance(text, str)), "")
             notes = rules.get("notes", "SELECT 1 WHERE 0")
             noted = [note for (note,) in memory.execute(notes, {"target": target})]
     except (sqlite3.Error, StorageError) as error:
@@ -177,6 +179,7 @@ def read_queried(tool: str, path: Path, statements: imported.Statements) -> impo
         tool=tool,
         guard=target if decides else "",
         model="" if decides else target or rules["target"],
+        title=title,
         readings=(rules["takes"],),
         judge=rules["judge"] if any(row.is_judged for row in taken) else "",
         created_utc=max(imported.word(row, "created") for row in mine),
