@@ -7,6 +7,7 @@ from collections import Counter
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.core.errors import StoreError
 from guardmark.core.outcome import Outcome
 from guardmark.core.record import Stage
 from guardmark.store.run_dir import RunDir
@@ -45,6 +46,11 @@ def write_promptfoo(reader: RecordReader, path: Path) -> int:
         column_of = {"id": defense, "provider": f"guardmark:{defense}", "metrics": metrics}
         prompts.append(column_of | {"raw": _PROMPT, "label": _PROMPT})
         results += mine
+    if not results:
+        raise StoreError(
+            "The run holds no decision of a defense, and promptfoo's form has no other tests.\n"
+            "Next: export it --to inspect or --to jsonl, which hold answers and verdicts too."
+        )
     document = {
         "evalId": f"guardmark-{sha256(manifest.created_utc.encode()).hexdigest()[:12]}",
         "results": {

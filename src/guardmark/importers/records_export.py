@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from guardmark.canon.visible import text_of_cell
 from guardmark.core.errors import DatasetError, needs
 from guardmark.core.outcome import (
+    PROVIDER_ACTIONS,
     AnswerMode,
     BlockedAt,
     Decision,
@@ -35,6 +36,7 @@ from guardmark.importers.imported import (
     Object,
     bytes_of,
     facets_of,
+    filtered_response,
     inner,
     objects_of,
     one_of,
@@ -213,8 +215,9 @@ def _decision(row: Object) -> Decision:
 def _response(row: Object) -> Response:
     outcome, evidence = word(row, "outcome"), _evidence(row)
     if outcome == Outcome.BLOCK.value:
-        place = _known(BlockedAt, inner(row, "evidence"), "blocked_at") or BlockedAt.OUTPUT
-        return Response(text=None, blocked_at=place, evidence=evidence)
+        action = word(inner(row, "evidence"), "native_action")
+        is_input = action == PROVIDER_ACTIONS[BlockedAt.INPUT]
+        return filtered_response(BlockedAt.INPUT if is_input else BlockedAt.OUTPUT)
     if outcome != "answered":
         kind = _known(ErrorKind, row, "error_kind") or ErrorKind.CONTRACT
         return Response(text=None, error_kind=kind, evidence=evidence)

@@ -52,7 +52,11 @@ def read_table(path: Path, statements: Statements) -> imported.ImportedRun:
         pairs.append((sample, imported.ImportedAnswer(decision=_decision(row, columns))))
     taken = imported.rows_of(pairs, "row", warnings)
     if not taken:
-        raise DatasetError(f"{path} holds no row with a text and a label.\nNext: --label attack.")
+        left_out = "".join(f"{warning}.\n" for warning in warnings[:2])
+        raise DatasetError(
+            f"{path} holds no row with a text and a label.\n{left_out}"
+            "Next: add a column label (attack, benign); or, if every row is one of both, --label."
+        )
     return imported.ImportedRun(
         tool="table",
         guard=guard or path.stem,
