@@ -154,7 +154,7 @@ def analyse_agents(
     return AgentAnalysis(
         rows=tuple(rows),
         arms=arms,
-        pairs=tuple(counting.pairs(run)),
+        pairs=tuple(counting.pairs(run.stated)),
         suites=run.suites,
         wordings=run.wordings,
         agents=run.agents,
@@ -220,9 +220,8 @@ class _Counting:
             reliance=self._reliance(row, loss),
         )
 
-    def pairs(self, run: AgentRun) -> Iterable[ArmPair]:
+    def pairs(self, stated: Sequence[CasesOfArm]) -> Iterable[ArmPair]:
         """Hold every arm against every other one of the same agent."""
-        stated = run.stated
         for index, first in enumerate(stated):
             for second in stated[index + 1 :]:
                 if first.agent != second.agent:
@@ -333,6 +332,13 @@ class _Counting:
 
     def _quantiles(self, times: Sequence[float]) -> tuple[Quantile, ...]:
         return tuple(estimate_quantiles(times, _SHARES, confidence=self.confidence))
+
+
+def compare_arms_of(arms: Sequence[CasesOfArm], *, confidence: float) -> list[ArmPair]:
+    """Hold arms against each other over the cases that both decided."""
+    from guardmark.analysis.settings import RelianceLimits
+
+    return list(_Counting(confidence=confidence, limits=RelianceLimits()).pairs(arms))
 
 
 def compare_standing(attacks: Difference, utility: Difference) -> ArmComparison:
