@@ -109,8 +109,9 @@ def _carry_out(
     loaded: LoadedConfig, options: RunOptions, *, texts: bool, as_json: bool, is_opened: bool
 ) -> int:
     """Run, write the reports and print what came out."""
+    from guardmark.app.measuring import measure
     from guardmark.app.run.progress_line import ProgressLine
-    from guardmark.app.run.running import Session, run
+    from guardmark.app.run.running import Session
     from guardmark.cli.interrupts import interruptible
     from guardmark.core.errors import UntrustworthyRun
     from guardmark.defenses.calls.crash import crash_listener
@@ -120,7 +121,7 @@ def _carry_out(
     try:
         # Here alone: what a command reads in somebody's folder never starts a process.
         with interruptible(session.stop), crash_listener(), ProgressLine(session.progress):
-            result = run(loaded, options, session)
+            result = measure(loaded, options, session)
     except (BudgetReached, UntrustworthyRun) as error:
         tell_line(*str(error).split("\n"), f"To continue: {same_command()}")
         return error.exit_code

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.analysis.defense.slices import SliceRate, SliceTable, by_severity
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
+from guardmark.core.sample import minimum_of
 from guardmark.defenses.guard_profile import takes_images
 from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.blocks import (
@@ -53,8 +54,7 @@ def write_categories(analysis: RunAnalysis) -> Section:
         for is_attack in (True, False)
         if any(each.slice_table("category", is_attack=is_attack).rates for each in defenses)
     ]
-    minimum = count_text(analysis.settings.min_per_category)
-    greyed = f"Greyed: fewer than {minimum} answered samples, or fewer than 10 groups."
+    greyed = f"Greyed: fewer than {_minima(analysis)} answered samples, or fewer than 10 groups."
     return section(
         *("categories", "By category"),
         muted(greyed) if sides else None,
@@ -62,6 +62,18 @@ def write_categories(analysis: RunAnalysis) -> Section:
         *(_table(each, "category", is_attack=side) for side in sides for each in defenses),
         otherwise="No samples, so no categories.",
     )
+
+
+def _minima(analysis: RunAnalysis) -> str:
+    """Say how many samples a category needs, with those that need another number."""
+    usual = analysis.settings.min_per_category
+    own = {
+        rate.name: minimum_of(rate.name, usual)
+        for each in analysis.candidates
+        for rate in each.slice_table("category", is_attack=True).rates
+    }
+    others = [f"{least} in {each}" for each, least in sorted(own.items()) if least != usual]
+    return count_text(usual) + (f" ({', '.join(others)})" if others else "")
 
 
 def write_blind_spots(analysis: RunAnalysis) -> Section:
