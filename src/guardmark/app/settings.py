@@ -234,6 +234,10 @@ NO_SYSTEM_TO_GATE = (
     "The gate limits what comes out of the system, but this run asked no target model with a "
     "judge.\nNext: measure with a section `pipeline:`, or limit defenses (asr_upper, fpr_upper)."
 )
+NO_AGENT_TO_GATE = (
+    "The gate limits what agents do, but this run measured none.\n"
+    "Next: measure with a section `agent:`, or limit defenses (asr_upper, fpr_upper)."
+)
 NOTHING_TO_GATE = (
     "The gate checked nothing: no defense or arm of this run is what its limits are about.\n"
     "Next: for a pipeline without a guard, limit the system (system.asr_upper)."
@@ -296,6 +300,9 @@ class GateSettings(SliceGateSettings):
     max_errors: Rate | None = None
     latency_p95_upper_ms: float | None = Field(None, gt=0)
     regression_margin: Rate | None = None
+    utility_lower: Rate | None = None
+    attack_success_upper: Rate | None = None
+    utility_loss_upper: Rate | None = None
     system: SystemGateSettings = SystemGateSettings()
     judge: JudgeGateSettings = JudgeGateSettings()
     defenses: list[str] = []

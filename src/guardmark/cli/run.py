@@ -47,6 +47,7 @@ def _read_shard(_context: click.Context, _option: click.Parameter, value: str | 
 
 
 _EXIT_UNTRUSTWORTHY = 5
+_TEMPLATE_FOLDER = Path(__file__).parents[1] / "app" / "templates"
 
 
 @click.command()
@@ -162,15 +163,18 @@ def _tell(finished: RunOutput, *, as_json: bool) -> int:
 
 @click.command()
 @click.option("-o", "--out", type=_PATH)
+@click.option("--agent", "is_agent", is_flag=True)
 @click.option("--open", "is_opened", is_flag=True)
 @click.pass_context
-def demo_command(context: click.Context, /, **options: Any) -> int:
+def demo_command(context: click.Context, /, *, is_agent: bool, **options: Any) -> int:
     """Show a first measurement."""
     from guardmark.cli.commands import read_words
 
+    if is_agent:
+        options["config"] = _TEMPLATE_FOLDER / "agent-demo.yaml"
     code: int = context.invoke(run_command, **options)
     if code == 0:
-        echo("", *read_words("sentences")["demo"]["after"])
+        echo("", *read_words("sentences")["demo_agent" if is_agent else "demo"]["after"])
     return code
 
 
@@ -244,6 +248,13 @@ def check_command(configs: tuple[Path, ...], probe: int | None, as_json: bool) -
     from guardmark.app.preflight import check_config
 
     for config in configs:
+        lines = _agent_lines(config)
+        if lines:
+            if as_json:
+                echo_json(json.dumps(lines, indent=2, ensure_ascii=False))
+            else:
+                echo(*lines)
+            continue
         checkup = check_config(config, probes=probe or 0)
         if as_json:
             echo_json(json.dumps(asdict(checkup), indent=2, ensure_ascii=False))
@@ -251,6 +262,18 @@ def check_command(configs: tuple[Path, ...], probe: int | None, as_json: bool) -
         if len(configs) > 1:
             echo(f"{config}")
         echo(*_check_lines(checkup))
+
+
+def _agent_lines(config: Path) -> list[str]:
+    """Check a configuration of agents, and say what a run of it will do; nothing for others."""
+    from guardmark.app.parts.loading import load_config
+
+    loaded = load_config(config)
+    if loaded.config.agent is None:
+        return []
+    from guardmark.app.agents.describing import check_agent_config
+
+    return check_agent_config(loaded)
 
 
 def _check_lines(checkup: Checkup) -> Iterator[str]:

@@ -40,11 +40,17 @@ def write_otel(reader: RecordReader, path: Path) -> int:
     """Write every decision of a run as a span; return how many there are."""
     manifest = reader.manifest()
     parts = {part.name: part for part in manifest.parts}
-    labels = {sample.id: sample.label for sample in reader.samples()}
+    samples = [(sample.id, sample.label) for sample in reader.samples()]
     start = _nanoseconds(manifest.created_utc)
     head = reader.status().head
     spans = (
-        _span(record, parts.get(record.key.defense), labels, head=head, start=start)
+        _span(
+            record,
+            parts.get(record.key.defense),
+            *samples[record.key.sample],
+            head=head,
+            start=start,
+        )
         for record in reader.records(stage=Stage.DEFENSE)
     )
     resource = {
@@ -91,21 +97,21 @@ def _in_batches(spans: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]
 def _span(
     record: Record,
     part: PartManifest | None,
-    labels: Mapping[str, Label],
+    sample_id: str,
+    label: Label | None,
     *,
     head: str,
     start: int,
 ) -> dict[str, Any]:
     key = record.key
-    trace = sha256(f"{head} {key.sample} {key.repeat}".encode()).hexdigest()[:32]
+    trace = sha256(f"{head} {sample_id} {key.repeat}".encode()).hexdigest()[:32]
     span = sha256(f"{trace} {key.defense} {key.layer}".encode()).hexdigest()[:16]
     failed = record.outcome in {Outcome.ERROR.value, Outcome.MALFORMED.value}
-    label = labels.get(key.sample)
     attributes: dict[str, object] = {
         "gen_ai.operation.name": "run_guardrail",
         "gen_ai.security.guardrail.name": key.defense,
         "gen_ai.security.target.type": "llm_input",
-        SAMPLE_ID: key.sample,
+        SAMPLE_ID: sample_id,
         OUTCOME: record.outcome,
         "guardmark.repeat": key.repeat,
     }

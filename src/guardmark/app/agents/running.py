@@ -12,7 +12,7 @@ from guardmark.app.agents.building import (
     samples_of,
 )
 from guardmark.app.parts.building import close_parts, open_services
-from guardmark.app.parts.loading import config_sha256
+from guardmark.app.parts.loading import config_sha256, require_gate
 from guardmark.app.parts.prices import spending_of
 from guardmark.app.run.run_folder import (
     begun,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 def run_agent_cases(loaded: LoadedConfig, options: RunOptions, session: Session) -> RunResult:
     """Carry out a run of agents, or continue it."""
     _refuse_options(options)
+    require_gate(loaded.config, ())
     services = open_services(
         loaded,
         offline=options.offline,

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from guardmark.app.registry import GROUPS, helper_kind, known_types, settings_model
-from guardmark.app.settings import FACET_NAMES, NO_SYSTEM_TO_GATE, NOTHING_TO_GATE, Config
+from guardmark.app.settings import (
+    FACET_NAMES,
+    NO_AGENT_TO_GATE,
+    NO_SYSTEM_TO_GATE,
+    NOTHING_TO_GATE,
+    Config,
+)
 from guardmark.config.mistakes import checked_settings, describe_mistakes, require_no_literal_secret
 from guardmark.config.settings import describe_keys
 from guardmark.config.source import Source, parse_yaml, read_text
@@ -314,12 +320,36 @@ def _specs(loaded: LoadedConfig) -> list[DatasetSpec]:
     return specs
 
 
+_OF_AGENTS: Final = ("utility_lower", "attack_success_upper", "utility_loss_upper")
+"""Limits of a gate that are about agents."""
+
+
+def _require_agent_gate(config: Config) -> None:
+    """Refuse limits on agents where there are none, and names of arms that are not there."""
+    gate, agent = config.gate, config.agent
+    if gate is None:
+        return
+    is_about_agents = any(getattr(gate, name) is not None for name in _OF_AGENTS)
+    if agent is None:
+        if is_about_agents:
+            raise ConfigError(NO_AGENT_TO_GATE)
+        return
+    for name in gate.defenses:
+        if name not in agent.arms:
+            raise UnknownName("arm of this run", name, agent.arms)
+
+
 def require_gate(config: Config, defenses: Sequence[str]) -> None:
     """Refuse limits that nothing of a run could be held against, before anything is called."""
     gate, pipeline = config.gate, config.pipeline
     if gate is None:
         return
+    _require_agent_gate(config)
     limits = gate.model_dump(exclude={"defenses", "regression_margin"}, exclude_defaults=True)
+    for name in _OF_AGENTS:
+        limits.pop(name, None)
+    if config.agent is not None:
+        return
     system, judge = limits.pop("system", None), limits.pop("judge", None)
     if (system or judge) and (pipeline is None or not pipeline.judges):
         raise ConfigError(NO_SYSTEM_TO_GATE)
