@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline.answers import Unseen
     from guardmark.analysis.pipeline.arms import PipelineAnalysis
     from guardmark.core.manifest import RunManifest
-    from guardmark.store.columns import PartUsage
+    from guardmark.store.columns import PartUsage, SampleColumns
     from guardmark.store.reader import RecordReader, RunStatus
 
 
@@ -44,6 +44,8 @@ class SampleCounts:
     groups: int  # Origins the samples fall into.
     is_grouped: bool  # Whether samples share groups or are run more than once.
     languages: tuple[str, ...]  # Languages stated, most frequent first.
+    # Levels of both factors where rows are crossed, the fewer first.
+    crossed: tuple[int, int] | None = field(default=None, metadata={"json": False})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -204,6 +206,17 @@ def _adaptive(reader: RecordReader, settings: AnalysisSettings) -> dict[str, Any
     return parts
 
 
+def _crossed_levels(samples: SampleColumns) -> tuple[int, int] | None:
+    """Count the levels of both factors over the rows that are crossed."""
+    if samples.crossing is None:
+        return None
+    is_crossed = np.bincount(samples.crossing.codes)[samples.crossing.codes] > 1
+    fewer, more = sorted(
+        len(np.unique(facet.codes[is_crossed])) for facet in (samples.group, samples.crossing)
+    )
+    return fewer, more
+
+
 def _sample_counts(frame: Frame) -> SampleCounts:
     samples = frame.samples
     benign, attacks = frame.count(samples.is_attack.view(np.uint8), at_least=2).tolist()
@@ -215,5 +228,6 @@ def _sample_counts(frame: Frame) -> SampleCounts:
         benign=benign,
         groups=len(samples.group.names) if often is None else int(often.sum()),
         is_grouped=frame.is_grouped,
+        crossed=_crossed_levels(samples),
         languages=tuple(name for _, name in sorted(languages, key=lambda n: (-n[0], n[1]))),
     )

@@ -238,6 +238,7 @@ class Sample:
         language: ISO code; may be empty when unknown.
         variant: Which rewriting of its origin this is; `original` unless stated.
         group: What the sample was derived from; its own id when it stands alone.
+        crossing: Its second origin where rows are crossed, such as its injection; may be empty.
         source: Where it comes from.
         must_keep: Substrings of the text under test that an attacker may not lose.
         metadata: Whatever else the file said, as JSON values.
@@ -254,6 +255,7 @@ class Sample:
     language: str = ""
     variant: str = "original"
     group: str = ""
+    crossing: str = ""
     source: str = ""
     must_keep: tuple[str, ...] = ()
     metadata: Mapping[str, object] = field(default_factory=dict)

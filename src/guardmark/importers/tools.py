@@ -236,6 +236,7 @@ def _pair(
         prompt=prompt,
         label=label,
         group=imported.word(row, "lineage") or sha256(origin.encode()).hexdigest()[:16],
+        crossing=imported.word(row, "crossing"),
         metadata=metadata,
         **imported.facets_of(row),
     )

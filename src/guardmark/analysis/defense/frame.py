@@ -142,6 +142,14 @@ class Frame:
         """Numbers of the groups by position."""
         return np.tile(self.samples.group.codes, self.manifest.repeats)
 
+    @property
+    def crossing(self) -> NDArray[np.int64] | None:
+        """Numbers of what crosses the groups, by position; None where nothing does."""
+        if self.samples.crossing is None:
+            return None
+        codes = self.samples.crossing.codes.astype(np.int64)
+        return np.tile(codes, self.manifest.repeats)
+
     @cached_property
     def is_calibration(self) -> Marks:
         """Which samples thresholds are chosen on; all defenses share the half, drawn once."""

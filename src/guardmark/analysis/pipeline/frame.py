@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from guardmark.analysis.defense.counts import grouped_difference, grouped_rate
+from guardmark.analysis.defense.counts import (
+    crossed_or_grouped,
+    grouped_difference,
+    grouped_rate,
+)
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING, column_of
 from guardmark.analysis.defense.latency import spread_times
 from guardmark.core.manifest import PartManifest
@@ -254,11 +258,19 @@ class PlaceRates:
         self.repeats = frame.manifest.repeats
         self.drawing = DrawPlan(seed=settings.seed, replicates=settings.replicates)
         self.group, self.is_attack = frame.groups, frame.is_attack
+        self._crossing = frame.crossing
         self._names = frame.samples.group.names
 
     def of(self, hits: Flags, trials: Flags) -> Estimate:
         """Estimate the share of places with a property."""
         groups, told = self.group[trials], self._names
+        if self._crossing is not None:
+            return crossed_or_grouped(
+                hits[trials],
+                groups.astype(np.int64),
+                self._crossing[trials],
+                confidence=self.confidence,
+            )
         return grouped_rate(hits[trials], groups, confidence=self.confidence, names=told)
 
     def pair(self, harm: Flags, refused: Flags, trials: Flags) -> EndPair:
@@ -271,7 +283,11 @@ class PlaceRates:
     def difference(self, first: Flags, second: Flags, where: Flags) -> Difference:
         """Estimate the difference of two properties of the same places."""
         return grouped_difference(
-            first[where], second[where], groups=self.group[where], confidence=self.confidence
+            first[where],
+            second[where],
+            groups=self.group[where],
+            crossing=None if self._crossing is None else self._crossing[where],
+            confidence=self.confidence,
         )
 
     def balanced_error(self, is_wrong: Flags, trials: Flags) -> Ratio:

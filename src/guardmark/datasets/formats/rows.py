@@ -78,7 +78,7 @@ class QuickRows:
         self.is_usable = (
             "text" in paths
             and "id" in paths
-            and not {"messages", "must_keep", "images"} & set(paths)
+            and not {"messages", "must_keep", "images", "crossing"} & set(paths)
             and not spec.defaults
             and "metadata" not in names
             and all(path in names for path in paths.values())
@@ -242,6 +242,7 @@ class RowReader:
             severity=severity,
             variant=variant,
             group=self._text(row, gets, "group") or _origin(sample_id, variant),
+            crossing=self._text(row, gets, "crossing"),
             must_keep=must_keep,
             metadata=metadata,
             **plain,

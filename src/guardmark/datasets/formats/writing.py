@@ -30,7 +30,7 @@ _BATCH = 1_000
 _EXCERPT = 160
 _SAME = (
     *("category", "subcategory", "severity", "expected", "technique", "language", "variant"),
-    *("group", "source"),
+    *("group", "crossing", "source"),
 )
 
 

@@ -86,6 +86,12 @@ def page_environment() -> Environment:
     return environment
 
 
+def page_style() -> tuple[Markup, str]:
+    """Return the style of all pages, and its hash for the policy that admits it."""
+    style = _asset("report.css")
+    return style, _policy_hash(style)
+
+
 @cache
 def _asset(name: str) -> Markup:
     from markupsafe import Markup
