@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from guardmark.analysis.compare.categories import CategoryRow, category_rows
 from guardmark.analysis.compare.merit import by_merit
@@ -39,7 +39,7 @@ from guardmark.reports.document.cells import (
 from guardmark.reports.document.wording import count_text, say, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
@@ -95,7 +95,7 @@ def category_table(analysis: RunAnalysis, *, is_attack: bool) -> Table | None:
         return None
     title = "Category" if is_attack else "Topic"
     meanings = words_of("categories")
-    columns = {
+    columns: dict[str, Callable[[CategoryRow], Any]] = {
         title: lambda row: name(row.category),
         "What it is": lambda row: words(meanings.get(row.category, "") if is_attack else ""),
         "Samples": lambda row: row.asked,
