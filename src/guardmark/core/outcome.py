@@ -64,6 +64,7 @@ class ScoreKind(StrEnum):
     ORDINAL = "ordinal"
     SEVERITY = "severity"
     SELF_REPORTED = "self_reported"
+    CONFIDENCE = "confidence"  # of the part's own; nobody said whether it is a risk
     NONE = "none"
 
 

@@ -16,6 +16,7 @@ from guardmark.core.manifest import LatencyMode
 from guardmark.core.protocols import BatchDefense, InlineDefense, SampleBound
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
+from guardmark.defenses.answers import NEXT_CONFIDENCE
 from guardmark.defenses.deadline import holds_interpreter
 from guardmark.engine import plan as planning
 from guardmark.engine.execution.actors import ActorDefense, RayExecutor
@@ -118,7 +119,7 @@ _ENDINGS: Mapping[Halt | None, Ending] = {
 }
 _STATES: dict[Halt | None, RunState] = {
     **dict.fromkeys((Halt.INTERRUPTED, Halt.BUDGET, Halt.TIME), RunState.INTERRUPTED),
-    **dict.fromkeys((Halt.ERRORS, Halt.POLICY), RunState.FAILED),
+    **dict.fromkeys((Halt.ERRORS, Halt.POLICY, Halt.CONFIDENCE), RunState.FAILED),
 }
 
 
@@ -135,6 +136,8 @@ def raise_for(monitor: RunMonitor) -> None:
             f"The budget is reached: {monitor.reason}. {monitor.added} records were added.\n"
             f"Next: {next_step}"
         )
+    if monitor.halt is Halt.CONFIDENCE:
+        raise UntrustworthyRun(f"Stopped: {monitor.reason}.\n{NEXT_CONFIDENCE}")
     if monitor.halt in {Halt.ERRORS, Halt.POLICY}:
         raise UntrustworthyRun(
             f"Stopped: {monitor.reason}.\n"

@@ -30,6 +30,7 @@ STAGES: Final = (Stage.DEFENSE, Stage.MODEL, Stage.JUDGE, Stage.TRY, Stage.WARMU
 SCORE_KINDS: Final = (
     *(ScoreKind.NONE, ScoreKind.CLASS_PROB, ScoreKind.TWO_TOKEN_SOFTMAX, ScoreKind.FULL_VOCAB_PROB),
     *(ScoreKind.CATEGORY_MAX, ScoreKind.ORDINAL, ScoreKind.SEVERITY, ScoreKind.SELF_REPORTED),
+    ScoreKind.CONFIDENCE,
 )
 ERROR_KINDS: Final = (
     *(ErrorKind.TIMEOUT, ErrorKind.CONNECTION, ErrorKind.REFUSED, ErrorKind.HTTP),

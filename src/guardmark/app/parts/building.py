@@ -20,6 +20,8 @@ from guardmark.core.protocols import Closable
 from guardmark.core.record import FIRST_LAYER
 from guardmark.defenses.calls.pricing import PricedChain, PricedPart
 from guardmark.defenses.deadline import FOLDER_TIMEOUT_S, PATTERN_TIMEOUT_S, CallAlarm
+from guardmark.defenses.function import AsyncFunctionDefense, FunctionDefense
+from guardmark.defenses.identity import Identity, identity_of
 from guardmark.defenses.profile import describe_profile
 from guardmark.engine.execution.actors import ActorDefense
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
@@ -283,7 +285,12 @@ def _manifest(
     view = getattr(part, "view", "")
     digest = sha256(json.dumps(resolved, sort_keys=True).encode())
     digest.update(str(written["type"]).encode())
-    stated = written.get("version") or resolved.get("version")
+    identity = Identity()
+    if isinstance(part, FunctionDefense | AsyncFunctionDefense):
+        identity = identity_of(part.function)
+    if identity.config is not None:
+        digest.update(json.dumps(identity.config, sort_keys=True).encode())
+    stated = written.get("version") or resolved.get("version") or identity.version
     if stated:
         digest.update(f"version {stated}".encode())
     for file in _files_of(part):
@@ -303,7 +310,7 @@ def _manifest(
         fingerprint=digest.hexdigest(),
         view=str(getattr(view, "value", view)),
         threshold=cast("float | None", getattr(part, "threshold", None)),
-        settings=resolved | _stated(loaded, path, kind=kind),
+        settings=resolved | identity.settings | _stated(loaded, path, kind=kind),
         role=str(written.get("role") or ""),
     )
 

@@ -11,6 +11,7 @@ from guardmark.analysis.compare.categories import CategoryRow, category_rows
 from guardmark.analysis.compare.merit import by_merit
 from guardmark.analysis.defense.slices import SliceRate, SliceTable, by_severity
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
+from guardmark.core.sample import minimum_of
 from guardmark.defenses.guard_profile import takes_images
 from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.blocks import (
@@ -67,8 +68,7 @@ def write_categories(analysis: RunAnalysis) -> Section:
         for is_attack in (True, False)
         if any(each.slice_table("category", is_attack=is_attack).rates for each in defenses)
     ]
-    minimum = count_text(analysis.settings.min_per_category)
-    greyed = f"Greyed: fewer than {minimum} answered samples, or fewer than 10 groups."
+    greyed = f"Greyed: fewer than {_minima(analysis)} answered samples, or fewer than 10 groups."
     return section(
         *("categories", "By category"),
         muted(greyed) if sides else None,
@@ -124,6 +124,18 @@ def _category_cell(row: CategoryRow, *, defense: str) -> FigureCell | str:
     if rate is None:
         return ""
     return replace(figure(rate), is_strong=row.lowest == defense)
+
+
+def _minima(analysis: RunAnalysis) -> str:
+    """Say how many samples a category needs, with those that need another number."""
+    usual = analysis.settings.min_per_category
+    own = {
+        rate.name: minimum_of(rate.name, usual)
+        for each in analysis.candidates
+        for rate in each.slice_table("category", is_attack=True).rates
+    }
+    others = [f"{least} in {each}" for each, least in sorted(own.items()) if least != usual]
+    return count_text(usual) + (f" ({', '.join(others)})" if others else "")
 
 
 def write_blind_spots(analysis: RunAnalysis) -> Section:
