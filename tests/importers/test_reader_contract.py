@@ -8,6 +8,8 @@ import sqlite3
 import zipfile
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
+from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 from typing import Any, ClassVar
@@ -220,6 +222,43 @@ class TestInspectPacked(TestInspect):
         return path
 
 
+class TestGuardmark(ReaderContract):
+    """Records that guardmark exported; they hold no texts, so these are told by their hashes."""
+
+    tool = "guardmark"
+    yes = "block"
+    no = "allow"
+    numbers_repeats = True
+    has_rows_by_line = True
+
+    def write(self, folder: Path, rows: Sequence[ForeignRow]) -> Path:
+        """Write records of one defense."""
+        self.texts = {sha256(row.text.encode()).hexdigest(): row.text for row in rows}
+        records = [
+            {
+                "defense": "words",
+                "stage": "defense",
+                "layer": "run",
+                "repeat": row.epoch,
+                "id": row.id,
+                "sha256": sha256(row.text.encode()).hexdigest(),
+                "label": row.label,
+                "outcome": row.says,
+                "text": None,
+            }
+            for row in rows
+        ]
+        path = folder / "results.jsonl"
+        path.write_text(lines_of(records), encoding="utf-8")
+        return path
+
+    def read(self, path: Path, stated: Label | None = None) -> Reading:
+        """Read them, with the texts that their hashes stand for."""
+        reading = super().read(path, stated)
+        rows = (replace(row, text=self.texts[row.text[-65:-1]]) for row in reading.rows)
+        return replace(reading, rows=tuple(rows))
+
+
 class TestMinorbench(ReaderContract):
     """Run folders of minor_bench."""
 
@@ -393,15 +432,15 @@ class TestPyrit(ReaderContract):
                 "atomic_attack_identifier, outcome, outcome_reason, timestamp, error_message, "
                 "targeted_harm_categories);"
                 "CREATE TABLE PromptMemoryEntries (conversation_id, sequence, role, "
-                "converted_value, converted_value_data_type, converter_identifiers);"
+                "converted_value, converted_value_data_type, converter_identifiers, response_error);"
             )
             for number, row in enumerate(rows):
                 says = row.says if isinstance(row.says, str) else json.dumps(row.says)
                 attack = (row.id, f"c{number}", row.text, "{}", says, "", number, None, "[]")
                 memory.execute("INSERT INTO AttackResultEntries VALUES (?,?,?,?,?,?,?,?,?)", attack)
                 for at, (role, text) in enumerate((("user", row.text), ("assistant", "kiwi"))):
-                    piece = (f"c{number}", at, role, text, "text", "[]")
-                    memory.execute("INSERT INTO PromptMemoryEntries VALUES (?,?,?,?,?,?)", piece)
+                    piece = (f"c{number}", at, role, text, "text", "[]", "none")
+                    memory.execute("INSERT INTO PromptMemoryEntries VALUES (?,?,?,?,?,?,?)", piece)
         return path
 
 

@@ -60,6 +60,7 @@ def read_garak(path: Path, statements: Statements) -> ImportedRun:
         if kind != "attempt" or entry.get("status") == _COMPLETE:
             entries[kind].append(entry)
     attempts = _once(entries["attempt"], path, warnings)
+    warnings += _several_runs(entries["start_run setup"], path)
     setup, begun = ([{}, *entries[kind]][-1] for kind in ("start_run setup", "init"))
     release = _check_version(begun, setup, path)
     has_end = bool(entries["completion"]) or release < _WITH_AN_END
@@ -85,6 +86,16 @@ def read_garak(path: Path, statements: Statements) -> ImportedRun:
         readings=(_reading(attempts, threshold),),
         warnings=tuple(warnings),
     )
+
+
+def _several_runs(setups: list[Object], path: Path) -> Iterator[str]:
+    """Say that runs were written into one file; with several thresholds there is no one figure."""
+    if len({str(setup.get(_THRESHOLD_KEY)) for setup in setups}) > 1:
+        raise DatasetError(
+            f"{path} holds runs of garak with several thresholds.\nNext: take the runs apart."
+        )
+    if len(setups) > 1:
+        yield f"the report holds {len(setups):,} runs of garak, which are taken together"
 
 
 def _once(attempts: list[Object], path: Path, warnings: list[str]) -> list[Object]:
@@ -147,7 +158,9 @@ def _pairs(
             yield "without a prompt of text", None
         else:
             name = word(attempt, "uuid") or f"attempt-{number}"
-            before = word(attempt, "previous_attempt_id")
+            # A buff, such as a paraphrase, names the attempt that it was made of.
+            source = word(inner(attempt, "notes"), "buff_source_attempt_uuid")
+            before = source or word(attempt, "previous_attempt_id")
             origins[name] = origins.get(before, before) or name
             taken[name] += 1
             sample_id = name if taken[name] == 1 else f"{name}-{taken[name]}"
@@ -164,6 +177,7 @@ def _sample(attempt: Object, prompt: Prompt, *, sample_id: str, group: str) -> S
         category=probe.partition(".")[0],
         subcategory=probe.partition(".")[2],
         technique=probe,
+        variant=word(inner(attempt, "notes"), "buff_creator").lower() or "original",
         group=group,
         source="garak",
         metadata={"goal": word(attempt, "goal"), "seq": attempt.get("seq")},

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _TOOLS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "any-guardrail": ("guardmark.importers.table:read_table", ("label", "model")),
     "garak": ("guardmark.importers.garak:read_garak", ()),
+    "guardmark": ("guardmark.importers.records_export:read_records", ("model",)),
     "inspect": ("guardmark.importers.inspect_log:read_inspect", ("label", "unsafe")),
     "minorbench": ("guardmark.importers.minorbench:read_minorbench", ()),
     "table": ("guardmark.importers.table:read_table", ("label", "model")),
@@ -152,11 +153,15 @@ def read_queried(tool: str, path: Path, statements: imported.Statements) -> impo
     rules, warnings, files = _tools()[tool], list[str](), dict[str, str]()
     try:
         with closing(_opened(path, rules, files, warnings)) as memory:
+            if "ours" in rules and list(memory.execute(rules["ours"]["when"])):
+                rules = {**rules, **rules["ours"]}
             for (why,) in memory.execute(rules.get("check", "SELECT 1 WHERE 0")):
                 raise DatasetError(f"{path} {why}.\n{rules['hint']}")
             rows = list(_objects(memory, rules["rows"]))
             targets = (name for row in rows if (name := imported.word(row, "target")))
             target = imported.one_of(targets, statements.model, rules["target"], path)
+            titles = memory.execute(rules.get("title", "SELECT 1 WHERE 0"))
+            title = next((text for (text,) in titles if isinstance(text, str)), "")
             notes = rules.get("notes", "SELECT 1 WHERE 0")
             noted = [note for (note,) in memory.execute(notes, {"target": target})]
     except (sqlite3.Error, StorageError) as error:
@@ -174,6 +179,7 @@ def read_queried(tool: str, path: Path, statements: imported.Statements) -> impo
         tool=tool,
         guard=target if decides else "",
         model="" if decides else target or rules["target"],
+        title=title,
         readings=(rules["takes"],),
         judge=rules["judge"] if any(row.is_judged for row in taken) else "",
         created_utc=max(imported.word(row, "created") for row in mine),
@@ -249,7 +255,7 @@ def _turns(prompt: object) -> list[tuple[str, str]]:
         return []
     text = prompt.encode("utf-8", "replace").decode()
     turns: object = None
-    if text.startswith("["):
+    if text.lstrip().startswith("["):
         try:
             turns = json.loads(text)
         except (ValueError, RecursionError):
@@ -268,6 +274,8 @@ def _answer(row: imported.Object, *, is_attack: bool) -> imported.ImportedAnswer
         return imported.ImportedAnswer(
             decision=imported.decision_of(_flag(row["blocked"]), failure, score=row.get("score"))
         )
+    if row.get("filtered"):
+        return imported.ImportedAnswer(response=imported.filtered_response())
     response = imported.response_of(row.get("answer"), failure)
     if response.text is None:
         return imported.ImportedAnswer(response=response)

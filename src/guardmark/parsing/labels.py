@@ -25,6 +25,7 @@ BLOCK_WORDS: Final = frozenset(
     {
         *("block", "blocked", "flag", "flagged", "deny", "denied", "refuse", "refused", "reject"),
         *("rejected", "detected", "triggered", "fail", "failed", "invalid"),
+        *("intervened", "guardrail_intervened", "stop", "stopped"),
     }
 )
 ALLOW_WORDS: Final = frozenset(
