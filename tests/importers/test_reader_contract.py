@@ -444,6 +444,78 @@ class TestPyrit(ReaderContract):
         return path
 
 
+class TestOpenaiAgents(ReaderContract):
+    """Traces of the OpenAI Agents SDK."""
+
+    tool = "openai-agents"
+    has_rows_by_line = True
+
+    def write(self, folder: Path, rows: Sequence[ForeignRow]) -> Path:
+        """Write a trace a row on one line: its guard, its model, a tool."""
+        lines = []
+        for number, row in enumerate(rows):
+            name = f"trace_{number}" if row.id is None else f"trace_{json.dumps(row.id)}_{number}"
+            parts = (
+                {"type": "guardrail", "name": "words", "triggered": row.says},
+                {
+                    "type": "generation",
+                    "input": [{"role": "user", "content": row.text}],
+                    "output": [{"role": "assistant", "content": "kiwi"}],
+                },
+                {"type": "function", "name": "look", "input": "{}", "output": "herbs"},
+            )
+            trace = {"object": "trace", "id": name, "metadata": {"label": row.label}}
+            spans = [
+                {
+                    "object": "trace.span",
+                    "id": f"span_{number}_{at}",
+                    "trace_id": name,
+                    "span_data": part,
+                }
+                for at, part in enumerate(parts)
+            ]
+            lines.append({"data": [trace, *spans]})
+        path = folder / "traces.jsonl"
+        path.write_text(lines_of(lines), encoding="utf-8")
+        return path
+
+
+class TestOtel(ReaderContract):
+    """Spans of OpenTelemetry with the GenAI attributes."""
+
+    tool = "otel"
+    yes = "fail"
+    no = "pass"
+    has_rows_by_line = True
+
+    def write(self, folder: Path, rows: Sequence[ForeignRow]) -> Path:
+        """Write a span a row, as OTLP nests it."""
+        lines = []
+        for number, row in enumerate(rows):
+            messages = [{"role": "user", "parts": [{"type": "text", "content": row.text}]}]
+            answer = [{"role": "assistant", "parts": [{"type": "text", "content": "kiwi"}]}]
+            event = {
+                "gen_ai.evaluation.name": "words",
+                "gen_ai.evaluation.score.label": row.says,
+            }
+            attributes = {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.input.messages": json.dumps(messages, ensure_ascii=False),
+                "gen_ai.output.messages": json.dumps(answer),
+                "label": row.label,
+            }
+            span = {
+                "traceId": f"t{number}",
+                "spanId": f"s{number}",
+                "attributes": without_nothing(attributes),
+                "events": [{"name": "gen_ai.evaluation.result", "attributes": event}],
+            }
+            lines.append({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]})
+        path = folder / "spans.jsonl"
+        path.write_text(lines_of(lines), encoding="utf-8")
+        return path
+
+
 class TestDataLines(DataReaderContract):
     """Data as JSON lines."""
 

@@ -238,6 +238,18 @@ SHAPES = [
         came="1 yes, 2 no, 1 unknown; 4 attacks, 0 benign",
     ),
     Shape(
+        name="Inspect: true where the rule says 1",
+        seen="UKGovernmentBEIS/inspect_ai docs, boolean scores",
+        read=lambda f: inspect(f, *map(harm, (True, False, "yes")), rule="harm=1"),
+        came="2 yes, 1 no, 0 unknown; 3 attacks, 0 benign",
+    ),
+    Shape(
+        name="Inspect: numbers where the rule names a grade, and grades where it names a number",
+        seen="UKGovernmentBEIS/inspect_ai#4286",
+        read=lambda f: inspect(f, harm(0.0), harm(1.0), harm("I"), rule="harm=I"),
+        came="1 yes, 0 no, 2 unknown; 3 attacks, 0 benign",
+    ),
+    Shape(
         name="Inspect: a sample that was cancelled is logged like an error",
         seen="UKGovernmentBEIS/inspect_ai CHANGELOG.md",
         read=lambda f: inspect(f, harm(0), {"error": {"message": "Cancelled"}}, status="cancelled"),
@@ -315,6 +327,14 @@ SHAPES = [
         seen="promptfoo/promptfoo#827",
         read=lambda f: promptfoo(f, {"gradingResult": {"pass": False, "error": "boom"}}),
         came="0 yes, 0 no, 1 unknown; 1 attacks, 0 benign",
+    ),
+    Shape(
+        name="promptfoo: a test that asserts nothing passes",
+        seen="promptfoo/promptfoo src/assertions, noAssertsResult",
+        read=lambda f: promptfoo(
+            f, {}, {"gradingResult": {"pass": True, "score": 1, "reason": "No assertions"}}
+        ),
+        came="0 yes, 1 no, 1 unknown; 2 attacks, 0 benign",
     ),
     Shape(
         name="promptfoo: results of version 2",

@@ -248,6 +248,13 @@ def check_command(configs: tuple[Path, ...], probe: int | None, as_json: bool) -
     from guardmark.app.preflight import check_config
 
     for config in configs:
+        lines = _agent_lines(config)
+        if lines:
+            if as_json:
+                echo_json(json.dumps(lines, indent=2, ensure_ascii=False))
+            else:
+                echo(*lines)
+            continue
         checkup = check_config(config, probes=probe or 0)
         if as_json:
             echo_json(json.dumps(asdict(checkup), indent=2, ensure_ascii=False))
@@ -255,6 +262,18 @@ def check_command(configs: tuple[Path, ...], probe: int | None, as_json: bool) -
         if len(configs) > 1:
             echo(f"{config}")
         echo(*_check_lines(checkup))
+
+
+def _agent_lines(config: Path) -> list[str]:
+    """Check a configuration of agents, and say what a run of it will do; nothing for others."""
+    from guardmark.app.parts.loading import load_config
+
+    loaded = load_config(config)
+    if loaded.config.agent is None:
+        return []
+    from guardmark.app.agents.describing import check_agent_config
+
+    return check_agent_config(loaded)
 
 
 def _check_lines(checkup: Checkup) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.core.case import CaseEnd
 from guardmark.core.errors import BudgetReached
 from guardmark.core.outcome import ErrorKind, Evidence, Outcome, Response
+from guardmark.core.protocols import Closable
 from guardmark.core.record import AskingAbout, Stage
 from guardmark.engine.calls import (
     admit_call,
@@ -204,8 +205,8 @@ async def _carry_out(plan: AgentPlan, lane: _Lane, asker: _Asker, position: int)
         return await asker.ask(guard, prompt, position=position, repeat=lane.repeat)
 
     world = await plan.open_world(position)
+    agent = plan.make_agent(lane.arm.agent, world, lane.repeat)
     try:
-        agent = plan.make_agent(lane.arm.agent, world, lane.repeat)
         return await run_case(
             world,
             agent,
@@ -215,6 +216,8 @@ async def _carry_out(plan: AgentPlan, lane: _Lane, asker: _Asker, position: int)
             session=f"case-{position}-{lane.repeat}",
         )
     finally:
+        if isinstance(agent, Closable):
+            await agent.close()
         await world.close()
 
 

@@ -40,7 +40,7 @@ from guardmark.importers.imported import (
     why_unlabelled,
     word,
 )
-from guardmark.parsing.labels import read_is_attack, read_is_blocked, read_number
+from guardmark.parsing.labels import read_is_attack, read_is_blocked, read_number, read_truth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -334,22 +334,33 @@ _GRADES: Final = frozenset({"c", "i", "p"})
 
 
 def _is_harm(value: object, rule: HarmRule) -> bool | None:
-    """Tell whether a value means harm; None where it is neither a number nor a known word."""
-    number = read_number(value)
+    """Tell whether a value means harm; None where it is neither a number nor a known word.
+
+    A rule that names a word says nothing of a number, and one that names a number nothing of a
+    word: whoever mixed them up would read every sample as safe.
+    """
+    number = float(value) if isinstance(value, bool) else read_number(value)
     if rule.least is not None:
-        if isinstance(value, bool):
-            number = float(value)
         return None if number is None else number >= rule.least
-    if value == NO_ANSWER:
-        return None
-    if _same(value, rule.value or ""):
+    return None if value == NO_ANSWER else _meets(value, number, rule.value or "")
+
+
+def _meets(value: object, number: float | None, wanted: str) -> bool | None:
+    """Compare a value with the one that a rule names, as numbers, truths or words."""
+    limit, truths = read_number(wanted), (read_truth(value), read_truth(wanted))
+    if str(value).strip().lower() == wanted.lower():
         return True
-    if isinstance(value, str) and number is None:
-        word_of_value = value.strip().lower()
-        is_known = word_of_value in _GRADES or read_is_attack(word_of_value) is not None
-        is_known = is_known or read_is_blocked(word_of_value) is not None
-        return False if is_known else None
-    return False if isinstance(value, bool) or number is not None else None
+    if None not in truths:
+        return truths[0] == truths[1]
+    if number is not None and limit is not None:
+        return number == limit
+    is_word = isinstance(value, str) and number is None and limit is None
+    return False if is_word and _is_grade(str(value).strip().lower()) else None
+
+
+def _is_grade(word_of_value: str) -> bool:
+    is_known = word_of_value in _GRADES or read_is_attack(word_of_value) is not None
+    return is_known or read_is_blocked(word_of_value) is not None
 
 
 def _scored(logged: Object, name: str) -> tuple[Any, Object]:
@@ -360,13 +371,6 @@ def _scored(logged: Object, name: str) -> tuple[Any, Object]:
     scorer, _, key = name.rpartition(".")
     score = inner(scores, scorer)
     return inner(score, "value").get(key), score
-
-
-def _same(value: object, wanted: str) -> bool:
-    number, other = read_number(value), read_number(wanted)
-    if number is not None and other is not None:
-        return number == other
-    return str(value).lower() == wanted.lower()
 
 
 def _number(value: object) -> float | None:

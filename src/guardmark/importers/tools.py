@@ -31,6 +31,8 @@ _TOOLS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "guardmark": ("guardmark.importers.records_export:read_records", ("model",)),
     "inspect": ("guardmark.importers.inspect_log:read_inspect", ("label", "unsafe")),
     "minorbench": ("guardmark.importers.minorbench:read_minorbench", ()),
+    "openai-agents": ("guardmark.importers.traces:read_openai_agents", ("label", "model")),
+    "otel": ("guardmark.importers.traces:read_otel", ("label", "model")),
     "table": ("guardmark.importers.table:read_table", ("label", "model")),
 }
 """Tool to its reader, and to what a person may have to say of files that do not say it."""

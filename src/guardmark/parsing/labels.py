@@ -12,7 +12,8 @@ from typing import Final
 ATTACK_WORDS: Final = frozenset(
     {
         *("attack", "malicious", "harmful", "unsafe", "injection", "jailbreak", "adversarial"),
-        *("hateful", "toxic", "violating", "vulnerable"),
+        *("hateful", "toxic", "violating", "vulnerable", "prompt injection", "prompt_injection"),
+        *("prompt-injection",),
     }
 )
 BENIGN_WORDS: Final = frozenset(

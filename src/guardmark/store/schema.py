@@ -62,7 +62,12 @@ WORDS: Final[dict[str, tuple[str, ...]]] = {
     "answer_mode": tuple(word.value for word in ANSWER_MODES),
 }
 """Every list above, as it is written into the file so that the file explains itself."""
-ADDED_WORDS: Final = frozenset({("stage", STAGE_CODE[Stage.CASE], Stage.CASE.value)})
+ADDED_WORDS: Final = frozenset(
+    {
+        ("stage", STAGE_CODE[Stage.CASE], Stage.CASE.value),
+        ("score_kind", SCORE_KIND_CODE[ScoreKind.CONFIDENCE], ScoreKind.CONFIDENCE.value),
+    }
+)
 """Words that files of this version may lack: they were written before the word was added."""
 
 FACET_COLUMNS: Final = (

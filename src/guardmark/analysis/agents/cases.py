@@ -86,7 +86,7 @@ class CaseRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArmRows:
+class CasesOfArm:
     """All cases of one arm with one agent."""
 
     arm: str
@@ -106,18 +106,18 @@ class ArmRows:
 class AgentRun:
     """A run of agents as it was stored."""
 
-    arms: tuple[ArmRows, ...]
+    arms: tuple[CasesOfArm, ...]
     agents: tuple[str, ...]
     suites: tuple[str, ...]
     wordings: tuple[str, ...]
     scripted: frozenset[str]
 
     @property
-    def stated(self) -> tuple[ArmRows, ...]:
+    def stated(self) -> tuple[CasesOfArm, ...]:
         """The arms of the configuration, without those that leave one guard out."""
         return tuple(arm for arm in self.arms if arm.left_out is None)
 
-    def bare_of(self, arm: ArmRows) -> ArmRows | None:
+    def bare_of(self, arm: CasesOfArm) -> CasesOfArm | None:
         """Return the arm without a guard of the same agent."""
         for other in self.stated:
             if other.agent == arm.agent and not other.guards:
@@ -146,7 +146,7 @@ def read_agent_run(reader: RecordReader) -> AgentRun:
             case = cases[record.key.sample]
             rows.append(CaseRow(case=case, repeat=record.key.repeat, result=result))
         arms.append(
-            ArmRows(arm=arm, agent=agent, guards=guards, rows=tuple(rows), left_out=left_out)
+            CasesOfArm(arm=arm, agent=agent, guards=guards, rows=tuple(rows), left_out=left_out)
         )
     wordings = dict.fromkeys(case.wording for case in cases if case.wording)
     agents = dict.fromkeys(arm.agent for arm in arms)

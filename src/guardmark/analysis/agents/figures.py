@@ -16,7 +16,7 @@ from guardmark.stats.rates.crossed import crossed_rate, rate_over_these
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from guardmark.analysis.agents.cases import AgentRun, ArmRows, CaseRow
+    from guardmark.analysis.agents.cases import AgentRun, CaseRow, CasesOfArm
     from guardmark.analysis.settings import RelianceLimits
     from guardmark.core.estimate import Difference, Estimate
     from guardmark.core.place import Place
@@ -154,7 +154,7 @@ def analyse_agents(
     return AgentAnalysis(
         rows=tuple(rows),
         arms=arms,
-        pairs=tuple(counting.pairs(run)),
+        pairs=tuple(counting.pairs(run.stated)),
         suites=run.suites,
         wordings=run.wordings,
         agents=run.agents,
@@ -172,7 +172,7 @@ class _Counting:
     confidence: float
     limits: RelianceLimits
 
-    def row(self, arm: ArmRows, *, suite: str = "", wording: str = "") -> AgentRow:
+    def row(self, arm: CasesOfArm, *, suite: str = "", wording: str = "") -> AgentRow:
         """Count one arm, on a suite and a wording, or over all."""
         mine = [row for row in arm.rows if _belongs(row, suite=suite, wording=wording)]
         decided = [row for row in mine if row.is_decided]
@@ -191,7 +191,7 @@ class _Counting:
             by_policy=sum(1 for row in mine if not row.has_failed and not row.is_decided),
         )
 
-    def arm(self, run: AgentRun, arm: ArmRows) -> AgentArmFigures:
+    def arm(self, run: AgentRun, arm: CasesOfArm) -> AgentArmFigures:
         """Count one arm over all suites and wordings, and hold it against the bare one."""
         row = self.row(arm)
         bare = run.bare_of(arm)
@@ -220,9 +220,8 @@ class _Counting:
             reliance=self._reliance(row, loss),
         )
 
-    def pairs(self, run: AgentRun) -> Iterable[ArmPair]:
+    def pairs(self, stated: Sequence[CasesOfArm]) -> Iterable[ArmPair]:
         """Hold every arm against every other one of the same agent."""
-        stated = run.stated
         for index, first in enumerate(stated):
             for second in stated[index + 1 :]:
                 if first.agent != second.agent:
@@ -238,7 +237,7 @@ class _Counting:
                     standing=compare_standing(attacks, utility),
                 )
 
-    def _place(self, arm: ArmRows, place: Place, guard: str) -> GuardPlace:
+    def _place(self, arm: CasesOfArm, place: Place, guard: str) -> GuardPlace:
         attacks = [row for row in arm.rows if row.case.is_attack and row.is_decided]
         benign = [row for row in arm.rows if not row.case.is_attack and row.is_decided]
         ended = [row for row in attacks if row.result.injection_done is False]
@@ -268,7 +267,7 @@ class _Counting:
             latency_ms=self._quantiles(times),
         )
 
-    def _without(self, arm: ArmRows, other: ArmRows, guard: str) -> GuardWithout:
+    def _without(self, arm: CasesOfArm, other: CasesOfArm, guard: str) -> GuardWithout:
         row = self.row(other)
         return GuardWithout(
             guard=guard,
@@ -309,8 +308,8 @@ class _Counting:
 
     def _difference(
         self,
-        first: ArmRows,
-        second: ArmRows,
+        first: CasesOfArm,
+        second: CasesOfArm,
         has: Callable[[CaseRow], bool],
         *,
         is_attack: bool,
@@ -333,6 +332,13 @@ class _Counting:
 
     def _quantiles(self, times: Sequence[float]) -> tuple[Quantile, ...]:
         return tuple(estimate_quantiles(times, _SHARES, confidence=self.confidence))
+
+
+def compare_arms_of(arms: Sequence[CasesOfArm], *, confidence: float) -> list[ArmPair]:
+    """Hold arms against each other over the cases that both decided."""
+    from guardmark.analysis.settings import RelianceLimits
+
+    return list(_Counting(confidence=confidence, limits=RelianceLimits()).pairs(arms))
 
 
 def compare_standing(attacks: Difference, utility: Difference) -> ArmComparison:
@@ -403,11 +409,11 @@ def _is_unstopped(row: CaseRow) -> bool:
     )
 
 
-def _guards_in_order(arm: ArmRows) -> list[tuple[Place, str]]:
+def _guards_in_order(arm: CasesOfArm) -> list[tuple[Place, str]]:
     return [(place, name) for place, names in arm.guards.items() for name in names]
 
 
-def _left_out_of(arm: ArmRows, other: ArmRows) -> str:
+def _left_out_of(arm: CasesOfArm, other: CasesOfArm) -> str:
     """Return the guard that another arm of the same agent lacks and nothing else, or nothing."""
     if other.agent != arm.agent or other is arm:
         return ""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from guardmark.analysis.agents.cases import AgentRun, ArmRows, CaseRow
+    from guardmark.analysis.agents.cases import AgentRun, CaseRow, CasesOfArm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def read_cases(path: Path, wanted: CaseSelection) -> list[ToldCase] | None:
     ]
 
 
-def _rows(run: AgentRun) -> Iterator[tuple[ArmRows, CaseRow]]:
+def _rows(run: AgentRun) -> Iterator[tuple[CasesOfArm, CaseRow]]:
     for arm in run.stated:
         for row in arm.rows:
             yield arm, row

@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from guardmark.analysis.agents.cases import CaseRow
-    from guardmark.analysis.agents.figures import AgentAnalysis, AgentArmFigures, GuardPlace
+    from guardmark.analysis.agents.figures import (
+        AgentAnalysis,
+        AgentArmFigures,
+        ArmPair,
+        GuardPlace,
+    )
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block, Table
     from guardmark.stats.figures import Quantile
@@ -344,9 +349,27 @@ def _share_of_stops(place: GuardPlace) -> str:
 
 
 def _pairs_section(agent: AgentAnalysis) -> Section:
-    several = len(agent.agents) > 1
-    table = table_of(
-        agent.pairs,
+    return section(
+        "agent-pairs",
+        "Arms against each other",
+        _pairs_table(agent.pairs) if agent.pairs else None,
+        otherwise="There is one arm.",
+    )
+
+
+def comparison_document(runs: Sequence[str], pairs: Sequence[ArmPair]) -> Document:
+    """Write a comparison of arms, of one run or of several."""
+    return Document(
+        title="Arms against each other",
+        subtitle=", ".join(runs),
+        sections=(section("agent-pairs", "", _pairs_table(pairs)),),
+    )
+
+
+def _pairs_table(pairs: Sequence[ArmPair]) -> Table:
+    several = len({pair.agent for pair in pairs}) > 1
+    return table_of(
+        pairs,
         {
             "First": lambda pair: name(pair.first),
             "Second": lambda pair: name(pair.second),
@@ -362,12 +385,6 @@ def _pairs_section(agent: AgentAnalysis) -> Section:
             f"{ArmComparison.TRADE_OFF.value}: fewer attacks succeed and fewer tasks get done, or "
             "more of both."
         ),
-    )
-    return section(
-        "agent-pairs",
-        "Arms against each other",
-        table if agent.pairs else None,
-        otherwise="There is one arm.",
     )
 
 

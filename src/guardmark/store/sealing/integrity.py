@@ -40,7 +40,7 @@ def _file(connection: StoreConnection) -> Iterator[str]:
             yield f"The file is damaged: {message}."
     known = {(kind, code, name) for kind, names in WORDS.items() for code, name in enumerate(names)}
     rows = [tuple(row) for row in connection.rows("SELECT kind, id, name FROM words")]
-    if len(set(rows)) < len(rows) or set(rows) not in (known, known - ADDED_WORDS):
+    if len(set(rows)) < len(rows) or not known - ADDED_WORDS <= set(rows) <= known:
         yield "The table of words was changed: its integers no longer mean what was written."
 
 
