@@ -255,7 +255,9 @@ class TestGuardmark(ReaderContract):
     def read(self, path: Path, stated: Label | None = None) -> Reading:
         """Read them, with the texts that their hashes stand for."""
         reading = super().read(path, stated)
-        rows = (replace(row, text=self.texts[row.text[-65:-1]]) for row in reading.rows)
+        rows = (
+            replace(row, text=self.texts.get(row.text[-65:-1], row.text)) for row in reading.rows
+        )
         return replace(reading, rows=tuple(rows))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from guardmark.net.client import Services
 from guardmark.net.service import ServiceLimits
 from guardmark.suites.loading import load_suite, suite_path
 from guardmark.suites.python_agent import PythonAgents
+from guardmark.suites.served_agent import ServedAgentSettings
 from guardmark.suites.suite import CaseId
 
 if TYPE_CHECKING:
@@ -252,3 +254,71 @@ async def test_a_function_that_fails_is_a_failure_of_the_agent(
     result = await _run(PythonAgents("mine", names["run"], timeout_s=0.2))
     assert (result.end, result.error_kind) == (CaseEnd.FAILED, kind)
     assert words in result.message
+
+
+PROGRAM = """
+import json, os, sys, urllib.request
+
+def ask(method, **params):
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+    address = os.environ["GUARDMARK_MCP_URL"]
+    request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request))
+
+assert "fence" in sys.stdin.read() and "fence" in os.environ["GUARDMARK_TASK"]
+ask("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo={})
+assert "read_file" in [tool["name"] for tool in ask("tools/list")["result"]["tools"]]
+assert ask("nothing")["error"]["code"] == -32601
+"""
+
+
+def _served(folder: Path, body: str, *, timeout_s: float = 10.0) -> Any:
+    path = folder / "agent.py"
+    path.write_text(PROGRAM + body, encoding="utf-8")
+    settings = ServedAgentSettings(command=[sys.executable, str(path)], timeout_s=timeout_s)
+    context = BuildContext(folder=folder, seed=7, services=None, defenses={})
+    return settings.build("program", context)
+
+
+async def test_a_program_gets_the_tools_over_mcp_and_prints_its_answer(tmp_path: Path) -> None:
+    """What happens in the world is the truth: its calls are carried out here."""
+    body = (
+        'notes = ask("tools/call", name="read_file", arguments={"name": "notes.txt"})\n'
+        'print(notes["result"]["content"][0]["text"])\n'
+    )
+    result = await _run(_served(tmp_path, body))
+    assert (result.task_done, result.end) == (True, CaseEnd.ANSWERED)
+    blocked = await _run(_served(tmp_path, body), block=lambda text: "roses" in text)
+    assert blocked.task_done is False
+    assert "left out" in blocked.answer
+
+
+async def test_a_program_that_fails_or_hangs_is_a_failure_and_leaves_no_process(
+    tmp_path: Path,
+) -> None:
+    """Its children end with it."""
+    result = await _run(_served(tmp_path, "sys.exit('no key')"))
+    assert (result.end, result.error_kind) == (CaseEnd.FAILED, ErrorKind.CRASH)
+    assert "exit code 1: no key" in result.message
+    body = (
+        "import subprocess, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        f"open({str(tmp_path / 'child')!r}, 'w').write(str(child.pid))\n"
+        "time.sleep(60)\n"
+    )
+    result = await _run(_served(tmp_path, body, timeout_s=2.0))
+    assert result.error_kind is ErrorKind.TIMEOUT
+    child = int((tmp_path / "child").read_text("utf-8"))
+    for _ in range(50):
+        if not _is_running(child):
+            break
+        await asyncio.sleep(0.02)
+    assert not _is_running(child)
+
+
+def _is_running(number: int) -> bool:
+    try:
+        status = Path(f"/proc/{number}/stat").read_text("utf-8")
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"

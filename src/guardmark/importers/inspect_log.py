@@ -517,7 +517,9 @@ def _log(data: bytes, path: Path) -> tuple[Object, list[Object]]:
     """Read header and samples of either form of a log."""
     if not data.startswith(_ZIP):
         whole = object_of(data, str(path), hint=_HINT)
-        return whole, [each for each in whole.get("samples") or [] if isinstance(each, dict)]
+        stated = whole.get("samples")
+        samples = stated if isinstance(stated, list) else []
+        return whole, [each for each in samples if isinstance(each, dict)]
     try:
         with zipfile.ZipFile(BytesIO(data)) as packed:
             if sum(each.file_size for each in packed.infolist()) > LARGEST:

@@ -213,10 +213,15 @@ def _opened(
         else:
             read = iter([imported.object_of(data, str(file), hint=hint)])
         memory.executemany(
-            "INSERT INTO document VALUES (?, ?)", ((str(file), json.dumps(row)) for row in read)
+            "INSERT INTO document VALUES (?, ?)", ((str(file), _sound(row)) for row in read)
         )
     memory.executescript(rules.get("setup", ""))
     return memory
+
+
+def _sound(row: imported.Object) -> str:
+    """Write an object as JSON that any reader takes: what is no number there is nothing."""
+    return json.dumps(json.loads(json.dumps(row), parse_constant=lambda _: None))
 
 
 def _objects(memory: sqlite3.Connection, query: str) -> Iterator[imported.Object]:
@@ -238,7 +243,7 @@ def _pair(
     if prompt is None:
         return rules["unasked"], answer
     origin = imported.word(row, "origin") or prompt.text
-    metadata: Any = json.loads(row.get("metadata") or "{}")
+    metadata = _object_of(row.get("metadata"))
     sample = Sample(
         id=imported.word(row, "id") or f"row-{at}",
         prompt=prompt,
@@ -249,6 +254,15 @@ def _pair(
         **imported.facets_of(row),
     )
     return sample, answer
+
+
+def _object_of(text: object) -> dict[str, Any]:
+    """Read an object that a query made; one that holds what JSON cannot write is nothing."""
+    try:
+        read = json.loads(text) if isinstance(text, str) else {}
+    except (ValueError, RecursionError):
+        return {}
+    return read if isinstance(read, dict) else {}
 
 
 def _turns(prompt: object) -> list[tuple[str, str]]:

@@ -157,6 +157,7 @@ _EXPORTS = {
     "jsonl": ("results.jsonl", "guardmark.exporters.tables:write_lines"),
     "minorbench": ("minorbench", "guardmark.exporters.minorbench.summary:write_minorbench"),
     "inspect": ("inspect", "guardmark.exporters.inspect_log:write_inspect"),
+    "otel": ("spans.otlp.jsonl", "guardmark.exporters.otel:write_otel"),
     "parquet": ("records.parquet", "guardmark.exporters.tables:write_parquet"),
     "promptfoo": ("promptfoo.json", "guardmark.exporters.promptfoo:write_promptfoo"),
     "latex": ("latex", "guardmark.app.results.artefacts:write_latex"),
