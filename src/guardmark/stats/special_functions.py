@@ -126,7 +126,8 @@ def _beta_fraction(x: Floats, a: Floats, b: Floats) -> Floats:
             break
         if 2 * np.count_nonzero(is_open) <= at.size:
             settled[at[~is_open]] = value[~is_open]
-            at, x, a, b, c, d, value = (each[is_open] for each in (at, x, a, b, c, d, value))
+            at = at[is_open]
+            x, a, b, c, d, value = (each[is_open] for each in (x, a, b, c, d, value))
     settled[at] = value
     return settled
 
