@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from guardmark.analysis.run import analyse_run
+from guardmark.app.measuring import measure
 from guardmark.app.parts.loading import LoadedConfig, load_config
 from guardmark.app.results.opened_run import find_run, open_run
 from guardmark.app.results.reporting import finish
 from guardmark.app.run.progress_line import ProgressLine, is_notebook
 from guardmark.app.run.run_folder import RUNS
 from guardmark.app.run.running import RunOptions, Session, run_parts
-from guardmark.app.run.running import run as run_config_file
 from guardmark.app.settings import Config
 from guardmark.config.mistakes import checked_settings
 from guardmark.config.source import Source
@@ -245,7 +245,7 @@ def run(
         loaded, parts = _around(subjects, entry, described)
     with ProgressLine(session.progress, quiet=not (sys.stderr.isatty() or is_notebook())):
         if parts is None:
-            result = run_config_file(loaded, options, session)
+            result = measure(loaded, options, session)
         else:
             result = run_parts(loaded, parts, services=None, options=options, session=session)
     finished = finish(result.folder, loaded.config, formats=loaded.config.report)

@@ -108,7 +108,7 @@ async def run(
         gc.set_threshold(*threshold)
         gc.unfreeze()
     writer.plan(counters.planned)
-    writer.finish(_STATES.get(monitor.halt, RunState.COMPLETE))
+    writer.finish(run_state(monitor))
     raise_for(monitor)
     return summary_of(monitor, counters)
 
@@ -121,6 +121,11 @@ _STATES: dict[Halt | None, RunState] = {
     **dict.fromkeys((Halt.INTERRUPTED, Halt.BUDGET, Halt.TIME), RunState.INTERRUPTED),
     **dict.fromkeys((Halt.ERRORS, Halt.POLICY, Halt.CONFIDENCE), RunState.FAILED),
 }
+
+
+def run_state(monitor: RunMonitor) -> RunState:
+    """Return how a run stands that came to the end of an invocation."""
+    return _STATES.get(monitor.halt, RunState.COMPLETE)
 
 
 def raise_for(monitor: RunMonitor) -> None:

@@ -20,7 +20,7 @@ samples: position NOT BETWEEN 0 AND (SELECT count(*) - 1 FROM samples) OR id >= 
 
 batches: id | 0 <> id OR rows | 0 <> rows OR hash < x'';
 
-records: defense NOT IN (SELECT id FROM defenses) OR stage NOT BETWEEN 0 AND 4
+records: defense NOT IN (SELECT id FROM defenses) OR stage NOT BETWEEN 0 AND 5
     OR layer NOT IN (SELECT id FROM layers) OR repeat NOT BETWEEN 0 AND 1048576
     OR sample NOT BETWEEN 0 AND (SELECT count(*) - 1 FROM samples) OR outcome NOT BETWEEN 0 AND 6
     OR score NOT BETWEEN 0 AND 1 OR score_kind NOT BETWEEN 0 AND 8
@@ -28,7 +28,7 @@ records: defense NOT IN (SELECT id FROM defenses) OR stage NOT BETWEEN 0 AND 4
     OR latency_ns NOT BETWEEN 0 AND 4611686018427387904 OR flags NOT BETWEEN 0 AND 1048576
     OR batch | 0 <> batch OR said | 0 <> said;
 
-details: defense NOT IN (SELECT id FROM defenses) OR stage NOT BETWEEN 0 AND 4
+details: defense NOT IN (SELECT id FROM defenses) OR stage NOT BETWEEN 0 AND 5
     OR layer NOT IN (SELECT id FROM layers) OR repeat NOT BETWEEN 0 AND 1048576
     OR sample NOT BETWEEN 0 AND (SELECT count(*) - 1 FROM samples) OR batch | 0 <> batch
     OR text >= x'' OR evidence >= x'' OR json_type(evidence) <> 'object'
@@ -53,7 +53,7 @@ confirmations: defense NOT IN (SELECT id FROM defenses) OR layer NOT IN (SELECT 
     OR sample NOT BETWEEN 0 AND (SELECT count(*) - 1 FROM samples) OR batch | 0 <> batch
     OR sent | 0 <> sent OR passed | 0 <> passed OR is_confirmed | 0 <> is_confirmed;
 
-superseded: id | 0 <> id OR defense NOT IN (SELECT id FROM defenses) OR stage NOT BETWEEN 0 AND 4
+superseded: id | 0 <> id OR defense NOT IN (SELECT id FROM defenses) OR stage NOT BETWEEN 0 AND 5
     OR layer NOT IN (SELECT id FROM layers) OR repeat NOT BETWEEN 0 AND 1048576
     OR sample NOT BETWEEN 0 AND (SELECT count(*) - 1 FROM samples) OR batch | 0 <> batch
     OR outcome NOT BETWEEN 0 AND 6 OR score NOT BETWEEN 0 AND 1 OR score_kind NOT BETWEEN 0 AND 8

@@ -217,6 +217,17 @@ def build_one(
     return BuiltPart(part=part, manifest=manifest)
 
 
+def build_agent(loaded: LoadedConfig, number: int, services: Services | None) -> BuiltPart:
+    """Build one agent of a run: what makes an agent for each case."""
+    agent = loaded.config.agent
+    name = agent.agent_names[number] if agent is not None else ""
+    path = ("agent", "agents", str(number))
+    part = _build_settings(loaded, path, name, _context(loaded, path, services))
+    return BuiltPart(
+        part=part, manifest=_manifest(loaded, path, part, name=name, kind="agent", below=())
+    )
+
+
 def build_gradient(loaded: LoadedConfig, attacked: Sequence[BuiltPart]) -> GradientAttack | None:
     """Build the attack that follows gradients."""
     settings = loaded.parts.get(_GRADIENT)
@@ -275,6 +286,8 @@ def _written_settings(loaded: LoadedConfig, path: Keys) -> Mapping[str, Any]:
         is_field = not isinstance(settings, dict | list)
         key = int(step) if isinstance(settings, list) else step
         settings = getattr(settings, step) if is_field else settings[key]
+    if isinstance(settings, str):
+        settings = {"type": settings}
     return cast("Mapping[str, Any]", settings)
 
 

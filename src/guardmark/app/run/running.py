@@ -129,6 +129,11 @@ class RunResult:
 
 def run(loaded: LoadedConfig, options: RunOptions, session: Session) -> RunResult:
     """Carry out a run, or continue it."""
+    if loaded.config.agent is not None:
+        raise ConfigError(
+            "A section `agent:` measures agents, and this command measures defenses.\n"
+            "Next: guardmark run CONFIG."
+        )
     services = open_services(
         loaded,
         offline=options.offline,

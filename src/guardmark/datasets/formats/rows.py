@@ -154,7 +154,9 @@ _PLAIN_FIELDS = ("expected", "technique", "language", "source")
 _NAME_TEXT = "; say which column holds it: map: {text: COLUMN}"
 _CONTEXT = "ContextString"  # column of HarmBench: what a contextual behavior is asked about
 _NOT_EVERYWHERE = "; fill it in, or state what rows without one are: defaults: {label: benign}"
-_NO_LABEL = "; state it for the whole file (label: attack) or name its column (label_field: COLUMN)"
+_NO_LABEL = (
+    "; name its column (label_field: COLUMN), or if all rows are one of both say so (label: attack)"
+)
 
 
 class RowReader:

@@ -47,12 +47,24 @@ if TYPE_CHECKING:
     from guardmark.core.manifest import RunManifest
 
 _MOST_NAMES: Final = 3
+ARMS_TABLE: Final = "agent-arms"
+"""Id of the table of arms in a report on agents."""
 
 
 def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) -> Document:
     """Write the report of a run; highlights are what its figures alone do not hold."""
     manifest, samples = analysis.manifest, analysis.samples
     shown = highlights or Highlights()
+    if analysis.agent is not None:
+        # Most runs are of no agent, and what writes them is loaded only where one is.
+        from guardmark.reports.chapters.agents import write_agent_report
+
+        how = (
+            *filter(None, (write_gate(shown.gate),)),
+            replace(write_configuration(analysis, shown.refused), folded=True),
+            replace(write_method(analysis), folded=True),
+        )
+        return write_agent_report(analysis, analysis.agent, method=how)
     subtitle = (
         f"{_data_words(manifest)}: {counted(samples.attacks, 'attack')}, "
         f"{samples.benign:,} benign; {date_text(manifest.created_utc)}"
@@ -108,7 +120,7 @@ def shorten(document: Document, *, run: str = "") -> Document:
     }
     shown = [
         section(table_id, "", replace(tables[table_id], note=""))
-        for table_id in (*CARD_TABLES, SPENDING_TABLE, RETRIES_TABLE)
+        for table_id in (ARMS_TABLE, *CARD_TABLES, SPENDING_TABLE, RETRIES_TABLE)
         if table_id in tables
     ]
     lead = tuple(
