@@ -164,7 +164,7 @@ def test_an_attack_on_the_repair_finds_what_was_stated_to_remain(attacked: Path)
 def test_the_repair_is_shown_where_a_person_looks(attacked: Path) -> None:
     """The terminal names the file; the report holds the same lines."""
     assert "repair.yaml" in (attacked / "said.txt").read_text(encoding="utf-8")
-    for name in ("report.html", "summary.md"):
+    for name in ("report.html", "report.md"):
         text = (attacked / "first" / name).read_text(encoding="utf-8")
         assert "words-repaired" in text
         assert "type: canonical" in text
