@@ -67,7 +67,18 @@ fi
 
 baseline=${BASELINE:-none}
 case $baseline in
-  auto) baseline=; if [ -d "$kept/run" ]; then baseline=$kept/run; fi ;;
+  auto)
+    baseline=
+    if [ -d "$kept/run" ]; then
+      # Without a margin nobody has said how much worse is accepted: told, and no limit.
+      if grep -q regression_margin "$CONFIG" ${POLICY:+"$POLICY"}; then
+        baseline=$kept/run
+      else
+        COMPARE_WITH=$kept/run
+        export COMPARE_WITH
+      fi
+    fi
+    ;;
   none) baseline= ;;
 esac
 

@@ -142,9 +142,10 @@ def test_a_change_for_the_worse_fails_and_is_told_against_what_passed(work: Path
     kept = (work / ".guardmark-baseline/run/summary.json").read_bytes()
     shutil.rmtree(work / "guard-gate")  # a checkout is fresh
     told = served(work, 0.2, key="another")
-    assert (told["verdict"], told["job-code"]) == ("broken", "1")
+    assert (told["verdict"], told["job-code"]) == ("broken", "1"), told["shown"]
     comment = (work / "guard-gate/comment.md").read_text("utf-8")
     assert "FAIL" in comment
+    assert "worse" in comment, "what passed is told beside it"
     assert (work / ".guardmark-baseline/run/summary.json").read_bytes() == kept
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from guardmark.analysis.adaptive.card import AdaptiveCard, AdaptivePair
+    from guardmark.analysis.agents.figures import AgentAnalysis
     from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.analysis.defense.alike import AlikeAnswers
     from guardmark.analysis.defense.frame import Frame
@@ -71,6 +72,7 @@ class RunAnalysis:
     alike: tuple[AlikeAnswers, ...] = ()  # Services that answered everything the same.
     unseen: tuple[Unseen, ...] = ()  # What providers kept from guards and judges.
     systems: RunComparison | None = None  # Arms against each other, or None with fewer than two.
+    agent: AgentAnalysis | None = None  # Agents over suites, or None without any.
     adaptive: tuple[AdaptiveCard, ...] = ()
     adaptive_pairs: tuple[AdaptivePair, ...] = ()
     # Name of each defense that no rewriting reaches to what it is shown.
@@ -130,6 +132,7 @@ def analyse_run(
         unseen=_unseen(reader, frame),
         spending=read_part_usage(reader, frame.manifest),
         **_adaptive(reader, chosen),
+        agent=_agents(reader, chosen),
     )
 
 
@@ -174,6 +177,14 @@ def _pipeline(
         parts["system_worst"] = find_worst(reader, replace(system, settings=few))
         parts["systems"] = compare_arms(system, scope=SYSTEM)
     return parts
+
+
+def _agents(reader: RecordReader, settings: AnalysisSettings) -> AgentAnalysis | None:
+    if not any(stage is Stage.CASE for _, stage, _ in reader.recorded_stages()):
+        return None
+    from guardmark.analysis.agents.figures import analyse_agents
+
+    return analyse_agents(reader, confidence=settings.confidence, limits=settings.limits)
 
 
 def _unseen(reader: RecordReader, frame: Frame) -> tuple[Unseen, ...]:

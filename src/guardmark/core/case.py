@@ -157,6 +157,10 @@ class World(Protocol):
         """Look at the world and the answer, and say what was done."""
         ...
 
+    async def close(self) -> None:
+        """Give back what the case holds; called once, also where the case failed."""
+        ...
+
 
 class StepKind(StrEnum):
     """What a step of a case is."""
@@ -224,6 +228,7 @@ class CaseResult:
         answer: What the user was told.
         steps: What happened, in order.
         message: What failed, or why it ended.
+        error_kind: Why the agent did not answer, or None.
         latency_ns: Time of the whole case.
     """
 
@@ -233,4 +238,10 @@ class CaseResult:
     answer: str
     steps: tuple[CaseStep, ...]
     message: str = ""
+    error_kind: ErrorKind | None = None
     latency_ns: int | None = None
+
+
+def name_subject(arm: str, agent: str, agents: Sequence[str]) -> str:
+    """Return what the records call an arm: with its agent, where a run has several."""
+    return arm if len(agents) == 1 else f"{arm}@{agent}"

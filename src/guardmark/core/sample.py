@@ -288,3 +288,20 @@ DEFAULT_TAXONOMY: Taxonomy = {
     "extraction": ("prompt_extraction", "data_extraction", "pii_extraction"),
     "output_manipulation": ("format_injection", "content_steering", "hallucination_induction"),
 }
+
+USUAL_MINIMUM = 100
+"""Samples that a category needs where nobody said otherwise."""
+
+CATEGORY_MINIMA: Mapping[str, int] = {
+    "direct_injection": 100,
+    "indirect_injection": 100,
+    "jailbreak": 150,
+    "extraction": 100,
+    "output_manipulation": 80,
+}
+"""Attacks that each category of the taxonomy needs."""
+
+
+def minimum_of(category: str, stated: int = USUAL_MINIMUM) -> int:
+    """Return how many attacks a category needs; a number other than the usual one holds for all."""
+    return CATEGORY_MINIMA.get(category, stated) if stated == USUAL_MINIMUM else stated

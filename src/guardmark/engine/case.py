@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from guardmark.core.case import Agent, World
-    from guardmark.core.outcome import Decision
+    from guardmark.core.outcome import Decision, ErrorKind
 
     Ask = Callable[[str, Place, Prompt], Awaitable[tuple[Decision, int | None]]]
 
@@ -86,11 +86,13 @@ class _CaseRun:
         """Carry the case out from the user's words to the answer."""
         self.order = canonical_order(self.world.order)
         end, answer, message = CaseEnd.MOST_STEPS, "", ""
+        error_kind: ErrorKind | None = None
         try:
             conversation = await self._begin()
             for _ in range(self.rules.max_steps):
                 move = await self.agent.next(conversation)
                 if isinstance(move, FinalAnswer):
+                    error_kind = move.error_kind
                     end, answer, message = await self._finish(move, conversation)
                     break
                 await self._carry_out_calls(move.calls, move.text, conversation)
@@ -105,6 +107,7 @@ class _CaseRun:
                 answer=answer,
                 steps=tuple(self.steps),
                 message=message,
+                error_kind=error_kind,
             )
         # A check that crashes is a fault of the suite: it ends the run.
         found = await self.world.check(answer)
@@ -211,7 +214,7 @@ class _CaseRun:
         self, answer: FinalAnswer, conversation: Conversation
     ) -> tuple[CaseEnd, str, str]:
         if answer.error_kind is not None:
-            return CaseEnd.FAILED, "", f"{answer.error_kind.value}: {answer.message}"
+            return CaseEnd.FAILED, "", answer.message
         if answer.blocked_at:
             return CaseEnd.PROVIDER, "", f"provider at {answer.blocked_at}"
         self._note(StepKind.ANSWER, answer.text)

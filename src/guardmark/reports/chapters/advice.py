@@ -250,7 +250,7 @@ def _repairs(cards: tuple[AdaptiveCard, ...]) -> Iterator[_Item]:
     """Offer the repairs that an attacker was shown to get less far against."""
     for card in cards:
         repaired = card.repaired
-        if repaired is None or (repaired.change.high or 0.0) >= 0:
+        if repaired is None or not repaired.is_shown_to_help:
             continue
         after, before = (measure_text(figure(x)) for x in (repaired.after, repaired.before))
         text = (
