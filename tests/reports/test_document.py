@@ -24,14 +24,14 @@ from guardmark.reports.document.wording import cell_text
 
 ORDER = [
     "recommendations",
-    "summary",
     "blind-spots-of-all",
     "categories",
+    "adaptive",
+    "worst",
+    "summary",
     "comparison",
     "latency",
     "thresholds",
-    "adaptive",
-    "worst",
     "slices",
     "coverage",
     "configuration",

@@ -332,6 +332,7 @@ REPORTS: dict[str, ReportFormat] = {
     "comparison.json": "json",
     "gate.json": "json",
     "summary.md": "md",
+    "report.md": "md",
     "report.html": "html",
     "categories.csv": "csv",
     "variant_metrics.csv": "csv",

@@ -22,7 +22,7 @@ from guardmark.engine.secret_scan import require_no_secret
 from guardmark.exporters.sarif import MOST_RESULTS, Analysed, Located, sarif_json
 from guardmark.exporters.tables import categories_csv, variants_csv, write_lines
 from guardmark.judges.headline import require_judging
-from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.chapters.run_document import build_document, digest
 from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChart
 from guardmark.reports.document.cells import rate_text
 from guardmark.reports.figures.files import figure_svg, pdf_of
@@ -79,7 +79,8 @@ def write_reports(
             to.write_text("gate.json", gate_json(highlights.gate, run=analysis.manifest.name))
         to.write_text(to.summary_json.name, summary_json(analysis))
     if "md" in formats:
-        to.write_text(to.summary_md.name, render_markdown(document, texts=texts))
+        to.write_text(to.summary_md.name, render_markdown(digest(document), texts=texts))
+        to.write_text(to.report_md.name, render_markdown(document, texts=texts))
     if "csv" in formats:
         to.write_text(to.categories_csv.name, categories_csv(analysis))
         to.write_text(to.variant_metrics_csv.name, variants_csv(analysis))

@@ -34,6 +34,7 @@ from guardmark.reports.document.blocks import (
     Bullets,
     Document,
     Paragraph,
+    SampleBrowser,
     Section,
     Table,
     Tone,
@@ -45,6 +46,7 @@ from guardmark.reports.document.wording import date_text
 if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.manifest import RunManifest
+    from guardmark.reports.document.blocks import Block
 
 _MOST_NAMES: Final = 3
 ARMS_TABLE: Final = "agent-arms"
@@ -92,20 +94,67 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
             *filter(None, (write_gate(shown.gate),)),
             write_advice(analysis, shown),
             *filter(None, (pipeline.write(analysis), write_system_slices(analysis))),
-            summary.write(analysis),
             write_blind_spots(analysis),
             write_categories(analysis),
-            comparison.write(analysis),
-            latency.write(analysis),
-            thresholds.write(analysis),
             _adaptive(analysis),
             write_worst(analysis, shown),
+            # What follows is for whoever checks the figures; pages fold it into one chapter.
+            replace(summary.write(analysis), folded=True),
+            replace(comparison.write(analysis), folded=True),
+            replace(latency.write(analysis), folded=True),
+            replace(thresholds.write(analysis), folded=True),
             replace(write_slices(analysis), folded=True),
             replace(write_coverage(analysis), folded=True),
             replace(write_configuration(analysis, shown.refused), folded=True),
             replace(write_method(analysis), folded=True),
         ),
     )
+
+
+_DIGESTED: Final = ("gate", "recommendations", "categories", "adaptive")
+_GATE_TABLE: Final = "gate"
+_MOST_LIMITS: Final = 8  # rows of a gate in a digest, broken limits first
+_MOST_ROWS: Final = 12  # rows of a table in a digest
+
+
+def digest(document: Document) -> Document:
+    """Keep of a report what whoever decides reads: answer, table, gate, what to do, limits."""
+    shown = [
+        replace(each, blocks=tuple(filter(None, map(_digested, each.blocks))))
+        for each in document.sections
+        if each.id in _DIGESTED and not each.empty
+    ]
+    of_method = next((each for each in document.sections if each.id == "method"), None)
+    if of_method is not None:
+        said = tuple(each for each in of_method.blocks if _is_warning(each))
+        shown.append(section("limits-of-this", "What these figures cannot say", *said, _WHOLE))
+    lead = tuple(
+        replace(each, note="") if isinstance(each, Table) else each for each in document.lead
+    )
+    verdicts = tuple(
+        replace(each, blind_spots=()) if document.is_tabled else each for each in document.verdicts
+    )
+    return replace(document, lead=lead, verdicts=verdicts, sections=tuple(shown))
+
+
+_WHOLE: Final = (
+    "Everything else stands in report.html, the same in report.md, and every figure in full in "
+    "summary.json."
+)
+
+
+def _is_warning(block: Block) -> bool:
+    return isinstance(block, Paragraph | Bullets) and block.tone is Tone.WARNING
+
+
+def _digested(block: Block) -> Block | None:
+    """Keep sentences, tables that are not folded, and the samples to read first."""
+    if isinstance(block, Table):
+        most = _MOST_LIMITS if block.id == _GATE_TABLE else _MOST_ROWS
+        is_kept = not block.collapsed or block.id == _GATE_TABLE
+        return replace(block, rows=block.rows[:most], note="") if is_kept else None
+    is_kept = isinstance(block, Paragraph | Bullets | SampleBrowser)
+    return block if is_kept else None
 
 
 def shorten(document: Document, *, run: str = "") -> Document:

@@ -49,6 +49,7 @@ class FigureCell:
     at_least: bool = False
     greyed: bool = False
     reason: str = ""
+    is_strong: bool = False  # Whether it is told apart from the others of its row.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

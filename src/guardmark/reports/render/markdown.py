@@ -144,7 +144,7 @@ def _row(row: Row) -> str:
 def _cell(cell: Cell) -> str:
     text = cell_text(cell)
     if not isinstance(cell, TextCell):
-        return text  # figures are words of our own
+        return f"**{text}**" if cell.is_strong else text  # figures are words of our own
     return markdown_code(text, in_table=True) if cell.code else markdown_line(text)
 
 

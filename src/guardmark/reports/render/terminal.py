@@ -151,7 +151,7 @@ def _table(table: Table, width: int, *, is_brief: bool, colour: bool) -> Iterato
             for cell, size, column in zip(line, sizes, table.columns, strict=False)
         ]
         text = f"  {'  '.join(aligned)}".rstrip()
-        is_dim = at > 0 and table.rows[at - 1].greyed
+        is_dim = at > 0 and table.rows[at - 1].tone is Tone.MUTED
         yield _painted(text, _DIM, use=colour and is_dim)
         if at == 0:
             yield "  " + "-" * min(width - 2, _needed(cells))
