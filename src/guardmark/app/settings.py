@@ -17,7 +17,7 @@ from guardmark.config.settings import (
 from guardmark.core.budget import Budget
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import Policy
-from guardmark.core.place import Place
+from guardmark.core.place import PROXIED, Place
 from guardmark.datasets.settings import DataSettings
 from guardmark.defenses.calls.cluster import ClusterSettings, WorkerChoice
 from guardmark.engine.shards import ShardSet
@@ -150,6 +150,7 @@ class AgentArmSettings(Settings):
     tool_call: _GuardNames = []
     tool_result: _GuardNames = []
     output: _GuardNames = []
+    proxy: str = ""
 
     def guards_at(self) -> dict[Place, tuple[str, ...]]:
         """Return the guards of each place that has any."""
@@ -157,6 +158,8 @@ class AgentArmSettings(Settings):
         for place in Place:
             stated = getattr(self, place.value, [])
             names = (stated,) if isinstance(stated, str) else tuple(stated)
+            if self.proxy and place in PROXIED:
+                names = (*names, self.proxy)
             if names:
                 places[place] = names
         return places
@@ -362,6 +365,12 @@ class Config(Settings):
     def _something_to_measure(self) -> Config:
         if self.agent is not None:
             return self._an_agent_alone()
+        for name, defense in self.defenses.items():
+            if defense.get("type") == "mcp-proxy":
+                raise ValueError(
+                    f"names the MCP proxy {name}, which stands before the tools of an agent: add a "
+                    "section `agent`"
+                )
         if not self.data:
             raise ValueError("names no data: add some, for example  data: [{builtin: core@2}]")
         if not self.defenses and self.pipeline is None:

@@ -47,11 +47,43 @@ class AgentCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PassedGuard:
+    """What a guard on the way to a tool did, as it was seen on both of its sides.
+
+    Attributes:
+        place: Where it did it.
+        guard: Its name.
+        action: `allow`, `block`, `rewrite`, `error` or `malformed`.
+        text: What it wrote anew, or empty.
+        reason: Why, or what failed.
+        latency_ns: Time that the call took through it, or None.
+    """
+
+    place: Place
+    guard: str
+    action: str
+    text: str = ""
+    reason: str = ""
+    latency_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What a tool returned; the text of an error is a result like any other."""
+    """What a tool returned; the text of an error is a result like any other.
+
+    Attributes:
+        text: What came back.
+        is_error: Whether it says that something failed.
+        is_kept_back: Whether a guard on the way refused the call or kept the result.
+        passed: Guards on the way to the tool, and what they did.
+        original: What the tool itself returned, where a guard on the way may have changed it.
+    """
 
     text: str
     is_error: bool = False
+    is_kept_back: bool = False
+    passed: tuple[PassedGuard, ...] = ()
+    original: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,6 +65,7 @@ class AgentPlan:
         open_world: Opens the world of the case at a position.
         make_agent: Makes the agent of a name for a case.
         attacks: Positions of the cases with an injection.
+        around: Guards that stand on the way to the tools, each with what puts it there.
         shared: Guards that draw nothing and keep no state: the same text is asked once in a run.
         concurrency: Cases under way at once.
     """
@@ -76,6 +77,7 @@ class AgentPlan:
     make_agent: Callable[[str, World, int], Agent]
     attacks: frozenset[int]
     shared: frozenset[str] = frozenset()
+    around: Mapping[str, Callable[[World], World]] = field(default_factory=dict)
     concurrency: int = 1
 
 
@@ -205,13 +207,20 @@ async def _carry_out(plan: AgentPlan, lane: _Lane, asker: _Asker, position: int)
         return await asker.ask(guard, prompt, position=position, repeat=lane.repeat)
 
     world = await plan.open_world(position)
+    asked: dict[Place, Sequence[str]] = {}
+    for place, names in lane.arm.guards.items():
+        asked[place] = [name for name in names if name not in plan.around]
+    every = dict.fromkeys(name for names in lane.arm.guards.values() for name in names)
+    for name in every:
+        if name in plan.around:
+            world = plan.around[name](world)
     agent = plan.make_agent(lane.arm.agent, world, lane.repeat)
     try:
         return await run_case(
             world,
             agent,
             ask,
-            guards=lane.arm.guards,
+            guards=asked,
             rules=plan.rules[lane.arm.agent],
             session=f"case-{position}-{lane.repeat}",
         )

@@ -76,6 +76,8 @@ class SampleColumns:
     crossing: Facet | None = None
     """The factor that crosses the groups, where rows are crossed; the groups are then of the one
     with fewer levels."""
+    origin: Facet | None = None
+    """The groups as stated, where others stand for them: samples were asked about by these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +162,9 @@ def crossed(samples: SampleColumns, words: Sequence[str]) -> SampleColumns:
         own if word else f"\x1f{sample_id}"
         for word, own, sample_id in zip(words, first, samples.ids, strict=True)
     ]
-    return replace(samples, group=facet_of(fewer, None), crossing=facet_of(other, None))
+    return replace(
+        samples, group=facet_of(fewer, None), crossing=facet_of(other, None), origin=group
+    )
 
 
 def metadata_facets(reader: RecordReader, names: Sequence[str]) -> dict[str, Facet]:

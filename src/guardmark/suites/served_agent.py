@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field
 
 from guardmark.config.settings import Settings
+from guardmark.core.case import ToolResult
 from guardmark.suites.bridge import CallBridge
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from aiohttp import web
 
     from guardmark.config.settings import BuildContext
-    from guardmark.core.case import Conversation, World
+    from guardmark.core.case import Conversation, ToolDefinition, World
 
 ADDRESS_VARIABLE: Final = "GUARDMARK_MCP_URL"
 """Variable that holds the address of the tools."""
@@ -62,7 +64,11 @@ class ServedAgents:
         from aiohttp import web
 
         token = secrets.token_urlsafe(16)  # nobody else on this machine shall act in the world
-        served = _ServedTools(conversation, bridge)
+
+        async def call(name: str, arguments: dict[str, Any]) -> ToolResult:
+            return ToolResult(text=await bridge.call(name, arguments))
+
+        served = ToolServer(lambda: conversation.tools, call)
         app = web.Application()
         app.router.add_post(f"/{token}/mcp", served.answer)
         runner = web.AppRunner(app)
@@ -99,12 +105,16 @@ class ServedAgents:
         return output.decode("utf-8", "replace").strip()
 
 
-class _ServedTools:
+class ToolServer:
     """The tools of one case as an MCP server: JSON over HTTP, no session, no streams."""
 
-    def __init__(self, conversation: Conversation, bridge: CallBridge) -> None:
-        self._conversation = conversation
-        self._bridge = bridge
+    def __init__(
+        self,
+        tools: Callable[[], tuple[ToolDefinition, ...]],
+        call: Callable[[str, dict[str, Any]], Awaitable[ToolResult]],
+    ) -> None:
+        self._tools = tools
+        self._call = call
 
     async def answer(self, request: web.Request) -> web.Response:
         """Answer one message of the client."""
@@ -137,11 +147,12 @@ class _ServedTools:
                     "description": tool.description,
                     "inputSchema": dict(tool.parameters) or {"type": "object"},
                 }
-                for tool in self._conversation.tools
+                for tool in self._tools()
             ]
             return {"tools": tools}
         if method == "tools/call":
             arguments = params.get("arguments") or {}
-            text = await self._bridge.call(str(params.get("name")), arguments)
-            return {"content": [{"type": "text", "text": text}], "isError": False}
+            result = await self._call(str(params.get("name")), arguments)
+            content = [{"type": "text", "text": result.text}]
+            return {"content": content, "isError": result.is_error}
         return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from guardmark.core.arms import leave_one_out
 from guardmark.core.case import CaseEnd, StepKind, name_subject
-from guardmark.core.place import Place
+from guardmark.core.place import PROXIED, Place
 from guardmark.core.record import Stage
 from guardmark.store.cases import case_from_json
 
@@ -210,6 +210,8 @@ def guards_of(arm: Mapping[str, Any]) -> dict[Place, tuple[str, ...]]:
     for place in Place:
         stated = arm.get(place.value) or ()
         names = (stated,) if isinstance(stated, str) else tuple(stated)
+        if arm.get("proxy") and place in PROXIED:
+            names = (*names, str(arm["proxy"]))
         if names:
             places[place] = names
     return places

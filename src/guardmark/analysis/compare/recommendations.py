@@ -10,7 +10,7 @@ from guardmark.analysis.compare.merit import find_dominated
 from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD
 from guardmark.analysis.settings import RelianceLimits
 from guardmark.stats.rates.clustered import EffectiveCounts
-from guardmark.stats.rates.selection import lowest_after_choice
+from guardmark.stats.rates.selection import rate_of_chosen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -261,12 +261,22 @@ def rates_of_chosen(cards: Mapping[str, RatePair | Scorecard], name: str) -> Cho
     for side in ("attack_success_rate", "false_positive_rate"):
         estimates = [getattr(card, side) for card in cards.values()]
         counts = [EffectiveCounts.of(each) for each in estimates]
-        sides.append(lowest_after_choice(counts, at, confidence=estimates[0].confidence))
+        sides.append(
+            rate_of_chosen(
+                counts,
+                at=at,
+                is_lowest=True,
+                shares_samples=True,
+                confidence=estimates[0].confidence,
+            )
+        )
     through, alarms = sides
     if through is None or alarms is None:
         return None
     return ChosenRates(
-        attack_success_rate=through, false_positive_rate=alarms, candidates=len(cards)
+        attack_success_rate=through.rate,
+        false_positive_rate=alarms.rate,
+        candidates=len(cards),
     )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.app.parts.loading import LoadedConfig
-    from guardmark.app.settings import AgentSettings
+    from guardmark.app.settings import AgentArmSettings, AgentSettings
     from guardmark.engine.plan import BuiltPart
     from guardmark.net.client import Services
     from guardmark.suites.suite import AgentSuite, CaseId
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _DRAWS_NOTHING: Final = frozenset({"allow-all", "block-all", "pattern", "ngram"})
 """Types of guards whose answer depends on the text alone."""
 _AGENTDOJO: Final = "agentdojo"
+MCP_PROXY: Final = "mcp-proxy"
+"""Type of guards that stand on the way to the tools."""
 _SCRIPTED_STEPS: Final = 1_000
 """Most moves of an agent that ends by itself; `max_steps` is for models, which may not."""
 
@@ -84,6 +86,7 @@ def build_agent_parts(
         raise ConfigError("The configuration names no agent.")
     used = _used_guards(settings)
     guards = build_defenses(loaded, services, only=used) if used else ()
+    _check_proxies(settings, guards)
     agents = tuple(build_agent(loaded, number, services) for number in range(len(settings.agents)))
     is_model = any(built.manifest.type != "obedient" for built in agents)
     return AgentParts(
@@ -137,6 +140,29 @@ def _suite_names(settings: AgentSettings) -> list[str]:
     for name in settings.suites:
         names += [f"{_AGENTDOJO}/{own}" for own in SUITES] if name == _AGENTDOJO else [name]
     return names
+
+
+def _check_proxies(settings: AgentSettings, guards: Sequence[BuiltPart]) -> None:
+    """Refuse a proxy where a guard is asked, and a guard where a proxy is wanted."""
+    kinds = {built.manifest.name: built.manifest.type for built in guards}
+    for name, arm in settings.arms.items():
+        asked = [n for place in Place for n in _names_at(arm, place)]
+        for guard in asked:
+            if kinds.get(guard) == MCP_PROXY:
+                raise ConfigError(
+                    f"agent.arms.{name}: {guard} is an MCP proxy and is not asked at a place.\n"
+                    f"Next: proxy: {guard}"
+                )
+        if arm.proxy and kinds.get(arm.proxy) != MCP_PROXY:
+            raise ConfigError(
+                f"agent.arms.{name}.proxy: {arm.proxy} is of type {kinds.get(arm.proxy)}.\n"
+                "Next: name a defense of type mcp-proxy, or put this one at a place."
+            )
+
+
+def _names_at(arm: AgentArmSettings, place: Place) -> tuple[str, ...]:
+    stated = getattr(arm, place.value, ())
+    return (stated,) if isinstance(stated, str) else tuple(stated)
 
 
 def _used_guards(settings: AgentSettings) -> tuple[str, ...]:

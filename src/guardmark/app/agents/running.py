@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from guardmark.app.agents.building import (
+    MCP_PROXY,
     build_agent_parts,
     describe_suites,
     open_suites,
@@ -212,7 +213,7 @@ def _plan(
         return agent
 
     plan = Plan(
-        defenses=tuple(built.part for built in parts.guards),
+        defenses=tuple(built.part for built in parts.guards if built.manifest.type != MCP_PROXY),
         repeats=config.run.repeats,
         concurrency=config.run.concurrency,
         on_malformed=on_malformed,
@@ -229,6 +230,11 @@ def _plan(
         make_agent=make_agent,
         attacks=_attacks(cases),
         shared=parts.shared_guards(settings),
+        around={
+            built.manifest.name: built.part.around
+            for built in parts.guards
+            if built.manifest.type == MCP_PROXY
+        },
         concurrency=config.run.concurrency,
     )
 

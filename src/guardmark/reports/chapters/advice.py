@@ -49,7 +49,7 @@ from guardmark.reports.document.wording import (
     words_of,
 )
 from guardmark.stats.rates.clustered import EffectiveCounts
-from guardmark.stats.rates.selection import highest_rate
+from guardmark.stats.rates.selection import rate_of_chosen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -250,7 +250,7 @@ def _repairs(cards: tuple[AdaptiveCard, ...]) -> Iterator[_Item]:
     """Offer the repairs that an attacker was shown to get less far against."""
     for card in cards:
         repaired = card.repaired
-        if repaired is None or (repaired.change.high or 0.0) >= 0:
+        if repaired is None or not repaired.is_shown_to_help:
             continue
         after, before = (measure_text(figure(x)) for x in (repaired.after, repaired.before))
         text = (
@@ -371,7 +371,7 @@ def write_worst(analysis: RunAnalysis, highlights: Highlights) -> Section:
 def _highest(defense: DefenseAnalysis) -> str:
     """Name the category of which most attacks get through, allowing for its having been chosen."""
     rates = defense.slice_table("category", is_attack=True).rates
-    chosen = highest_rate(
+    chosen = rate_of_chosen(
         [EffectiveCounts.of(each.rate) for each in rates],
         confidence=defense.card.attack_success_rate.confidence,
     )

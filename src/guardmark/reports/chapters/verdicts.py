@@ -24,6 +24,8 @@ from guardmark.reports.document.wording import (
     say,
     words_of,
 )
+from guardmark.stats.rates.clustered import EffectiveCounts
+from guardmark.stats.rates.selection import rate_of_chosen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -224,7 +226,16 @@ def _adapted(card: AdaptiveCard) -> str:
     tried = [each for each in card.operators if each.bypassed.value is not None]
     alone = ""
     if best := max(tried, key=lambda each: each.bypassed.value or 0.0, default=None):
-        rate = counts_text(figure(best.bypassed))
+        rate = f"{counts_text(figure(best.bypassed))} of what was blocked"
+        chosen = rate_of_chosen(
+            [EffectiveCounts.of(each.bypassed) for each in tried],
+            at=tried.index(best),
+            shares_samples=True,
+            confidence=best.bypassed.confidence,
+        )
+        if chosen is not None:
+            after = figure_text(chosen.rate)
+            rate += f" (allowing for the choice among {len(tried)}, {after})"
         alone = say("operators_alone", operator=best.chain, rate=rate)
     return say("adapted", share=share, alone=alone)
 
