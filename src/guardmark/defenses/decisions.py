@@ -16,6 +16,8 @@ from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, Score
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
 from guardmark.defenses.deadline import GrownSettings
+from guardmark.parsing.foreign_text import decode_text, table_records, unique_members
+from guardmark.parsing.labels import read_is_blocked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -24,12 +26,7 @@ if TYPE_CHECKING:
     from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt, Sample
 
-_USUAL = {
-    **dict.fromkeys(("allow", "allowed", "pass", "false"), Outcome.ALLOW),
-    **dict.fromkeys(("block", "blocked", "flagged", "true"), Outcome.BLOCK),
-    "malformed": Outcome.MALFORMED,
-    "error": Outcome.ERROR,
-}
+_FAILURES = {"malformed": Outcome.MALFORMED, "error": Outcome.ERROR}
 _LISTED = 3
 _Column = Literal["id", "decision", "score", "latency_ms"]
 _KEPT = Evidence(from_cache=True)
@@ -140,29 +137,30 @@ def read_run(path: Path, defense: str, *, shown_as: str) -> dict[str, Decision]:
 
 
 def _rows(path: Path, faults: list[str]) -> Iterator[tuple[int, Mapping[str, object]]]:
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        if path.suffix.lower() == ".csv":
-            reader = csv.DictReader(stream)
-            for row in reader:
-                yield reader.line_num, {k: v for k, v in row.items() if v not in (None, "")}
-            return
-        for number, line in enumerate(stream, start=1):
-            if not line.strip():
-                continue
-            try:
-                parsed = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                faults.append(f"{number}: is not JSON: {error}")
-                continue
-            if isinstance(parsed, dict):
-                yield number, parsed
-            else:
-                faults.append(f"{number}: expected an object, found {type(parsed).__name__}")
+    text = decode_text(path.read_bytes(), path.name)
+    if path.suffix.lower() in {".csv", ".tsv"}:
+        rows = table_records(text, path.name, faults, tabs=path.suffix.lower() == ".tsv")
+        for number, row in rows:
+            yield number, {name: cell for name, cell in row.items() if cell}
+        return
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            parsed = json.loads(line, object_pairs_hook=unique_members)
+        except (ValueError, RecursionError) as error:
+            faults.append(f"{number}: is not JSON: {error}")
+            continue
+        if isinstance(parsed, dict):
+            yield number, parsed
+        else:
+            faults.append(f"{number}: expected an object, found {type(parsed).__name__}")
 
 
 def _read_row(row: Mapping[str, object], settings: DecisionsSettings) -> tuple[str, Decision]:
     def value_of(column: _Column) -> object:
-        return row.get(settings.map.get(column, column))
+        name = settings.map.get(column, column)
+        return row.get(name, row.get(name.strip().lower()))  # columns of a table in small letters
 
     sample_id = value_of("id")
     if not isinstance(sample_id, str | int) or isinstance(sample_id, bool) or sample_id == "":
@@ -191,8 +189,11 @@ def _outcome(word: object, score: float | None, settings: DecisionsSettings) -> 
         return Outcome.BLOCK if score >= settings.threshold else Outcome.ALLOW
     key = str(word).strip().casefold()
     own = {name.casefold(): outcome for name, outcome in settings.values.items()}
-    if key in (known := _USUAL | own):
+    if key in (known := _FAILURES | own):
         return known[key]
+    is_blocked = read_is_blocked(word, column=settings.map.get("decision", ""))
+    if is_blocked is not None:
+        return Outcome.BLOCK if is_blocked else Outcome.ALLOW
     raise ValueError(
         f"decision: {word!r:.60} is not known; say what it means under values, "
         "for example values: {unsafe: block}"

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.errors import DatasetError, UnknownName, listed
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import (
+    PROVIDER_ACTIONS,
+    BlockedAt,
     Decision,
     ErrorKind,
     Evidence,
@@ -21,6 +23,7 @@ from guardmark.core.outcome import (
     VerdictLabel,
 )
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
+from guardmark.parsing.foreign_text import DoubledMember, decode_text, is_utf16, unique_members
 from guardmark.parsing.labels import read_is_attack, read_number
 
 if TYPE_CHECKING:
@@ -75,7 +78,9 @@ class ImportedRun:
     legacy_cards: tuple[str, ...] = ()
     passes_malformed: bool = False
     kept: Mapping[str, object] = field(default_factory=dict)  # what is no sample and no answer
-    warnings: tuple[str, ...] = ()
+    title: str = ""  # what people call the run; else the name of its file
+    readings: tuple[str, ...] = ()  # what was taken for what
+    warnings: tuple[str, ...] = ()  # what was left out, and what cannot be known
 
     def guards(self, no_guard: str) -> dict[str, str]:
         """Name the guards of its rows as configurations do, and never as the arm without one."""
@@ -90,7 +95,7 @@ class ImportedRun:
         settings: dict[str, Any] = {
             "version": 1,
             # A tool that gives each run a folder tells more by its name than by the file's.
-            "name": _name(path.parent.name if is_in_folder else path.stem),
+            "name": _name(self.title or (path.parent.name if is_in_folder else path.stem)),
             "data": [{"path": str(path)}],
             "defenses": {guard: {"type": PART_TYPE} for guard in guards},
             "run": {"repeats": max([1, *(len(row.answers) for row in self.rows)])},
@@ -112,6 +117,8 @@ def _name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.@-]+", "-", text).strip("-.@")[:80] or "imported"
 
 
+KEPT: Final = "imported"
+"""Layer whose settings keep what an imported run says beside samples and answers."""
 PART_TYPE: Final = "imported"  # type of the parts of such a run
 Object = dict[str, Any]  # a JSON object of a foreign file
 
@@ -143,27 +150,14 @@ def object_of(text: str | bytes, shown_as: str, *, hint: str = "") -> Object:
     next_step = f"\n{hint}" if hint else ""
     decoded = decode_text(text, shown_as) if isinstance(text, bytes) else text
     try:
-        document = json.loads(decoded)
+        document = json.loads(decoded, object_pairs_hook=unique_members)
+    except DoubledMember as error:
+        raise DatasetError(f"{shown_as}: {error}.{next_step}") from error
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{shown_as} is not JSON: {error}.{next_step}") from error
     if not isinstance(document, dict):
         raise DatasetError(f"{shown_as} holds no JSON object.{next_step}")
     return document
-
-
-_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
-
-
-def decode_text(data: bytes, shown_as: str) -> str:
-    """Decode a file of another tool: UTF-8, or UTF-16 where its first bytes say so."""
-    if not data.startswith(_UTF_16):
-        return data.decode("utf-8-sig", "replace")
-    try:
-        return data.decode("utf-16")
-    except UnicodeDecodeError as error:
-        raise DatasetError(
-            f"{shown_as} begins as UTF-16 and cannot be read as such: {error.reason}."
-        ) from error
 
 
 def label_of(value: object, stated: Label | None, *, column: str = "") -> Label | None:
@@ -188,18 +182,22 @@ def _is_stated(value: object) -> bool:
 
 
 def objects_of(data: bytes, path: Path, warnings: list[str]) -> Iterator[tuple[int, Object]]:
-    """Read a file of JSON objects, one a line."""
-    lines = decode_text(data, str(path)).split("\n")
+    """Read a file of JSON objects, one a line; a last line that breaks off is left out and told."""
+    if is_utf16(data):
+        data = decode_text(data, str(path)).encode("utf-8", "surrogatepass")
+    # Line by line, so that a file cut within a letter loses that line and no other.
+    lines = data.split(b"\n")
     filled = [number for number, line in enumerate(lines, start=1) if line.strip()]
+    is_ended = not lines[-1].strip()
     faults: list[str] = []
     for number in filled:
         try:
             yield number, object_of(lines[number - 1], f"{path}:{number}")
         except DatasetError as error:
-            if number == filled[-1] and not data.endswith(b"\n"):
+            if number == filled[-1] and not is_ended:
                 warnings.append(f"the last line of {path.name} is cut off and was left out")
             else:
-                faults.append(str(error))
+                faults.append(" ".join(str(error).splitlines()[:1]))
     if faults:
         more = [f"and {len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
         raise DatasetError("\n".join([*faults[:_MOST_FAULTS], *more]))
@@ -249,6 +247,12 @@ def response_of(text: object, why: str = "") -> Response:
     return Response(text=text.encode("utf-8", "replace").decode())
 
 
+def filtered_response(place: BlockedAt = BlockedAt.OUTPUT, why: str = "") -> Response:
+    """Return what stands for an answer that the filter of the model's provider held back."""
+    evidence = Evidence(native_action=PROVIDER_ACTIONS[place], message=why[:500])
+    return Response(text=None, blocked_at=place, evidence=evidence)
+
+
 def verdict_of(is_harm: object, why: str = "") -> Verdict:
     """Take what a tool says of an answer; neither true nor false is no verdict."""
     label = VerdictLabel.MALFORMED
@@ -274,7 +278,10 @@ def decision_of(is_blocked: bool | None, why: str = "", *, score: object = None)
 def rows_of(
     pairs: Iterable[tuple[Sample | str, ImportedAnswer | None]], noun: str, warnings: list[str]
 ) -> tuple[ImportedRow, ...]:
-    """Put the answers of each sample together; a reason in its place leaves a row out."""
+    """Put the answers of each sample together; a reason in its place leaves a row out.
+
+    One id for two texts, or for a text under two labels, is refused: which is meant is not known.
+    """
     samples: dict[str, Sample] = {}
     answers: dict[str, list[ImportedAnswer]] = {}
     missing: Counter[str] = Counter()
@@ -282,7 +289,12 @@ def rows_of(
         if isinstance(sample, str):
             missing[sample] += 1
             continue
-        samples.setdefault(sample.id, sample)
+        known_as = samples.setdefault(sample.id, sample)
+        if (known_as.prompt, known_as.label) != (sample.prompt, sample.label):
+            raise DatasetError(
+                f"The id {sample.id[:60]!r} stands for two samples: two texts, or one under two "
+                "labels.\nNext: give each its own id, or leave the ids out."
+            )
         known = answers.setdefault(sample.id, [])
         if answer is not None:
             known.append(replace(answer, repeat=len(known)))

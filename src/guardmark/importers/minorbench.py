@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 RESULTS_FILE: Final = "results.jsonl"
 META_FILE: Final = "meta.json"
 MANIFEST_FILE: Final = "data_manifest.json"
-KEPT: Final = "imported"
-"""Layer whose settings keep what such a run says beside samples and answers."""
 LATENCIES: Final = "latencies_s"
 """Where a sample keeps the times of its generations: batched runs time the batch, not the call."""
 
@@ -227,8 +225,15 @@ def read_minorbench(path: Path, statements: Statements | None = None) -> Importe
         legacy_cards=LEGACY_CARDS,
         passes_malformed=any(each and each.outcome is Outcome.MALFORMED for each in passed),
         kept=kept,
+        readings=(f"the verdict was read from {_verdict_fields(rows)}",),
         warnings=tuple(warnings),
     )
+
+
+def _verdict_fields(rows: list[Object]) -> str:
+    """Name the first field of each row that holds verdicts."""
+    named = (next((f for f in _LABEL_FIELDS if row.get(f)), "") for row in rows)
+    return ", ".join(dict.fromkeys(name for name in named if name)) or "no field"
 
 
 def _as_later(row: Object) -> Object:

@@ -6,7 +6,6 @@ import csv
 import tomllib
 from dataclasses import replace
 from hashlib import sha256
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +13,8 @@ from guardmark.core.errors import DatasetError, listed
 from guardmark.core.outcome import Evidence, Outcome
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.importers import imported
+from guardmark.importers.records_export import is_records
+from guardmark.parsing.foreign_text import decode_text, doubled_columns, table_records
 from guardmark.parsing.labels import is_benign_column, read_is_blocked
 
 if TYPE_CHECKING:
@@ -34,37 +35,57 @@ def read_table(path: Path, statements: Statements) -> imported.ImportedRun:
     """
     data, warnings = imported.bytes_of(path, hint=_HINT), list[str]()
     rows = _rows(path, data, warnings)
-    names = dict.fromkeys(name for row in rows for name in row)
-    columns = {
-        key: next(filter(names.__contains__, of), "") for key, of in _TABLE["columns"].items()
-    }
-    for key in ("text", "blocked"):
-        if not (columns[key] or (key == "blocked" and columns["passed"])):
-            wanted = ", ".join(_TABLE["columns"][key])
-            raise DatasetError(f"{path} has no column {wanted}; it has {listed(names)}.\n{_HINT}")
+    if rows and is_records(rows[0]):
+        raise DatasetError(
+            f"{path} holds records that guardmark exported: their text is what a model answered.\n"
+            f"Next: guardmark import guardmark {path.name}"
+        )
+    columns = _columns(rows, path, statements.label)
     guard = imported.one_of(
         (imported.word(r, columns["defense"]) for r in rows), statements.model, "defense", path
     )
-    samples: dict[str, Sample] = {}
     pairs = []
     for at, row in enumerate(rows, start=1):
         if imported.word(row, columns["defense"]) != guard:
             continue
         sample = _sample(row, columns, at, statements.label)
-        if not isinstance(sample, str) and samples.setdefault(sample.id, sample) != sample:
-            raise DatasetError(f"{path}: the id {sample.id!r} stands for two samples.\n{_HINT}")
         pairs.append((sample, imported.ImportedAnswer(decision=_decision(row, columns))))
-    warnings += _readings(columns, statements.label)
     taken = imported.rows_of(pairs, "row", warnings)
     if not taken:
-        raise DatasetError(f"{path} holds no row with a text and a label.\nNext: --label attack.")
+        left_out = "".join(f"{warning}.\n" for warning in warnings[:2])
+        raise DatasetError(
+            f"{path} holds no row with a text and a label.\n{left_out}"
+            "Next: add a column label (attack, benign); or, if every row is one of both, --label."
+        )
     return imported.ImportedRun(
         tool="table",
         guard=guard or path.stem,
         rows=taken,
         files={path.name: sha256(data).hexdigest()},
+        readings=tuple(_readings(columns, statements.label)),
         warnings=tuple(warnings),
     )
+
+
+def _columns(rows: list[imported.Object], path: Path, stated: Label | None) -> dict[str, str]:
+    """Return which column holds what; one column is never taken for two things."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {
+        key: next(filter(names.__contains__, of), "") for key, of in _TABLE["columns"].items()
+    }
+    passed = [name for name in _TABLE["columns"]["passed"] if name in names]
+    columns["passed"] = next((name for name in passed if name != columns["label"]), "")
+    if stated is not None and columns["label"] in passed and not _decides(columns):
+        # The only column of its kind, beside a label that a person states: it is the decision.
+        columns |= {"passed": columns["label"], "label": ""}
+    if not columns["text"] or not _decides(columns):
+        wanted = ", ".join(_TABLE["columns"]["blocked" if columns["text"] else "text"])
+        raise DatasetError(f"{path} has no column {wanted}; it has {listed(names)}.\n{_HINT}")
+    return columns
+
+
+def _decides(columns: dict[str, str]) -> bool:
+    return bool(columns["blocked"] or columns["passed"])
 
 
 def _readings(columns: dict[str, str], stated: Label | None) -> Iterator[str]:
@@ -106,41 +127,23 @@ def _sample(
 
 
 def _rows(path: Path, data: bytes, warnings: list[str]) -> list[imported.Object]:
-    if path.suffix not in {".csv", ".tsv"}:
-        rows = [row for _, row in imported.objects_of(data, path, warnings)]
-        return [{key.strip().lower(): value for key, value in row.items()} for row in rows]
-    csv.field_size_limit(max(csv.field_size_limit(), len(data)))  # of the process: never lowered
-    try:
-        text = data.decode("utf-16" if data[:2] in _UTF_16 else "utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DatasetError(f"{path} is not a table in UTF-8: {error}.\n{_HINT}") from error
-    try:
-        return list(_records(text, _delimiter(path, text), path))
-    except csv.Error as error:
-        raise DatasetError(f"{path} is not a table: {error}.\n{_HINT}") from error
-
-
-_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
-
-
-def _delimiter(path: Path, text: str) -> str:
-    """Return what parts the cells: a tab, or of comma and semicolon the one that the header has."""
-    if path.suffix == ".tsv":
-        return "\t"
-    header = text.partition("\n")[0]
-    return ";" if header.count(";") > header.count(",") else ","
-
-
-def _records(text: str, delimiter: str, path: Path) -> Iterator[imported.Object]:
-    """Yield the rows by the names of the header; a row with more cells than names is refused."""
-    reader = csv.DictReader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    for number, row in enumerate(reader, start=2):
-        if None in row:
-            raise DatasetError(
-                f"{path}:{number}: has more cells than the header has names; a text that holds "
-                f"{delimiter!r} needs quotes around it.\n{_HINT}"
+    if path.suffix.lower() in {".csv", ".tsv"}:
+        # A limit of the process, which is never lowered.
+        csv.field_size_limit(max(csv.field_size_limit(), len(data)))
+        text, tabs = decode_text(data, str(path)), path.suffix.lower() == ".tsv"
+        rows = [row for _, row in table_records(text, path.name, warnings, tabs=tabs)]
+        if not text.endswith("\n") and not warnings:
+            warnings.append(
+                f"{path.name} does not end with an end of line, as a file that was cut off does"
             )
-        yield {(key or "").strip().lower(): value or "" for key, value in row.items()}
+        return rows
+    rows = []
+    for number, row in imported.objects_of(data, path, warnings):
+        if twice := doubled_columns(list(row)):
+            names = ", ".join(twice)
+            raise DatasetError(f"{path}:{number}: more than one member is called {names}.\n{_HINT}")
+        rows.append({key.strip().lower(): value for key, value in row.items()})
+    return rows
 
 
 def _decision(row: imported.Object, columns: dict[str, str]) -> Decision:

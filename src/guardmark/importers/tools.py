@@ -28,26 +28,76 @@ if TYPE_CHECKING:
 _TOOLS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "any-guardrail": ("guardmark.importers.table:read_table", ("label", "model")),
     "garak": ("guardmark.importers.garak:read_garak", ()),
+    "guardmark": ("guardmark.importers.records_export:read_records", ("model",)),
     "inspect": ("guardmark.importers.inspect_log:read_inspect", ("label", "unsafe")),
     "minorbench": ("guardmark.importers.minorbench:read_minorbench", ()),
+    "openai-agents": ("guardmark.importers.traces:read_openai_agents", ("label", "model")),
+    "otel": ("guardmark.importers.traces:read_otel", ("label", "model")),
     "table": ("guardmark.importers.table:read_table", ("label", "model")),
 }
 """Tool to its reader, and to what a person may have to say of files that do not say it."""
 
 
+GROUP: Final = "guardmark.importers"
+"""Entry points under which other packages add readers: a name, and `module:function`."""
+_STATED: Final = ("label", "model", "unsafe")
+
+
+def builtin_tools() -> tuple[str, ...]:
+    """Name the tools that guardmark reads by itself."""
+    return (*_TOOLS, *queried_tools())
+
+
+@cache
+def known_plugins() -> dict[str, str]:
+    """Return the tools that other packages read, and where their readers are loaded from."""
+    from importlib.metadata import entry_points
+
+    table: dict[str, str] = {}
+    for entry in entry_points(group=GROUP):
+        owner = "guardmark" if entry.name in builtin_tools() else table.get(entry.name)
+        if owner is not None and owner != entry.value:
+            raise ConfigError(
+                f"Two packages read files of {entry.name!r}: {owner} and {entry.value}.\n"
+                "Uninstall one of them."
+            )
+        table[entry.name] = entry.value
+    return table
+
+
 def read_run(tool: str, path: Path, statements: imported.Statements) -> imported.ImportedRun:
     """Read a finished run of a tool."""
     rules = _tools().get(tool)
-    if rules is None and tool not in _TOOLS:
-        raise UnknownName("tool", tool, (*_TOOLS, *queried_tools()))
-    reader, needed = _TOOLS[tool] if rules is None else ("", rules.get("asks", ["model"]))
-    for name in ("label", "model", "unsafe"):
+    if rules is not None:
+        _require_needed(tool, statements, rules.get("asks", ["model"]))
+        return read_queried(tool, path, statements)
+    if tool in _TOOLS:
+        reader, needed = _TOOLS[tool]
+    elif tool in known_plugins():
+        reader, needed = known_plugins()[tool], _STATED  # its own reader says what does not apply
+    else:
+        raise UnknownName("tool", tool, (*builtin_tools(), *known_plugins()))
+    _require_needed(tool, statements, needed)
+    return _reader(tool, reader)(path, statements)
+
+
+def _require_needed(tool: str, statements: imported.Statements, needed: Sequence[str]) -> None:
+    """Refuse a statement that a reader would pass over."""
+    for name in _STATED:
         if getattr(statements, name) and name not in needed:
             raise ConfigError(f"--{name} does not apply to files of {tool}. Leave it out.")
-    if rules is not None:
-        return read_queried(tool, path, statements)
-    read = cast("Callable[[Path, imported.Statements], imported.ImportedRun]", resolve_name(reader))
-    return read(path, statements)
+
+
+def _reader(tool: str, place: str) -> Callable[[Path, imported.Statements], imported.ImportedRun]:
+    try:
+        return cast(
+            "Callable[[Path, imported.Statements], imported.ImportedRun]", resolve_name(place)
+        )
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"The reader of {tool} cannot be loaded from {place}: {error}.\n"
+            "Next: repair or uninstall the package that provides it."
+        ) from error
 
 
 def store_rows(
@@ -105,11 +155,15 @@ def read_queried(tool: str, path: Path, statements: imported.Statements) -> impo
     rules, warnings, files = _tools()[tool], list[str](), dict[str, str]()
     try:
         with closing(_opened(path, rules, files, warnings)) as memory:
+            if "ours" in rules and list(memory.execute(rules["ours"]["when"])):
+                rules = {**rules, **rules["ours"]}
             for (why,) in memory.execute(rules.get("check", "SELECT 1 WHERE 0")):
                 raise DatasetError(f"{path} {why}.\n{rules['hint']}")
             rows = list(_objects(memory, rules["rows"]))
             targets = (name for row in rows if (name := imported.word(row, "target")))
             target = imported.one_of(targets, statements.model, rules["target"], path)
+            titles = memory.execute(rules.get("title", "SELECT 1 WHERE 0"))
+            title = next((text for (text,) in titles if isinstance(text, str)), "")
             notes = rules.get("notes", "SELECT 1 WHERE 0")
             noted = [note for (note,) in memory.execute(notes, {"target": target})]
     except (sqlite3.Error, StorageError) as error:
@@ -127,6 +181,8 @@ def read_queried(tool: str, path: Path, statements: imported.Statements) -> impo
         tool=tool,
         guard=target if decides else "",
         model="" if decides else target or rules["target"],
+        title=title,
+        readings=(rules["takes"],),
         judge=rules["judge"] if any(row.is_judged for row in taken) else "",
         created_utc=max(imported.word(row, "created") for row in mine),
         rows=taken,
@@ -157,10 +213,15 @@ def _opened(
         else:
             read = iter([imported.object_of(data, str(file), hint=hint)])
         memory.executemany(
-            "INSERT INTO document VALUES (?, ?)", ((str(file), json.dumps(row)) for row in read)
+            "INSERT INTO document VALUES (?, ?)", ((str(file), _sound(row)) for row in read)
         )
     memory.executescript(rules.get("setup", ""))
     return memory
+
+
+def _sound(row: imported.Object) -> str:
+    """Write an object as JSON that any reader takes: what is no number there is nothing."""
+    return json.dumps(json.loads(json.dumps(row), parse_constant=lambda _: None))
 
 
 def _objects(memory: sqlite3.Connection, query: str) -> Iterator[imported.Object]:
@@ -182,16 +243,26 @@ def _pair(
     if prompt is None:
         return rules["unasked"], answer
     origin = imported.word(row, "origin") or prompt.text
-    metadata: Any = json.loads(row.get("metadata") or "{}")
+    metadata = _object_of(row.get("metadata"))
     sample = Sample(
         id=imported.word(row, "id") or f"row-{at}",
         prompt=prompt,
         label=label,
         group=imported.word(row, "lineage") or sha256(origin.encode()).hexdigest()[:16],
+        crossing=imported.word(row, "crossing"),
         metadata=metadata,
         **imported.facets_of(row),
     )
     return sample, answer
+
+
+def _object_of(text: object) -> dict[str, Any]:
+    """Read an object that a query made; one that holds what JSON cannot write is nothing."""
+    try:
+        read = json.loads(text) if isinstance(text, str) else {}
+    except (ValueError, RecursionError):
+        return {}
+    return read if isinstance(read, dict) else {}
 
 
 def _turns(prompt: object) -> list[tuple[str, str]]:
@@ -200,7 +271,7 @@ def _turns(prompt: object) -> list[tuple[str, str]]:
         return []
     text = prompt.encode("utf-8", "replace").decode()
     turns: object = None
-    if text.startswith("["):
+    if text.lstrip().startswith("["):
         try:
             turns = json.loads(text)
         except (ValueError, RecursionError):
@@ -219,6 +290,8 @@ def _answer(row: imported.Object, *, is_attack: bool) -> imported.ImportedAnswer
         return imported.ImportedAnswer(
             decision=imported.decision_of(_flag(row["blocked"]), failure, score=row.get("score"))
         )
+    if row.get("filtered"):
+        return imported.ImportedAnswer(response=imported.filtered_response())
     response = imported.response_of(row.get("answer"), failure)
     if response.text is None:
         return imported.ImportedAnswer(response=response)

@@ -12,7 +12,8 @@ from typing import Final
 ATTACK_WORDS: Final = frozenset(
     {
         *("attack", "malicious", "harmful", "unsafe", "injection", "jailbreak", "adversarial"),
-        *("hateful", "toxic", "violating", "vulnerable"),
+        *("hateful", "toxic", "violating", "vulnerable", "prompt injection", "prompt_injection"),
+        *("prompt-injection",),
     }
 )
 BENIGN_WORDS: Final = frozenset(
@@ -24,7 +25,8 @@ BENIGN_WORDS: Final = frozenset(
 BLOCK_WORDS: Final = frozenset(
     {
         *("block", "blocked", "flag", "flagged", "deny", "denied", "refuse", "refused", "reject"),
-        *("rejected", "detected", "triggered", "fail", "failed"),
+        *("rejected", "detected", "triggered", "fail", "failed", "invalid"),
+        *("intervened", "guardrail_intervened", "stop", "stopped"),
     }
 )
 ALLOW_WORDS: Final = frozenset(
@@ -40,7 +42,9 @@ BENIGN_COLUMNS: Final = frozenset(
     }
 )
 """Columns in which true means that a text is benign."""
-PASSED_COLUMNS: Final = frozenset({"valid", "is_valid", "passed", "allowed", "is_safe", "safe"})
+PASSED_COLUMNS: Final = frozenset(
+    {"valid", "is_valid", "passed", "allowed", "is_allowed", "is_safe", "safe"}
+)
 """Columns in which true means that a defense let a text through."""
 
 

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 from pydantic import TypeAdapter
 
+from guardmark.analysis.defense.scorecard import complement
 from guardmark.core.errors import GuardmarkError
 from guardmark.core.estimate import Estimate
 from guardmark.core.manifest import PartManifest
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from guardmark.core.manifest import RunManifest
 
 
-_BASELINES = frozenset({"allow-all", "block-all", "coin"})
 _MOST_BYTES = 64 * 1024 * 1024
 
 
@@ -60,7 +60,7 @@ class RunEntry:
     data: tuple[str, ...] = ()
     data_sha256: str = ""
     defenses: tuple[ListedRates, ...] = ()
-    systems: tuple[ListedRates, ...] = ()  # what came out behind each guard of a pipeline
+    systems: tuple[ListedRates, ...] = ()  # of each arm of a pipeline or of agents
     gate: str = ""
     fault: str = ""
 
@@ -109,7 +109,7 @@ def _names_only(manifest: RunManifest, arms: tuple[str, ...]) -> tuple[ListedRat
     parts |= {name: PartManifest(name=name, kind="", type="") for name in arms if name not in parts}
     return tuple(
         ListedRates(
-            **{name: getattr(part, name) for name in _OF_PART}, is_baseline=part.type in _BASELINES
+            **{name: getattr(part, name) for name in _OF_PART}, is_baseline=part.is_baseline
         )
         for part in parts.values()
     )
@@ -145,10 +145,23 @@ def _summary_rates(
         arms = [each for each in pipeline.get("arms", ()) if each.get("system")]
         return {
             "defenses": tuple(_rates(each) for each in summary["defenses"]),
-            "systems": tuple(_system_rates(each["name"], each["system"]) for each in arms),
+            "systems": (
+                *(_system_rates(each["name"], each["system"]) for each in arms),
+                *map(_agent_rates, (summary.get("agent") or {}).get("arms", ())),
+            ),
         }
     except _UNREADABLE:
         return {}
+
+
+def _agent_rates(arm: Any) -> ListedRates:
+    """Return attacks that succeed and benign tasks that are not done, of an arm of an agent."""
+    return ListedRates(
+        name=f"{arm['arm']} with {arm['agent']}",
+        type="agent",
+        attack_success_rate=_estimate(arm["attack_success"]),
+        false_positive_rate=complement(_estimate(arm["utility"])),
+    )
 
 
 def _system_rates(guard: str, system: Any) -> ListedRates:

@@ -23,7 +23,6 @@ from guardmark.app.adapt.attacker import (
 )
 from guardmark.app.adapt.forecast import AttackForecast, calls_line, forecast_campaign
 from guardmark.app.adapt.subject import (
-    BASELINES,
     CANARIES,
     TrustList,
     left_out_note,
@@ -196,7 +195,7 @@ class _Work:
             attacked = [
                 built
                 for built in parts.defenses
-                if built.manifest.name not in left_out and built.manifest.type not in BASELINES
+                if built.manifest.name not in left_out and not built.manifest.is_baseline
             ]
             names = tuple(built.manifest.name for built in attacked)
             made = self._plan(reader, parts, attacked, attacker=attacker)

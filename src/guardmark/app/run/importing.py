@@ -25,8 +25,7 @@ from guardmark.core.errors import ConfigError, DatasetError, StorageError
 from guardmark.core.manifest import PartManifest
 from guardmark.engine.merging import MergeSource, describe_merged, describe_source, merge_records
 from guardmark.engine.plan import NO_GUARD
-from guardmark.importers.imported import PART_TYPE, Statements
-from guardmark.importers.minorbench import KEPT
+from guardmark.importers.imported import KEPT, PART_TYPE, Statements
 from guardmark.importers.tools import describe_data, read_run, store_rows
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.records import RecordWriter
@@ -50,7 +49,7 @@ class Imported:
     config: Config
     samples: int
     answers: int
-    warnings: tuple[str, ...]
+    notes: tuple[str, ...]  # what was taken for what, and what was left out
 
 
 def import_run(
@@ -89,7 +88,7 @@ def import_run(
         config=config,
         samples=len(imported.rows),
         answers=sum(answer.response is not None for answer in answers),
-        warnings=imported.warnings,
+        notes=(*imported.readings, *imported.warnings),
     )
 
 

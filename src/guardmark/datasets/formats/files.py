@@ -19,7 +19,14 @@ from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, cast
 
 from guardmark.config.source import parse_yaml
 from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed, needs
+from guardmark.datasets.formats.class_labels import class_names, with_names
 from guardmark.datasets.formats.fields import PACK_MARK, BadRows, Fault
+from guardmark.parsing.foreign_text import (
+    DoubledMember,
+    delimiter_of,
+    is_for_spreadsheets,
+    unique_members,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,7 +64,7 @@ _WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".ods")
 _SAVE_AS_CSV = "Save the sheet as CSV (UTF-8) and name that file."
 _ENCODE = "save it as UTF-8, or state under data: encoding: "
 # NaN and infinities are no JSON; where a file has them they mean that nothing is known.
-_DECODER = json.JSONDecoder(parse_constant=lambda _: None)
+_DECODER = json.JSONDecoder(parse_constant=lambda _: None, object_pairs_hook=unique_members)
 _scan = make_scanner(_DECODER)  # type: ignore[arg-type]  # typeshed names the scanner itself
 NESTED_COLUMNS = ("messages", "must_keep", "metadata")
 """Columns of a table whose cells hold lists or objects as JSON."""
@@ -249,6 +256,8 @@ def _unusual_line(body: bytes, number: int, shown_as: str) -> dict[str, object] 
         row = _DECODER.decode(body.decode())
     except UnicodeDecodeError as error:
         return _not_utf8(shown_as, number, error)
+    except DoubledMember as error:
+        return Fault(file=shown_as, row=number, field="", message=f"is not one object: {error}")
     except (ValueError, RecursionError) as error:
         message = f"is not JSON ({getattr(error, 'msg', 'nested too deeply')})"
         return Fault(file=shown_as, row=number, field="", message=message)
@@ -276,9 +285,9 @@ def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow
     try:
         lines = _lines(text, shown_as)
         head = next(lines, "")
-        if head.startswith("sep="):  # a spreadsheet's own line; the delimiter is counted anyway
+        if is_for_spreadsheets(head):
             head = next(lines, "")
-        delimiter = "\t" if tabs else max(",;\t", key=head.count)
+        delimiter = "\t" if tabs else delimiter_of(head)
         names = next(csv.reader([head], delimiter=delimiter, strict=True), [])
         if not names:
             return
@@ -358,6 +367,8 @@ def _json_rows(stream: BinaryIO, spec: DatasetSpec, *, pack: bool) -> Iterator[R
         document = _DECODER.decode(head + "".join(_lines(text, spec.shown_as)))
     except UnicodeDecodeError as error:
         raise BadRows([_not_utf8(spec.shown_as, 0, error)]) from error
+    except DoubledMember as error:
+        raise _broken(spec.shown_as, f"is not read: {error}") from error
     except (ValueError, RecursionError) as error:
         place = f"behind row {number}" if number else f"at line {getattr(error, 'lineno', 1)}"
         message = f"is not JSON {place} ({getattr(error, 'msg', error)})"
@@ -380,6 +391,8 @@ def _elements(text: IO[str], held: str) -> Iterator[object]:
             end = _after_blanks(held, end)
             if held[end : end + 1] not in {",", "]"}:
                 raise json.JSONDecodeError("Expecting ',' delimiter", held, end)
+        except DoubledMember:
+            raise
         except (ValueError, RecursionError):
             # It may go on in what is not read yet: as much again, so that long ones cost no square.
             more = text.read(max(_AHEAD, len(held) - at)) if len(held) - at < _LONGEST_LINE else ""
@@ -431,10 +444,12 @@ def _parquet_rows(spec: DatasetSpec) -> Iterator[RawRow]:
             sizes = (binary_length(each.dictionary).take(each.indices).sum() for each in shared)
             _require_modest(spec, (size.as_py() or 0 for size in sizes))
         with open_bytes(spec.path) as opened, ParquetFile(opened) as table:
+            classes = class_names(table.schema_arrow.metadata) if spec.class_names else {}
             for batch in table.iter_batches(batch_size=_AT_ONCE):
                 for row in batch.to_pylist():
                     number += 1
-                    text = json.dumps(row, ensure_ascii=False, default=_as_words)
+                    named = with_names(row, classes)
+                    text = json.dumps(named, ensure_ascii=False, default=_as_words)
                     yield number, _decoded(_DECODER.decode(text))
     except UnicodeDecodeError as error:
         raise BadRows([_not_utf8(spec.shown_as, number + 1, error)]) from error

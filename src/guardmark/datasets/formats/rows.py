@@ -24,6 +24,7 @@ from guardmark.datasets.formats.fields import (
 )
 from guardmark.datasets.formats.filters import SampleFilter
 from guardmark.datasets.formats.messages import UnreadMessage, read_prompt
+from guardmark.parsing.labels import BENIGN_WORDS
 from guardmark.store.samples import Kind, PlainSample, kind_of, rest_of
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class QuickRows:
         self.is_usable = (
             "text" in paths
             and "id" in paths
-            and not {"messages", "must_keep", "images"} & set(paths)
+            and not {"messages", "must_keep", "images", "crossing"} & set(paths)
             and not spec.defaults
             and "metadata" not in names
             and all(path in names for path in paths.values())
@@ -152,7 +153,10 @@ _SEVERITIES = {severity.value: severity for severity in Severity}
 _PLAIN_FIELDS = ("expected", "technique", "language", "source")
 _NAME_TEXT = "; say which column holds it: map: {text: COLUMN}"
 _CONTEXT = "ContextString"  # column of HarmBench: what a contextual behavior is asked about
-_NO_LABEL = "; state it for the whole file (label: attack) or name its column (label_field: COLUMN)"
+_NOT_EVERYWHERE = "; fill it in, or state what rows without one are: defaults: {label: benign}"
+_NO_LABEL = (
+    "; name its column (label_field: COLUMN), or if all rows are one of both say so (label: attack)"
+)
 
 
 class RowReader:
@@ -241,6 +245,7 @@ class RowReader:
             severity=severity,
             variant=variant,
             group=self._text(row, gets, "group") or _origin(sample_id, variant),
+            crossing=self._text(row, gets, "crossing"),
             must_keep=must_keep,
             metadata=metadata,
             **plain,
@@ -316,7 +321,7 @@ class RowReader:
         if self.spec.label is not None:
             if in_pack:
                 metadata[LABEL_SOURCE] = STATED
-            return self.spec.label
+            return self._stated_label(row, gets, self.spec.label, fault)
         field = "label"
         if in_pack and not (self.spec.label_field or self.spec.map.get("label")):
             value, metadata[LABEL_SOURCE], path = resolve_label(row)
@@ -329,6 +334,8 @@ class RowReader:
         if value is None:
             near = "" if field in gets else near_column("label", row)
             hint = f". Did you mean {near!r}? State label_field: {near!r}" if near else _NO_LABEL
+            if field in gets:
+                hint = _NOT_EVERYWHERE
             fault(field, f"is missing{hint}")
             return None
         column = field if in_pack else self.mapping.get("label", "")
@@ -341,11 +348,31 @@ class RowReader:
             )
         return label
 
+    def _stated_label(
+        self, row: Row, gets: Mapping[str, Getter], stated: Label, fault: Report
+    ) -> Label | None:
+        """Take the label that is stated for a file, unless the row itself says another."""
+        column = self.mapping.get("label", "")
+        value = gets["label"](row) if "label" in gets else None
+        if value in (None, "") or column in self.spec.map.values():
+            return stated
+        own = read_label(value, self.spec.labels, column=column)
+        if own is stated:
+            return stated
+        said = f"says {{value}}, but label: {stated} is stated for the whole file"
+        hint = f"if the column holds something else, name what: map: {{category: {column}}}"
+        if own is not None:
+            hint = "leave label: out, or take the rows apart"
+        fault("label", f"{said}; {hint}", repr(str(value)[:40]))
+        return None
+
     def _category(
         self, row: Row, gets: Mapping[str, Getter], label: Label | None, fault: Report
     ) -> tuple[str, str]:
         category = self._text(row, gets, "category")
         subcategory = self._text(row, gets, "subcategory")
+        if label is Label.BENIGN:
+            return _topic(category, subcategory)
         if label is not Label.ATTACK or not category:
             return category, subcategory
         known = self._known.get(category)
@@ -373,6 +400,14 @@ class RowReader:
             wanted = f"says {{value}}, expected one of {', '.join(_SEVERITIES)}"
             fault("severity", wanted, repr(word[:40]))
         return severity
+
+
+def _topic(category: str, subcategory: str) -> tuple[str, str]:
+    """The topic of a benign row, and what is finer: a category that only says benign is none."""
+    says_nothing = not category or category.strip().lower() in BENIGN_WORDS
+    if says_nothing and subcategory:
+        return subcategory, ""
+    return category, subcategory
 
 
 def _origin(sample_id: str, variant: str) -> str:
