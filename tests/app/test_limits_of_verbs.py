@@ -212,7 +212,10 @@ async def test_adapt_says_by_purpose_what_it_will_ask_and_what_it_asked(
     told: list[str] = []
     forecasts: list[AttackForecast] = []
     options = AdaptOptions(
-        budget=10, config=path, run=RunOptions(out=tmp_path / "out"), forecast=forecasts.append
+        budget=10,
+        config=path,
+        run=RunOptions(out=tmp_path / "out"),
+        forecast=lambda _loaded, forecast, _samples: forecasts.append(forecast),
     )
     session = Session(announce=told.append)
     done = await asyncio.to_thread(adapt, load_config(path), session, options)

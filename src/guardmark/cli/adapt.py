@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from guardmark.app.adapt.forecast import AttackForecast
     from guardmark.app.adapt.subject import TrustList
     from guardmark.app.parts.loading import LoadedConfig
+    from guardmark.core.sample import Sample
     from guardmark.store.run_dir import RunDir
 
 _REPAIR = "repair.yaml"  # in the folder of the run
@@ -173,17 +174,23 @@ def _is_cassette(path: Path) -> bool:
         return False
 
 
-def _tell_forecast(forecast: AttackForecast, *, is_agreed: bool) -> None:
+def _tell_forecast(
+    loaded: LoadedConfig, forecast: AttackForecast, samples: Sequence[Sample], *, is_agreed: bool
+) -> None:
     """Say what an attack asks at most, and ask before many calls of services."""
     from guardmark.app.adapt.forecast import ASKS_ABOVE, purposes_text
+    from guardmark.app.preflight import Span, forecast_attack
     from guardmark.cli.run import forecast_lines
     from guardmark.core.errors import ConfigError
 
     most = sum(forecast.by_purpose.values())
     tell_line(f"Will ask at most about {most:,} times: {purposes_text(forecast.by_purpose)}")
-    count = len(forecast.defenses)
-    for number, line in enumerate(forecast_lines(forecast.defenses, hint="")):
-        tell_line(f"The attack on {line.strip()}" if number < count else line)
+    defenses = []
+    for built in forecast.at_service:
+        calls = Span(at_least=len(samples), at_most=forecast.planned[built.manifest.name])
+        defenses.append(forecast_attack(loaded, built, samples, calls))
+    for number, line in enumerate(forecast_lines(defenses, hint="")):
+        tell_line(f"The attack on {line.strip()}" if number < len(defenses) else line)
     if is_agreed or not forecast.needs_consent:
         return
     question = f"At most about {forecast.outside:,} calls of services, without a limit."

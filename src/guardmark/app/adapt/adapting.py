@@ -81,7 +81,8 @@ class AdaptOptions:
     seeds: int | None = None
     run: RunOptions = field(default_factory=RunOptions)
     trust: Callable[[TrustList], bool] | None = None
-    forecast: Callable[[AttackForecast], None] = lambda _: None  # says it, and may refuse
+    # Says what will be asked, and may refuse.
+    forecast: Callable[[LoadedConfig, AttackForecast, Sequence[Sample]], None] = lambda *_: None
 
 
 _BUILD_S: Final = 3.0  # regular expressions can take minutes to compile
@@ -254,14 +255,13 @@ class _Work:
         """Say what the attack will ask, by purpose, before the first call."""
         with RecordReader(folder.records) as reader:
             blocked = {part.name: reader.counts(part.name)[True, "block"] for part in plan.defenses}
-        forecast = forecast_campaign(
-            self.config.loaded, plan, attacked=attacked, samples=samples, blocked=blocked
-        )
+        forecast = forecast_campaign(plan, attacked=attacked, samples=samples, blocked=blocked)
         for name, most in forecast.planned.items():
             self.session.progress.of(name, Stage.TRY).planned = most
         if plan.trace is not None or self.options.run.replay is not None:
-            forecast = replace(forecast, defenses=(), outside=0)  # answers come from a file
-        self.options.forecast(replace(forecast, is_limited=self.session.meter.is_limited))
+            forecast = replace(forecast, at_service=(), outside=0)  # answers come from a file
+        forecast = replace(forecast, is_limited=self.session.meter.is_limited)
+        self.options.forecast(self.config.loaded, forecast, samples)
 
     def _left_out(self, parts: Parts, samples: Sequence[Sample]) -> Mapping[str, str]:
         """Say which defenses are left out, and return what they look at, baselines aside."""

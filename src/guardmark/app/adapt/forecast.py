@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.purposes import Purpose, by_purpose, most_of_defense, most_of_others
-from guardmark.app.preflight import Forecast, Span, forecast_attack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from guardmark.adaptive.campaign import AdaptivePlan
     from guardmark.adaptive.state import Account
-    from guardmark.app.parts.loading import LoadedConfig
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import BuiltPart
 
@@ -35,7 +33,7 @@ class AttackForecast:
 
     by_purpose: Mapping[Purpose, int]
     planned: Mapping[str, int] = field(default_factory=dict)  # of each defense
-    defenses: tuple[Forecast, ...] = ()  # of those that call a service, with time and cost
+    at_service: tuple[BuiltPart, ...] = ()  # defenses that call a service
     outside: int = 0  # calls of services
     is_limited: bool = False  # whether calls or money have a limit
 
@@ -46,7 +44,6 @@ class AttackForecast:
 
 
 def forecast_campaign(
-    loaded: LoadedConfig,
     plan: AdaptivePlan,
     *,
     attacked: Sequence[BuiltPart],
@@ -57,25 +54,22 @@ def forecast_campaign(
     attacks = sum(sample.is_attack for sample in samples)
     most: Counter[Purpose] = Counter()
     planned: dict[str, int] = {}
-    forecasts: list[Forecast] = []
     for built in attacked:
         name = built.manifest.name
         benign = len(samples) - attacks
         own = most_of_defense(plan, samples=len(samples), benign=benign, blocked=blocked[name])
         most.update(own)
         planned[name] = sum(own.values())
-        if built.calls_service:
-            calls = Span(at_least=len(samples), at_most=planned[name])
-            forecasts.append(forecast_attack(loaded, built, samples, calls))
     others = most_of_others(plan, attacks=attacks, blocked=blocked)
     most.update(others)
-    outside = sum(forecast.calls.at_most or 0 for forecast in forecasts)
+    at_service = tuple(built for built in attacked if built.calls_service)
+    outside = sum(planned[built.manifest.name] for built in at_service)
     outside += sum(count for purpose, count in others.items() if _is_outside(purpose, plan))
     return AttackForecast(
         by_purpose={purpose: most[purpose] for purpose in Purpose if most[purpose]},
         planned=planned,
-        defenses=tuple(forecasts),
-        outside=int(outside),
+        at_service=at_service,
+        outside=outside,
     )
 
 
