@@ -46,6 +46,7 @@ STORED = {
     "REPAIRED_PREFIX": "adaptive/repaired/",
     "AUDIT_PREFIX": "adaptive/audit-",
     "HEADLINE": "headline/",
+    "PLANTED_PREFIX": "planted/",
 }
 """As they stand in files; a line may be added here, none may change."""
 SEEDS = st.integers(1, 10**6)

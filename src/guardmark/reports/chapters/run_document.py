@@ -64,7 +64,8 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
         sections=(
             *filter(None, (write_gate(shown.gate),)),
             write_advice(analysis, shown),
-            *filter(None, (pipeline.write(analysis), write_system_slices(analysis))),
+            *filter(None, (pipeline.write(analysis), pipeline.write_planted(analysis.planted))),
+            *filter(None, (write_system_slices(analysis),)),
             summary.write(analysis),
             write_blind_spots(analysis),
             write_categories(analysis),
