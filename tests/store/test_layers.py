@@ -16,6 +16,7 @@ from guardmark.store.layers import (
     LEFT_OUT,
     MODEL_LAYERS,
     NULL,
+    PLANTED_PREFIX,
     REPAIRED_PREFIX,
     REPEATED_ARMS,
     asked_layers,
@@ -81,7 +82,7 @@ def test_every_layer_is_of_one_kind() -> None:
     kinds = {
         name: (name in ARMS, name in MODEL_LAYERS, is_target_layer(name), name == LEFT_OUT)
         for name in STORED.values()
-        if name not in {FINDINGS_PREFIX, REPAIRED_PREFIX, AUDIT_PREFIX, HEADLINE}
+        if name not in {FINDINGS_PREFIX, REPAIRED_PREFIX, AUDIT_PREFIX, HEADLINE, PLANTED_PREFIX}
     }
     assert {name for name, kind in kinds.items() if sum(kind) != 1} == set()
 
