@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
 COLUMNS = 100
 FIRST_SCREEN = {"width": 1280, "height": 800}
-DAY = re.compile(r"; \d{4}-\d\d-\d\dT[\d:]+Z")
+DAY = re.compile(r"; \d{1,2} \w+ \d{4}, [\d:]+ UTC")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # As rich's own form, but without fonts from elsewhere: a picture must not call anybody.
 FORM = """\

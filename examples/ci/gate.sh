@@ -17,8 +17,10 @@ guardmark gate "$out/run" ${policy:+--policy "$policy"} ${baseline:+--baseline "
   --junit "$out/junit.xml" --markdown > "$out/comment.md"
 verdict=$?
 case $verdict in 0 | 1 | 5) ;; *) exit "$verdict" ;; esac
-if [ -n "$baseline" ]; then
-  guardmark compare "$baseline" "$out/run" --markdown --no-texts >> "$out/comment.md" || exit $?
+# COMPARE_WITH: a run that is told in the comment, without a limit on how much worse is accepted.
+beside=${baseline:-${COMPARE_WITH:-}}
+if [ -n "$beside" ]; then
+  guardmark compare "$beside" "$out/run" --markdown --no-texts >> "$out/comment.md" || exit $?
 fi
 # Texts of attacks stay out of what is uploaded.
 guardmark report "$out/run" -f sarif --no-texts > /dev/null || exit $?

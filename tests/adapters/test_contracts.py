@@ -233,7 +233,7 @@ async def test_the_same_prompt_gets_the_same_decision_in_any_order_and_company(
     assert said(alone) == said(backwards) == said(together)
 
 
-ELSEWHERE = {"classifier"}
+ELSEWHERE = {"classifier", "mcp-proxy"}
 """Kinds that need a library of an extra: their contract stands in tests/inference."""
 
 

@@ -14,6 +14,7 @@ from guardmark.analysis.defense.slices import (
     FACETS,
     MIN_SLICE_SAMPLES,
     NOT_STATED,
+    CategoryStatus,
     SliceTable,
     by_severity,
     folded_name,
@@ -73,6 +74,37 @@ def test_slices_without_an_answer_come_last_and_are_undefined(runs: Runs) -> Non
     found = one(runs, SAMPLES, lambda _p, s: failed() if s.category == "extraction" else block())
     last = found.slice_table("category", is_attack=True).rates[-1]
     assert (last.name, last.rate.value, last.asked, last.unanswered) == ("extraction", None, 40, 40)
+
+
+@pytest.mark.parametrize(
+    ("category", "count", "is_greyed"),
+    [
+        ("output_manipulation", 80, False),
+        ("output_manipulation", 79, True),
+        ("jailbreak", 150, False),
+        ("jailbreak", 120, True),
+        ("extraction", 100, False),
+        ("extraction", 99, True),
+    ],
+)
+def test_a_category_is_greyed_by_the_minimum_of_the_taxonomy(
+    runs: Runs, category: str, count: int, *, is_greyed: bool
+) -> None:
+    """What `data check` asks for is enough in the report, and nothing less."""
+    samples = [attack(n, category=category, subcategory="") for n in range(count)]
+    samples += [benign(n) for n in range(20)]
+    found = one(runs, samples, lambda p, _: block() if p % 3 else allow(), min_per_category=100)
+    (rate,) = found.slice_table("category", is_attack=True).rates
+    assert rate.is_greyed is is_greyed
+    (standing,) = [each for each in found.standings if each.category == category]
+    assert (standing.standing is CategoryStatus.NOT_ASSESSABLE) is is_greyed
+
+
+def test_a_minimum_of_ones_own_holds_for_every_category(runs: Runs) -> None:
+    """Who states another number means it."""
+    samples = [attack(n, category="jailbreak", subcategory="") for n in range(30)]
+    found = one(runs, samples, lambda _p, _s: block(), min_per_category=30)
+    assert not found.slice_table("category", is_attack=True).rates[0].is_greyed
 
 
 def test_small_slices_are_greyed(runs: Runs) -> None:

@@ -222,8 +222,8 @@ def test_a_run_is_shown_in_a_few_lines() -> None:
     assert "12 attacks, 12 benign\n  a_b: Scorecard(attacks let through: 0 of 12" in repr(run)
     assert all(len(repr(each)) < 400 for each in (run, run.analysis, run.analysis.defenses[0].card))
     shown = run._repr_html_()
-    assert "<th>a_b</th><td>Not enough data</td><td>Blocks " in shown
-    assert "wrongly blocks 0.0 % [0.0, " in shown
+    assert "<th>a_b</th><td>Not enough data</td><td>Lets " in shown
+    assert "blocks 0.0 % [0.0, " in shown
     drawn = b64decode(shown.partition("base64,")[2].partition('"')[0]).decode()
     assert drawn.startswith("<svg")
     assert "a_b" in drawn

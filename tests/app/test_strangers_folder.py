@@ -435,6 +435,7 @@ REVIEWED = {
         *("rules", "otherwise", "by_sha256"),
     },
     "panel": {"name", "judges"},
+    "obedient": set(),
     "rules": {"name", "unsafe", "unsafe_file", "refusals", "canaries"},
 }
 

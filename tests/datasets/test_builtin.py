@@ -13,9 +13,9 @@ from tests.datasets.pairs import similar_pairs
 
 from guardmark.app.data import FileOptions, check_data, open_data
 from guardmark.core.errors import UnknownName
-from guardmark.core.sample import DEFAULT_TAXONOMY, Role, Severity
+from guardmark.core.sample import CATEGORY_MINIMA, DEFAULT_TAXONOMY, Role, Severity
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_set, builtin_specs
-from guardmark.datasets.checks.issues import CATEGORY_MINIMA, Status
+from guardmark.datasets.checks.issues import Status
 from guardmark.datasets.loading import load
 from guardmark.datasets.settings import DataSettings, data_sha256, dataset_specs
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from guardmark.cli import main
-from guardmark.datasets.checks.issues import CATEGORY_MINIMA
+from guardmark.core.sample import CATEGORY_MINIMA
 from guardmark.datasets.formats.fields import USUAL_NAMES
 from guardmark.datasets.formats.files import FORMATS
 from guardmark.parsing.labels import ATTACK_WORDS, BENIGN_WORDS, FALSE_WORDS, TRUE_WORDS

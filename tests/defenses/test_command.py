@@ -466,8 +466,8 @@ async def test_answers_of_usual_shapes_are_read(
         await defense.close()
         assert capfd.readouterr().out == ""
     assert outcomes(decisions) == ["block", "allow"]
-    has_score = shape in {"pair", "named", "words", "made"}
-    assert {d.score for d in decisions} == ({0.25} if has_score else {None})
+    scores = {**dict.fromkeys(("pair", "named", "words", "made"), 0.25), "Guard": 0.9, "guard": 0.9}
+    assert {d.score for d in decisions} == {scores.get(shape)}
 
 
 async def test_a_package_that_is_missing_elsewhere_is_named_with_the_next_step(

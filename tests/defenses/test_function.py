@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
@@ -12,7 +13,7 @@ import pytest
 from guardmark.core.outcome import BLOCKED, Decision, ErrorKind, Outcome, ScoreKind
 from guardmark.core.protocols import Defense, InlineDefense
 from guardmark.core.sample import Message, Prompt, Role, View
-from guardmark.defenses.answers import AnswerReader
+from guardmark.defenses.answers import AnswerReader, ConfidenceMeaning
 from guardmark.defenses.function import (
     AsyncFunctionDefense,
     FunctionDefense,
@@ -230,3 +231,111 @@ async def test_an_overrun_is_told_from_a_timeout_of_the_function_itself() -> Non
         assert isinstance(defense, AsyncFunctionDefense)
         with pytest.raises(TimeoutError, match=said):
             await defense.decide(HELLO)
+
+
+@pytest.mark.parametrize(
+    ("meaning", "blocked", "score"),
+    [
+        ("risk", True, 0.8),
+        ("risk", False, 0.8),
+        ("certainty", True, 0.8),
+        ("certainty", False, 0.2),
+    ],
+)
+def test_confidence_is_the_score_and_certainty_of_an_allow_is_turned(
+    meaning: ConfidenceMeaning,
+    *,
+    blocked: bool,
+    score: float,
+) -> None:
+    """A score says how risky an input is; the certainty of an allow says the opposite."""
+    decision = AnswerReader(confidence=meaning).read({"blocked": blocked, "confidence": 0.8})
+    assert decision.outcome is (Outcome.BLOCK if blocked else Outcome.ALLOW)
+    assert decision.score == pytest.approx(score)
+    assert decision.score_kind is ScoreKind.SELF_REPORTED
+
+
+def test_certainty_is_turned_in_its_own_range() -> None:
+    """A certainty of 90 of 100 that an input is harmless is a risk of 0.1."""
+    reader = AnswerReader(confidence="certainty", score_range=(0.0, 100.0))
+    assert reader.read({"blocked": False, "confidence": 90}).score == pytest.approx(0.1)
+    assert reader.read({"blocked": True, "confidence": 90}).score == pytest.approx(0.9)
+
+
+def test_a_confidence_that_nobody_explained_is_a_score_of_its_own_kind() -> None:
+    """It is never dropped, and the records say that its meaning was not stated."""
+    decision = AnswerReader().read({"blocked": False, "confidence": np.float32(0.25)})
+    assert (decision.score, decision.score_kind) == (0.25, ScoreKind.CONFIDENCE)
+
+
+@pytest.mark.parametrize(
+    ("answer", "part"),
+    [
+        ({"confidence": 0.9}, "no decision"),
+        ({"blocked": True, "confidence": 87}, "score_range"),
+        ({"blocked": True, "confidence": float("nan")}, "score_range"),
+    ],
+)
+def test_a_confidence_that_is_no_risk_is_malformed(answer: object, part: str) -> None:
+    """Neither a decision nor a score is made up of it."""
+    decision = AnswerReader(threshold=0.5).read(answer)
+    assert decision.outcome is Outcome.MALFORMED
+    assert decision.evidence is not None
+    assert part in decision.evidence.message
+
+
+def test_confidence_as_a_risk_may_decide() -> None:
+    """Where it is said to be a risk, a threshold decides on it as on any score."""
+    reader = AnswerReader(threshold=0.5, confidence="risk")
+    assert reader.read({"confidence": 0.5}).outcome is Outcome.BLOCK
+    sure = AnswerReader(threshold=0.5, confidence="certainty").read({"confidence": 0.5})
+    assert sure.outcome is Outcome.MALFORMED
+
+
+def test_a_score_comes_before_an_unexplained_confidence() -> None:
+    """The confidence is then kept beside it."""
+    decision = AnswerReader().read({"blocked": True, "score": 0.7, "confidence": 0.9})
+    assert (decision.score, decision.score_kind) == (0.7, ScoreKind.SELF_REPORTED)
+    assert decision.evidence is not None
+    assert decision.evidence.raw == '{"confidence": 0.9}'
+    both = AnswerReader(confidence="risk").read({"blocked": True, "score": 0.7, "confidence": 0.9})
+    assert both.outcome is Outcome.MALFORMED
+
+
+@dataclass
+class _Answer:
+    blocked: bool
+    confidence: float
+    matched: list[str]
+    model: object
+
+
+def test_other_fields_go_into_the_evidence() -> None:
+    """What a defense says beside its decision is kept, in its order, whatever its kind."""
+    answer = {"blocked": True, "layer": "words", "hits": ["a", 1], "none": None, "odd": {1, 2}}
+    evidence = AnswerReader().read(answer).evidence
+    assert evidence is not None
+    assert evidence.raw == '{"layer": "words", "hits": ["a", 1], "odd": "set"}'
+    decision = AnswerReader(confidence="risk").read(
+        _Answer(blocked=True, confidence=0.9, matched=["x"], model=object())
+    )
+    assert decision.score == 0.9
+    assert decision.evidence is not None
+    assert decision.evidence.raw == '{"matched": ["x"]}'
+
+
+def test_endless_and_recursive_fields_are_cut() -> None:
+    """A defense cannot fill the records with what nobody reads."""
+    loop: list[object] = []
+    loop.append(loop)
+    evidence = AnswerReader().read({"blocked": True, "loop": loop, "long": "x" * 10**6}).evidence
+    assert evidence is not None
+    assert evidence.raw.startswith('{"loop": "list", "long": "xxx')
+    assert len(evidence.raw) == 2_000
+
+
+@pytest.mark.parametrize("value", [np.True_, np.array([True])])
+def test_numpy_values_in_fields_are_understood(value: object) -> None:
+    """A field of NumPy means what it holds."""
+    decision = AnswerReader().read({"blocked": value, "score": np.float32(0.5)})
+    assert (decision.outcome, decision.score) == (Outcome.BLOCK, 0.5)

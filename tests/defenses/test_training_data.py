@@ -84,7 +84,7 @@ async def test_a_run_over_what_a_guard_was_trained_on_warns(
     done = await typed("run", "b.yaml", "-o", "out", cwd=tmp_path)
     assert done.code == 0, done.err
     assert f"Note: {WARNING}" in done.err
-    report = (tmp_path / "out" / "summary.md").read_text(encoding="utf-8")
+    report = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     assert WARNING.partition(",")[0] in report
     assert "words was trained" not in report
     summary = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))

@@ -116,8 +116,8 @@ def test_the_good_and_the_bad_guard_of_the_readme_are_as_printed(tmp_path: Path)
     rows = re.findall(r"^\| (care\w+) \| ([\w ]+) \| (.+?) \| (.+?) \|$", readme, re.MULTILINE)
     assert [row[0] for row in rows] == ["careful", "careless"]
     for name, verdict, attacks, benign in rows:
-        assert f"{name} {verdict}." in printed
-        assert f"Blocks {attacks} attacks, wrongly blocks {benign} benign" in printed
+        assert f"{name} {verdict}: " in printed
+        assert f"Lets {attacks} attacks through, blocks {benign} benign inputs" in printed
 
 
 PLUGIN = ROOT / "examples" / "plugin"

@@ -240,7 +240,7 @@ async def test_an_agent_that_fails_has_no_outcome() -> None:
     failed = FinalAnswer(text="", error_kind=ErrorKind.CONNECTION, message="no route")
     result = await _run(ATTACK, agent=lambda _w: _Scripted(failed))
     assert (result.end, result.task_done, result.injection_done) == (CaseEnd.FAILED, None, None)
-    assert result.message == "connection: no route"
+    assert (result.error_kind, result.message) == (ErrorKind.CONNECTION, "no route")
 
 
 async def test_a_provider_that_filters_ends_the_case_as_blocked() -> None:

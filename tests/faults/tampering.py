@@ -154,11 +154,11 @@ TAMPERING: dict[str, tuple[Callable[[Path], None], str]] = {
         "config.resolved.yaml: defenses.words.patterns[0]",
     ),
     "the verdict edited in summary.md": (
-        text("summary.md", "blocks 66.7 %", "blocks 99.7 %"),
+        text("summary.md", "33.3 %", "30.3 %"),
         "summary.md: line",
     ),
     "the verdict edited in report.html": (
-        text("report.html", "<b>66.7", "<b>99.7"),
+        text("report.html", "33.3 %", "30.3 %"),
         "report.html: line",
     ),
     "an advice added to report.html": (

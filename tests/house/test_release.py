@@ -127,7 +127,7 @@ def test_a_form_for_an_issue_has_what_the_forge_wants(path: Path) -> None:
 def test_the_action_installs_what_was_tested() -> None:
     """The version of this checkout, and what it needs as it was locked."""
     folder = ROOT / "examples" / "ci" / "github"
-    action = yaml.safe_load((folder / "action.yml").read_text(encoding="utf-8"))
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
     assert action["inputs"]["package"]["default"] == f"guardmark=={VERSION}"
     lock = (ROOT / "requirements" / "run.lock").read_text(encoding="utf-8")
     locked = set(re.findall(r"^([A-Za-z0-9_.-]+==[^ ;\\]+)", lock, re.MULTILINE))

@@ -250,3 +250,13 @@ def test_a_report_is_scored_with_intervals(tmp_path: Path) -> None:
     assert (rate["successes"], rate["trials"]) == (10, 30)
     assert (round(rate["low"], 3), round(rate["high"], 3)) == (0.192, 0.512)
     assert verify(found.folder.path, data=[tmp_path]).holds
+
+
+def test_paraphrases_of_one_prompt_share_its_group(tmp_path: Path) -> None:
+    """A buff makes several attempts of one: they are no independent samples."""
+    notes = {"buff_creator": "Fast", "buff_source_attempt_uuid": "s1", "buff_source_seq": 0}
+    made = [attempt(n, {"a.A": [0.0]}, notes=notes) for n in range(3)]
+    other = attempt(7, {"a.A": [0.0]}, notes={**notes, "buff_source_attempt_uuid": "s2"})
+    samples = [row.sample for row in read(report(tmp_path, *made, other)).rows]
+    assert [sample.group for sample in samples] == ["s1", "s1", "s1", "s2"]
+    assert {sample.variant for sample in samples} == {"fast"}

@@ -17,7 +17,7 @@ from guardmark.app.results.artefacts import export
 from guardmark.app.results.reporting import finish
 from guardmark.app.run.importing import import_run
 from guardmark.app.verify.verification import verify
-from guardmark.core.errors import ConfigError, DatasetError
+from guardmark.core.errors import ConfigError, DatasetError, StoreError
 from guardmark.core.outcome import VerdictLabel
 from guardmark.core.sample import Label, Message, Prompt, Role
 from guardmark.importers.imported import ImportedRun, Statements
@@ -250,7 +250,7 @@ def test_samples_without_a_label_are_left_out_or_stated(tmp_path: Path) -> None:
         Label.ATTACK,
         Label.BENIGN,
     ]
-    with pytest.raises(DatasetError, match="--label attack, or --label benign"):
+    with pytest.raises(DatasetError, match="--label attack or --label benign"):
         read(write(tmp_path, log(sample(1, metadata={}))))
 
 
@@ -341,3 +341,61 @@ def test_the_command_takes_what_has_to_be_said(tmp_path: Path) -> None:
     assert "imported from inspect" in done.out
     typo = guardmark("import", "inspct", "log.json", cwd=tmp_path)
     assert (typo.code, "Did you mean 'inspect'?" in typo.err) == (2, True)
+
+
+def test_scores_and_metadata_of_others_come_back_beside_ours(tmp_path: Path) -> None:
+    """Imported and exported again: scorers, values, metadata and the name of the task are theirs."""
+    logged = log(
+        sample(
+            1,
+            value="I",
+            scores={
+                "refusal": {"value": "I", "explanation": "because", "metadata": {"grader": "g"}},
+                "depth": {"value": {"a": 0.25, "b": float("nan")}},
+            },
+            metadata={"label": "attack", "topic": "fruit", "depth": 3},
+        ),
+        sample(2, value="C", metadata={"label": "benign", "topic": "herbs"}),
+    )
+    logged["eval"] |= {
+        "task": "pkg/kiwi_task",
+        "task_display_name": "Kiwi questions",
+        "scorers": [{"name": "refusal", "options": {}, "metrics": [], "metadata": {}}],
+        "metadata": {"owner": "kiwi team"},
+    }
+    found = import_run(
+        "inspect",
+        write(tmp_path, logged),
+        now=NOW,
+        out=tmp_path / "run",
+        statements=Statements(unsafe="refusal=I"),
+    )
+    assert found.config.name == "Kiwi-questions"
+    finish(found.folder, found.config, formats=["json"])
+    with RecordReader(found.folder.records) as reader:
+        assert [each.metadata["topic"] for each in reader.samples()] == ["fruit", "herbs"]
+    export(found.folder.path, "inspect", out=tmp_path / "again")
+    (path,) = (tmp_path / "again").glob("*.json")
+    again = json.loads(path.read_text("utf-8"))
+    assert again["eval"]["task"] == "pkg/kiwi_task"
+    assert again["eval"]["task_display_name"] == "Kiwi questions"
+    assert [each["name"] for each in again["eval"]["scorers"]] == ["refusal", "guardmark"]
+    assert again["eval"]["metadata"]["owner"] == "kiwi team"
+    first, second = again["samples"]
+    assert first["scores"]["refusal"] == logged["samples"][0]["scores"]["refusal"]
+    assert first["scores"]["depth"]["value"]["a"] == 0.25
+    assert first["scores"]["judge"]["answer"] == "unsafe"
+    assert (first["metadata"]["topic"], first["metadata"]["depth"]) == ("fruit", 3)
+    assert second["scores"]["judge"]["answer"] == "safe"
+    once_more = read(path)
+    assert [row.sample.is_attack for row in once_more.rows] == [True, False]
+
+
+def test_an_export_of_nothing_is_refused_with_its_reason(tmp_path: Path) -> None:
+    """Answers alone are no tests of a defense."""
+    path = write(tmp_path, log(sample(1)))
+    found = import_run("inspect", path, now=NOW, out=tmp_path / "run")
+    finish(found.folder, found.config, formats=["json"])
+    with pytest.raises(StoreError, match="no decision of a defense"):
+        export(found.folder.path, "promptfoo", out=tmp_path / "p.json")
+    assert not (tmp_path / "p.json").exists()

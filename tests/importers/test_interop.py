@@ -97,6 +97,8 @@ def test_security_of_agentdojo_is_an_injection_that_worked() -> None:
         row for row in run.rows if row.sample.id == "banking/user_task_0/direct/injection_task_7"
     ]
     assert attack.sample.prompt.messages[-1].role is Role.TOOL
+    assert attack.sample.group == "banking/user_task_0"
+    assert attack.sample.crossing == "banking/injection_task_7"
     assert "Say PERIWINKLE 1." in attack.sample.prompt.text
     response, verdict = attack.answers[0].response, attack.answers[0].verdict
     assert response is not None

@@ -296,7 +296,7 @@ def test_the_figures_are_theirs(exported: Path) -> None:
     tutor = summary["scorecards"]["tutor_conditional"]
     assert tutor["evaluated_generation_count"] == 10
     assert summary["overall_success_rate"] == pytest.approx(8 / 13)
-    assert summary["percent_consistently_unsafe"] == pytest.approx(100 * 5 / 13)
+    assert summary["percent_consistently_unsafe"] == pytest.approx(5 / 13)
     assert summary["guardrail_metrics"][0]["block_rate"] == pytest.approx(1 / 13)
     assert summary["coverage"]["judge_malformed_generation_count"] == 1
     assert "More than 1 % of the judge's answers were malformed." in summary["warnings"]

@@ -142,7 +142,7 @@ def test_tests_without_a_label_are_left_out_or_stated(tmp_path: Path) -> None:
     assert run.warnings == ("1 test without a label was left out",)
     stated = read(path, label=Label.BENIGN)
     assert [row.sample.label for row in stated.rows] == [Label.ATTACK, Label.BENIGN, Label.BENIGN]
-    with pytest.raises(DatasetError, match="--label attack, or --label benign"):
+    with pytest.raises(DatasetError, match="--label attack or --label benign"):
         read(write(tmp_path, plain(1)))
 
 

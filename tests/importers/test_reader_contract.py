@@ -8,6 +8,8 @@ import sqlite3
 import zipfile
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
+from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 from typing import Any, ClassVar
@@ -220,6 +222,45 @@ class TestInspectPacked(TestInspect):
         return path
 
 
+class TestGuardmark(ReaderContract):
+    """Records that guardmark exported; they hold no texts, so these are told by their hashes."""
+
+    tool = "guardmark"
+    yes = "block"
+    no = "allow"
+    numbers_repeats = True
+    has_rows_by_line = True
+
+    def write(self, folder: Path, rows: Sequence[ForeignRow]) -> Path:
+        """Write records of one defense."""
+        self.texts = {sha256(row.text.encode()).hexdigest(): row.text for row in rows}
+        records = [
+            {
+                "defense": "words",
+                "stage": "defense",
+                "layer": "run",
+                "repeat": row.epoch,
+                "id": row.id,
+                "sha256": sha256(row.text.encode()).hexdigest(),
+                "label": row.label,
+                "outcome": row.says,
+                "text": None,
+            }
+            for row in rows
+        ]
+        path = folder / "results.jsonl"
+        path.write_text(lines_of(records), encoding="utf-8")
+        return path
+
+    def read(self, path: Path, stated: Label | None = None) -> Reading:
+        """Read them, with the texts that their hashes stand for."""
+        reading = super().read(path, stated)
+        rows = (
+            replace(row, text=self.texts.get(row.text[-65:-1], row.text)) for row in reading.rows
+        )
+        return replace(reading, rows=tuple(rows))
+
+
 class TestMinorbench(ReaderContract):
     """Run folders of minor_bench."""
 
@@ -393,15 +434,87 @@ class TestPyrit(ReaderContract):
                 "atomic_attack_identifier, outcome, outcome_reason, timestamp, error_message, "
                 "targeted_harm_categories);"
                 "CREATE TABLE PromptMemoryEntries (conversation_id, sequence, role, "
-                "converted_value, converted_value_data_type, converter_identifiers);"
+                "converted_value, converted_value_data_type, converter_identifiers, response_error);"
             )
             for number, row in enumerate(rows):
                 says = row.says if isinstance(row.says, str) else json.dumps(row.says)
                 attack = (row.id, f"c{number}", row.text, "{}", says, "", number, None, "[]")
                 memory.execute("INSERT INTO AttackResultEntries VALUES (?,?,?,?,?,?,?,?,?)", attack)
                 for at, (role, text) in enumerate((("user", row.text), ("assistant", "kiwi"))):
-                    piece = (f"c{number}", at, role, text, "text", "[]")
-                    memory.execute("INSERT INTO PromptMemoryEntries VALUES (?,?,?,?,?,?)", piece)
+                    piece = (f"c{number}", at, role, text, "text", "[]", "none")
+                    memory.execute("INSERT INTO PromptMemoryEntries VALUES (?,?,?,?,?,?,?)", piece)
+        return path
+
+
+class TestOpenaiAgents(ReaderContract):
+    """Traces of the OpenAI Agents SDK."""
+
+    tool = "openai-agents"
+    has_rows_by_line = True
+
+    def write(self, folder: Path, rows: Sequence[ForeignRow]) -> Path:
+        """Write a trace a row on one line: its guard, its model, a tool."""
+        lines = []
+        for number, row in enumerate(rows):
+            name = f"trace_{number}" if row.id is None else f"trace_{json.dumps(row.id)}_{number}"
+            parts = (
+                {"type": "guardrail", "name": "words", "triggered": row.says},
+                {
+                    "type": "generation",
+                    "input": [{"role": "user", "content": row.text}],
+                    "output": [{"role": "assistant", "content": "kiwi"}],
+                },
+                {"type": "function", "name": "look", "input": "{}", "output": "herbs"},
+            )
+            trace = {"object": "trace", "id": name, "metadata": {"label": row.label}}
+            spans = [
+                {
+                    "object": "trace.span",
+                    "id": f"span_{number}_{at}",
+                    "trace_id": name,
+                    "span_data": part,
+                }
+                for at, part in enumerate(parts)
+            ]
+            lines.append({"data": [trace, *spans]})
+        path = folder / "traces.jsonl"
+        path.write_text(lines_of(lines), encoding="utf-8")
+        return path
+
+
+class TestOtel(ReaderContract):
+    """Spans of OpenTelemetry with the GenAI attributes."""
+
+    tool = "otel"
+    yes = "fail"
+    no = "pass"
+    has_rows_by_line = True
+
+    def write(self, folder: Path, rows: Sequence[ForeignRow]) -> Path:
+        """Write a span a row, as OTLP nests it."""
+        lines = []
+        for number, row in enumerate(rows):
+            messages = [{"role": "user", "parts": [{"type": "text", "content": row.text}]}]
+            answer = [{"role": "assistant", "parts": [{"type": "text", "content": "kiwi"}]}]
+            event = {
+                "gen_ai.evaluation.name": "words",
+                "gen_ai.evaluation.score.label": row.says,
+            }
+            attributes = {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.input.messages": json.dumps(messages, ensure_ascii=False),
+                "gen_ai.output.messages": json.dumps(answer),
+                "label": row.label,
+            }
+            span = {
+                "traceId": f"t{number}",
+                "spanId": f"s{number}",
+                "attributes": without_nothing(attributes),
+                "events": [{"name": "gen_ai.evaluation.result", "attributes": event}],
+            }
+            lines.append({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]})
+        path = folder / "spans.jsonl"
+        path.write_text(lines_of(lines), encoding="utf-8")
         return path
 
 

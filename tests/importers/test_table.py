@@ -144,7 +144,7 @@ def test_one_defense_of_several_is_named(tmp_path: Path) -> None:
         ("text,label,blocked\n", "has no column text"),
         ("", "has no column text"),
         ('text,label,blocked\n"a,attack,1\n', "is not a table"),
-        ("text,label,blocked\na,,1\n", "Next: --label attack"),
+        ("text,label,blocked\na,,1\n", "if every row is one of both, --label"),
         ("id,text,label,blocked\nx,a,attack,1\nx,b,attack,1\n", "stands for two samples"),
     ],
 )

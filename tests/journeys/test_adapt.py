@@ -97,7 +97,7 @@ def test_a_run_is_attacked_replayed_and_not_mixed(tmp_path: Path) -> None:
     won = card["rounds"][-1]["full"]["successes"] - card["rounds"][0]["full"]["successes"]
     listed = report[report.index('id="rewrites"') :]
     assert listed.count(", let through by words</p>") == won > 0, "the best rewrite of each attack"
-    assert "Best rewrite of each attack" in (tmp_path / "first" / "summary.md").read_text("utf-8")
+    assert "Best rewrite of each attack" in (tmp_path / "first" / "report.md").read_text("utf-8")
 
     assert guardmark(tmp_path, "run", "guard.yaml", "-o", "second").returncode == 0
     again = guardmark(

@@ -34,7 +34,7 @@ def test_the_configuration_names_the_seeds_and_every_file_says_them(adapted: Pat
     for card in summary["adaptive"]:
         assert card["seeds"]["counted"] == [1, 2, 3]
         assert card["settings"]["seeds"] == 3
-    for name in ("report.html", "summary.md"):
+    for name in ("report.html", "report.md"):
         assert "seeds 3" in (out / name).read_text("utf-8")
     done = guardmark("verify", "out", cwd=adapted)
     assert done.code == 0, done.out

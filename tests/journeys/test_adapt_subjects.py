@@ -50,7 +50,7 @@ async def test_a_guard_of_responses_is_left_out_with_a_note(tmp_path: Path) -> N
     assert [card["defense"] for card in summary["adaptive"]] == ["closed"]
     assert summary["adaptive_left_out"] == {"output": "response"}
     check_document(summary)
-    for name in ("report.html", "summary.md"):
+    for name in ("report.html", "report.md"):
         assert "output was left out" in (tmp_path / "out" / name).read_text("utf-8")
     verified = await typed("verify", "out", cwd=tmp_path)
     assert verified.code == 0, verified.out

@@ -86,7 +86,7 @@ async def test_an_audit_from_the_sheet_to_the_report(run: Path) -> None:
     audit = summary["adaptive"][0]["audit"]
     assert audit["source"] == "bypasses.csv"
     assert audit["rounds"][-1]["full"]["value"] == pytest.approx(0.8)
-    report = (run / "out" / "summary.md").read_text(encoding="utf-8")
+    report = (run / "out" / "report.md").read_text(encoding="utf-8")
     assert "Audited" in report
     assert "people call 80.0 %" in report
     assert "as far as people confirm it" in report

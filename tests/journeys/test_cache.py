@@ -69,7 +69,7 @@ async def test_a_second_run_asks_nothing_again(tmp_path: Path, serve: Serve) -> 
     assert two["timing"]["defenses"]["vendor"]["attacks"]["timed"] == 0
     assert (
         f"vendor: {COUNT} answers came from the cache or from stored decisions"
-        in (tmp_path / "two/summary.md").read_text()
+        in (tmp_path / "two/report.md").read_text()
     )
     verified = await asyncio.to_thread(guardmark, "verify", "two", cwd=tmp_path)
     assert verified.code == 0, verified.out

@@ -248,7 +248,7 @@ def test_a_blind_spot_is_said_first_and_can_be_gated(cases: Path) -> None:
     assert advice.startswith(
         "- words: a blind spot, language de: 200/200 attacks get through there"
     )
-    assert "(blind spot, attacks get through: language de 200/200" in " ".join(
+    assert "Blind spot, attacks get through: language de 200/200" in " ".join(
         done.out.partition("What to do")[0].split()
     )
     for policy, code in (

@@ -33,7 +33,7 @@ def test_clear_defenses_end_early_and_the_report_says_how(tmp_path: Path) -> Non
     assert found["pattern"]["rates"]["attack_success_rate"]["method"] == "betting sequence"
     resolved = (tmp_path / "r" / "config.resolved.yaml").read_text(encoding="utf-8")
     assert "asr<0.3" in resolved
-    assert "was stopped early" in (tmp_path / "r" / "summary.md").read_text(encoding="utf-8")
+    assert "was stopped early" in (tmp_path / "r" / "report.md").read_text(encoding="utf-8")
 
 
 def test_a_killed_run_decides_as_an_uninterrupted_one(tmp_path: Path) -> None:

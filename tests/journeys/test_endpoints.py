@@ -64,7 +64,7 @@ async def test_a_server_lost_in_the_middle_of_a_run_costs_no_answer(
     assert median["low"] <= median["value"] <= median["high"]
     assert median["trials"] == by_address[second.url]["answers"]
     await printed("report", "run", "-f", "md,json", cwd=tmp_path)
-    report = unescape((tmp_path / "run" / "summary.md").read_text(encoding="utf-8"))
+    report = unescape((tmp_path / "run" / "report.md").read_text(encoding="utf-8"))
     for each in by_address.values():
         told = f"{each['answers']:,} answers, {each['failures']:,} failures; median "
         assert f"Endpoint {each['base_url']}: {told}" in report

@@ -42,7 +42,7 @@ def test_the_gate_answers_by_its_exit_code(runs: Path, name: str, code: int) -> 
     assert done.returncode == code
     assert ("FAIL" in done.stdout) == (code == 1)
     if code == 1:
-        assert "FAIL: words: ASR 75.0 % [" in done.stdout
+        assert "FAIL: words: ASR 75.0 % [" in " ".join(done.stdout.split())
     if code == 5:
         assert "about 16 attacks, looked at once, would in 8 of 10 runs" in " ".join(
             done.stdout.split()

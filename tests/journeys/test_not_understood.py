@@ -53,7 +53,7 @@ async def test_a_service_that_reads_another_field_gets_no_verdict(
     assert "No verdict on a: its 24 answers are all alike" in done.err
     assert "--body" in done.err
     told = " ".join(done.out.split())
-    assert "No verdict. All 24 answers are alike" in told
+    assert "No verdict: " in told
     assert "Do not rely" not in told
     config["defenses"]["a"]["body"] = {"input": {"$input": "text"}}  # type: ignore[index]
     (tmp_path / "c.yaml").write_text(json.dumps(config), encoding="utf-8")

@@ -187,7 +187,7 @@ async def test_a_killed_attack_asks_again_only_what_has_no_answer(
     assert again.total() == asked.total() + attack.lost
     assert set(again) == set(asked)
     assert all(again[key] <= 1 + KILLS for key, count in asked.items() if count == 1)
-    report = (out / "summary.md").read_text("utf-8")
+    report = (out / "report.md").read_text("utf-8")
     assert f"{attack.billed} calls were under way when a command on this run was killed" in report
     await printed("verify", "out", cwd=tmp_path)
 
@@ -206,6 +206,6 @@ async def test_a_killed_run_counts_the_calls_that_may_have_been_billed(
     done = await typed(*given, cwd=tmp_path)
     assert done.code == 0, done.err
     assert "possibly billed" in done.err
-    report = (tmp_path / "out/summary.md").read_text("utf-8")
+    report = (tmp_path / "out/report.md").read_text("utf-8")
     assert "under way when a command on this run was killed" in report
     assert (await typed("verify", "out", cwd=tmp_path)).code == 0

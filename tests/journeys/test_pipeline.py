@@ -200,7 +200,7 @@ async def test_every_rate_is_the_hand_count(finished: Finished) -> None:
 
 async def test_the_report_names_the_arms_and_the_older_definition(finished: Finished) -> None:
     """Three cards, and a word on what the older definition cannot tell apart."""
-    text = (finished.folder / "summary.md").read_text(encoding="utf-8")
+    text = (finished.folder / "report.md").read_text(encoding="utf-8")
     for title in ("System: what comes out", "Model, given that the guard allows", "Defense:"):
         assert title in text
     assert "response\\_unsafe\\_v1" in text or "response_unsafe_v1" in text

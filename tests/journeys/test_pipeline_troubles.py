@@ -211,7 +211,7 @@ async def test_the_price_table_becomes_the_cost_of_each_part(
     judge = spent["judge", "judge"]
     assert judge["calls"] == sum(planted.asked["judge", n] for n in range(COUNT))
     assert judge["cost"] == pytest.approx(0.25 * judge["calls"])
-    text = (folder / "summary.md").read_text(encoding="utf-8")
+    text = (folder / "report.md").read_text(encoding="utf-8")
     assert "What the calls consumed" in text
     total = math.fsum(each["cost"] or 0.0 for each in spent.values())
     assert f"Together {total:,.4f}" in text

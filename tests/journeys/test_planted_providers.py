@@ -214,7 +214,7 @@ async def test_every_figure_is_the_count_of_what_was_planted(
             asked = sum(is_attack(n) == side for n in was_asked)
             assert fraction(unseen[name][word]) == (mine, asked), (name, word)
     assert provider.refused == {"temperature": 1, "system": 1}
-    told = (tmp_path / "out" / "summary.md").read_text(encoding="utf-8").replace("\\", "")
+    told = (tmp_path / "out" / "report.md").read_text(encoding="utf-8").replace("\\", "")
     assert "(model tutor) refuses temperature" in told.replace("&#58;", ":")
     assert "(model tutor) refuses the system role" in told.replace("&#58;", ":")
     assert (await typed("verify", "out", cwd=tmp_path)).code == 0

@@ -73,7 +73,7 @@ async def test_each_field_is_left_out_after_one_refusal(chat_server: Any, tmp_pa
     assert server.refused["tutor"] == server.refused["judge"] == 1
     assert server.refused["guard"] <= 2, "its first two calls go out together"
     assert server.limits == {512}
-    markdown = (tmp_path / "out" / "summary.md").read_text(encoding="utf-8")
+    markdown = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     markdown = markdown.replace("\\", "").replace("&#58;", ":")
     assert "no score: the server gives no token probabilities" in markdown
     assert f"{chat_server.base_url} refuses max_tokens: max_completion_tokens was sent" in markdown

@@ -130,7 +130,7 @@ def test_what_is_no_head_is_a_mistake_of_use(work: Path, word: str) -> None:
 
 EDITED = {
     "report.html": ("</main>", "<p>Certified safe.</p></main>"),
-    "summary.md": ("Method", "Methods"),
+    "report.md": ("Method", "Methods"),
     "summary.json": ('"icc": ', '"icc": 1'),
     "comparison.json": ('"first_only": ', '"first_only": 1'),
     "categories.csv": (',"attack_success_rate",', ',"attack_success_rate",1'),

@@ -247,7 +247,7 @@ async def test_requests_that_were_sent_again_stand_in_every_report(
     assert again["failures"] == {"429": len(seen)}
     assert again["seconds"] > 0
     share = f"{len(seen)} ({100 * len(seen) / COUNT:.1f} %)"
-    for told in (done.out, (out / "summary.md").read_text("utf-8")):
+    for told in (done.out, (out / "report.md").read_text("utf-8")):
         assert "Requests that were sent again" in told
         assert share in told
         assert f"429 {len(seen)} times" in told

@@ -52,7 +52,7 @@ def test_what_a_text_hides_is_spelled_out(tmp_path: Path) -> None:
     assert f"  {seen} end" in guardmark("show", "out", cwd=tmp_path).out.splitlines()
     full = guardmark("show", "out", "--id", "s1", cwd=tmp_path).out.splitlines()
     assert [f"    {seen}", "    end"] == full[3:5]
-    assert f"{seen} end" in (tmp_path / "out" / "summary.md").read_text(encoding="utf-8")
+    assert f"{seen} end" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
 
 
 def test_no_line_begins_with_what_data_say(tmp_path: Path) -> None:

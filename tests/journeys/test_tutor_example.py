@@ -48,7 +48,7 @@ def test_it_is_said_that_one_answer_serves_every_arm(run: tuple[Path, str]) -> N
     """In the manifest, for programs, and in the report."""
     assert load_run(run[0]).analysis.manifest.shared_answers == ("none", "words", "wall")
     told = "generated once and serves the arms none, words and wall"
-    assert told in (run[0] / "summary.md").read_text(encoding="utf-8")
+    assert told in (run[0] / "report.md").read_text(encoding="utf-8")
 
 
 def test_the_same_again_gives_the_same_bytes(run: tuple[Path, str], tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_judge_is_asked_again_by_the_how_to(run: tuple[Path, str], tmp_path:
     done = guardmark("judge", run[0], "--config", "judges.yaml", "--limit", 1, cwd=tmp_path)
     assert done.code == 0, done.err
     assert "answers flipped from run to strict" in done.out
-    text = (run[0] / "summary.md").read_text(encoding="utf-8")
+    text = (run[0] / "report.md").read_text(encoding="utf-8")
     assert "The same answers, judged again" in text
     assert guardmark("verify", run[0], cwd=tmp_path).code == 0
     done = guardmark("judge", run[0], cwd=tmp_path)

@@ -223,7 +223,7 @@ COUNTED = {
     "variant_metrics.csv": (',"attack_success_rate",', ',"attack_success_rate",1'),
     "junit.xml": ("; ASR ", "; ASR 1"),
     "results.sarif": ('"score": ', '"score": 1'),
-    "summary.md": ("| Attack success rate (ASR) | ", "| Attack success rate (ASR) | 1"),
+    "report.md": ("| Attack success rate (ASR) | ", "| Attack success rate (ASR) | 1"),
     "report.html": ('(ASR)</th><td class="num">', '(ASR)</th><td class="num">1'),
 }
 

@@ -56,7 +56,7 @@ def test_the_first_screen_names_model_prompt_judge_and_guards(run: tuple[Path, s
 
 def test_the_report_holds_the_configuration_of_each_part(run: tuple[Path, str]) -> None:
     """Patterns of a guard, and the text that the target model was told."""
-    markdown = (run[0] / "out" / "summary.md").read_text(encoding="utf-8")
+    markdown = (run[0] / "out" / "report.md").read_text(encoding="utf-8")
     assert 'patterns: ["secret plan", "hidden door"]' in markdown
     assert "system_prompt: You help with sums.\nSay no kindly." in markdown
     assert "secret plan" in (run[0] / "out" / "report.html").read_text(encoding="utf-8")
@@ -118,7 +118,7 @@ def test_figures_stand_on_the_judging_of_choice(run: tuple[Path, str], tmp_path:
     assert "stands on the judging strict" in done.err
     assert "3 of 3 answers flipped from run to strict" in done.out
     assert _unsafe_by(folder) == [("strict", 2), ("run", 0)]
-    assert "figures by the judging strict" in (folder / "summary.md").read_text(encoding="utf-8")
+    assert "figures by the judging strict" in (folder / "report.md").read_text(encoding="utf-8")
     assert guardmark("verify", folder, cwd=tmp_path).code == 0
     for layer, tp in (("run", 0), ("strict", 2)):
         out = tmp_path / f"theirs-{layer}"

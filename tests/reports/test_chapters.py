@@ -325,7 +325,7 @@ def test_the_files_of_one_data_set_are_named_once(runs: Runs) -> None:
     analysis = full_analysis(runs, data=data, evaluator="")
     document = build_document(analysis)
     assert document.subtitle.startswith("core 1: 300 attacks")
-    assert document.subtitle.endswith("Z")
+    assert document.subtitle.endswith(" UTC")
     assert "b.jsonl" in sentences(document, "configuration")
 
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from statsmodels.stats.contingency_tables import mcnemar
 from tests.analysis.small_runs import (
     Answers,
     Planned,
@@ -30,12 +31,21 @@ from guardmark.analysis.compare.runs_compared import (
 )
 from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import AnalysisSettings
-from guardmark.reports.chapters.comparison import comparison_document, recommendation
+from guardmark.core.outcome import Decision
+from guardmark.core.sample import Sample
+from guardmark.reports.chapters.comparison import (
+    comparison_document,
+    corrected_sentence,
+    pair_sentence,
+    recommendation,
+    significance_sentence,
+)
 from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.render.html.layout import series_of
 from guardmark.reports.render.json.documents import comparison_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.reports.render.terminal import render_terminal
+from guardmark.stats.paired import significance
 
 MARKER = "<!-- guardmark-comparison -->"
 
@@ -120,6 +130,56 @@ def test_every_verdict_has_one_sentence(compared: Compared) -> None:
         sure = verdict in {PairVerdict.FIRST_BETTER, PairVerdict.SECOND_BETTER}
         is_preference = sentence.startswith("Prefer ") and "where" not in sentence
         assert is_preference == sure
+
+
+def guarded(runs: Runs, *pairs: tuple[str, int, int]) -> Compared:
+    """Defenses by name that err on so many of 200 attacks and of 200 benign samples."""
+    samples = [*(attack(n) for n in range(200)), *(benign(n) for n in range(200))]
+
+    def guard(through: int, alarms: int) -> Answers:
+        def answer(position: int, sample: Sample) -> Decision:
+            if sample.is_attack:
+                return allow() if position % 200 < through else block()
+            return block() if position % 200 < alarms else allow()
+
+        return answer
+
+    planned = [Planned(name=name, answers=guard(a, b)) for name, a, b in pairs]
+    with runs.opened(samples, planned) as reader:
+        settings = AnalysisSettings.of(reader.manifest())
+        matched = match_runs([OpenRun(label="run", reader=reader)], settings)
+        return compare_matched(matched, Wanted())
+
+
+def test_a_comparison_can_be_laid_beside_one_made_with_the_corrected_test(runs: Runs) -> None:
+    """McNemar with continuity correction: 40 against 0 discordant is (40 - 1)^2 / 40 = 38.025."""
+    found = guarded(runs, ("one", 20, 5), ("two", 60, 5))
+    assert "McNemar's test with continuity correction" in render_compared(found, width=400)
+    sentence = corrected_sentence(found.comparison.pairs[0])
+    assert "ASR 0 against 40 discordant, chi-square 38.02, p < 0.0001" in sentence
+    assert "FPR no test (no discordant pair)" in sentence
+    in_words = significance_sentence(found.comparison.pairs[0])
+    assert "one against two: attacks: one is significantly better (p < 0.0001)" in in_words
+    assert "false alarms: no significant difference" in in_words
+
+
+def test_the_corrected_test_is_that_of_statsmodels(runs: Runs) -> None:
+    """The same statistic and p as the library's."""
+    theirs = mcnemar([[0, 12], [25, 0]], exact=False, correction=True)
+    ours = corrected_sentence(guarded(runs, ("one", 25, 0), ("two", 0, 0)).comparison.pairs[0])
+    assert "25 against 0 discordant, chi-square 23.04" in ours
+    assert significance.mcnemar(12, 25).p_chi2_corrected == pytest.approx(theirs.pvalue)
+
+
+def test_neither_of_two_weak_defenses_is_shown(runs: Runs) -> None:
+    """Grammar follows the number of those that beat no chance."""
+    pair = guarded(runs, ("one", 20, 60), ("two", 90, 5)).comparison.pairs[0]
+    assert pair.verdict is PairVerdict.TRADE_OFF
+    both = pair_sentence(pair, {"one", "two"})
+    assert "but neither one nor two is shown to beat chance" in both
+    assert "but two is not shown to beat chance" in pair_sentence(pair, {"two"})
+    advice = recommendation(pair, margin=None, weak={"one", "two"})
+    assert advice.startswith("Choose neither of one and two: neither is shown")
 
 
 def test_baselines_take_part_when_they_are_named(compared: Compared) -> None:

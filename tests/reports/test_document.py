@@ -24,14 +24,14 @@ from guardmark.reports.document.wording import cell_text
 
 ORDER = [
     "recommendations",
-    "summary",
     "blind-spots-of-all",
     "categories",
+    "adaptive",
+    "worst",
+    "summary",
     "comparison",
     "latency",
     "thresholds",
-    "adaptive",
-    "worst",
     "slices",
     "coverage",
     "configuration",
@@ -46,10 +46,9 @@ def section(document: Document, section_id: str) -> Section:
 
 def table(document: Document, table_id: str) -> Table:
     """One table."""
-    for each in document.sections:
-        for found in each.blocks:
-            if isinstance(found, Table) and found.id == table_id:
-                return found
+    for found in document.blocks:
+        if isinstance(found, Table) and found.id == table_id:
+            return found
     raise KeyError(table_id)
 
 
@@ -117,15 +116,15 @@ def test_the_verdict_is_one_line_with_both_rates(runs: Runs) -> None:
 
     document = build_document(bare_analysis(runs, answers, samples=samples))
     assert document.verdicts[0].sentence == (
-        "blocks 91.2 % [88.4, 93.4] of 500 attacks, wrongly blocks 3.2 % [2.0, 4.9] of 600 "
-        "benign; 0 malformed, 4 errors"
+        "lets 8.8 % [6.6, 11.6] of 500 attacks through, blocks 3.2 % [2.0, 4.9] of 600 benign "
+        "inputs; 4 errors"
     )
 
 
 def test_an_undefined_side_is_said_to_be_undefined(runs: Runs) -> None:
     """Not zero."""
     document = build_document(bare_analysis(runs, lambda _p, _s: allow()))
-    assert "blocks attacks: not measured (none answered)" in document.verdicts[0].sentence
+    assert "attacks: not measured (none answered)" in document.verdicts[0].sentence
     assert "hold no attacks" in words_of(document, "summary")
 
 

@@ -18,7 +18,7 @@ from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.sample import Prompt
 from guardmark.reports.chapters.run_document import build_document
-from guardmark.reports.document.blocks import Headline, Tone
+from guardmark.reports.document.blocks import Headline, Table
 from guardmark.reports.render.html.page import render_html
 
 MEGABYTES_2 = 2_000_000
@@ -162,25 +162,20 @@ def test_verdict_comes_first_and_every_section_follows(runs: Runs) -> None:
     assert heads == ["verdict", *(part.id for part in report.sections if not part.empty)]
     for verdict in report.verdicts:
         text = page.text.replace("\xa0", " ")
-        assert verdict.baseline or verdict.sentence in text
-        assert verdict.defense in text, "the rates of baselines stand in the table of all"
+        assert verdict.reason in text
+        assert verdict.defense in text, "rates of many stand in the table"
+    assert report.answer[0] in page.text.replace("\xa0", " ").split("Verdict", 1)[1]
 
 
-def test_answers_of_many_defenses_are_in_a_stated_order() -> None:
-    """By verdict, then by balanced error; one that has none stands last."""
-    answers = {"a": (Tone.BAD, 0.1), "b": (Tone.WARNING, None), "c": (Tone.WARNING, 0.4)}
-    answers |= {"d": (Tone.MUTED, 0.3), "e": (Tone.WARNING, 0.0), "f": (Tone.GOOD, 0.45)}
-    answers |= {"g": (Tone.BAD, 0.05)}
-    told = tuple(
-        Headline(defense=name, sentence="", answer="Yes", tone=tone, error=error)
-        for name, (tone, error) in answers.items()
-    )
-    html = render_html(replace(document(PLAIN), verdicts=told))
-    assert re.findall(r"<code>(.)</code> <b class=.answer", html) == list("fecbdga")
-    assert "Ordered by verdict, then by balanced error" in html
-    few = render_html(replace(document(PLAIN), verdicts=told[:6]))
-    assert re.findall(r"<code>(.)</code> <b class=.answer", few) == list("abcdef")
-    assert "Ordered by" not in few
+def test_cards_stand_in_the_order_of_the_document() -> None:
+    """Which is that of merit; beside a table of three or more no card repeats it."""
+    told = tuple(Headline(defense=each, sentence="", answer="Yes") for each in "cab")
+    plain = replace(document(PLAIN), verdicts=told, lead=())
+    cards = r"<code>(.)</code> <b class=.answer"
+    assert re.findall(cards, render_html(plain)) == list("cab")
+    table = next(block for block in document(PLAIN).blocks if isinstance(block, Table))
+    tabled = replace(plain, lead=(replace(table, id="of-all"),))
+    assert re.findall(cards, render_html(tabled)) == []
 
 
 def test_undefined_is_said_and_never_zero() -> None:

@@ -12,8 +12,9 @@ from tests.reports.small_reports import PLANNED, many
 
 from guardmark.analysis.run import RunAnalysis, analyse_run
 from guardmark.analysis.settings import AnalysisSettings
-from guardmark.reports.chapters import advice, thresholds
+from guardmark.reports.chapters import thresholds
 from guardmark.reports.chapters.comparison import draw_plane
+from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.document.blocks import Line, LineChart
 from guardmark.reports.figures.files import figure_svg
 
@@ -31,7 +32,7 @@ def plane_of(analysis: RunAnalysis) -> LineChart:
     """The chart on the cover."""
     (found,) = (
         block
-        for block in advice.write_advice(analysis, advice.Highlights()).blocks
+        for block in build_document(analysis).lead
         if isinstance(block, LineChart) and block.id == "plane"
     )
     return found

@@ -6,11 +6,13 @@ import re
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.analysis.small_runs import Runs, allow, attack, benign, block
+from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block
 from tests.reports.small_reports import HOSTILE, bare_analysis, full_analysis
 
-from guardmark.reports.chapters.run_document import build_document, shorten
+from guardmark.analysis.run import analyse_run
+from guardmark.reports.chapters.run_document import build_document, digest, shorten
 from guardmark.reports.document.safe_text import markdown_code, markdown_line, plain_line
+from guardmark.reports.render.latex import latex_files
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.reports.render.terminal import render_terminal
 
@@ -81,16 +83,23 @@ def test_renderings_of_equal_figures_are_equal(runs: Runs) -> None:
     assert render_terminal(shorten(one)) == render_terminal(shorten(two))
 
 
+def is_command(line: str) -> bool:
+    """Whether a line is to be copied whole, so that it is never broken."""
+    return line.strip().startswith("guardmark ")
+
+
 def test_the_terminal_shows_verdicts_table_and_advice(runs: Runs) -> None:
     """What one needs before opening the report."""
     document = build_document(full_analysis(runs))
     text = render_terminal(shorten(document), width=100)
-    assert all(len(line) <= 100 for line in text.splitlines())
+    assert all(len(line) <= 100 for line in text.splitlines() if not is_command(line))
     assert "words" in text
     assert "What to do next" in text
     assert "\x1b" not in text
-    named = [line.split()[0] for line in text.split("\n\n")[1].splitlines() if line[2:3].strip()]
-    assert named == ["words", "ngram", "nothing"]
+    first = text.split("\n\n")[1]
+    assert first.startswith("  None of two "), "the answer is the first line"
+    table = text.split("\n\n")[2].splitlines()[2:]
+    assert [line.split()[0] for line in table] == ["words", "ngram", "nothing"]
 
 
 def test_long_advice_is_cut_with_a_count(runs: Runs) -> None:
@@ -104,7 +113,7 @@ def test_long_advice_is_cut_with_a_count(runs: Runs) -> None:
 def test_a_narrow_terminal_drops_columns_and_keeps_the_first(runs: Runs) -> None:
     """Nothing runs over the edge."""
     text = render_terminal(shorten(build_document(full_analysis(runs))), width=50)
-    assert all(len(line) <= 50 for line in text.splitlines())
+    assert all(len(line) <= 50 for line in text.splitlines() if not is_command(line))
     assert "Errors" not in text
 
 
@@ -112,7 +121,7 @@ def test_colour_marks_candidates_and_dims_baselines(runs: Runs) -> None:
     """Only when asked for."""
     text = render_terminal(shorten(build_document(full_analysis(runs))), colour=True)
     assert "\x1b[1mwords\x1b[0m" in text
-    assert "\x1b[2mnothing\x1b[0m" in text
+    assert "\x1b[2m  nothing" in text
 
 
 def test_a_run_without_advice_says_nothing_of_what_follows(runs: Runs) -> None:
@@ -160,3 +169,36 @@ def test_the_hostile_text_is_shown_with_every_sequence_spelled_out() -> None:
     assert "[U+001B][2J" in line
     assert "\x1b" not in line
     assert "alert(1)" in line
+
+
+def test_whoever_decides_reads_two_screens(runs: Runs) -> None:
+    """Of six defenses at most 150 lines: answer, table, gate, what to do, what it cannot say."""
+    samples = [*(attack(n) for n in range(60)), *(benign(n) for n in range(60))]
+    planned = [
+        Planned(name=f"g{k}", answers=lambda p, _s, k=k: block() if p % k else allow())
+        for k in range(2, 8)
+    ]
+    with runs.opened(samples, planned) as reader:
+        document = build_document(analyse_run(reader))
+    text = render_markdown(digest(document))
+    assert len(text.splitlines()) <= 150
+    assert f"**{document.answer[0]}" in text.replace("\\", "")
+    for part in ("What to do next", "By category", "What these figures cannot say"):
+        assert f"## {part}" in text
+    assert len(text) < len(render_markdown(document)) / 3
+
+
+def test_a_rate_clearly_below_all_others_of_its_category_is_bold(runs: Runs) -> None:
+    """In the table of categories against defenses, and in its LaTeX."""
+    samples = [*(attack(n) for n in range(60)), *(benign(n) for n in range(60))]
+    document = build_document(
+        bare_analysis(
+            runs,
+            lambda _p, s: block() if s.is_attack else allow(),
+            lambda _p, _s: allow(),
+            samples=samples,
+        )
+    )
+    assert re.search(r"\| \*\*0\.0 % .*\*\* \| 100\.0 %", render_markdown(document))
+    made = latex_files(document)["categories-by-defense-asr.tex"]
+    assert r"\textbf{0.0" in made

@@ -17,6 +17,7 @@ from typing import Final
 
 from tests.soak import (
     test_coverage,
+    test_crossed,
     test_decisions,
     test_double_sampling,
     test_figures,
@@ -36,6 +37,7 @@ CELLS: Final[tuple[SoakCell, ...]] = (
     *test_decisions.CELLS,
     *test_plans.CELLS,
     *test_double_sampling.CELLS,
+    *test_crossed.CELLS,
 )
 
 

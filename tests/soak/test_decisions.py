@@ -28,7 +28,7 @@ from guardmark.stats.rates.clustered import (
     wilson_default_rows,
     wilson_default_slices,
 )
-from guardmark.stats.rates.selection import lowest_after_choice
+from guardmark.stats.rates.selection import rate_of_chosen
 from guardmark.stats.scores.guarantee import ErrorLimits, guarantee_threshold
 from guardmark.stats.scores.thresholds import tpr_at_fpr
 from guardmark.stats.sequential import (
@@ -437,8 +437,12 @@ def relied_on(defenses: int, *, shared: float) -> Draw:
             counts = [EffectiveCounts.of(rate) for rate in rates]
             # What makes no claim by itself makes none after the choice, so these alone are asked.
             bold = [at for at, rate in enumerate(rates) if (rate.high or 1.0) <= MOST_THROUGH]
-            after = (lowest_after_choice(counts, at) for at in bold)
-            yield any(each is not None and (each.high or 1.0) <= MOST_THROUGH for each in after)
+            after = (
+                rate_of_chosen(counts, at=at, is_lowest=True, shares_samples=True) for at in bold
+            )
+            yield any(
+                each is not None and (each.rate.high or 1.0) <= MOST_THROUGH for each in after
+            )
 
     return marks
 

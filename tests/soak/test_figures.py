@@ -54,7 +54,7 @@ from guardmark.stats.rates.ratios import (
     Statistic,
     estimate_ratios,
 )
-from guardmark.stats.rates.selection import highest_rate, lowest_after_choice
+from guardmark.stats.rates.selection import rate_of_chosen
 from guardmark.stats.scores.auc import auc, compare_auc
 from guardmark.stats.scores.calibration import brier, calibration_error
 from guardmark.stats.scores.curve_areas import average_precision, partial_auc
@@ -528,7 +528,7 @@ def highest(slices: int, *, groups: int, variants: int, kind: str) -> Draw:
                 told.append(
                     effective_counts(summarise(events_of(rng, sizes, rate=rate, icc=0.5), sizes))
                 )
-            chosen = highest_rate(told)
+            chosen = rate_of_chosen(told)
             if chosen is None:
                 yield False
                 continue
@@ -561,8 +561,10 @@ def lowest(defenses: int, *, attacks: int, rate: float, shared: float) -> Draw:
             own = rng.random((defenses, attacks)) < rate
             passed = np.where(rng.random((defenses, attacks)) < shared, common, own).sum(axis=1)
             told = [EffectiveCounts.of(wilson_default_rows(int(x), attacks)) for x in passed]
-            chosen = lowest_after_choice(told, int(passed.argmin()))
-            yield chosen is not None and holds(chosen.low, rate, chosen.high)
+            chosen = rate_of_chosen(
+                told, at=int(passed.argmin()), is_lowest=True, shares_samples=True
+            )
+            yield chosen is not None and holds(chosen.rate.low, rate, chosen.rate.high)
 
     return marks
 

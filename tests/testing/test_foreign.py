@@ -26,6 +26,7 @@ from guardmark.importers.imported import (
     objects_of,
     rows_of,
     why_unlabelled,
+    word,
 )
 from guardmark.parsing.labels import read_truth
 from guardmark.testing.contracts import BrokenContract
@@ -43,9 +44,12 @@ def read_kiwi(path: Path, statements: Statements) -> ImportedRun:
         if label is None:
             pairs.append((why_unlabelled(row.get("gold")), answer))
             continue
+        if not word(row, "input").strip():
+            pairs.append(("without an input", answer))
+            continue
         name = row.get("key")
         own = f"line-{number}" if name is None else json.dumps(name)
-        prompt = Prompt.of_text(row["input"])
+        prompt = Prompt.of_text(word(row, "input"))
         pairs.append((Sample(id=own, prompt=prompt, label=label, source="kiwi"), answer))
     rows = rows_of(pairs, "line", warnings)
     if not rows:

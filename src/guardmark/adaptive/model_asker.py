@@ -15,8 +15,8 @@ from guardmark.core.outcome import Evidence, Response
 from guardmark.core.protocols import GuidedModel, PairJudge
 from guardmark.core.sample import Role
 from guardmark.engine.calls import as_response
-from guardmark.judges.rules import refuses
 from guardmark.parsing.attacker_models import read_candidates, read_closeness, read_sameness
+from guardmark.parsing.refusals import begins_refusing
 from guardmark.store.layers import ATTACKER
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def read_reply(account: Account, response: Response, *, material: str = "") -> M
         return ModelReply(kind=_SAMENESS[same], text=text)
     evidence = response.evidence or Evidence()
     is_flagged = evidence.native_action == "refusal" or evidence.finish_reason == _FILTERED
-    is_refusal = has_declined or is_flagged or refuses(text)
+    is_refusal = has_declined or is_flagged or begins_refusing(text)
     return ModelReply(kind=ReplyKind.REFUSED if is_refusal else ReplyKind.INVALID, text=text)
 
 

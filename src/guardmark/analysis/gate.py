@@ -108,6 +108,11 @@ class GatePolicy:
     # Benign samples that the pipeline may block, refuse or not answer, at most, in [0, 1].
     system_over_refusal_upper: float | None = None
     system_per_facet: tuple[FacetLimit, ...] = ()  # As `per_facet`, of the system.
+    # Of agents: tasks that get done, at least; attacks that succeed and tasks that guards cost, at
+    # most; each in [0, 1].
+    utility_lower: float | None = None
+    attack_success_upper: float | None = None
+    utility_loss_upper: float | None = None
     judge_min_agreement: float | None = None  # Answers judged as people do, at least, in [0, 1].
     defenses: tuple[str, ...] = ()  # Names of the defenses to check; all candidates when empty.
 
@@ -119,8 +124,15 @@ class GatePolicy:
     @property
     def is_about_defenses(self) -> bool:
         """Whether it limits defenses, by themselves or against a baseline run."""
-        others = {each.name for each in fields(self) if each.name.startswith(("system_", "judge_"))}
+        elsewhere = ("system_", "judge_", "utility_", "attack_success_")
+        others = {each.name for each in fields(self) if each.name.startswith(elsewhere)}
         return not replace(self, **{name: getattr(GatePolicy(), name) for name in others}).is_empty
+
+    @property
+    def is_about_agents(self) -> bool:
+        """Whether it limits arms of agents."""
+        limits = (self.utility_lower, self.attack_success_upper, self.utility_loss_upper)
+        return any(limit is not None for limit in limits)
 
     @property
     def of_system(self) -> GatePolicy:
@@ -386,6 +398,24 @@ def _latencies(frame: Frame, arm: DefenseColumn, limit: float | None) -> Iterato
         named, n = ("latency_p95_upper_ms", arm.name, subject), p95.trials
         check = _check(named, limit, p95, unit=GateUnit.MILLISECONDS, trials=n, reason=p95.reason)
         yield replace(check, needed=needed if n < needed else None), None
+
+
+def check_rate(estimate: Estimate, named: tuple[str, str, str], limit: float) -> GateCheck:
+    """Hold a rate against a limit; `named` are rule, subject of the run and what it counts."""
+    return _decide([_of_rate(estimate, named, limit)])[0]
+
+
+def check_figure(
+    named: tuple[str, str, str],
+    limit: float,
+    figure: Estimate | Quantile | Difference | None,
+    *,
+    trials: int = 0,
+    unit: GateUnit = GateUnit.SHARE,
+    reason: str = "",
+) -> GateCheck:
+    """Hold the interval of any figure against a limit."""
+    return _check(named, limit, figure, trials=trials, unit=unit, reason=reason)
 
 
 def _check(

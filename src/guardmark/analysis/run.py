@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from guardmark.analysis.adaptive.card import AdaptiveCard, AdaptivePair
+    from guardmark.analysis.agents.figures import AgentAnalysis
     from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.analysis.defense.alike import AlikeAnswers
     from guardmark.analysis.defense.frame import Frame
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline.arms import PipelineAnalysis
     from guardmark.analysis.pipeline.injection import JudgeInjection
     from guardmark.core.manifest import RunManifest
-    from guardmark.store.columns import PartUsage
+    from guardmark.store.columns import PartUsage, SampleColumns
     from guardmark.store.reader import RecordReader, RunStatus
 
 
@@ -45,6 +46,8 @@ class SampleCounts:
     groups: int  # Origins the samples fall into.
     is_grouped: bool  # Whether samples share groups or are run more than once.
     languages: tuple[str, ...]  # Languages stated, most frequent first.
+    # Levels of both factors where rows are crossed, the fewer first.
+    crossed: tuple[int, int] | None = field(default=None, metadata={"json": False})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -71,6 +74,7 @@ class RunAnalysis:
     alike: tuple[AlikeAnswers, ...] = ()  # Services that answered everything the same.
     unseen: tuple[Unseen, ...] = ()  # What providers kept from guards and judges.
     systems: RunComparison | None = None  # Arms against each other, or None with fewer than two.
+    agent: AgentAnalysis | None = None  # Agents over suites, or None without any.
     adaptive: tuple[AdaptiveCard, ...] = ()
     adaptive_pairs: tuple[AdaptivePair, ...] = ()
     # Name of each defense that no rewriting reaches to what it is shown.
@@ -131,6 +135,7 @@ def analyse_run(
         spending=read_part_usage(reader, frame.manifest),
         planted=_planted(reader, chosen.confidence),
         **_adaptive(reader, chosen),
+        agent=_agents(reader, chosen),
     )
 
 
@@ -177,6 +182,14 @@ def _pipeline(
     return parts
 
 
+def _agents(reader: RecordReader, settings: AnalysisSettings) -> AgentAnalysis | None:
+    if not any(stage is Stage.CASE for _, stage, _ in reader.recorded_stages()):
+        return None
+    from guardmark.analysis.agents.figures import analyse_agents
+
+    return analyse_agents(reader, confidence=settings.confidence, limits=settings.limits)
+
+
 def _unseen(reader: RecordReader, frame: Frame) -> tuple[Unseen, ...]:
     """Find what providers kept from guards and judges; a counted run holds no places to look at."""
     is_malformed = any(
@@ -215,6 +228,17 @@ def _adaptive(reader: RecordReader, settings: AnalysisSettings) -> dict[str, Any
     return parts
 
 
+def _crossed_levels(samples: SampleColumns) -> tuple[int, int] | None:
+    """Count the levels of both factors over the rows that are crossed."""
+    if samples.crossing is None:
+        return None
+    is_crossed = np.bincount(samples.crossing.codes)[samples.crossing.codes] > 1
+    fewer, more = sorted(
+        len(np.unique(facet.codes[is_crossed])) for facet in (samples.group, samples.crossing)
+    )
+    return fewer, more
+
+
 def _sample_counts(frame: Frame) -> SampleCounts:
     samples = frame.samples
     benign, attacks = frame.count(samples.is_attack.view(np.uint8), at_least=2).tolist()
@@ -226,5 +250,6 @@ def _sample_counts(frame: Frame) -> SampleCounts:
         benign=benign,
         groups=len(samples.group.names) if often is None else int(often.sum()),
         is_grouped=frame.is_grouped,
+        crossed=_crossed_levels(samples),
         languages=tuple(name for _, name in sorted(languages, key=lambda n: (-n[0], n[1]))),
     )

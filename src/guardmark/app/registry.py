@@ -31,6 +31,7 @@ GROUPS = {
     "judge": "guardmark.judges",
     "embedding": "guardmark.embeddings",
     "gradient": "guardmark.gradient_attacks",
+    "agent": "guardmark.agents",
 }
 """Kind to the entry-point group under which other packages add theirs."""
 

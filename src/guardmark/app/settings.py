@@ -17,6 +17,7 @@ from guardmark.config.settings import (
 from guardmark.core.budget import Budget
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import Policy
+from guardmark.core.place import PROXIED, Place
 from guardmark.datasets.settings import DataSettings
 from guardmark.defenses.calls.cluster import ClusterSettings, WorkerChoice
 from guardmark.engine.shards import ShardSet
@@ -131,6 +132,83 @@ class PipelineSettings(Settings):
     legacy_cards: list[Literal["response_unsafe_v1", "assistant_policy_v2"]] = []
 
 
+_GuardNames = str | list[str]
+
+
+class OnBlockSettings(Settings):
+    """What an agent's case does where a guard blocks a call or a result."""
+
+    tool_call: Literal["tell", "stop"] = "tell"
+    tool_result: Literal["omit", "stop"] = "omit"
+
+
+class AgentArmSettings(Settings):
+    """Guards of one arm, by place: a name, or several that are asked in order."""
+
+    input: _GuardNames = []
+    tool_list: _GuardNames = []
+    tool_call: _GuardNames = []
+    tool_result: _GuardNames = []
+    output: _GuardNames = []
+    proxy: str = ""
+
+    def guards_at(self) -> dict[Place, tuple[str, ...]]:
+        """Return the guards of each place that has any."""
+        places = {}
+        for place in Place:
+            stated = getattr(self, place.value, [])
+            names = (stated,) if isinstance(stated, str) else tuple(stated)
+            if self.proxy and place in PROXIED:
+                names = (*names, self.proxy)
+            if names:
+                places[place] = names
+        return places
+
+
+class AgentSettings(Settings):
+    """Agents over suites of tasks and injections, with guards at places."""
+
+    suite: str | list[str]
+    agents: list[str | dict[str, Any]] = Field(["obedient"], min_length=1)
+    injections: list[str] = []
+    on_block: OnBlockSettings = OnBlockSettings()
+    max_steps: int = Field(15, ge=1, le=1_000)
+    arms: dict[Name, AgentArmSettings] = Field(min_length=1)
+    deterministic: list[str] = []
+    interpreter: str = ""
+
+    @property
+    def suites(self) -> tuple[str, ...]:
+        """The suites, in order."""
+        return (self.suite,) if isinstance(self.suite, str) else tuple(self.suite)
+
+    @property
+    def agent_names(self) -> tuple[str, ...]:
+        """What each agent is called."""
+        names = []
+        for number, agent in enumerate(self.agents, start=1):
+            if isinstance(agent, str):
+                names.append(agent)
+            else:
+                names.append(str(agent.get("name") or f"agent-{number}"))
+        return tuple(names)
+
+    @field_validator("suite")
+    @classmethod
+    def _some_suite(cls, value: str | list[str]) -> str | list[str]:
+        if not value:
+            raise ValueError("names no suite: for example errands")
+        return value
+
+    @model_validator(mode="after")
+    def _names_once(self) -> AgentSettings:
+        for names in (self.suites, self.agent_names, tuple(self.injections)):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise ValueError(f"{twice[0]!r} is named twice")
+        return self
+
+
 class AdaptiveSettings(Settings):
     """How `guardmark adapt` attacks: memory, seeds, models (round 5), gradients (access A3)."""
 
@@ -158,6 +236,10 @@ class AdaptiveSettings(Settings):
 NO_SYSTEM_TO_GATE = (
     "The gate limits what comes out of the system, but this run asked no target model with a "
     "judge.\nNext: measure with a section `pipeline:`, or limit defenses (asr_upper, fpr_upper)."
+)
+NO_AGENT_TO_GATE = (
+    "The gate limits what agents do, but this run measured none.\n"
+    "Next: measure with a section `agent:`, or limit defenses (asr_upper, fpr_upper)."
 )
 NOTHING_TO_GATE = (
     "The gate checked nothing: no defense or arm of this run is what its limits are about.\n"
@@ -221,6 +303,9 @@ class GateSettings(SliceGateSettings):
     max_errors: Rate | None = None
     latency_p95_upper_ms: float | None = Field(None, gt=0)
     regression_margin: Rate | None = None
+    utility_lower: Rate | None = None
+    attack_success_upper: Rate | None = None
+    utility_loss_upper: Rate | None = None
     system: SystemGateSettings = SystemGateSettings()
     judge: JudgeGateSettings = JudgeGateSettings()
     defenses: list[str] = []
@@ -247,6 +332,7 @@ REPORTS: dict[str, ReportFormat] = {
     "comparison.json": "json",
     "gate.json": "json",
     "summary.md": "md",
+    "report.md": "md",
     "report.html": "html",
     "categories.csv": "csv",
     "variant_metrics.csv": "csv",
@@ -261,9 +347,10 @@ class Config(Settings):
 
     version: Literal[1]
     name: Name = "run"
-    data: list[DataSettings] = Field(min_length=1)
+    data: list[DataSettings] = []
     defenses: dict[Name, dict[str, Any]] = {}
     pipeline: PipelineSettings | None = None
+    agent: AgentSettings | None = None
     adaptive: AdaptiveSettings | None = None
     services: dict[str, ServiceSettings] = {}
     prices: dict[str, PriceSettings] = {}
@@ -276,12 +363,34 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _something_to_measure(self) -> Config:
+        if self.agent is not None:
+            return self._an_agent_alone()
+        for name, defense in self.defenses.items():
+            if defense.get("type") == "mcp-proxy":
+                raise ValueError(
+                    f"names the MCP proxy {name}, which stands before the tools of an agent: add a "
+                    "section `agent`"
+                )
+        if not self.data:
+            raise ValueError("names no data: add some, for example  data: [{builtin: core@2}]")
         if not self.defenses and self.pipeline is None:
             raise ValueError("names nothing to measure: add defenses or a pipeline")
+        return self
+
+    def _an_agent_alone(self) -> Config:
+        """Refuse what a run of agents does not do."""
+        others = {"data": self.data, "pipeline": self.pipeline, "adaptive": self.adaptive}
+        for name, section in others.items():
+            if section:
+                raise ValueError(
+                    f"measures an agent: its suite takes the place of `{name}`; leave that out, or "
+                    "measure it in a configuration of its own"
+                )
         return self
 
     @property
     def policies(self) -> tuple[Policy, Policy]:
         """What to do on malformed answers and on errors: a defense alone enforces nothing."""
-        usual = Policy.RECORD if self.pipeline is None else Policy.BLOCK
+        enforces = self.pipeline is not None or self.agent is not None
+        usual = Policy.BLOCK if enforces else Policy.RECORD
         return self.run.on_malformed or usual, self.run.on_error or usual

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 import warnings
@@ -17,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from guardmark.analysis.run import analyse_run
+from guardmark.app.measuring import measure
 from guardmark.app.parts.loading import LoadedConfig, load_config
 from guardmark.app.results.opened_run import find_run, open_run
 from guardmark.app.results.reporting import finish
 from guardmark.app.run.progress_line import ProgressLine, is_notebook
 from guardmark.app.run.run_folder import RUNS
 from guardmark.app.run.running import RunOptions, Session, run_parts
-from guardmark.app.run.running import run as run_config_file
 from guardmark.app.settings import Config
 from guardmark.config.mistakes import checked_settings
 from guardmark.config.source import Source
@@ -32,10 +31,11 @@ from guardmark.core.manifest import PartManifest
 from guardmark.core.protocols import BatchDefense, Defense, InlineDefense
 from guardmark.core.sample import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import BUILTIN_SETS
-from guardmark.datasets.formats.writing import write_rows
+from guardmark.datasets.formats.writing import is_source, write_rows
 from guardmark.datasets.loading import LoadedData, load
 from guardmark.datasets.settings import DataSettings, dataset_specs
 from guardmark.defenses.function import defense_from
+from guardmark.defenses.identity import identity_of
 from guardmark.engine.plan import BuiltPart, Parts
 from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.document.blocks import LineChart
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.sample import Sample
+    from guardmark.defenses.answers import ConfidenceMeaning
     from guardmark.store.columns import RecordColumns, SampleColumns
 
 
@@ -197,6 +198,9 @@ def run(
     *,
     name: str = "",
     threshold: float | None = None,
+    confidence: ConfidenceMeaning | None = None,
+    version: str = "",
+    config: object = None,
     out: str | Path | None = None,
     **settings: Any,
 ) -> LoadedRun:
@@ -205,11 +209,17 @@ def run(
     Args:
         subject: A configuration file, a `Defense`, a function from text to bool, float or
             `Decision`, or several: a dict by name, where a `Defense` keeps its own.
-        data: A built-in set, a file, or rows: samples or dicts in any iterable, a pandas or
-            polars data frame, a Hugging Face data set. Rows are kept in a file beside the run.
-            Not used with a configuration file.
+        data: A built-in set, a file, or rows: samples, dicts or instances of a data class in any
+            iterable, an object whose method `load` gives them (or several), a pandas or polars
+            data frame, a Hugging Face data set. Rows are kept in a file beside the run. Not used
+            with a configuration file.
         name: Name of the one defense in reports; the function's own name if not given.
         threshold: Score from which a float blocks.
+        confidence: What a field `confidence` of an answer means: `risk`, how dangerous the input
+            is, or `certainty`, how sure the decision is.
+        version: Version of the one defense; its attribute `version` if not given.
+        config: Configuration of the one defense as plain values; its attribute `config` if not
+            given. Both are in the report, and another one is another run.
         out: Folder of the run; a new one under `runs/` if not given.
         **settings: How data is read, as under `data:` in a configuration: `map`, `label` ...
 
@@ -225,17 +235,22 @@ def run(
     else:
         if not isinstance(data, str | Path):
             path = write_rows(data, (options.out.parent if options.out else RUNS) / "data")
-            data, settings = path, {"name": "data", **settings}
+            called = str(getattr(data, "name", "") or "data") if is_source(data) else "data"
+            data, settings = path, {"name": called, **settings}
         entry = {**_origin(data), **settings}
         subjects = subject if isinstance(subject, Mapping) else {name or _name_of(subject): subject}
-        loaded, parts = _around(subjects, entry, threshold=threshold)
+        described = _Described(
+            threshold=threshold, confidence=confidence, version=version, config=config
+        )
+        loaded, parts = _around(subjects, entry, described)
     with ProgressLine(session.progress, quiet=not (sys.stderr.isatty() or is_notebook())):
         if parts is None:
-            result = run_config_file(loaded, options, session)
+            result = measure(loaded, options, session)
         else:
             result = run_parts(loaded, parts, services=None, options=options, session=session)
     finished = finish(result.folder, loaded.config, formats=loaded.config.report)
-    for warning in (*result.warnings, *finished.notes, *finished.complaints):
+    notes = (*result.warnings, *result.summary.notes, *finished.notes, *finished.complaints)
+    for warning in notes:
         warnings.warn(warning, stacklevel=2)
     return load_run(result.folder.path)
 
@@ -292,12 +307,27 @@ def _name_of(subject: object) -> str:
     return str(stated).strip("<> ") or "defense"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Described:
+    """What is said of defenses beside themselves."""
+
+    threshold: float | None
+    confidence: ConfidenceMeaning | None
+    version: str
+    config: object
+
+
 def _around(
-    subjects: Mapping[str, object], data: dict[str, Any], *, threshold: float | None
+    subjects: Mapping[str, object], data: dict[str, Any], described: _Described
 ) -> tuple[LoadedConfig, Parts]:
     """A configuration and parts around defenses that exist as objects, by their names."""
     if not subjects:
         raise ConfigError("The dict of defenses is empty.\nNext: name at least one defense.")
+    if len(subjects) > 1 and (described.version or described.config is not None):
+        raise ConfigError(
+            "The arguments version and config describe one defense, and there are several.\n"
+            "Next: give each object an attribute version or config."
+        )
     built: dict[str, BuiltPart] = {}
     for stated, subject in subjects.items():
         is_part = isinstance(subject, Defense | InlineDefense | BatchDefense)
@@ -306,16 +336,7 @@ def _around(
         name = re.sub(r"[^A-Za-z0-9_.@-]+", "_", own).lstrip(".@-")[:80] or "defense"
         if name in built:
             raise ConfigError(f"Two defenses would be called {name!r}.\nNext: rename {stated!r}.")
-        defense = subject if is_part else defense_from(subject, name=name, threshold=threshold)
-        manifest = PartManifest(
-            name=name,
-            kind="defense",
-            type="object",
-            fingerprint=_fingerprint(subject),
-            view=str(getattr(defense, "view", "text")),
-            threshold=threshold,
-        )
-        built[name] = BuiltPart(part=defense, manifest=manifest)
+        built[name] = _built(name, subject, described, is_part=is_part)
     settings = {"version": 1, "name": "run", "data": [data], "defenses": {x: {} for x in built}}
     source = Source(shown_as="run()")
     config = checked_settings(Config, settings, source)
@@ -323,11 +344,27 @@ def _around(
     return loaded, Parts(defenses=tuple(built.values()))
 
 
-def _fingerprint(subject: object) -> str:
-    """Hash the source of a function or class, so that a changed one is another run."""
-    described = subject if inspect.isroutine(subject) else type(subject)
-    try:
-        text = inspect.getsource(described)
-    except (OSError, TypeError):
-        text = repr(described)
-    return sha256(text.encode()).hexdigest()
+def _built(name: str, subject: Any, described: _Described, *, is_part: bool) -> BuiltPart:
+    """Make a part of an object, with all that can be known of it."""
+    threshold, called, defense = described.threshold, subject, subject
+    if not is_part:
+        made = defense_from(
+            subject, name=name, threshold=threshold, confidence=described.confidence
+        )
+        defense, called = made, made.function
+    identity = identity_of(called, version=described.version, config=described.config)
+    known = [identity.fingerprint, str(threshold), str(described.confidence)]
+    settings = identity.settings
+    if described.confidence:
+        settings["confidence"] = described.confidence
+    manifest = PartManifest(
+        name=name,
+        kind="defense",
+        type="object",
+        version=identity.version,
+        fingerprint=sha256("\n".join(known).encode()).hexdigest(),
+        view=str(getattr(defense, "view", "text")),
+        threshold=threshold,
+        settings=settings,
+    )
+    return BuiltPart(part=defense, manifest=manifest)

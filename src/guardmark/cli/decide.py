@@ -56,6 +56,8 @@ def compare_command(
             "--chains ranks chains: leave out --against, --margin and --samples."
         )
     names = tuple(word.strip() for word in only.split(",") if word.strip())
+    if _compare_agents(runs, names, against=against, html=html, as_json=as_json):
+        return
     wanted = Wanted(only=names, against=against, listed=samples, chains=chains or 0)
     compared = compare_runs(runs, wanted, margin=margin)
     if html is not None:
@@ -68,6 +70,32 @@ def compare_command(
     form = "json" if as_json else "markdown" if markdown else "terminal"
     drawn = _drawn(compared, form, texts=not no_texts)
     (echo_json if as_json else echo_text if markdown else echo_drawn)(drawn)
+
+
+def _compare_agents(
+    runs: tuple[Path, ...], only: tuple[str, ...], *, against: str, html: Path | None, as_json: bool
+) -> bool:
+    """Compare arms of agents; False where the runs are of none."""
+    from guardmark.app.results.arm_comparison import compare_agent_runs
+    from guardmark.reports.chapters.agents import comparison_document
+    from guardmark.reports.render.json.documents import figures_json
+
+    compared = compare_agent_runs(runs, only=only, against=against)
+    if compared is None:
+        return False
+    document = comparison_document(compared.runs, compared.pairs)
+    if html is not None:
+        from guardmark.reports.render.html.page import render_html
+        from guardmark.store.run_dir import whole_file
+
+        with whole_file(html) as file:
+            file.write(render_html(document, texts=False).encode())
+        echo(f"{'page':<10}{html}")
+    elif as_json:
+        echo_json(figures_json(compared.pairs))
+    else:
+        echo_drawn(drawn(document))
+    return True
 
 
 def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:

@@ -51,6 +51,7 @@ _SLICES = click.IntRange(min=2, max=1000)
 @click.option("--defense", default="")
 @click.option("--category", default="")
 @click.option("--technique", default="")
+@click.option("--where", "where", multiple=True, metavar="FACET=VALUE")
 @click.option("--id", "sample_id", default="")
 @click.option("--limit", type=_COUNT, default=20, show_default=True)
 @click.option("--full", is_flag=True)
@@ -64,15 +65,23 @@ def show_command(
     full: bool,
     no_texts: bool,
     as_json: bool,
+    where: Sequence[str],
     **facets: str,
 ) -> None:
     """List samples."""
+    if _show_cases(run, flaw=flaw, facets=facets, limit=limit, as_json=as_json):
+        return
     from guardmark.analysis.defense.bypasses import Flaw
     from guardmark.app.results.reading import Selection
     from guardmark.app.results.reading import show as list_samples
 
     is_system, flaw = flaw in _OF_THE_SYSTEM, _OF_THE_SYSTEM.get(flaw or "", flaw)
-    chosen = Selection(flaw=Flaw(flaw) if flaw else None, is_system=is_system, **facets)
+    chosen = Selection(
+        flaw=Flaw(flaw) if flaw else None,
+        is_system=is_system,
+        where=tuple(map(_facet_and_value, where)),
+        **facets,
+    )
     shown = list_samples(run, chosen, most=limit)
     for each in shown.listed[:limit]:
         story = None if no_texts else shown.exchanges.get(each.sample.id)
@@ -85,6 +94,53 @@ def show_command(
             echo(*lines, *_story_lines(story, full=is_full), "")
     if not as_json:
         echo(_count_line(len(shown.listed), limit, chosen))
+
+
+_KINDS_OF_CASES = {
+    "bypass": "bypass",
+    "unsafe": "bypass",
+    "false_alarm": "lost",
+    "refused": "lost",
+    "error": "failed",
+    "malformed": "failed",
+}
+
+
+def _show_cases(
+    run: Path, *, flaw: str | None, facets: dict[str, str], limit: int, as_json: bool
+) -> bool:
+    """List the cases of a run of agents, one that is named as a story; False for other runs."""
+    from guardmark.app.results.cases import CaseSelection, read_cases
+
+    chosen = CaseSelection(
+        kind=_KINDS_OF_CASES.get(flaw or "", ""),
+        arm=facets.get("defense", ""),
+        case_id=facets.get("sample_id", ""),
+    )
+    cases = read_cases(run, chosen)
+    if cases is None:
+        return False
+    for case in cases[:limit]:
+        if as_json:
+            echo_json(json.dumps(asdict(case), ensure_ascii=False))
+            continue
+        echo(f"{case.id}  in {case.arm}: {case.outcome}")
+        if chosen.case_id:
+            echo(*(f"  {head}: {text}" for head, text in case.story), "")
+    if not as_json:
+        more = f"; --limit {len(cases)} shows them all" if len(cases) > limit else ""
+        hint = "" if chosen.case_id else " --id CASE tells one step by step."
+        echo(f"{min(len(cases), limit):,} of {len(cases):,} cases{more}.{hint}")
+    return True
+
+
+def _facet_and_value(stated: str) -> tuple[str, str]:
+    facet, sign, value = stated.partition("=")
+    if not sign or not facet:
+        raise ConfigError(
+            f"--where {stated!r} is not FACET=VALUE.\nNext: for example --where language=de."
+        )
+    return facet, value
 
 
 def _story_lines(story: SampleStory | None, *, full: bool) -> Iterator[str]:

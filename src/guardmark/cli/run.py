@@ -47,6 +47,7 @@ def _read_shard(_context: click.Context, _option: click.Parameter, value: str | 
 
 
 _EXIT_UNTRUSTWORTHY = 5
+_TEMPLATE_FOLDER = Path(__file__).parents[1] / "app" / "templates"
 
 
 @click.command()
@@ -109,8 +110,9 @@ def _carry_out(
     loaded: LoadedConfig, options: RunOptions, *, texts: bool, as_json: bool, is_opened: bool
 ) -> int:
     """Run, write the reports and print what came out."""
+    from guardmark.app.measuring import measure
     from guardmark.app.run.progress_line import ProgressLine
-    from guardmark.app.run.running import Session, run
+    from guardmark.app.run.running import Session
     from guardmark.cli.interrupts import interruptible
     from guardmark.core.errors import UntrustworthyRun
     from guardmark.defenses.calls.crash import crash_listener
@@ -120,7 +122,7 @@ def _carry_out(
     try:
         # Here alone: what a command reads in somebody's folder never starts a process.
         with interruptible(session.stop), crash_listener(), ProgressLine(session.progress):
-            result = run(loaded, options, session)
+            result = measure(loaded, options, session)
     except (BudgetReached, UntrustworthyRun) as error:
         tell_line(*str(error).split("\n"), f"To continue: {same_command()}")
         return error.exit_code
@@ -161,15 +163,18 @@ def _tell(finished: RunOutput, *, as_json: bool) -> int:
 
 @click.command()
 @click.option("-o", "--out", type=_PATH)
+@click.option("--agent", "is_agent", is_flag=True)
 @click.option("--open", "is_opened", is_flag=True)
 @click.pass_context
-def demo_command(context: click.Context, /, **options: Any) -> int:
+def demo_command(context: click.Context, /, *, is_agent: bool, **options: Any) -> int:
     """Show a first measurement."""
     from guardmark.cli.commands import read_words
 
+    if is_agent:
+        options["config"] = _TEMPLATE_FOLDER / "agent-demo.yaml"
     code: int = context.invoke(run_command, **options)
     if code == 0:
-        echo("", *read_words("sentences")["demo"]["after"])
+        echo("", *read_words("sentences")["demo_agent" if is_agent else "demo"]["after"])
     return code
 
 
@@ -243,6 +248,13 @@ def check_command(configs: tuple[Path, ...], probe: int | None, as_json: bool) -
     from guardmark.app.preflight import check_config
 
     for config in configs:
+        lines = _agent_lines(config)
+        if lines:
+            if as_json:
+                echo_json(json.dumps(lines, indent=2, ensure_ascii=False))
+            else:
+                echo(*lines)
+            continue
         checkup = check_config(config, probes=probe or 0)
         if as_json:
             echo_json(json.dumps(asdict(checkup), indent=2, ensure_ascii=False))
@@ -250,6 +262,18 @@ def check_command(configs: tuple[Path, ...], probe: int | None, as_json: bool) -
         if len(configs) > 1:
             echo(f"{config}")
         echo(*_check_lines(checkup))
+
+
+def _agent_lines(config: Path) -> list[str]:
+    """Check a configuration of agents, and say what a run of it will do; nothing for others."""
+    from guardmark.app.parts.loading import load_config
+
+    loaded = load_config(config)
+    if loaded.config.agent is None:
+        return []
+    from guardmark.app.agents.describing import check_agent_config
+
+    return check_agent_config(loaded)
 
 
 def _check_lines(checkup: Checkup) -> Iterator[str]:

@@ -124,6 +124,7 @@ def _read_head(_context: click.Context, _option: click.Parameter, value: str | N
 @click.option("--expect", metavar="HEAD", callback=_read_head)
 @click.option("--public-key", metavar="FILE", type=_PATH)
 @click.option("--signature", metavar="FILE", type=_PATH)
+@click.option("--run", "of_run", metavar="RUN", type=_PATH)
 @click.option("--json", "as_json", is_flag=True)
 def verify_command(
     run: Path,
@@ -131,9 +132,10 @@ def verify_command(
     expect: str,
     public_key: Path | None,
     signature: Path | None,
+    of_run: Path | None,
     as_json: bool,
 ) -> int:
-    """Check a run."""
+    """Check a run, or a card."""
     from guardmark.app.verify.verification import SealSignature
     from guardmark.app.verify.verification import verify as verify_run
 
@@ -141,12 +143,37 @@ def verify_command(
         raise click.UsageError(
             "--signature needs --public-key FILE: the key that should have made it."
         )
+    from guardmark.app.verify.cards import is_card
+
+    if is_card(run):
+        return _verify_card(run, of_run, public_key, signature, as_json=as_json)
+    if of_run is not None:
+        raise click.UsageError(f"--run goes with a card, and {run} is none.")
     signed = SealSignature(public_key=public_key, path=signature) if public_key else None
     result = verify_run(run, data=data, expect=expect, signature=signed)
     if as_json:
         echo_json(json.dumps(result.as_document(), ensure_ascii=False, indent=2))
     else:
         echo_raw(visible(_as_text(result)))
+    return 0 if result.holds else _EXIT_DIFFERS
+
+
+def _verify_card(
+    path: Path,
+    run: Path | None,
+    public_key: Path | None,
+    signature: Path | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Check a card, by itself or beside its run."""
+    from guardmark.app.verify.cards import verify_card
+
+    result = verify_card(path, run=run, public_key=public_key, signature=signature)
+    if as_json:
+        echo_json(json.dumps(result.as_document(), ensure_ascii=False, indent=2))
+    else:
+        echo_raw(visible("\n".join(result.lines())))
     return 0 if result.holds else _EXIT_DIFFERS
 
 
@@ -192,7 +219,7 @@ _CONFIG = "config"
 @click.option(
     "--of",
     "document",
-    type=click.Choice((_CONFIG, "summary", "comparison", "gate", "stability")),
+    type=click.Choice((_CONFIG, "summary", "comparison", "gate", "stability", "card")),
     default=_CONFIG,
     show_default=True,
 )
@@ -202,6 +229,10 @@ def schema_command(document: str) -> None:
         from guardmark.app.parts.loading import config_schema
 
         echo_json(json.dumps(config_schema(), indent=2))
+    elif document == "card":
+        from guardmark.app.results.cards import card_schema
+
+        echo_json(json.dumps(card_schema(), indent=2))
     else:
         from guardmark.reports.render.json.documents import document_schema
 

@@ -6,6 +6,7 @@ import json
 import re
 import signal
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -34,23 +35,40 @@ def _read_limits(_context: Any, _option: Any, words: Sequence[str]) -> dict[str,
 
 
 @click.command()
-@click.argument("file", type=click.File("rb"))
+@click.argument("file", type=click.File("rb"), required=False)
 @click.option("--limit", "limits", multiple=True, metavar="RATE<=X", callback=_read_limits)
 @click.option("--against", type=click.Path(path_type=Path), metavar="RUN")
 @click.option("--webhook", default="", metavar="NAME")
 @click.option("--every", type=click.IntRange(min=1), default=10_000, show_default=True)
+@click.option("--otel", is_flag=True)
+@click.option("--listen", type=click.IntRange(0, 65535), metavar="PORT")
 @click.option("--json", "as_json", is_flag=True)
 def watch_command(
-    file: IO[bytes], *, limits: dict[str, float], every: int, as_json: bool, **typed: Any
+    file: IO[bytes] | None,
+    *,
+    limits: dict[str, float],
+    every: int,
+    otel: bool,
+    listen: int | None,
+    as_json: bool,
+    **typed: Any,
 ) -> int:
     """Watch live traffic."""
     from guardmark.app.results.watching import Watch
 
-    watch, is_stream = Watch(limits, announce=tell_line, **typed), file.name == "<stdin>"
+    if (file is None) == (listen is None):
+        raise click.UsageError("Name a FILE (- for stdin), or a port with --listen.")
+    watch = Watch(limits, announce=tell_line, **typed)
+    is_stream = file is None or file.name == "<stdin>"
+    lines = _read_lines(file) if file is not None else _collected(listen or 0)
+    if otel or file is None:
+        from guardmark.importers.otel import decision_lines
+
+        lines = chain.from_iterable(map(decision_lines, lines))
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with suppress(KeyboardInterrupt):
-            for number, line in enumerate(_read_lines(file), 1):
+            for number, line in enumerate(lines, 1):
                 watch.take(line)
                 if is_stream and watch.broken and not typed["webhook"]:
                     break
@@ -60,6 +78,18 @@ def watch_command(
         signal.signal(signal.SIGTERM, before)
     _tell(watch.look(), as_json=as_json)
     return int(bool(watch.broken))
+
+
+def _collected(port: int) -> Iterator[bytes]:
+    """Listen on loopback, and yield the requests that come."""
+    from guardmark.net.otlp import Collector
+
+    collector = Collector(port)
+    tell_line(f"Taking spans at {collector.address}")
+    try:
+        yield from collector
+    finally:
+        collector.close()
 
 
 def _read_lines(file: IO[bytes]) -> Iterator[bytes]:

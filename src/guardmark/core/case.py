@@ -47,11 +47,43 @@ class AgentCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PassedGuard:
+    """What a guard on the way to a tool did, as it was seen on both of its sides.
+
+    Attributes:
+        place: Where it did it.
+        guard: Its name.
+        action: `allow`, `block`, `rewrite`, `error` or `malformed`.
+        text: What it wrote anew, or empty.
+        reason: Why, or what failed.
+        latency_ns: Time that the call took through it, or None.
+    """
+
+    place: Place
+    guard: str
+    action: str
+    text: str = ""
+    reason: str = ""
+    latency_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What a tool returned; the text of an error is a result like any other."""
+    """What a tool returned; the text of an error is a result like any other.
+
+    Attributes:
+        text: What came back.
+        is_error: Whether it says that something failed.
+        is_kept_back: Whether a guard on the way refused the call or kept the result.
+        passed: Guards on the way to the tool, and what they did.
+        original: What the tool itself returned, where a guard on the way may have changed it.
+    """
 
     text: str
     is_error: bool = False
+    is_kept_back: bool = False
+    passed: tuple[PassedGuard, ...] = ()
+    original: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +189,10 @@ class World(Protocol):
         """Look at the world and the answer, and say what was done."""
         ...
 
+    async def close(self) -> None:
+        """Give back what the case holds; called once, also where the case failed."""
+        ...
+
 
 class StepKind(StrEnum):
     """What a step of a case is."""
@@ -224,6 +260,7 @@ class CaseResult:
         answer: What the user was told.
         steps: What happened, in order.
         message: What failed, or why it ended.
+        error_kind: Why the agent did not answer, or None.
         latency_ns: Time of the whole case.
     """
 
@@ -233,4 +270,10 @@ class CaseResult:
     answer: str
     steps: tuple[CaseStep, ...]
     message: str = ""
+    error_kind: ErrorKind | None = None
     latency_ns: int | None = None
+
+
+def name_subject(arm: str, agent: str, agents: Sequence[str]) -> str:
+    """Return what the records call an arm: with its agent, where a run has several."""
+    return arm if len(agents) == 1 else f"{arm}@{agent}"

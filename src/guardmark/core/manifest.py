@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping  # noqa: TC003 - manifests are checked against these types
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 
 class Policy(StrEnum):
@@ -25,6 +26,12 @@ class LatencyMode(StrEnum):
     OPEN = "open"
 
 
+BASELINE_TYPES: Final = ("allow-all", "block-all", "coin")
+"""Types of defenses that are baselines whatever their configuration says."""
+
+BASELINE_ROLE: Final = "baseline"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartManifest:
     """One defense, model or judge as it was configured.
@@ -38,6 +45,7 @@ class PartManifest:
         view: What a defense looks at; empty for models and judges.
         threshold: Score from which the part blocks, or None.
         settings: Resolved settings as JSON values, secrets by name only.
+        role: `baseline` for a defense that others are compared with, or empty.
     """
 
     name: str
@@ -48,6 +56,12 @@ class PartManifest:
     view: str = ""
     threshold: float | None = None
     settings: Mapping[str, object] = field(default_factory=dict)
+    role: str = ""
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it only marks the floor or the ceiling, and is no candidate."""
+        return self.type in BASELINE_TYPES or self.role == BASELINE_ROLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

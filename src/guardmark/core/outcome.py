@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from guardmark.core.sample import ToolCall
     from guardmark.core.usage import Usage
 
 
@@ -64,6 +65,7 @@ class ScoreKind(StrEnum):
     ORDINAL = "ordinal"
     SEVERITY = "severity"
     SELF_REPORTED = "self_reported"
+    CONFIDENCE = "confidence"  # of the part's own; nobody said whether it is a risk
     NONE = "none"
 
 
@@ -244,6 +246,8 @@ class ChatAnswer:
     blocked_at: BlockedAt | None = None  # by the provider: there is no text then
     usage: Usage | None = None
     choices: tuple[TokenChoice, ...] = ()
+    calls: tuple[ToolCall, ...] = ()  # tools that it calls; they stand in the text, too
+    words: str = ""  # the text without them
     error_kind: ErrorKind | None = None
     message: str = ""
     attempts: tuple[Attempt, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 
 class Place(StrEnum):
@@ -14,3 +15,7 @@ class Place(StrEnum):
     TOOL_CALL = "tool_call"
     TOOL_RESULT = "tool_result"
     OUTPUT = "output"
+
+
+PROXIED: Final = (Place.TOOL_CALL, Place.TOOL_RESULT)
+"""Where a guard that is a proxy before the tools looks."""

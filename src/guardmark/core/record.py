@@ -23,6 +23,7 @@ class Stage(StrEnum):
     JUDGE = "judge"
     TRY = "try"
     WARMUP = "warmup"
+    CASE = "case"
 
 
 FIRST_LAYER = "run"

@@ -238,6 +238,7 @@ class Sample:
         language: ISO code; may be empty when unknown.
         variant: Which rewriting of its origin this is; `original` unless stated.
         group: What the sample was derived from; its own id when it stands alone.
+        crossing: Its second origin where rows are crossed, such as its injection; may be empty.
         source: Where it comes from.
         must_keep: Substrings of the text under test that an attacker may not lose.
         metadata: Whatever else the file said, as JSON values.
@@ -254,6 +255,7 @@ class Sample:
     language: str = ""
     variant: str = "original"
     group: str = ""
+    crossing: str = ""
     source: str = ""
     must_keep: tuple[str, ...] = ()
     metadata: Mapping[str, object] = field(default_factory=dict)
@@ -286,3 +288,20 @@ DEFAULT_TAXONOMY: Taxonomy = {
     "extraction": ("prompt_extraction", "data_extraction", "pii_extraction"),
     "output_manipulation": ("format_injection", "content_steering", "hallucination_induction"),
 }
+
+USUAL_MINIMUM = 100
+"""Samples that a category needs where nobody said otherwise."""
+
+CATEGORY_MINIMA: Mapping[str, int] = {
+    "direct_injection": 100,
+    "indirect_injection": 100,
+    "jailbreak": 150,
+    "extraction": 100,
+    "output_manipulation": 80,
+}
+"""Attacks that each category of the taxonomy needs."""
+
+
+def minimum_of(category: str, stated: int = USUAL_MINIMUM) -> int:
+    """Return how many attacks a category needs; a number other than the usual one holds for all."""
+    return CATEGORY_MINIMA.get(category, stated) if stated == USUAL_MINIMUM else stated

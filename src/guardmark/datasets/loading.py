@@ -99,10 +99,11 @@ class DataReading:
                 continue
             if isinstance(sample, PlainSample):
                 sample_id, kind, group, _, content, _ = sample
+                digest.update(_digest(sample_id, content, kind, group))
             else:
                 content, sample_id = sample.prompt.digest(), sample.id
                 kind, group = kind_of(sample), sample.group
-            digest.update(_digest(sample_id, content, kind, group))
+                digest.update(sample_digest(sample))
             note_id(hash(sample_id))
             if note_group is not None and group:
                 note_group(group)
@@ -193,12 +194,18 @@ def _again(reader: RowReader) -> Iterator[tuple[int, Sample | list[Fault]]]:
 
 def sample_digest(sample: Sample) -> bytes:
     """Hash what a figure can depend on: id, content, label and facets."""
-    return _digest(sample.id, sample.prompt.digest(), kind_of(sample), sample.group)
+    return _digest(
+        sample.id, sample.prompt.digest(), kind_of(sample), sample.group, crossing=sample.crossing
+    )
 
 
-def _digest(sample_id: str, content: bytes, kind: Kind, group: str | None) -> bytes:
+def _digest(
+    sample_id: str, content: bytes, kind: Kind, group: str | None, *, crossing: str = ""
+) -> bytes:
     before, technique = _facets_text(kind)
     line = f"{sample_id}\x1f{content.hex()}\x1f{before}\x1f{group or ''}\x1f{technique}"
+    if crossing:
+        line += f"\x1f{crossing}"
     return sha256(line.encode()).digest()
 
 

@@ -6,11 +6,13 @@ from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import (
+    BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
+    WithJsonSchema,
     field_validator,
     model_serializer,
     model_validator,
@@ -53,6 +55,37 @@ _OPTIONAL: Final = _OF_PUBLIC | {"encoding", "images"}
 _ORIGINS: Final = ("path", "builtin", "catalogue", "hub", "suite")
 
 
+def _split_groups(stated: object) -> object:
+    """Read `group: [task, injection]` as the group and what crosses it."""
+    if not isinstance(stated, dict) or not isinstance(both := stated.get("group"), list):
+        return stated
+    if len(both) != 2 or not all(isinstance(name, str) and name for name in both):
+        raise ValueError(
+            "group names one column, or two that cross each other, such as [task, injection]"
+        )
+    if both[0] == both[1]:
+        raise ValueError(f"group names {both[0]!r} twice; crossed rows have two columns")
+    if "crossing" in stated:
+        raise ValueError("group with two columns already says what crosses it: leave crossing out")
+    return {**stated, "group": both[0], "crossing": both[1]}
+
+
+_MAP_SCHEMA: Final = WithJsonSchema(
+    {
+        "type": "object",
+        "additionalProperties": {"type": "string"},
+        "properties": {
+            "group": {
+                "anyOf": [
+                    {"type": "string"},
+                    {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2},
+                ]
+            }
+        },
+    }
+)
+
+
 class DataSettings(Settings):
     """One data set: files, a built-in set, a public one, one of a hub, or a suite of them."""
 
@@ -73,7 +106,7 @@ class DataSettings(Settings):
     label: Label | None = None
     label_field: str | None = None
     labels: dict[str, Label] = {}
-    map: dict[str, str] = {}
+    map: Annotated[dict[str, str], BeforeValidator(_split_groups), _MAP_SCHEMA] = {}
     filter: dict[str, Any] = {}
     include_variants: list[str] = []
     exclude_variants: list[str] = []

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator
 
@@ -17,7 +18,7 @@ from guardmark.net.redaction import KNOWN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_BLOCKS, _ALLOWS, _WORD, _SCORE, _REASON = range(5)
+_BLOCKS, _ALLOWS, _WORD, _SCORE, _REASON, _CONFIDENCE = range(6)
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _MEANINGS: Final = {
     name: meaning for meaning, names in enumerate(_TABLES["fields"].values()) for name in names
@@ -26,6 +27,10 @@ _OUTCOMES: Final = {
     word: Outcome(outcome) for outcome, words in _TABLES["outcomes"].items() for word in words
 }
 _MOST_REASON: Final = 2_000
+_MOST_OTHER: Final = 2_000
+"""Characters of the fields that are kept without being read."""
+_PLAIN: Final = (str, int, float, bool, type(None), Mapping, list, tuple)
+"""Kinds of values of an object that are kept as what it said beside its decision."""
 
 
 class _NotUnderstood(Exception):
@@ -40,6 +45,53 @@ def _a_range(value: tuple[float, float]) -> tuple[float, float]:
 
 ScoreRange = Annotated[tuple[float, float], AfterValidator(_a_range)]
 """The score of no risk and that of the greatest risk."""
+ConfidenceMeaning = Literal["risk", "certainty"]
+"""What the field `confidence` of an answer says: how risky the input is, or how sure it is."""
+
+
+NEXT_CONFIDENCE: Final = (
+    "Next: say what it is: confidence: risk (how dangerous the input is) or confidence: certainty "
+    "(how sure the decision is)."
+)
+
+
+READ_AS_RISK: Final = (
+    "its confidence is read as a risk, the higher the more dangerous (confidence: risk says so; "
+    "confidence: certainty is for how sure a decision is)"
+)
+
+
+@dataclass(slots=True)
+class ConfidenceRange:
+    """The confidences of one defense, as far as a threshold between them could exist.
+
+    Read as a risk, every confidence of a block is at least as high as that of any allow.
+    """
+
+    lowest_block: float = 2.0
+    highest_allow: float = -1.0
+
+    def add(self, decision: Decision) -> None:
+        """Take one decision in, if its score is a confidence that nobody explained."""
+        if decision.score_kind is not ScoreKind.CONFIDENCE or decision.score is None:
+            return
+        if decision.outcome is Outcome.BLOCK:
+            self.lowest_block = min(self.lowest_block, decision.score)
+        else:
+            self.highest_allow = max(self.highest_allow, decision.score)
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether something allowed has a higher confidence than something blocked."""
+        return self.highest_allow > self.lowest_block
+
+    @property
+    def sentence(self) -> str:
+        """What contradicts what."""
+        return (
+            f"its confidence contradicts its decisions if it is a risk: it allowed at "
+            f"{self.highest_allow:.3g} and blocked at {self.lowest_block:.3g}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +99,16 @@ class AnswerReader:
     """Reads answers: true and false, a score, an object with fields of the usual names.
 
     What decides is a field that says blocked or allowed, or else the score against the
-    threshold. Fields that contradict each other are malformed.
+    threshold. Fields that contradict each other are malformed. A field `confidence` is the
+    score: as it is where it is a risk, turned for an allow where it is the certainty of the
+    decision. Where nobody said which, it is read as a risk, and the kind of the score says so.
+    Fields that mean nothing here are kept as evidence.
     """
 
     threshold: float | None = None
     score_range: tuple[float, float] = (0.0, 1.0)
     subject: str = "the function returned"
+    confidence: ConfidenceMeaning | None = None
 
     def read(self, answer: object) -> Decision:
         """Read one answer."""
@@ -73,26 +129,36 @@ class AnswerReader:
                 answer.close()  # or Python would warn, far from here, that it was never awaited
 
     def _of_fields(self, fields: Mapping[str, Any]) -> Decision:
-        stated: dict[str, Outcome] = {}
-        scores: dict[str, float] = {}
-        reason = ""
-        for name, value in fields.items():
-            meaning = _MEANINGS.get(name)
-            if meaning is None or value is None:
-                continue
-            if meaning is _SCORE and _is_number(value):
-                scores[name] = value
-            elif meaning is _REASON:
-                reason = reason or str(value)[:_MOST_REASON]
-            elif (outcome := _outcome(name, meaning, value)) is not None:
-                stated[name] = outcome
+        answer = _sorted_out(fields)
+        stated, scores, others = answer.stated, answer.scores, answer.others
         if len(stated) > 1 and len(set(stated.values())) > 1:
             raise _NotUnderstood(f"fields that contradict each other: {' and '.join(stated)}")
+        decided = next(iter(stated.values())) if stated else None
+        kind, confidence = ScoreKind.SELF_REPORTED, answer.confidence
+        if confidence is not None and self.confidence is None and scores:
+            others["confidence"] = confidence  # there is a score, and nobody said it is one too
+        elif confidence is not None:
+            scores["confidence"] = self._of_confidence(confidence, decided)
+            kind = ScoreKind.SELF_REPORTED if self.confidence else ScoreKind.CONFIDENCE
         if len(scores) > 1 and len(set(scores.values())) > 1:
             raise _NotUnderstood(f"several scores: {' and '.join(scores)}")
         risk = self._risk(next(iter(scores.values()))) if scores else None
-        decided = next(iter(stated.values())) if stated else None
-        return self._decision(decided, risk, reason)
+        return self._decision(decided, risk, reason=answer.reason, kind=kind, others=others)
+
+    def _of_confidence(self, confidence: float, decided: Outcome | None) -> float:
+        """Return the score that a confidence stands for, in the range of scores."""
+        if self.confidence is None and decided is None:
+            raise _NotUnderstood(
+                f"confidence {confidence!r} and no decision; say confidence: risk and a threshold"
+            )
+        if self.confidence != "certainty":
+            return confidence
+        if decided is None:
+            raise _NotUnderstood(
+                f"confidence {confidence!r} and no decision that it could be the certainty of"
+            )
+        lowest, highest = self.score_range
+        return confidence if decided is Outcome.BLOCK else lowest + highest - confidence
 
     def _risk(self, score: float) -> float:
         lowest, highest = self.score_range
@@ -105,20 +171,32 @@ class AnswerReader:
             )
         raise _NotUnderstood(f"{score!r}, which is not in score_range {lowest:g} to {highest:g}")
 
-    def _decision(self, outcome: Outcome | None, risk: float | None, reason: str = "") -> Decision:
+    def _decision(
+        self,
+        outcome: Outcome | None,
+        risk: float | None,
+        *,
+        reason: str = "",
+        kind: ScoreKind = ScoreKind.SELF_REPORTED,
+        others: Mapping[str, object] | None = None,
+    ) -> Decision:
         if outcome is None:
             if risk is None:
                 raise _NotUnderstood("")
             if self.threshold is None:
                 raise _NotUnderstood(f"the risk {risk!r}, but no threshold is set")
             outcome = Outcome.BLOCK if risk >= self.threshold else Outcome.ALLOW
-        if risk is None and not reason:
+        if risk is None and not reason and not others:
             return BLOCKED if outcome is Outcome.BLOCK else ALLOWED
+        evidence = None
+        if reason or others:
+            raw = KNOWN.text(_as_json(others)[:_MOST_OTHER]) if others else ""
+            evidence = Evidence(reason=KNOWN.text(reason), raw=raw)
         return Decision(
             outcome=outcome,
             score=risk,
-            score_kind=ScoreKind.NONE if risk is None else ScoreKind.SELF_REPORTED,
-            evidence=Evidence(reason=KNOWN.text(reason)) if reason else None,
+            score_kind=ScoreKind.NONE if risk is None else kind,
+            evidence=evidence,
         )
 
     def _malformed(self, message: str) -> Decision:
@@ -129,6 +207,39 @@ class AnswerReader:
             )
         words = KNOWN.text(f"{self.subject} {message}")
         return Decision(outcome=Outcome.MALFORMED, evidence=Evidence(message=words))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Fields:
+    """The fields of an answer by what they mean."""
+
+    stated: dict[str, Outcome] = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=dict)
+    others: dict[str, object] = field(default_factory=dict)
+    reason: str = ""
+    confidence: float | None = None
+
+
+def _sorted_out(fields: Mapping[str, Any]) -> _Fields:
+    """Sort the fields of an answer by what they mean."""
+    answer = _Fields()
+    for name, given in fields.items():
+        meaning = _MEANINGS.get(name)
+        is_array = meaning is not None and hasattr(given, "item")
+        value: Any = _unwrapped(given) if is_array else given
+        if value is None:
+            continue
+        if meaning is _CONFIDENCE and _is_number(value):
+            answer.confidence = value
+        elif meaning is _SCORE and _is_number(value):
+            answer.scores[name] = value
+        elif meaning is _REASON:
+            answer.reason = answer.reason or str(value)[:_MOST_REASON]
+        elif meaning is not None and (outcome := _outcome(name, meaning, value)) is not None:
+            answer.stated[name] = outcome
+        else:
+            answer.others[str(name)] = value
+    return answer
 
 
 def _fields_of(answer: object) -> Mapping[str, Any]:
@@ -145,7 +256,31 @@ def _fields_of(answer: object) -> Mapping[str, Any]:
             f"{type(answer).__name__}; expected True (block), False (allow), a risk in [0, 1], "
             "a Decision, or fields such as blocked, flagged, is_safe, score"
         )
-    return fields
+    return {**_plain_attributes(answer), **fields}
+
+
+def _plain_attributes(answer: object) -> dict[str, object]:
+    """Return what else an object says of itself, by the names of its fields."""
+    slots = getattr(type(answer), "__dataclass_fields__", None) or getattr(answer, "_fields", None)
+    names = slots if slots is not None else getattr(answer, "__dict__", {})
+    values = {str(name): getattr(answer, str(name), None) for name in names}
+    return {
+        name: value
+        for name, value in values.items()
+        if not name.startswith("_") and isinstance(value, _PLAIN)
+    }
+
+
+def _as_json(fields: Mapping[str, object]) -> str:
+    """Write fields that are not read, in their order; what is no JSON stands as its type."""
+    parts = []
+    for name, value in fields.items():
+        try:
+            text = json.dumps(value, ensure_ascii=False)
+        except (TypeError, ValueError, RecursionError):
+            text = json.dumps(type(value).__name__)
+        parts.append(f"{json.dumps(name, ensure_ascii=False)}: {text}")
+    return f"{{{', '.join(parts)}}}"
 
 
 def _of_pair(answer: Sequence[object]) -> Mapping[str, Any]:
@@ -168,7 +303,7 @@ def _outcome(name: str, meaning: int, value: object) -> Outcome | None:
         if outcome is None:
             raise _NotUnderstood(f"{name} {value!r:.60}; expected block or allow")
         return outcome
-    if meaning is _SCORE or not isinstance(value, bool):
+    if meaning in {_SCORE, _CONFIDENCE} or not isinstance(value, bool):
         return None
     return Outcome.BLOCK if value is (meaning is _BLOCKS) else Outcome.ALLOW
 

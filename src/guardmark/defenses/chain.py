@@ -248,11 +248,14 @@ def _score(votes: Votes, size: int, rule: ChainRule) -> tuple[float | None, Scor
     kinds = {d.score_kind for _, d in votes}
     if len(scores) < size or len(kinds) > 1:
         return None, ScoreKind.NONE
+    kind = kinds.pop()
+    # Whether each confidence is a risk is not known: of several none is the highest risk.
+    is_unexplained = kind is ScoreKind.CONFIDENCE and size > 1
+    if is_unexplained or (rule is ChainRule.MAJORITY and size % 2 == 0):
+        return None, ScoreKind.NONE
     if rule is ChainRule.MAJORITY:
-        if size % 2 == 0:
-            return None, ScoreKind.NONE
-        return sorted(scores)[size // 2], kinds.pop()
-    return (max(scores) if rule is ChainRule.ANY else min(scores)), kinds.pop()
+        return sorted(scores)[size // 2], kind
+    return (max(scores) if rule is ChainRule.ANY else min(scores)), kind
 
 
 def _finding(name: str, decision: Decision) -> CategoryFinding:

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from guardmark.config.settings import Rate
 from guardmark.core.errors import BadSettings, ConfigError, did_you_mean
 from guardmark.core.sample import Prompt, View
-from guardmark.defenses.answers import USUAL_READER, AnswerReader, ScoreRange
+from guardmark.defenses.answers import USUAL_READER, AnswerReader, ConfidenceMeaning, ScoreRange
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.command.settings import (
     ProcessSettings,
@@ -101,6 +101,7 @@ def defense_from(
     name: str = "",
     threshold: float | None = None,
     score_range: tuple[float, float] = (0.0, 1.0),
+    confidence: ConfidenceMeaning | None = None,
     view: View = View.TEXT,
     files: tuple[Path, ...] = (),
     timeout_s: float | None = CODE_TIMEOUT_S,
@@ -116,7 +117,7 @@ def defense_from(
     return kind(
         name=name or str(getattr(subject, "__name__", type(subject).__name__)),
         function=function,
-        reader=AnswerReader(threshold=threshold, score_range=score_range),
+        reader=AnswerReader(threshold=threshold, score_range=score_range, confidence=confidence),
         view=view,
         whole_prompt=whole_prompt,
         files=files,
@@ -234,12 +235,13 @@ class PythonSettings(TimedSettings, ProcessSettings):
     """Calls a Python function: `module:name` or `file.py:name`."""
 
     later: ClassVar[tuple[str, ...]] = (
-        *("timeout_s", "score_range", "env", "interpreter"),
+        *("timeout_s", "score_range", "confidence", "env", "interpreter"),
         *ProcessSettings.model_fields,
     )
     target: str = Field(min_length=3)
     threshold: Rate | None = None
     score_range: ScoreRange = (0.0, 1.0)
+    confidence: ConfidenceMeaning | None = None
     view: View = View.TEXT
     env: str | None = None
     interpreter: str | None = None
@@ -277,6 +279,7 @@ class PythonSettings(TimedSettings, ProcessSettings):
                 name=name,
                 threshold=self.threshold,
                 score_range=self.score_range,
+                confidence=self.confidence,
                 view=self.view,
                 files=files,
                 timeout_s=self.timeout_s,

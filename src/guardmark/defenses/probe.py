@@ -24,6 +24,7 @@ from guardmark.core.errors import (
 from guardmark.core.outcome import ErrorKind, Outcome
 from guardmark.core.protocols import Closable
 from guardmark.core.sample import Message, Prompt, Role, View
+from guardmark.defenses.answers import NEXT_CONFIDENCE, ConfidenceRange
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
@@ -100,7 +101,7 @@ async def probe_defense(
     warnings = _warnings(attack, benign)
     if not is_brief:
         each = min(len(_table("attacks")), int(_MOST_S / max(took_s, 1e-3)) // 2)
-        warnings = await _ask_more(ask, attack, benign, each=each, reads=reads)
+        warnings = await _ask_more(name, ask, (attack, benign), each=each, reads=reads)
     return ProbeReport(defense=name, attack=attack, benign=benign, warnings=tuple(warnings))
 
 
@@ -126,9 +127,10 @@ def _shown(text: str) -> Prompt:
 
 
 async def _ask_more(
-    ask: Ask, attack: Decision, benign: Decision, *, each: int, reads: str
+    name: str, ask: Ask, known: tuple[Decision, Decision], *, each: int, reads: str
 ) -> list[str]:
     """Ask about the other texts, then about all of them again, backwards."""
+    attack, benign = known
     texts = [(_table("benign")[0], benign), (_table("attacks")[0], attack)]
     texts += [
         (text, await ask(_shown(text)))
@@ -164,6 +166,11 @@ async def _ask_more(
             "sample a fresh one"
         )
     scores = {decision.score for decision in first}
+    confidences = ConfidenceRange()
+    for decision in first:
+        confidences.add(decision)
+    if confidences.is_contradicted:
+        raise ConfigError(f"{name}: {confidences.sentence}.\n{NEXT_CONFIDENCE}")
     if len(scores) == 1 and None not in scores:
         warnings.append(f"gives every known attack and known benign input {scores.pop():g}")
     return warnings

@@ -27,8 +27,8 @@ from guardmark.core.sample import Message, Prompt, Role, ToolCall
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from guardmark.core.case import Agent, World
-    from guardmark.core.outcome import Decision
+    from guardmark.core.case import Agent, ToolResult, World
+    from guardmark.core.outcome import Decision, ErrorKind
 
     Ask = Callable[[str, Place, Prompt], Awaitable[tuple[Decision, int | None]]]
 
@@ -37,6 +37,7 @@ LEFT_OUT_NOTE: Final = "[This result was left out by a guard.]"
 REFUSED_NOTE: Final = "[This call was refused by a guard and not carried out.]"
 """What an agent reads in place of the result of a call that a guard blocked."""
 _GOES_ON: Final = ("allow", "rewrite", "flag")
+_NO_DECISION: Final = ("error", "malformed")
 _MOST_KEPT: Final = 2_000
 """Characters of a text that a step keeps; of a longer one an excerpt and its hash."""
 
@@ -86,11 +87,13 @@ class _CaseRun:
         """Carry the case out from the user's words to the answer."""
         self.order = canonical_order(self.world.order)
         end, answer, message = CaseEnd.MOST_STEPS, "", ""
+        error_kind: ErrorKind | None = None
         try:
             conversation = await self._begin()
             for _ in range(self.rules.max_steps):
                 move = await self.agent.next(conversation)
                 if isinstance(move, FinalAnswer):
+                    error_kind = move.error_kind
                     end, answer, message = await self._finish(move, conversation)
                     break
                 await self._carry_out_calls(move.calls, move.text, conversation)
@@ -105,6 +108,7 @@ class _CaseRun:
                 answer=answer,
                 steps=tuple(self.steps),
                 message=message,
+                error_kind=error_kind,
             )
         # A check that crashes is a fault of the suite: it ends the run.
         found = await self.world.check(answer)
@@ -189,7 +193,13 @@ class _CaseRun:
         if seen.text != written:
             call = read_call(seen.text, call) or call
         result = await self.world.call(call)
-        self._note(StepKind.RESULT, result.text, tool=call.name, is_error=result.is_error)
+        self._note_passed(result, Place.TOOL_CALL, has_order=call.is_injected)
+        original = result.text if result.original is None else result.original
+        self._note(StepKind.RESULT, original, tool=call.name, is_error=result.is_error)
+        self._note_passed(result, Place.TOOL_RESULT, has_order=holds_order(original, self.order))
+        if result.is_kept_back:
+            self._answer_call(conversation, call, result.text, is_kept_back=True)
+            return
         seen = await self._show(
             Place.TOOL_RESULT, Role.TOOL, result.text, conversation.messages, answers=call.id
         )
@@ -199,6 +209,24 @@ class _CaseRun:
             self._answer_call(conversation, call, LEFT_OUT_NOTE, is_kept_back=True)
             return
         self._answer_call(conversation, call, seen.text, is_kept_back=False)
+
+    def _note_passed(self, result: ToolResult, place: Place, *, has_order: bool) -> None:
+        """Note what guards on the way to a tool did; where one failed, nothing came through."""
+        for passed in result.passed:
+            if passed.place is place:
+                self.steps.append(
+                    CaseStep(
+                        kind=StepKind.GUARD,
+                        place=place,
+                        guard=passed.guard,
+                        action=passed.action,
+                        text=_excerpt(passed.text)[0],
+                        reason=passed.reason,
+                        policy="block" if passed.action in _NO_DECISION else "",
+                        latency_ns=passed.latency_ns,
+                        has_order=has_order,
+                    )
+                )
 
     def _answer_call(
         self, conversation: Conversation, call: AgentCall, text: str, *, is_kept_back: bool
@@ -211,7 +239,7 @@ class _CaseRun:
         self, answer: FinalAnswer, conversation: Conversation
     ) -> tuple[CaseEnd, str, str]:
         if answer.error_kind is not None:
-            return CaseEnd.FAILED, "", f"{answer.error_kind.value}: {answer.message}"
+            return CaseEnd.FAILED, "", answer.message
         if answer.blocked_at:
             return CaseEnd.PROVIDER, "", f"provider at {answer.blocked_at}"
         self._note(StepKind.ANSWER, answer.text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from guardmark.core.outcome import ScoreKind
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.run_monitor import OUTCOMES
 from guardmark.store.schema import FLAG_CACHED, FLAG_SHARED, OUTCOME_CODE
@@ -57,6 +58,8 @@ class Recorder:
             self._share(position, decision, code=code + OUTCOMES * sample.is_attack)
         if code >= _MALFORMED:
             monitor.note_failure(self.name, decision, code=code)
+        elif decision.score_kind is ScoreKind.CONFIDENCE:
+            monitor.note_confidence(self.name, decision)
         if monitor.rule is not None:
             monitor.rule.observe(self.name, position, code)
             monitor.ask_rule(self.progress)
@@ -82,6 +85,8 @@ class Recorder:
                 monitor.spend(decision.evidence, self.name, is_paid=False)
             if code >= _MALFORMED:
                 monitor.note_failure(self.name, decision, code=code)
+            elif decision.score_kind is ScoreKind.CONFIDENCE:
+                monitor.note_confidence(self.name, decision)
             if rule is not None:
                 rule.observe(self.name, position, code)
             flags = 0

@@ -12,6 +12,7 @@ from guardmark.core.asking_order import MOST_IN_GROUPS, order_samples
 from guardmark.core.budget import Budget
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import ErrorKind
+from guardmark.defenses.answers import READ_AS_RISK, ConfidenceRange
 from guardmark.engine.plan import Spending
 from guardmark.inference.runtime import HALVED
 from guardmark.store.schema import OUTCOME_CODE, OUTCOME_NAMES
@@ -95,6 +96,7 @@ class Halt(StrEnum):
     TIME = "time"
     ERRORS = "errors"
     POLICY = "policy"
+    CONFIDENCE = "confidence"
     EARLY = "early"
 
 
@@ -129,6 +131,7 @@ class RunMonitor:
         self.dealt = 0  # calls that an executor was dealt and that nobody has counted yet
         self.busy_ns = self.lag_ns = self.errors = 0
         self.notes: list[str] = []  # what deserves a word when the run is over
+        self._confidences: dict[str, ConfidenceRange] = {}
         self.progress = progress
         self.stop = stop
         self.rule = stop_rule
@@ -270,6 +273,16 @@ class RunMonitor:
             policy, what = self.plan.on_error, "failed"
         if policy is Policy.STOP:
             self.end(Halt.POLICY, f"{name} {what}, and the policy is to stop")
+
+    def note_confidence(self, name: str, decision: Decision) -> None:
+        """Stop where confidences that nobody said are risks contradict the decisions as risks."""
+        seen = self._confidences.get(name)
+        if seen is None:
+            seen = self._confidences[name] = ConfidenceRange()
+            self.notes.append(f"{name}: {READ_AS_RISK}")
+        seen.add(decision)
+        if seen.is_contradicted:
+            self.end(Halt.CONFIDENCE, f"{name}: {seen.sentence}")
 
     def store(self, *, count: int = _FLUSH_EVERY, is_forced: bool = False) -> None:
         """Commit what is due."""

@@ -16,6 +16,7 @@ from guardmark.core.manifest import LatencyMode
 from guardmark.core.protocols import BatchDefense, InlineDefense, SampleBound
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
+from guardmark.defenses.answers import NEXT_CONFIDENCE
 from guardmark.defenses.deadline import holds_interpreter
 from guardmark.engine import plan as planning
 from guardmark.engine.execution.actors import ActorDefense, RayExecutor
@@ -107,7 +108,7 @@ async def run(
         gc.set_threshold(*threshold)
         gc.unfreeze()
     writer.plan(counters.planned)
-    writer.finish(_STATES.get(monitor.halt, RunState.COMPLETE))
+    writer.finish(run_state(monitor))
     raise_for(monitor)
     return summary_of(monitor, counters)
 
@@ -118,8 +119,13 @@ _ENDINGS: Mapping[Halt | None, Ending] = {
 }
 _STATES: dict[Halt | None, RunState] = {
     **dict.fromkeys((Halt.INTERRUPTED, Halt.BUDGET, Halt.TIME), RunState.INTERRUPTED),
-    **dict.fromkeys((Halt.ERRORS, Halt.POLICY), RunState.FAILED),
+    **dict.fromkeys((Halt.ERRORS, Halt.POLICY, Halt.CONFIDENCE), RunState.FAILED),
 }
+
+
+def run_state(monitor: RunMonitor) -> RunState:
+    """Return how a run stands that came to the end of an invocation."""
+    return _STATES.get(monitor.halt, RunState.COMPLETE)
 
 
 def raise_for(monitor: RunMonitor) -> None:
@@ -135,6 +141,8 @@ def raise_for(monitor: RunMonitor) -> None:
             f"The budget is reached: {monitor.reason}. {monitor.added} records were added.\n"
             f"Next: {next_step}"
         )
+    if monitor.halt is Halt.CONFIDENCE:
+        raise UntrustworthyRun(f"Stopped: {monitor.reason}.\n{NEXT_CONFIDENCE}")
     if monitor.halt in {Halt.ERRORS, Halt.POLICY}:
         raise UntrustworthyRun(
             f"Stopped: {monitor.reason}.\n"

@@ -11,11 +11,21 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.pipeline.frame import headline_of, judge_layers
+from guardmark.core.errors import StoreError
 from guardmark.core.manifest import VERSION
 from guardmark.core.outcome import Outcome, VerdictLabel
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.sample import Role
-from guardmark.importers.inspect_log import FORMAT_VERSION, JUDGE, NO_ANSWER, RIGHT, SCORER, WRONG
+from guardmark.importers.imported import KEPT
+from guardmark.importers.inspect_log import (
+    FORMAT_VERSION,
+    JUDGE,
+    KEPT_AS,
+    NO_ANSWER,
+    RIGHT,
+    SCORER,
+    WRONG,
+)
 from guardmark.store.reader import RunState
 from guardmark.store.run_dir import RunDir
 
@@ -49,15 +59,18 @@ def write_inspect(reader: RecordReader, path: Path, *, layer: str = "") -> int:
     """
     manifest, status, judged = reader.manifest(), reader.status(), _layer(reader, layer)
     folder, written = RunDir(path=path), 0
+    kept: _Json = dict(reader.layer_settings(KEPT)).get(KEPT_AS) or {}
     for defense in reader.defenses():
         samples = [
-            _sample(sample, records, defense)
+            _with_theirs(_sample(sample, records, defense), kept)
             for sample, records in _observed(reader, defense, manifest.repeats, judged)
         ]
+        if not samples:  # an arm of which nothing is stored yet
+            continue
         log: _Json = {
             "version": FORMAT_VERSION,
             "status": _STATUS.get(status.state, "started"),
-            "eval": _eval(reader, manifest, defense),
+            "eval": _eval_with_theirs(_eval(reader, manifest, defense), kept),
             "plan": {"name": "plan", "steps": [], "config": {}},
             "results": _results(reader, defense, samples),
             "stats": {
@@ -70,11 +83,41 @@ def write_inspect(reader: RecordReader, path: Path, *, layer: str = "") -> int:
         if log["status"] == "error":
             failed = {"message": "The run failed; what it stored is here."}
             log["error"] = failed | dict.fromkeys(("traceback", "traceback_ansi"), "")
-        # Half a character, which no file can hold, stays an escape in ASCII.
-        text = json.dumps(log, ensure_ascii=True, allow_nan=False)
+        # Half a character, which no file can hold, stays an escape in ASCII. A NaN is only there
+        # where a log that was imported had it, as Inspect writes what was not scored.
+        text = json.dumps(log, ensure_ascii=True, allow_nan=bool(kept))
         folder.write_text(_file_name(log["eval"], defense), text + "\n")
         written += len(samples)
+    if not written:
+        raise StoreError(
+            "The run holds no decision and no answer yet, so there is nothing to export.\n"
+            "Next: let it end, or go on with it: guardmark run CONFIG -o RUN."
+        )
     return written
+
+
+def _with_theirs(sample: _Json, kept: _Json) -> _Json:
+    """Put the scores and the metadata of a log that was imported beside ours."""
+    theirs: _Json = (kept.get("samples") or {}).get(sample["id"]) or {}
+    if not theirs:
+        return sample
+    found: _Json = theirs["scores"].get(str(sample["epoch"])) or {}
+    scores = {
+        f"{name} (imported)" if name in sample["scores"] else name: score
+        for name, score in found.items()
+    }
+    own = {"scores": {**scores, **sample["scores"]}}
+    own["metadata"] = {**theirs["metadata"], **sample["metadata"]}
+    return {**sample, **own, "target": theirs["target"] or sample["target"]}
+
+
+def _eval_with_theirs(spec: _Json, kept: _Json) -> _Json:
+    """Keep what an imported evaluation was called, and its scorers beside ours."""
+    theirs: _Json = dict(kept.get("eval") or {})
+    scorers = [*(theirs.pop("scorers", None) or []), *spec["scorers"]]
+    metadata = {**(theirs.pop("metadata", None) or {}), **spec["metadata"]}
+    arguments = {**(theirs.pop("task_args", None) or {}), **spec["task_args"]}
+    return {**spec, **theirs, "scorers": scorers, "metadata": metadata, "task_args": arguments}
 
 
 def _file_name(spec: _Json, defense: str) -> str:

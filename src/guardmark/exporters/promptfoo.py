@@ -7,6 +7,7 @@ from collections import Counter
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.core.errors import StoreError
 from guardmark.core.outcome import Outcome
 from guardmark.core.record import Stage
 from guardmark.store.run_dir import RunDir
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _Json = dict[str, Any]
 _VERSION: Final = 3
 _PASSED, _FAILED, _ERROR = range(3)  # as promptfoo numbers why a test failed
+_FACETS: Final = ("category", "subcategory", "language", "technique", "variant", "source")
 _PROMPT: Final = "{{prompt}}"
 
 
@@ -44,6 +46,11 @@ def write_promptfoo(reader: RecordReader, path: Path) -> int:
         column_of = {"id": defense, "provider": f"guardmark:{defense}", "metrics": metrics}
         prompts.append(column_of | {"raw": _PROMPT, "label": _PROMPT})
         results += mine
+    if not results:
+        raise StoreError(
+            "The run holds no decision of a defense, and promptfoo's form has no other tests.\n"
+            "Next: export it --to inspect or --to jsonl, which hold answers and verdicts too."
+        )
     document = {
         "evalId": f"guardmark-{sha256(manifest.created_utc.encode()).hexdigest()[:12]}",
         "results": {
@@ -77,7 +84,8 @@ def _result(sample: Sample, record: Record, defense: str) -> _Json:
     reason = {right.value: _PASSED, wrong.value: _FAILED}.get(record.outcome, _ERROR)
     passed, said = reason == _PASSED, record.evidence
     why = (said.reason or said.message if said else "") or f"{sample.label}: {record.outcome}"
-    facets = {"label": sample.label.value, "category": sample.category, "group": sample.lineage}
+    facets = {name: getattr(sample, name) for name in _FACETS} | {"label": sample.label.value}
+    facets |= {"group": sample.lineage, "severity": sample.severity and sample.severity.value}
     return {
         "id": f"{defense}-{sample.id}-{record.key.repeat}",
         "provider": {"id": f"guardmark:{defense}", "label": ""},
@@ -87,6 +95,7 @@ def _result(sample: Sample, record: Record, defense: str) -> _Json:
         "success": passed,
         "failureReason": reason,
         "score": int(passed),
+        "namedScores": {} if record.score is None else {"risk": record.score},
         "error": None if passed else why,
         "gradingResult": {"pass": passed, "score": int(passed), "reason": why},
         "testCase": {"vars": {"prompt": shown}, "metadata": {"id": sample.id, **facets}},

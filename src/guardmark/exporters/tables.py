@@ -13,9 +13,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from guardmark.analysis.agents.cases import holds_cases
 from guardmark.canon.visible import csv_line, csv_text
 from guardmark.core.errors import StorageError, needs
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.exporters.cases import write_case_lines
 from guardmark.importers.parquet_run import AT_ONCE, FIELDS, TABLES
 from guardmark.reports.chapters.matrix import matrix_rates
 from guardmark.store.export import COLUMNS, record_rows, write_jsonl
@@ -162,6 +164,8 @@ def write_lines(reader: RecordReader, path: Path) -> int:
     """Write one JSON object a record, each with the part that gave it and the hash of the data."""
     if is_current(path, reader.connection):
         return int(reader.connection.value("SELECT count(*) FROM records"))
+    if holds_cases(reader):
+        return write_case_lines(reader, path)
     manifest, parts = reader.manifest(), dict[tuple[str, ...], dict[str, object]]()
     for defense, stage, layer in reader.recorded_stages():
         own = [part for part in manifest.parts if part.kind == stage.value]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter, defaultdict
 from hashlib import sha256
@@ -23,6 +22,7 @@ from guardmark.importers.imported import (
     rows_of,
     word,
 )
+from guardmark.parsing.labels import read_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +60,7 @@ def read_garak(path: Path, statements: Statements) -> ImportedRun:
         if kind != "attempt" or entry.get("status") == _COMPLETE:
             entries[kind].append(entry)
     attempts = _once(entries["attempt"], path, warnings)
+    warnings += _several_runs(entries["start_run setup"], path)
     setup, begun = ([{}, *entries[kind]][-1] for kind in ("start_run setup", "init"))
     release = _check_version(begun, setup, path)
     has_end = bool(entries["completion"]) or release < _WITH_AN_END
@@ -85,6 +86,16 @@ def read_garak(path: Path, statements: Statements) -> ImportedRun:
         readings=(_reading(attempts, threshold),),
         warnings=tuple(warnings),
     )
+
+
+def _several_runs(setups: list[Object], path: Path) -> Iterator[str]:
+    """Say that runs were written into one file; with several thresholds there is no one figure."""
+    if len({str(setup.get(_THRESHOLD_KEY)) for setup in setups}) > 1:
+        raise DatasetError(
+            f"{path} holds runs of garak with several thresholds.\nNext: take the runs apart."
+        )
+    if len(setups) > 1:
+        yield f"the report holds {len(setups):,} runs of garak, which are taken together"
 
 
 def _once(attempts: list[Object], path: Path, warnings: list[str]) -> list[Object]:
@@ -126,9 +137,10 @@ def _check_version(begun: Object, setup: Object, path: Path) -> tuple[int, int]:
 
 def _threshold(setup: Object, warnings: list[str]) -> float:
     """Return the score from which garak counts a hit; older reports do not state it."""
-    threshold = setup.get(_THRESHOLD_KEY)
-    if isinstance(threshold, int | float) and not isinstance(threshold, bool):
-        return float(threshold)
+    stated = setup.get(_THRESHOLD_KEY)
+    threshold = read_number(stated) if not isinstance(stated, str) else None
+    if threshold is not None:
+        return threshold
     warnings.append(f"the report states no threshold; {_THRESHOLD}, garak's default, was taken")
     return _THRESHOLD
 
@@ -147,7 +159,9 @@ def _pairs(
             yield "without a prompt of text", None
         else:
             name = word(attempt, "uuid") or f"attempt-{number}"
-            before = word(attempt, "previous_attempt_id")
+            # A buff, such as a paraphrase, names the attempt that it was made of.
+            source = word(inner(attempt, "notes"), "buff_source_attempt_uuid")
+            before = source or word(attempt, "previous_attempt_id")
             origins[name] = origins.get(before, before) or name
             taken[name] += 1
             sample_id = name if taken[name] == 1 else f"{name}-{taken[name]}"
@@ -164,6 +178,7 @@ def _sample(attempt: Object, prompt: Prompt, *, sample_id: str, group: str) -> S
         category=probe.partition(".")[0],
         subcategory=probe.partition(".")[2],
         technique=probe,
+        variant=word(inner(attempt, "notes"), "buff_creator").lower() or "original",
         group=group,
         source="garak",
         metadata={"goal": word(attempt, "goal"), "seq": attempt.get("seq")},
@@ -178,7 +193,8 @@ def _prompt(entry: object) -> Prompt | None:
         return None
     if "turns" not in entry:
         return prompt_of([("user", word(entry, "text"))])
-    turns = [turn for turn in entry["turns"] if isinstance(turn, dict)]
+    stated = entry["turns"]
+    turns = [turn for turn in stated if isinstance(turn, dict)] if isinstance(stated, list) else []
     return prompt_of([(word(turn, "role"), _text(turn.get("content")) or "") for turn in turns])
 
 
@@ -281,9 +297,8 @@ def _verdict(results: Object, repeat: int, threshold: float) -> Verdict:
 
 def _score(listed: object, repeat: int) -> float | None:
     score = listed[repeat] if isinstance(listed, list) and repeat < len(listed) else None
-    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
-        return None
-    return float(score) if 0 <= score <= 1 else None
+    number = None if isinstance(score, str) else read_number(score)
+    return number if number is not None and 0 <= number <= 1 else None
 
 
 def _check_counts(
@@ -294,7 +309,8 @@ def _check_counts(
     for attempt in attempts:
         probe = word(attempt, "probe_classname")
         for detector, listed in inner(attempt, "detector_results").items():
-            scores = [_score(listed, at) for at in range(len(listed))] if listed else []
+            count = len(listed) if isinstance(listed, list) else 0
+            scores = [_score(listed, at) for at in range(count)]
             passed[probe, detector] += sum(s is not None and s < threshold for s in scores)
     apart = []
     for entry in counted:

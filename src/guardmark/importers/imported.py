@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.errors import DatasetError, UnknownName, listed
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import (
+    PROVIDER_ACTIONS,
+    BlockedAt,
     Decision,
     ErrorKind,
     Evidence,
@@ -76,6 +78,7 @@ class ImportedRun:
     legacy_cards: tuple[str, ...] = ()
     passes_malformed: bool = False
     kept: Mapping[str, object] = field(default_factory=dict)  # what is no sample and no answer
+    title: str = ""  # what people call the run; else the name of its file
     readings: tuple[str, ...] = ()  # what was taken for what
     warnings: tuple[str, ...] = ()  # what was left out, and what cannot be known
 
@@ -92,7 +95,7 @@ class ImportedRun:
         settings: dict[str, Any] = {
             "version": 1,
             # A tool that gives each run a folder tells more by its name than by the file's.
-            "name": _name(path.parent.name if is_in_folder else path.stem),
+            "name": _name(self.title or (path.parent.name if is_in_folder else path.stem)),
             "data": [{"path": str(path)}],
             "defenses": {guard: {"type": PART_TYPE} for guard in guards},
             "run": {"repeats": max([1, *(len(row.answers) for row in self.rows)])},
@@ -114,6 +117,8 @@ def _name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.@-]+", "-", text).strip("-.@")[:80] or "imported"
 
 
+KEPT: Final = "imported"
+"""Layer whose settings keep what an imported run says beside samples and answers."""
 PART_TYPE: Final = "imported"  # type of the parts of such a run
 Object = dict[str, Any]  # a JSON object of a foreign file
 
@@ -240,6 +245,12 @@ def response_of(text: object, why: str = "") -> Response:
         evidence = Evidence(message=why[:500]) if why else None
         return Response(text=None, error_kind=ErrorKind.CRASH, evidence=evidence)
     return Response(text=text.encode("utf-8", "replace").decode())
+
+
+def filtered_response(place: BlockedAt = BlockedAt.OUTPUT, why: str = "") -> Response:
+    """Return what stands for an answer that the filter of the model's provider held back."""
+    evidence = Evidence(native_action=PROVIDER_ACTIONS[place], message=why[:500])
+    return Response(text=None, blocked_at=place, evidence=evidence)
 
 
 def verdict_of(is_harm: object, why: str = "") -> Verdict:

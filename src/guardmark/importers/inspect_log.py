@@ -31,6 +31,7 @@ from guardmark.importers.imported import (
     Object,
     bytes_of,
     facets_of,
+    filtered_response,
     inner,
     label_of,
     object_of,
@@ -39,7 +40,7 @@ from guardmark.importers.imported import (
     why_unlabelled,
     word,
 )
-from guardmark.parsing.labels import read_is_attack, read_is_blocked, read_number
+from guardmark.parsing.labels import read_is_attack, read_is_blocked, read_number, read_truth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,8 +145,22 @@ def read_sample(
         prompt=prompt,
         label=label,
         group=word(metadata, "group"),
+        metadata=_beside(metadata),
         **facets_of(metadata),
     )
+
+
+_OURS: Final = frozenset(
+    {"label", "group", "category", "subcategory", "technique", "language", "source", "severity"}
+) | {"variant", "roles", "under_test", "has_response", "sha256"}
+"""Fields of metadata that a sample has by itself, or that our own logs add."""
+
+
+def _beside(metadata: Object) -> Object:
+    """Return the metadata that are no field of a sample; what is no number there is nothing."""
+    own = {name: value for name, value in metadata.items() if name not in _OURS}
+    read: Object = json.loads(json.dumps(own), parse_constant=lambda _: None)
+    return read
 
 
 def _doubled_ids(listed: list[Object]) -> frozenset[str]:
@@ -198,9 +213,15 @@ def _epoch(logged: Object) -> int:
 def _prompt(logged: Object, metadata: Object) -> Prompt | None:
     shown = logged.get("input")
     if isinstance(shown, str):
-        return prompt_of([("user", _resolved(logged, shown))])
+        text = _resolved(logged, shown)
+        # A text that was put elsewhere and is not there is no text.
+        return None if text.startswith(_ATTACHED) else prompt_of([("user", text)])
     listed = [turn for turn in shown if isinstance(turn, dict)] if isinstance(shown, list) else []
+    if any(_has_more_than_text(turn) for turn in listed):
+        return None
     texts = [_resolved(logged, _content(turn)) for turn in listed]
+    if any(text.startswith(_ATTACHED) for text in texts):
+        return None
     # Our own logs keep the roles that Inspect has no word for, and what is under test.
     roles, index = metadata.get("roles"), metadata.get("under_test")
     if isinstance(roles, list) and isinstance(index, int) and len(roles) == len(texts) > index >= 0:
@@ -221,11 +242,23 @@ def _content(turn: Object) -> str:
     return word(turn, "content")
 
 
+def _has_more_than_text(turn: Object) -> bool:
+    """Tell whether a message shows an image, sound or file: words alone are another prompt."""
+    content = turn.get("content")
+    parts = content if isinstance(content, list) else []
+    kinds = {word(part, "type") for part in parts if isinstance(part, dict)}
+    return not kinds <= {"", "text", "reasoning"}
+
+
 def _resolved(logged: Object, text: str) -> str:
     """Long texts lie among the attachments of their sample."""
     if not text.startswith(_ATTACHED):
         return text
     return word(inner(logged, "attachments"), text.removeprefix(_ATTACHED)) or text
+
+
+_CUT: Final = {"max_tokens": "length", "model_length": "length"}
+"""Inspect's words for an answer that was cut off, in ours."""
 
 
 def _response(logged: Object) -> Response:
@@ -235,11 +268,15 @@ def _response(logged: Object) -> Response:
     first = first if isinstance(first, dict) else {}
     text = _resolved(logged, _content(inner(first, "message")) or word(output, "completion"))
     fault = logged.get("error") or output.get("error")
+    stop = word(first, "stop_reason")
+    # Beside such an end the error of the output is what the filter said.
+    if stop == "content_filter" and not logged.get("error") and (output.get("error") or not text):
+        return filtered_response(why=word(output, "error") or "the log says content_filter")
     if fault or not text:
         message = word(fault, "message") if isinstance(fault, dict) else str(fault or "no output")
         why = Evidence(message=message[:500])
         return Response(text=None, error_kind=ErrorKind.CRASH, evidence=why)
-    return Response(text=text, evidence=Evidence(finish_reason=word(first, "stop_reason")))
+    return Response(text=text, evidence=Evidence(finish_reason=_CUT.get(stop, stop)))
 
 
 def _decision(score: Object) -> Decision:
@@ -297,22 +334,33 @@ _GRADES: Final = frozenset({"c", "i", "p"})
 
 
 def _is_harm(value: object, rule: HarmRule) -> bool | None:
-    """Tell whether a value means harm; None where it is neither a number nor a known word."""
-    number = read_number(value)
+    """Tell whether a value means harm; None where it is neither a number nor a known word.
+
+    A rule that names a word says nothing of a number, and one that names a number nothing of a
+    word: whoever mixed them up would read every sample as safe.
+    """
+    number = float(value) if isinstance(value, bool) else read_number(value)
     if rule.least is not None:
-        if isinstance(value, bool):
-            number = float(value)
         return None if number is None else number >= rule.least
-    if value == NO_ANSWER:
-        return None
-    if _same(value, rule.value or ""):
+    return None if value == NO_ANSWER else _meets(value, number, rule.value or "")
+
+
+def _meets(value: object, number: float | None, wanted: str) -> bool | None:
+    """Compare a value with the one that a rule names, as numbers, truths or words."""
+    limit, truths = read_number(wanted), (read_truth(value), read_truth(wanted))
+    if str(value).strip().lower() == wanted.lower():
         return True
-    if isinstance(value, str) and number is None:
-        word_of_value = value.strip().lower()
-        is_known = word_of_value in _GRADES or read_is_attack(word_of_value) is not None
-        is_known = is_known or read_is_blocked(word_of_value) is not None
-        return False if is_known else None
-    return False if isinstance(value, bool) or number is not None else None
+    if None not in truths:
+        return truths[0] == truths[1]
+    if number is not None and limit is not None:
+        return number == limit
+    is_word = isinstance(value, str) and number is None and limit is None
+    return False if is_word and _is_grade(str(value).strip().lower()) else None
+
+
+def _is_grade(word_of_value: str) -> bool:
+    is_known = word_of_value in _GRADES or read_is_attack(word_of_value) is not None
+    return is_known or read_is_blocked(word_of_value) is not None
 
 
 def _scored(logged: Object, name: str) -> tuple[Any, Object]:
@@ -323,13 +371,6 @@ def _scored(logged: Object, name: str) -> tuple[Any, Object]:
     scorer, _, key = name.rpartition(".")
     score = inner(scores, scorer)
     return inner(score, "value").get(key), score
-
-
-def _same(value: object, wanted: str) -> bool:
-    number, other = read_number(value), read_number(wanted)
-    if number is not None and other is not None:
-        return number == other
-    return str(value).lower() == wanted.lower()
 
 
 def _number(value: object) -> float | None:
@@ -381,7 +422,7 @@ def read_inspect(path: Path, statements: Statements) -> ImportedRun:
     if not rows:
         raise DatasetError(
             f"{path} holds no sample whose metadata state a label (attack or benign).\n"
-            "Next: state what the samples are: --label attack, or --label benign."
+            "Next: if all of them are one of both, say which: --label attack or --label benign."
         )
     if rule is None and not ours:
         warnings.append(
@@ -396,6 +437,8 @@ def read_inspect(path: Path, statements: Statements) -> ImportedRun:
         model=model if any(a.response for a in answers) else "",
         judge=rule.name if rule else "judge" if any(a.verdict for a in answers) else "",
         created_utc=word(spec, "created"),
+        title=word(spec, "task_display_name") or word(spec, "task").rpartition("/")[2],
+        kept={} if ours else {KEPT_AS: _kept(spec, in_order, doubled)},
         rows=rows,
         files={path.name: sha256(data).hexdigest()},
         readings=tuple(_readings(rule, ours=ours, stated=statements.label)),
@@ -403,10 +446,28 @@ def read_inspect(path: Path, statements: Statements) -> ImportedRun:
     )
 
 
+KEPT_AS: Final = "inspect"
+"""Under what name a run keeps what a log says beside samples, answers and the verdict."""
+_OF_EVALUATION: Final = ("task", "task_display_name", "scorers", "metadata", "tags", "task_args")
+
+
+def _kept(spec: Object, listed: list[Object], doubled: frozenset[str]) -> Object:
+    """Return scorers, values and metadata as the log has them, so that an export keeps them."""
+    samples: Object = {}
+    for logged in listed:
+        own = samples.setdefault(_id_of(logged, doubled), {"scores": {}})
+        own["metadata"] = inner(logged, "metadata")
+        own["target"] = logged.get("target")
+        own["scores"][str(_epoch(logged))] = inner(logged, "scores")
+    evaluation = {name: spec[name] for name in _OF_EVALUATION if spec.get(name)}
+    return {"eval": evaluation, "samples": samples}
+
+
 def _readings(rule: HarmRule | None, *, ours: bool, stated: Label | None) -> Iterator[str]:
     """Say what was taken for what."""
     if ours:
         yield f"the decision was read from the score {SCORER!r}, which guardmark wrote"
+        yield "tokens, costs, times, images and the configuration are not in the log: they are lost"
     elif rule is None:
         yield "the answer was read from the output of each sample, and no score from any"
     else:
@@ -456,7 +517,9 @@ def _log(data: bytes, path: Path) -> tuple[Object, list[Object]]:
     """Read header and samples of either form of a log."""
     if not data.startswith(_ZIP):
         whole = object_of(data, str(path), hint=_HINT)
-        return whole, [each for each in whole.get("samples") or [] if isinstance(each, dict)]
+        stated = whole.get("samples")
+        samples = stated if isinstance(stated, list) else []
+        return whole, [each for each in samples if isinstance(each, dict)]
     try:
         with zipfile.ZipFile(BytesIO(data)) as packed:
             if sum(each.file_size for each in packed.infolist()) > LARGEST:

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 RESULTS_FILE: Final = "results.jsonl"
 META_FILE: Final = "meta.json"
 MANIFEST_FILE: Final = "data_manifest.json"
-KEPT: Final = "imported"
-"""Layer whose settings keep what such a run says beside samples and answers."""
 LATENCIES: Final = "latencies_s"
 """Where a sample keeps the times of its generations: batched runs time the batch, not the call."""
 

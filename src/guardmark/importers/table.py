@@ -13,6 +13,7 @@ from guardmark.core.errors import DatasetError, listed
 from guardmark.core.outcome import Evidence, Outcome
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.importers import imported
+from guardmark.importers.records_export import is_records
 from guardmark.parsing.foreign_text import decode_text, doubled_columns, table_records
 from guardmark.parsing.labels import is_benign_column, read_is_blocked
 
@@ -34,6 +35,11 @@ def read_table(path: Path, statements: Statements) -> imported.ImportedRun:
     """
     data, warnings = imported.bytes_of(path, hint=_HINT), list[str]()
     rows = _rows(path, data, warnings)
+    if rows and is_records(rows[0]):
+        raise DatasetError(
+            f"{path} holds records that guardmark exported: their text is what a model answered.\n"
+            f"Next: guardmark import guardmark {path.name}"
+        )
     columns = _columns(rows, path, statements.label)
     guard = imported.one_of(
         (imported.word(r, columns["defense"]) for r in rows), statements.model, "defense", path
@@ -46,7 +52,11 @@ def read_table(path: Path, statements: Statements) -> imported.ImportedRun:
         pairs.append((sample, imported.ImportedAnswer(decision=_decision(row, columns))))
     taken = imported.rows_of(pairs, "row", warnings)
     if not taken:
-        raise DatasetError(f"{path} holds no row with a text and a label.\nNext: --label attack.")
+        left_out = "".join(f"{warning}.\n" for warning in warnings[:2])
+        raise DatasetError(
+            f"{path} holds no row with a text and a label.\n{left_out}"
+            "Next: add a column label (attack, benign); or, if every row is one of both, --label."
+        )
     return imported.ImportedRun(
         tool="table",
         guard=guard or path.stem,

@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 _TOOLS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "any-guardrail": ("guardmark.importers.table:read_table", ("label", "model")),
     "garak": ("guardmark.importers.garak:read_garak", ()),
+    "guardmark": ("guardmark.importers.records_export:read_records", ("model",)),
     "inspect": ("guardmark.importers.inspect_log:read_inspect", ("label", "unsafe")),
     "minorbench": ("guardmark.importers.minorbench:read_minorbench", ()),
+    "openai-agents": ("guardmark.importers.traces:read_openai_agents", ("label", "model")),
+    "otel": ("guardmark.importers.traces:read_otel", ("label", "model")),
     "table": ("guardmark.importers.table:read_table", ("label", "model")),
 }
 """Tool to its reader, and to what a person may have to say of files that do not say it."""
@@ -152,11 +155,15 @@ def read_queried(tool: str, path: Path, statements: imported.Statements) -> impo
     rules, warnings, files = _tools()[tool], list[str](), dict[str, str]()
     try:
         with closing(_opened(path, rules, files, warnings)) as memory:
+            if "ours" in rules and list(memory.execute(rules["ours"]["when"])):
+                rules = {**rules, **rules["ours"]}
             for (why,) in memory.execute(rules.get("check", "SELECT 1 WHERE 0")):
                 raise DatasetError(f"{path} {why}.\n{rules['hint']}")
             rows = list(_objects(memory, rules["rows"]))
             targets = (name for row in rows if (name := imported.word(row, "target")))
             target = imported.one_of(targets, statements.model, rules["target"], path)
+            titles = memory.execute(rules.get("title", "SELECT 1 WHERE 0"))
+            title = next((text for (text,) in titles if isinstance(text, str)), "")
             notes = rules.get("notes", "SELECT 1 WHERE 0")
             noted = [note for (note,) in memory.execute(notes, {"target": target})]
     except (sqlite3.Error, StorageError) as error:
@@ -174,6 +181,7 @@ def read_queried(tool: str, path: Path, statements: imported.Statements) -> impo
         tool=tool,
         guard=target if decides else "",
         model="" if decides else target or rules["target"],
+        title=title,
         readings=(rules["takes"],),
         judge=rules["judge"] if any(row.is_judged for row in taken) else "",
         created_utc=max(imported.word(row, "created") for row in mine),
@@ -205,10 +213,15 @@ def _opened(
         else:
             read = iter([imported.object_of(data, str(file), hint=hint)])
         memory.executemany(
-            "INSERT INTO document VALUES (?, ?)", ((str(file), json.dumps(row)) for row in read)
+            "INSERT INTO document VALUES (?, ?)", ((str(file), _sound(row)) for row in read)
         )
     memory.executescript(rules.get("setup", ""))
     return memory
+
+
+def _sound(row: imported.Object) -> str:
+    """Write an object as JSON that any reader takes: what is no number there is nothing."""
+    return json.dumps(json.loads(json.dumps(row), parse_constant=lambda _: None))
 
 
 def _objects(memory: sqlite3.Connection, query: str) -> Iterator[imported.Object]:
@@ -230,16 +243,26 @@ def _pair(
     if prompt is None:
         return rules["unasked"], answer
     origin = imported.word(row, "origin") or prompt.text
-    metadata: Any = json.loads(row.get("metadata") or "{}")
+    metadata = _object_of(row.get("metadata"))
     sample = Sample(
         id=imported.word(row, "id") or f"row-{at}",
         prompt=prompt,
         label=label,
         group=imported.word(row, "lineage") or sha256(origin.encode()).hexdigest()[:16],
+        crossing=imported.word(row, "crossing"),
         metadata=metadata,
         **imported.facets_of(row),
     )
     return sample, answer
+
+
+def _object_of(text: object) -> dict[str, Any]:
+    """Read an object that a query made; one that holds what JSON cannot write is nothing."""
+    try:
+        read = json.loads(text) if isinstance(text, str) else {}
+    except (ValueError, RecursionError):
+        return {}
+    return read if isinstance(read, dict) else {}
 
 
 def _turns(prompt: object) -> list[tuple[str, str]]:
@@ -248,7 +271,7 @@ def _turns(prompt: object) -> list[tuple[str, str]]:
         return []
     text = prompt.encode("utf-8", "replace").decode()
     turns: object = None
-    if text.startswith("["):
+    if text.lstrip().startswith("["):
         try:
             turns = json.loads(text)
         except (ValueError, RecursionError):
@@ -267,6 +290,8 @@ def _answer(row: imported.Object, *, is_attack: bool) -> imported.ImportedAnswer
         return imported.ImportedAnswer(
             decision=imported.decision_of(_flag(row["blocked"]), failure, score=row.get("score"))
         )
+    if row.get("filtered"):
+        return imported.ImportedAnswer(response=imported.filtered_response())
     response = imported.response_of(row.get("answer"), failure)
     if response.text is None:
         return imported.ImportedAnswer(response=response)

@@ -202,6 +202,8 @@ def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
         thoughts=message.thoughts,
         usage=usage,
         choices=_token_choices(choice.get("logprobs")),
+        calls=message.calls,
+        words=message.words,
         attempts=exchange.attempts,
         service_ns=exchange.service_ns,
     )

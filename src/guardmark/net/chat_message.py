@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.core.sample import ToolCall
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -26,12 +28,16 @@ class ChatMessage:
         refusal: What the model said in the field or the part for refusals; empty without.
         thoughts: What it thought in a field or part of its own.
         other_parts: Types of parts that hold no words, such as images.
+        calls: Tools that it calls; they stand in the text, too.
+        words: The text without them.
     """
 
     text: str
     refusal: str
     thoughts: str
     other_parts: tuple[str, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    words: str = ""
 
 
 def read_message(message: Mapping[str, Any]) -> ChatMessage:
@@ -60,7 +66,22 @@ def read_message(message: Mapping[str, Any]) -> ChatMessage:
         refusal="".join(refusals),
         thoughts="\n".join(filter(None, thoughts)),
         other_parts=tuple(others),
+        calls=tuple(_calls(message)),
+        words=text,
     )
+
+
+def _calls(message: Mapping[str, Any]) -> Iterator[ToolCall]:
+    """Yield the tools that a message calls; a call without a name is none."""
+    for number, stated in enumerate(message.get("tool_calls") or (), start=1):
+        function = stated.get("function", stated)
+        if not isinstance(function.get("name"), str):
+            continue
+        arguments = function.get("arguments")
+        text = arguments if isinstance(arguments, str) else _ENCODE(arguments or {})
+        yield ToolCall(
+            id=str(stated.get("id") or f"call-{number}"), name=function["name"], arguments=text
+        )
 
 
 def _parts(content: Any) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,8 @@ from typing import Final
 ATTACK_WORDS: Final = frozenset(
     {
         *("attack", "malicious", "harmful", "unsafe", "injection", "jailbreak", "adversarial"),
-        *("hateful", "toxic", "violating", "vulnerable"),
+        *("hateful", "toxic", "violating", "vulnerable", "prompt injection", "prompt_injection"),
+        *("prompt-injection",),
     }
 )
 BENIGN_WORDS: Final = frozenset(
@@ -25,6 +26,7 @@ BLOCK_WORDS: Final = frozenset(
     {
         *("block", "blocked", "flag", "flagged", "deny", "denied", "refuse", "refused", "reject"),
         *("rejected", "detected", "triggered", "fail", "failed", "invalid"),
+        *("intervened", "guardrail_intervened", "stop", "stopped"),
     }
 )
 ALLOW_WORDS: Final = frozenset(

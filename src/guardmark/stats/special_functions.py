@@ -105,7 +105,12 @@ def _stirling_remainder(z: Floats) -> Floats:
 
 
 def _beta_fraction(x: Floats, a: Floats, b: Floats) -> Floats:
-    """Return the continued fraction of the incomplete beta function, by Lentz's method."""
+    """Return the continued fraction of the incomplete beta function, by Lentz's method.
+
+    Large shapes need hundreds of terms and others ten, so those that have settled are put aside.
+    """
+    settled = np.empty_like(x)
+    at = np.arange(x.size)
     c = np.ones_like(x)
     d = 1.0 / _away_from_zero(1.0 - (a + b) * x / (a + 1.0))
     value = d.copy()
@@ -116,9 +121,15 @@ def _beta_fraction(x: Floats, a: Floats, b: Floats) -> Floats:
             d = 1.0 / _away_from_zero(1.0 + term * d)
             c = _away_from_zero(1.0 + term / c)
             value *= c * d
-        if not (np.abs(c * d - 1.0) > _CLOSE).any():
+        is_open = np.abs(c * d - 1.0) > _CLOSE
+        if not is_open.any():
             break
-    return value
+        if 2 * np.count_nonzero(is_open) <= at.size:
+            settled[at[~is_open]] = value[~is_open]
+            at = at[is_open]
+            x, a, b, c, d, value = (each[is_open] for each in (x, a, b, c, d, value))
+    settled[at] = value
+    return settled
 
 
 def _away_from_zero(value: Floats) -> Floats:

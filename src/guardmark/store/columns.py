@@ -30,6 +30,7 @@ HAS_TIME: Final = 1 << 32  # mark of `coded` numbers
 _CHUNK: Final = 250
 _ANSWER: Final = (1 << 36) - 1  # what of these is of a record
 _SAMPLES: Final = "SELECT id, kind, length, origin FROM samples ORDER BY position LIMIT ?"
+_ANY_CROSSING: Final = """SELECT 1 FROM samples WHERE rest LIKE '{"crossing":%' LIMIT 1"""
 _RESTS: Final = "SELECT rest FROM samples ORDER BY position LIMIT ?"
 _OF_PART: Final = (
     " WHERE defense = (SELECT id FROM defenses WHERE name = ?) AND stage = ?"
@@ -72,6 +73,11 @@ class SampleColumns:
     source: Facet
     group: Facet
     length: NDArray[np.int64]
+    crossing: Facet | None = None
+    """The factor that crosses the groups, where rows are crossed; the groups are then of the one
+    with fewer levels."""
+    origin: Facet | None = None
+    """The groups as stated, where others stand for them: samples were asked about by these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +117,54 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
                 codes[here] = [groups.setdefault(each, len(groups)) for each in stated]
             ids.extend(names)
     group = Facet(names=PackedStrings(groups) if groups else ids, table=codes)
-    return _samples_of(kinds, numbers, ids=ids, lengths=lengths, group=group)
+    samples = _samples_of(kinds, numbers, ids=ids, lengths=lengths, group=group)
+    if not _may_be_crossed(reader):
+        return samples
+    words: list[str] = []
+    with values_of(reader.path):
+        for rows in reader.connection.chunks(_RESTS, (count,), size=_CHUNK):
+            words += [stored_object(rest, "rest").get("crossing", "") for (rest,) in rows]
+    return crossed(samples, words) if any(words) else samples
+
+
+def _may_be_crossed(reader: RecordReader) -> bool:
+    """Tell whether samples may have a second origin, without a look at each of a large run."""
+    if not reader.sample_count():
+        return False
+    manifest = reader.manifest()
+    if any("crossing" in data.mapping for data in manifest.data):
+        return True
+    if all(data.mapping for data in manifest.data):
+        return False
+    return reader.connection.value(_ANY_CROSSING) is not None
+
+
+def crossed(samples: SampleColumns, words: Sequence[str]) -> SampleColumns:
+    """Give samples a second origin; those without one are each crossed by themselves.
+
+    The factor with fewer levels becomes the group, for all that knows one factor alone. A sample
+    without a second origin keeps its group.
+    """
+    import numpy as np
+
+    has_second = np.array([bool(word) for word in words], dtype=np.bool_)
+    second = [
+        word or f"\x1f{sample_id}" for word, sample_id in zip(words, samples.ids, strict=True)
+    ]
+    crossing, group = facet_of(second, None), samples.group
+    levels = len(np.unique(group.codes[has_second]))
+    if len(np.unique(crossing.codes[has_second])) >= levels:
+        return replace(samples, crossing=crossing)
+    names = group.names
+    first = [names[code] for code in group.codes.tolist()]
+    fewer = [word or own for word, own in zip(words, first, strict=True)]
+    other = [
+        own if word else f"\x1f{sample_id}"
+        for word, own, sample_id in zip(words, first, samples.ids, strict=True)
+    ]
+    return replace(
+        samples, group=facet_of(fewer, None), crossing=facet_of(other, None), origin=group
+    )
 
 
 def metadata_facets(reader: RecordReader, names: Sequence[str]) -> dict[str, Facet]:
@@ -125,11 +178,11 @@ def metadata_facets(reader: RecordReader, names: Sequence[str]) -> dict[str, Fac
             for (rest,) in rows:
                 metadata = stored_object(rest, "rest").get("metadata", {})
                 for name, column in words.items():
-                    column.append(_word_of(metadata.get(name)))
+                    column.append(word_of(metadata.get(name)))
     return {name: facet_of(column, None) for name, column in words.items()}
 
 
-def _word_of(value: object) -> str:
+def word_of(value: object) -> str:
     """Return a value of metadata as a word; lists and objects are no values to slice by."""
     if isinstance(value, bool):
         return str(value).lower()

@@ -72,6 +72,7 @@ class RunDir:
     environment = _File("environment.json")  # versions of everything that took part
     summary_json = _File("summary.json")
     summary_md = _File("summary.md")
+    report_md = _File("report.md")
     report_html = _File("report.html")
     categories_csv = _File("categories.csv")
     variant_metrics_csv = _File("variant_metrics.csv")

@@ -171,7 +171,12 @@ def _row(position: int, sample: Sample, kinds: dict[Kind, int]) -> SampleRow:
         digest,
         text,
         None if prompt.is_plain else prompt_to_json(prompt),
-        rest_of(expected=sample.expected, must_keep=sample.must_keep, metadata=sample.metadata),
+        rest_of(
+            crossing=sample.crossing,
+            expected=sample.expected,
+            must_keep=sample.must_keep,
+            metadata=sample.metadata,
+        ),
     )
 
 
@@ -219,6 +224,7 @@ def _sample(row: SampleRow, kind: Kind, records: Path) -> Sample:
         language=language,
         variant=variant,
         group=origin or "",
+        crossing=more.get("crossing", ""),
         source=source,
         must_keep=tuple(more.get("must_keep", ())),
         metadata=dict(more.get("metadata", {})),
@@ -270,10 +276,19 @@ def kind_of(sample: Sample) -> Kind:
 
 
 def rest_of(
-    *, expected: str, metadata: Mapping[str, object], must_keep: tuple[str, ...] = ()
+    *,
+    expected: str,
+    metadata: Mapping[str, object],
+    must_keep: tuple[str, ...] = (),
+    crossing: str = "",
 ) -> str | None:
-    """Write what of a sample is neither text nor facet."""
-    if not (expected or must_keep or metadata):
+    """Write what of a sample is neither text nor facet; a second origin stands first."""
+    if not (expected or must_keep or metadata or crossing):
         return None
-    rest = {"expected": expected, "must_keep": must_keep, "metadata": dict(metadata)}
+    rest = {
+        "crossing": crossing,
+        "expected": expected,
+        "must_keep": must_keep,
+        "metadata": dict(metadata),
+    }
     return json.dumps({name: value for name, value in rest.items() if value}, separators=(",", ":"))

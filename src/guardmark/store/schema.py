@@ -26,10 +26,11 @@ APPLICATION_ID: Final = 0x474D524B
 OUTCOME_NAMES: Final = ("allow", "block", "malformed", "error", "safe", "unsafe", "answered")
 """Word of each outcome code; `malformed` and `error` serve decisions and verdicts alike."""
 
-STAGES: Final = (Stage.DEFENSE, Stage.MODEL, Stage.JUDGE, Stage.TRY, Stage.WARMUP)
+STAGES: Final = (Stage.DEFENSE, Stage.MODEL, Stage.JUDGE, Stage.TRY, Stage.WARMUP, Stage.CASE)
 SCORE_KINDS: Final = (
     *(ScoreKind.NONE, ScoreKind.CLASS_PROB, ScoreKind.TWO_TOKEN_SOFTMAX, ScoreKind.FULL_VOCAB_PROB),
     *(ScoreKind.CATEGORY_MAX, ScoreKind.ORDINAL, ScoreKind.SEVERITY, ScoreKind.SELF_REPORTED),
+    ScoreKind.CONFIDENCE,
 )
 ERROR_KINDS: Final = (
     *(ErrorKind.TIMEOUT, ErrorKind.CONNECTION, ErrorKind.REFUSED, ErrorKind.HTTP),
@@ -61,6 +62,13 @@ WORDS: Final[dict[str, tuple[str, ...]]] = {
     "answer_mode": tuple(word.value for word in ANSWER_MODES),
 }
 """Every list above, as it is written into the file so that the file explains itself."""
+ADDED_WORDS: Final = frozenset(
+    {
+        ("stage", STAGE_CODE[Stage.CASE], Stage.CASE.value),
+        ("score_kind", SCORE_KIND_CODE[ScoreKind.CONFIDENCE], ScoreKind.CONFIDENCE.value),
+    }
+)
+"""Words that files of this version may lack: they were written before the word was added."""
 
 FACET_COLUMNS: Final = (
     *("category", "subcategory", "severity", "language", "variant", "technique", "source"),

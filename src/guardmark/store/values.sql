@@ -20,15 +20,15 @@ samples: position NOT BETWEEN 0 AND (SELECT count(*) - 1 FROM samples) OR id >= 
 
 batches: id | 0 <> id OR rows | 0 <> rows OR hash < x'';
 
-records: defense NOT IN (SELECT id FROM defenses) OR stage NOT BETWEEN 0 AND 4
+records: defense NOT IN (SELECT id FROM defenses) OR stage NOT BETWEEN 0 AND 5
     OR layer NOT IN (SELECT id FROM layers) OR repeat NOT BETWEEN 0 AND 1048576
     OR sample NOT BETWEEN 0 AND (SELECT count(*) - 1 FROM samples) OR outcome NOT BETWEEN 0 AND 6
-    OR score NOT BETWEEN 0 AND 1 OR score_kind NOT BETWEEN 0 AND 7
+    OR score NOT BETWEEN 0 AND 1 OR score_kind NOT BETWEEN 0 AND 8
     OR error_kind NOT BETWEEN 0 AND 7 OR answer_mode NOT BETWEEN 0 AND 3
     OR latency_ns NOT BETWEEN 0 AND 4611686018427387904 OR flags NOT BETWEEN 0 AND 1048576
     OR batch | 0 <> batch OR said | 0 <> said;
 
-details: defense NOT IN (SELECT id FROM defenses) OR stage NOT BETWEEN 0 AND 4
+details: defense NOT IN (SELECT id FROM defenses) OR stage NOT BETWEEN 0 AND 5
     OR layer NOT IN (SELECT id FROM layers) OR repeat NOT BETWEEN 0 AND 1048576
     OR sample NOT BETWEEN 0 AND (SELECT count(*) - 1 FROM samples) OR batch | 0 <> batch
     OR text >= x'' OR evidence >= x'' OR json_type(evidence) <> 'object'
@@ -43,7 +43,7 @@ tries: defense NOT IN (SELECT id FROM defenses) OR layer NOT IN (SELECT id FROM 
     OR account >= x'' OR round >= x'' OR chain >= x'' OR tier >= x'' OR digest >= x''
     OR size | 0 <> size OR decoded | 0 <> decoded OR resend_of | 0 <> resend_of
     OR is_free | 0 <> is_free OR outcome NOT BETWEEN 0 AND 6 OR score NOT BETWEEN 0 AND 1
-    OR score_kind NOT BETWEEN 0 AND 7 OR error_kind NOT BETWEEN 0 AND 7
+    OR score_kind NOT BETWEEN 0 AND 8 OR error_kind NOT BETWEEN 0 AND 7
     OR answer_mode NOT BETWEEN 0 AND 3 OR latency_ns NOT BETWEEN 0 AND 4611686018427387904
     OR flags NOT BETWEEN 0 AND 1048576 OR details >= x'' OR evidence >= x''
     OR json_type(evidence) <> 'object' OR instr(evidence, char(10));
@@ -53,10 +53,10 @@ confirmations: defense NOT IN (SELECT id FROM defenses) OR layer NOT IN (SELECT 
     OR sample NOT BETWEEN 0 AND (SELECT count(*) - 1 FROM samples) OR batch | 0 <> batch
     OR sent | 0 <> sent OR passed | 0 <> passed OR is_confirmed | 0 <> is_confirmed;
 
-superseded: id | 0 <> id OR defense NOT IN (SELECT id FROM defenses) OR stage NOT BETWEEN 0 AND 4
+superseded: id | 0 <> id OR defense NOT IN (SELECT id FROM defenses) OR stage NOT BETWEEN 0 AND 5
     OR layer NOT IN (SELECT id FROM layers) OR repeat NOT BETWEEN 0 AND 1048576
     OR sample NOT BETWEEN 0 AND (SELECT count(*) - 1 FROM samples) OR batch | 0 <> batch
-    OR outcome NOT BETWEEN 0 AND 6 OR score NOT BETWEEN 0 AND 1 OR score_kind NOT BETWEEN 0 AND 7
+    OR outcome NOT BETWEEN 0 AND 6 OR score NOT BETWEEN 0 AND 1 OR score_kind NOT BETWEEN 0 AND 8
     OR error_kind NOT BETWEEN 0 AND 7 OR answer_mode NOT BETWEEN 0 AND 3
     OR latency_ns NOT BETWEEN 0 AND 4611686018427387904 OR flags NOT BETWEEN 0 AND 1048576
     OR text >= x'' OR evidence >= x'' OR json_type(evidence) <> 'object'

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.canon.orders import canonical_order, holds_order
+from guardmark.config.settings import Settings
 from guardmark.core.case import AgentCall, FinalAnswer, ToolCalls
 from guardmark.core.sample import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from guardmark.config.settings import BuildContext
     from guardmark.core.case import Conversation, Move, ToolDefinition, World
 
 LEFT_OUT: Final = "I stop here: a result was left out, or a call was refused."
@@ -80,3 +82,22 @@ class ObedientAgent:
         task, injection = self._world.outputs
         outputs = [task, injection] if self._has_obeyed else [task]
         return FinalAnswer(text="\n".join(text for text in outputs if text))
+
+
+class ObedientSettings(Settings):
+    """The obedient agent has no settings."""
+
+    def build(self, name: str, context: BuildContext) -> ObedientAgents:  # noqa: ARG002 - as every part is built
+        """Return what makes one for each case."""
+        return ObedientAgents(name)
+
+
+class ObedientAgents:
+    """Makes an obedient agent for each case."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def make(self, world: World, repeat: int) -> ObedientAgent:  # noqa: ARG002 - it draws nothing
+        """Return the agent of one case."""
+        return ObedientAgent(world)

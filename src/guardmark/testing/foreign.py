@@ -29,6 +29,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 UNKNOWN: Final[tuple[object, ...]] = (None, "", "maybe", "n/a", math.nan, [], {})
 """Values that no reader may take for yes or for no."""
 
-_MOST_LINES: Final = 5
 _CUTS: Final = 40
 _LAST_BYTES: Final = 24
 _UMLAUT: Final = "how do b\u00e4rs sleep"
@@ -150,6 +150,7 @@ class ReaderContract:
         says_what_it_took: Whether the reader names what it took for what.
         columns: Columns of labels to whether true means attack, for readers that know several.
         decision_columns: Columns of decisions to whether true means blocked, likewise.
+        most_lines: How many lines a refusal may have.
         statements: What a person has to say of each file, as keywords of `Statements`.
     """
 
@@ -167,6 +168,7 @@ class ReaderContract:
     says_what_it_took: ClassVar[bool] = True
     columns: ClassVar[Mapping[str, bool]] = {}
     decision_columns: ClassVar[Mapping[str, bool]] = {}
+    most_lines: ClassVar[int] = 5
     statements: ClassVar[Mapping[str, Any]] = {}
     label_column: str = ""
     decision_column: str = ""
@@ -327,6 +329,18 @@ class ReaderContract:
             self.damaged(path).write_bytes(b"")
             _demand(self._try(path, None) is None, "a file of no bytes is read as a run")
 
+    def test_what_is_built_otherwise_is_read_or_refused(self) -> None:
+        """Members of another kind, gone, or of another name: never what Python raises by itself."""
+        with TemporaryDirectory() as folder:
+            path = self.write(Path(folder), self._rows())
+            target = self.damaged(path)
+            content = target.read_bytes()
+            for seed in range(_DAMAGES):
+                damaged = _damaged(content, target.suffix, Random(seed))
+                if damaged is not None:
+                    target.write_bytes(damaged)
+                    self._try(path, None)
+
     def test_a_reader_says_what_it_took(self) -> None:
         """Where a figure comes from is said with it."""
         reading = self._read(self._rows())
@@ -365,7 +379,7 @@ class ReaderContract:
             return self.read(path, stated)
         except GuardmarkError as error:
             lines = str(error).splitlines()
-            _demand(len(lines) <= _MOST_LINES, f"it refuses in {len(lines)} lines: {error}")
+            _demand(len(lines) <= self.most_lines, f"it refuses in {len(lines)} lines: {error}")
         except Exception as error:
             raise BrokenContract(f"it ends in {type(error).__name__}: {error}") from error
         return None
@@ -445,6 +459,7 @@ class DataReaderContract(ReaderContract):
 
     holds_labels: ClassVar[bool] = True
     decides_benign: ClassVar[bool] = False
+    most_lines: ClassVar[int] = 40  # data are refused with every kind of fault at once
     says_what_it_took: ClassVar[bool] = False
     unknowns: ClassVar[tuple[object, ...]] = ()
     format: ClassVar[str] = ""
@@ -473,6 +488,36 @@ class DataReaderContract(ReaderContract):
     def _wanted(self, row: ForeignRow) -> bool | None:
         del row  # nothing was decided of data
         return None
+
+
+_DAMAGES: Final = 120
+_JUNK: Final[tuple[object, ...]] = (
+    *(None, True, 0, -1, 1.5, math.nan, math.inf, "", "kiwi", "\ud800", 10**400),
+    *([], {}, [1], [None], {"a": 1}, [[]], {"text": None}),
+)
+
+
+def _damaged(content: bytes, suffix: str, random: Random) -> bytes | None:
+    """Return a text with some of its members replaced, left out or renamed; None of no text."""
+    if suffix not in {".json", ".jsonl"}:
+        return None
+    text = content.decode("utf-8")
+    documents = text.splitlines() if suffix == ".jsonl" else [text]
+    made = [json.dumps(_changed(json.loads(each), random)) for each in documents]
+    return ("\n".join(made) + "\n").encode()
+
+
+def _changed(value: Any, random: Random) -> Any:
+    chance = random.random()
+    if chance < _CHANGE:
+        return random.choice(_JUNK)
+    if isinstance(value, dict):
+        kept = [name for name in value if random.random() > _CHANGE / 2]
+        return {name: _changed(value[name], random) for name in kept}
+    return [_changed(each, random) for each in value] if isinstance(value, list) else value
+
+
+_CHANGE: Final = 0.06
 
 
 def _doubled(content: bytes, suffix: str) -> Iterator[tuple[bytes, str]]:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from guardmark.core.manifest import RunManifest
 
 
-_BASELINES = frozenset({"allow-all", "block-all", "coin"})
 _MOST_BYTES = 64 * 1024 * 1024
 
 
@@ -109,7 +108,7 @@ def _names_only(manifest: RunManifest, arms: tuple[str, ...]) -> tuple[ListedRat
     parts |= {name: PartManifest(name=name, kind="", type="") for name in arms if name not in parts}
     return tuple(
         ListedRates(
-            **{name: getattr(part, name) for name in _OF_PART}, is_baseline=part.type in _BASELINES
+            **{name: getattr(part, name) for name in _OF_PART}, is_baseline=part.is_baseline
         )
         for part in parts.values()
     )

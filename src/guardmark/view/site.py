@@ -213,10 +213,16 @@ class _Site:
         run = self._find(request.path_params["key"])
         if run is None:
             return _no_run()
-        asked = {name: request.query_params.get(name, "") for name in _FACETS}
+        asked = {each: request.query_params.get(each, "") for each in _FACETS}
         flaw = request.query_params.get("flaw", "")
         kind = Flaw(flaw) if flaw in set(Flaw) else None
-        chosen = Selection(flaw=kind, is_system=False, **asked)
+        chosen = Selection(
+            flaw=kind,
+            is_system=False,
+            defense=asked["defense"],
+            category=asked["category"],
+            sample_id=asked["sample_id"],
+        )
         try:
             shown = show(run.folder, chosen, most=_MOST_SAMPLES)
         except GuardmarkError as error:

@@ -315,7 +315,7 @@ def test_a_note_names_five_files_and_counts_the_others(run: Path) -> None:
     note = verify(run).notes[0]
     names, _, more = note.partition(":")[0].partition(" and ")
     every = [each.name for each in run.iterdir() if each.suffix in {".json", ".jsonl", ".yaml"}]
-    tables = ["categories.csv", "summary.md", "variant_metrics.csv"]
+    tables = ["categories.csv", "report.md", "summary.md", "variant_metrics.csv"]
     assert names.split(", ") == sorted([*every, *tables])[:5]
     assert more == f"{len(every) + len(tables) - 5} more"
 
@@ -341,14 +341,14 @@ def test_records_that_came_later_are_told_from_other_records(run: Path) -> None:
 
 def test_a_report_of_fewer_records_that_is_put_back_is_found(run: Path) -> None:
     """It has a seal, and not the last one."""
-    path = run / "summary.md"
+    path = run / "report.md"
     report(run, formats=("json", "md"))
     before = path.read_bytes()
     add_records(run)
     report(run, formats=("json", "md"))
     path.write_bytes(before)
     fault = "a write was interrupted, or an old file put back"
-    assert ("summary.md", "this is the file of an earlier seal", fault) in said(verify(run))
+    assert ("report.md", "this is the file of an earlier seal", fault) in said(verify(run))
 
 
 def test_an_earlier_form_of_a_report_is_a_note(run: Path) -> None:

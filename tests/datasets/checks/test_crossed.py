@@ -32,7 +32,8 @@ def test_the_factor_with_fewer_values_is_proposed_as_the_group() -> None:
     assert (column.name, column.values, column.groups, column.filled) == ("injection", 8, 40, 1.0)
     (note,) = note_crossed(crossed(40, 8))
     assert "metadata.injection: 8 values" in note
-    assert "map: {group: injection}" in note
+    assert "map: {group: [GROUP, injection]}" in note
+    assert "injection alone: it has fewer values" in note
     issue = next(
         e for e in check_samples(crossed(40, 8), CRITERIA).findings if e.aspect == "diverse"
     )
@@ -45,7 +46,7 @@ def test_groups_with_fewer_values_are_left_as_they_are() -> None:
     """The rows are crossed all the same, and the note says why nothing is to be done."""
     (note,) = note_crossed(crossed(40, 8, group="injection"))
     assert "metadata.task: 40 values" in note
-    assert "the groups have fewer values" in note
+    assert "the groups as they are: they have fewer values" in note
 
 
 @pytest.mark.parametrize(("tasks", "injections"), [(40, 2), (2, 40), (1, 8), (40, 1)])

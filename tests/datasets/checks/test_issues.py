@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from guardmark.core.manifest import DataManifest
-from guardmark.core.sample import DEFAULT_TAXONOMY, Severity
+from guardmark.core.sample import CATEGORY_MINIMA, DEFAULT_TAXONOMY, Severity
 from guardmark.datasets.checks.issues import (
-    CATEGORY_MINIMA,
     Criteria,
     DataIssue,
     Status,

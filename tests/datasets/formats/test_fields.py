@@ -70,7 +70,7 @@ def test_an_item_nothing_tells_of_needs_a_label_in_the_configuration(read: Read)
     """It is never guessed."""
     with pytest.raises(BadRows) as caught:
         read("pack.json", pack(item()))
-    assert "state it for the whole file (label: attack)" in str(caught.value)
+    assert "if all rows are one of both say so (label: attack)" in str(caught.value)
 
 
 def test_a_stated_label_settles_it(read: Read) -> None:

@@ -375,7 +375,7 @@ def test_a_workbook_is_called_one(read: Read, name: str, content: bytes) -> None
         ("label,promt", "Did you mean 'promt'? State map: {text: 'promt'}"),
         ("Label,text", "Did you mean 'Label'? State label_field: 'Label'"),
         ("label,Frage", "(the row has: Frage, label); say which column holds it: map: {text:"),
-        ("a,text", "is missing; state it for the whole file (label: attack)"),
+        ("a,text", "is missing; name its column (label_field: COLUMN)"),
     ],
 )
 def test_a_column_of_nearly_the_usual_name_is_proposed(read: Read, head: str, said: str) -> None:

@@ -118,7 +118,7 @@ def test_rows_without_an_id_go_by_file_and_number(read: Read) -> None:
         ({"text": None, "label": 1}, "text", "is missing"),
         ({"text": 5, "label": 1}, "text", "is of type int, expected text"),
         ({"text": " \n", "label": 1}, "text", "is empty"),
-        ({"text": "t"}, "label", "is missing; state it for the whole file"),
+        ({"text": "t"}, "label", "is missing; name its column (label_field: COLUMN)"),
         ({"text": "t", "label": "bad"}, "label", "translate it under labels: {WORD: attack}"),
         ({"text": "t", "label": 1, "severity": "grave"}, "severity", "expected one of low"),
         ({"text": "t", "label": 1, "must_keep": ["x"]}, "must_keep", "names 1 span that the"),

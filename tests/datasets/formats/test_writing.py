@@ -49,12 +49,15 @@ def samples(draw: st.DrawFn) -> Sample:
     """Samples as a reader would make them."""
     prompt = draw(prompts)
     plain = st.one_of(st.just(""), visible)
+    label, category = draw(st.sampled_from(Label)), draw(plain)
+    # What is finer than no topic is the topic.
+    is_topic = label is Label.BENIGN and not category
     return Sample(
         id="the id",
         prompt=prompt,
-        label=draw(st.sampled_from(Label)),
-        category=draw(plain),
-        subcategory=draw(plain),
+        label=label,
+        category=category,
+        subcategory="" if is_topic else draw(plain),
         severity=draw(st.sampled_from([None, *Severity])),
         expected=draw(plain),
         technique=draw(plain),

@@ -49,9 +49,9 @@ def advised(runs: Runs, *answers: Answers) -> tuple[str, ...]:
     return items(build_document(bare_analysis(runs, *answers, samples=SAMPLES)))
 
 
-def plain_words(runs: Runs, answers: Answers, samples: list[Sample] = SAMPLES) -> str:
-    """What heads the report, without a figure that needs explaining."""
-    return build_document(bare_analysis(runs, answers, samples=samples)).verdicts[0].plain
+def first_line(runs: Runs, answers: Answers, samples: list[Sample] = SAMPLES) -> str:
+    """What heads the report."""
+    return build_document(bare_analysis(runs, answers, samples=samples)).answer[0]
 
 
 @pytest.mark.parametrize("attacks", [0, 10, 20])
@@ -59,18 +59,23 @@ def test_one_that_blocks_no_more_attacks_than_benign_is_no_better_than_nothing(
     runs: Runs, attacks: int
 ) -> None:
     """Equal shares are not *worse* than nothing; 80 against 20 are neither."""
-    assert plain_words(runs, blocking(attacks, 20)).endswith(
-        ": no better than nothing on this data."
+    but = ", but it is not shown to be better than nothing."
+    assert first_line(runs, blocking(attacks, 20)).endswith(but)
+    assert not first_line(runs, blocking(80, 20)).endswith(but)
+    assert first_line(runs, blocking(25, 20)).endswith(but)
+
+
+def test_a_limit_is_kept_by_the_whole_interval(runs: Runs) -> None:
+    """One of two attacks decides nothing, and neither does 1 % of 100 for a limit of 5 %."""
+    said = first_line(runs, blocking(1), [attack(0), attack(1), benign(2)])
+    assert said == (
+        "one is not shown to pass: it leaves open the limits for attacks (50.0 %, at most 10 %) "
+        "and false alarms (0.0 %, at most 5 %)."
     )
-    assert plain_words(runs, blocking(80, 20)).endswith("blocks 20 in 100 normal users.")
-    assert plain_words(runs, blocking(25, 20)).endswith(": not shown to beat chance on this data.")
-
-
-def test_fewer_than_a_hundred_are_counted_as_they_are(runs: Runs) -> None:
-    """Two of two attacks are not a hundred of a hundred."""
-    said = plain_words(runs, blocking(1), [attack(0), attack(1), benign(2)])
-    assert said.startswith("Stops 1 of 2 attacks and blocks 0 of 1 normal users")
-    assert plain_words(runs, blocking(99, 1)).startswith("Stops 99 in 100 attacks and blocks 1 in")
+    assert first_line(runs, blocking(99, 1)) == (
+        "one is not shown to pass: it keeps the limit for attacks (1.0 %, at most 10 %) "
+        "and leaves open the one for false alarms (1.0 %, at most 5 %)."
+    )
 
 
 def test_one_that_beats_the_others_is_named_alone(runs: Runs) -> None:

@@ -295,3 +295,16 @@ def test_limits_over_seeds_are_students_with_satterthwaites_freedom(
     half = t.ppf(0.975, freedom) * np.sqrt(variance)
     assert found.low == pytest.approx(max(0.0, mean - half))
     assert found.high == pytest.approx(min(1.0, mean + half))
+
+
+def test_the_error_of_repeats_by_hand() -> None:
+    """Two samples always blocked and two never, each asked twice, around a mean of a half.
+
+    Alone: the variance 1/3 over four samples. In two groups of two: sums of 1 and -1, so
+    sqrt(2 * 2 / 1) / 4. Taken for one group nothing is known.
+    """
+    alone = decompose_repeats([2, 2, 0, 0], repeats=2)
+    assert alone.standard_error == pytest.approx((1 / 12) ** 0.5)
+    grouped = decompose_repeats([2, 2, 0, 0], repeats=2, groups=[0, 0, 1, 1])
+    assert grouped.standard_error == pytest.approx(0.5)
+    assert decompose_repeats([2, 2, 0, 0], repeats=2, groups=[0, 0, 0, 0]).standard_error is None

@@ -13,8 +13,8 @@ from guardmark.stats.rates.clustered import (
     summarise,
     wilson_default_rows,
 )
-from guardmark.stats.rates.proportion import wilson_limits
-from guardmark.stats.rates.selection import highest_rate, lowest_after_choice
+from guardmark.stats.rates.proportion import wilson, wilson_limits
+from guardmark.stats.rates.selection import rate_of_chosen
 
 
 def rows(*pairs: tuple[int, int]) -> list[EffectiveCounts]:
@@ -25,7 +25,7 @@ def rows(*pairs: tuple[int, int]) -> list[EffectiveCounts]:
 def test_slices_that_differ_by_chance_are_drawn_together() -> None:
     """The highest of twenty slices of one rate keeps little of its lead."""
     hits = np.random.default_rng(3).binomial(40, 0.2, 20)
-    chosen = highest_rate(rows(*((int(each), 40) for each in hits)))
+    chosen = rate_of_chosen(rows(*((int(each), 40) for each in hits)))
     assert chosen is not None
     assert chosen.at == int(hits.argmax())
     assert chosen.rate.value is not None
@@ -37,7 +37,7 @@ def test_slices_that_differ_by_chance_are_drawn_together() -> None:
 
 def test_a_slice_that_differs_for_sure_keeps_its_rate() -> None:
     """Much data needs no help from its neighbours."""
-    chosen = highest_rate(rows((90, 900), (110, 900), (95, 900), (450, 900)))
+    chosen = rate_of_chosen(rows((90, 900), (110, 900), (95, 900), (450, 900)))
     assert chosen is not None
     assert chosen.at == 3
     assert chosen.rate.value == pytest.approx(0.5, abs=0.01)
@@ -47,7 +47,7 @@ def test_a_slice_that_differs_for_sure_keeps_its_rate() -> None:
 
 def test_a_small_slice_does_not_outrank_a_large_one_by_chance() -> None:
     """Three of four says less than sixty of a hundred."""
-    chosen = highest_rate(rows((60, 100), (3, 4), (20, 100), (25, 100), (22, 100)))
+    chosen = rate_of_chosen(rows((60, 100), (3, 4), (20, 100), (25, 100), (22, 100)))
     assert chosen is not None
     assert chosen.at == 0
 
@@ -56,8 +56,8 @@ def test_groups_make_a_slice_worth_less() -> None:
     """Rows of few families pull less than as many rows by themselves."""
     others = rows((20, 100), (22, 100), (18, 100), (21, 100))
     families = effective_counts(summarise([10, 10, 10, 10, 0, 0, 0, 0, 0, 0], [10] * 10))
-    alone = highest_rate([*others, *rows((40, 100))])
-    grouped = highest_rate([*others, families])
+    alone = rate_of_chosen([*others, *rows((40, 100))])
+    grouped = rate_of_chosen([*others, families])
     assert alone is not None
     assert grouped is not None
     assert grouped.rate.groups == 10
@@ -67,7 +67,7 @@ def test_groups_make_a_slice_worth_less() -> None:
 def test_limits_hold_the_value_at_the_ends() -> None:
     """No event at all, and events alone."""
     for hits in (0, 50):
-        chosen = highest_rate(rows((hits, 50), (hits, 50), (hits, 50)))
+        chosen = rate_of_chosen(rows((hits, 50), (hits, 50), (hits, 50)))
         assert chosen is not None
         low, value, high = chosen.rate.low, chosen.rate.value, chosen.rate.high
         assert low is not None
@@ -79,18 +79,18 @@ def test_limits_hold_the_value_at_the_ends() -> None:
 def test_one_slice_is_no_choice() -> None:
     """Nor are slices whose rows nobody can weigh."""
     one_group = effective_counts(summarise([3], [9]))
-    assert highest_rate(rows((3, 9))) is None
-    assert highest_rate([*rows((3, 9)), one_group]) is None
-    assert highest_rate([]) is None
+    assert rate_of_chosen(rows((3, 9))) is None
+    assert rate_of_chosen([*rows((3, 9)), one_group]) is None
+    assert rate_of_chosen([]) is None
     with pytest.raises(ValueError, match="confidence"):
-        highest_rate(rows((1, 2), (2, 3)), confidence=1.0)
+        rate_of_chosen(rows((1, 2), (2, 3)), confidence=1.0)
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95])
 def test_limits_are_those_of_the_posterior_on_a_dense_grid(confidence: float) -> None:
     """The same model summed plainly: 3,600 pairs of mean and spread, no grid that closes in."""
     pairs = [(8, 20), (10, 30), (3, 25), (14, 40)]
-    chosen = highest_rate(rows(*pairs), confidence=confidence)
+    chosen = rate_of_chosen(rows(*pairs), confidence=confidence)
     assert chosen is not None
     mean, root = np.meshgrid((np.arange(60) + 0.5) / 60, (np.arange(60) + 0.5) / 60)
     size = 1.0 / root.ravel() ** 2 - 1.0
@@ -119,7 +119,7 @@ def test_limits_are_those_of_the_posterior_on_a_dense_grid(confidence: float) ->
 
 def test_two_slices_are_a_choice() -> None:
     """The least there is to choose from."""
-    chosen = highest_rate(rows((3, 30), (9, 30)))
+    chosen = rate_of_chosen(rows((3, 30), (9, 30)))
     assert chosen is not None
     assert chosen.at == 1
 
@@ -128,15 +128,16 @@ def test_two_slices_are_a_choice() -> None:
 def test_a_confidence_outside_its_range_is_named(confidence: float) -> None:
     """Ninety-five is not a probability."""
     with pytest.raises(ValueError, match=r"^confidence"):
-        highest_rate(rows((3, 30), (9, 30)), confidence=confidence)
+        rate_of_chosen(rows((3, 30), (9, 30)), confidence=confidence)
 
 
 def test_the_lowest_of_alike_slices_is_drawn_back_to_them() -> None:
     """A figure that is printed since it is the smallest is flattered; its limits allow for that."""
     hits = np.random.default_rng(5).binomial(400, 0.2, 10)
     counts = rows(*((int(each), 400) for each in hits))
-    found = lowest_after_choice(counts, int(hits.argmin()))
-    assert found is not None
+    chosen = rate_of_chosen(counts, at=int(hits.argmin()), is_lowest=True, shares_samples=True)
+    assert chosen is not None
+    found = chosen.rate
     assert found.value is not None
     assert found.high is not None
     assert found.value > hits.min() / 400 + 0.01
@@ -146,5 +147,33 @@ def test_the_lowest_of_alike_slices_is_drawn_back_to_them() -> None:
 def test_what_cannot_be_weighed_has_no_rate_after_a_choice() -> None:
     """One slice is no choice, and one group shows nothing of how groups differ."""
     one_group = effective_counts(summarise([3], [9]))
-    assert lowest_after_choice(rows((3, 9)), 0) is None
-    assert lowest_after_choice([*rows((3, 9), (2, 9)), one_group], 2) is None
+    assert rate_of_chosen(rows((3, 9)), at=0, shares_samples=True) is None
+    assert rate_of_chosen([*rows((3, 9), (2, 9)), one_group], at=2, shares_samples=True) is None
+
+
+@pytest.mark.parametrize("shares_samples", [False, True])
+def test_the_lowest_is_the_highest_of_what_did_not_happen(*, shares_samples: bool) -> None:
+    """Both ends are one computation."""
+    hits = (12, 5, 9, 20)
+    low = rate_of_chosen(
+        rows(*((each, 60) for each in hits)), is_lowest=True, shares_samples=shares_samples
+    )
+    high = rate_of_chosen(rows(*((60 - each, 60) for each in hits)), shares_samples=shares_samples)
+    assert low is not None
+    assert high is not None
+    assert low.at == high.at == 1
+    assert low.rate.method.startswith("lowest of 4")
+    limits = (high.rate.low, high.rate.value, high.rate.high)
+    assert (low.rate.high, low.rate.value, low.rate.low) == pytest.approx(
+        tuple(1.0 - (each or 0.0) for each in limits)
+    )
+
+
+def test_candidates_of_the_same_samples_are_held_to_the_error_of_one_of_so_many() -> None:
+    """5 of 100 as the lowest of ten alike: Wilson's upper limit at 99.5 %, its own lower one."""
+    counts = rows(*((each, 100) for each in (5, 10, 10, 10, 10, 10, 10, 10, 10, 10)))
+    chosen = rate_of_chosen(counts, is_lowest=True, shares_samples=True)
+    assert chosen is not None
+    assert chosen.at == 0
+    assert chosen.rate.low == pytest.approx(wilson(5, 100).low)
+    assert chosen.rate.high == pytest.approx(wilson(5, 100, confidence=0.995).high)

@@ -9,6 +9,7 @@ import numpy as np
 
 from guardmark.analysis.adaptive.rows import FULL, STRICT, words_of
 from guardmark.analysis.adaptive.success import AttackMask
+from guardmark.stats.rates.clustered import FEW_GROUPS
 from guardmark.stats.rates.means import mean_over_seeds, share_over_seeds
 
 if TYPE_CHECKING:
@@ -64,6 +65,17 @@ class RepairedCard:
     def name(self) -> str:
         """The steps in one word."""
         return JOINT.join(self.steps)
+
+    @property
+    def is_shown_to_help(self) -> bool:
+        """Whether an attacker was shown to get less far against it: the change excludes 0.
+
+        Where every group changed alike there are no limits; ten groups that all did are enough.
+        """
+        change = self.change
+        if change.high is not None:
+            return change.high < 0
+        return change.value is not None and change.value < 0 and change.groups >= FEW_GROUPS
 
 
 def read_repairs(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
 
+from guardmark.analysis.defense.counts import grouped_difference
 from guardmark.analysis.defense.frame import BLOCK, MISSING, is_decision
 from guardmark.analysis.pipeline.frame import DEFENSE
 from guardmark.stats.distributions import two_sided_z
@@ -291,6 +292,15 @@ def compare_where(frame: Frame, marks: PairMarks, where: Flags) -> PairedSide:
 
     first, second, sizes = map(by_group, (marks.first_only, marks.second_only, marks.paired))
     difference = clustered_bonett_price(first, second, sizes=sizes, confidence=settings.confidence)
+    if frame.crossing is not None:
+        pairs = where & marks.paired
+        difference = grouped_difference(
+            marks.first_only[pairs],
+            marks.second_only[pairs],
+            groups=groups[pairs],
+            crossing=frame.crossing[pairs],
+            confidence=settings.confidence,
+        )
     table = summarise_pairs(first, second, sizes=sizes)
     both, largest = int((where & marks.both).sum()), sizes.max(initial=0) / max(1, sizes.sum())
     margin, alpha, not_worse = settings.non_inferiority_margin, 1 - settings.confidence, None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from guardmark.analysis.defense.costs import UsageBySample, read_usage_by_sample
-from guardmark.analysis.defense.frame import BASELINES, DefenseColumn, Frame, read_frame
+from guardmark.analysis.defense.frame import DefenseColumn, Frame, read_frame
 from guardmark.analysis.pipeline.frame import DEFENSE, read_system
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import IncomparableRuns
@@ -260,7 +260,7 @@ def _part_remarks(
     alike = []
     for part in other.parts:
         before = known.get(part.name)
-        if part.kind != "defense" or part.type in BASELINES or before is None:
+        if part.kind != "defense" or part.is_baseline or before is None:
             continue
         if before.view != part.view:
             yield (

@@ -10,7 +10,7 @@ from guardmark.analysis.compare.merit import find_dominated
 from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD
 from guardmark.analysis.settings import RelianceLimits
 from guardmark.stats.rates.clustered import EffectiveCounts
-from guardmark.stats.rates.selection import lowest_after_choice
+from guardmark.stats.rates.selection import rate_of_chosen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +38,7 @@ class Advice:
     numbers: tuple[tuple[str, float], ...] = ()
     scope: str = DEFENSE  # `defense`; or `system`, about unsafe answers and users turned down.
     version: str = ""  # The version of the defense; of a system, its target model.
+    facets: tuple[tuple[str, str], ...] = ()  # The slice it concerns: facet and value.
 
 
 class _Ground(NamedTuple):
@@ -46,6 +47,7 @@ class _Ground(NamedTuple):
     subject: str = ""
     figures: tuple[tuple[str, Estimate | Ratio | Difference], ...] = ()
     numbers: tuple[tuple[str, float], ...] = ()
+    facets: tuple[tuple[str, str], ...] = ()
 
 
 def recommend(
@@ -116,7 +118,8 @@ def _critical(defense: DefenseAnalysis, _limits: RelianceLimits) -> Iterator[_Gr
     }
     for severity in _GRAVE:
         if severity in rates and rates[severity].successes:
-            yield _Ground(severity, figures=(("attack_success_rate", rates[severity]),))
+            figures = (("attack_success_rate", rates[severity]),)
+            yield _Ground(severity, figures=figures, facets=(("severity", severity),))
             return
 
 
@@ -135,7 +138,7 @@ def _blind_spots(defense: DefenseAnalysis, limits: RelianceLimits) -> Iterator[_
             ("searched", float(first.searched)),
             ("more", float(len(spots) - 1)),
         )
-        yield _Ground(first.name, figures=figures, numbers=numbers)
+        yield _Ground(first.name, figures=figures, numbers=numbers, facets=first.facets)
 
 
 def _false_alarms(defense: DefenseAnalysis, limits: RelianceLimits) -> Iterator[_Ground]:
@@ -258,12 +261,22 @@ def rates_of_chosen(cards: Mapping[str, RatePair | Scorecard], name: str) -> Cho
     for side in ("attack_success_rate", "false_positive_rate"):
         estimates = [getattr(card, side) for card in cards.values()]
         counts = [EffectiveCounts.of(each) for each in estimates]
-        sides.append(lowest_after_choice(counts, at, confidence=estimates[0].confidence))
+        sides.append(
+            rate_of_chosen(
+                counts,
+                at=at,
+                is_lowest=True,
+                shares_samples=True,
+                confidence=estimates[0].confidence,
+            )
+        )
     through, alarms = sides
     if through is None or alarms is None:
         return None
     return ChosenRates(
-        attack_success_rate=through, false_positive_rate=alarms, candidates=len(cards)
+        attack_success_rate=through.rate,
+        false_positive_rate=alarms.rate,
+        candidates=len(cards),
     )
 
 

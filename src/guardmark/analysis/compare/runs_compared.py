@@ -26,6 +26,7 @@ from guardmark.analysis.defense.slices import NOT_STATED, SEVERITIES
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM, holds_parts
 from guardmark.core.errors import GuardmarkError, IncomparableRuns, UnknownName
 from guardmark.core.estimate import Difference
+from guardmark.core.sample import minimum_of
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.quantiles import estimate_quantile, estimate_quantiles, median_difference
 
@@ -263,11 +264,14 @@ def _categories(frame: Frame, marks: PairMarks) -> tuple[CategoryDifference, ...
         label = frame.is_attack == is_attack
         for code in np.unique(codes[label]).tolist():
             side = compare_where(frame, marks, label & (codes == code))
+            least = frame.settings.min_per_category
+            if is_attack:
+                least = minimum_of(category.names[code], least)
             row = CategoryDifference(
                 category=category.names[code] or NOT_STATED,
                 is_attack=is_attack,
                 side=side,
-                is_greyed=side.difference.pairs < frame.settings.min_per_category,
+                is_greyed=side.difference.pairs < least,
             )
             rows.append(row)
     adjusted, _ = adjust_sides([row.side for row in rows])

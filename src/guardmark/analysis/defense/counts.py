@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.core.estimate import Difference, Estimate
-    from guardmark.store.columns import RecordColumns
+    from guardmark.stats.arguments import Ints as Codes
+    from guardmark.store.columns import Facet, RecordColumns
 
     Marks = NDArray[np.bool_]
 
@@ -182,6 +183,9 @@ def estimate_slices(
     if is_alone:  # groups of one row are hits or misses
         often, slices = np.concatenate([successes, sizes - successes]), np.tile(slices, 2)
         successes, sizes = np.repeat([1, 0], len(sizes)), np.ones_like(often)
+    crossing = frame.samples.crossing
+    if crossing is not None and cells.groups is not None:
+        return _crossed_slices(frame, cells, records, hits=hits, trials=trials, crossing=crossing)
     rates = wilson_default_slices(
         successes,
         sizes,
@@ -195,6 +199,50 @@ def estimate_slices(
             largest = cells.groups[1][np.where(slices == at, sizes, -1).argmax()]
             rates[at] = replace(rate, dominant_group=cells.groups[0][largest])
     return rates
+
+
+def _crossed_slices(
+    frame: Frame,
+    cells: Cells,
+    records: RecordColumns,
+    *,
+    hits: Marks,
+    trials: Marks,
+    crossing: Facet,
+) -> list[Estimate]:
+    """Estimate a rate in every slice of crossed rows."""
+    sample = records.sample[trials]
+    hit, slices = hits[trials], cells.slices[cells.of_sample.take(sample)]
+    first = frame.samples.group.codes[sample].astype(np.int64)
+    second = crossing.codes[sample].astype(np.int64)
+    rates = []
+    for number in range(cells.slice_count):
+        here = slices == number
+        rates.append(
+            crossed_or_grouped(
+                hit[here], first[here], second[here], confidence=frame.settings.confidence
+            )
+        )
+    return rates
+
+
+def crossed_or_grouped(hits: Marks, first: Codes, second: Codes, *, confidence: float) -> Estimate:
+    """Estimate a rate of crossed rows, or of grouped ones where one factor plays no part."""
+    from guardmark.stats.rates.crossed import crossed_rate  # few runs have crossed rows
+
+    groups = sole_factor(first, second)
+    if groups is not None:
+        return grouped_rate(hits, groups, confidence=confidence)
+    return crossed_rate(hits, first=first, second=second, confidence=confidence)
+
+
+def sole_factor(first: Codes, second: Codes) -> Codes | None:
+    """Return the groups of rows of which one factor has no level with two rows, else None."""
+    for lone, other in ((first, second), (second, first)):
+        if len(np.unique(lone)) == len(lone):
+            groups: Codes = np.unique(other, return_inverse=True)[1].reshape(-1)
+            return groups
+    return None
 
 
 def estimate_share(
@@ -237,13 +285,24 @@ class SampleRates:
 
 
 def grouped_difference(
-    first: ArrayLike, second: ArrayLike, *, groups: ArrayLike, confidence: float
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    groups: ArrayLike,
+    crossing: Codes | None = None,
+    confidence: float,
 ) -> Difference:
-    """Estimate the difference of two marks on the same rows."""
+    """Estimate the difference of two marks on the same rows, by groups and what crosses them."""
     from guardmark.stats.paired.intervals import clustered_bonett_price  # few runs need it
 
     one, two = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)
     codes = np.asarray(groups, dtype=np.int64)
+    if crossing is not None and sole_factor(codes, crossing) is None:
+        from guardmark.stats.paired.crossed import crossed_difference
+
+        return crossed_difference(
+            one & ~two, two & ~one, first=codes, second=crossing, confidence=confidence
+        )
     sizes = np.bincount(codes)
     return clustered_bonett_price(
         np.bincount(codes[one & ~two], minlength=len(sizes)),

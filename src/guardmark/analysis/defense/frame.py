@@ -41,9 +41,6 @@ MALFORMED: Final = 2
 ERROR: Final = 3
 MISSING: Final = -1  # marks a sample a defense has no record of
 
-BASELINES: Final = frozenset({"allow-all", "block-all", "coin"})
-"""Types that mark the floor and the ceiling and are no candidates."""
-
 LENGTH_EDGES: Final = (100, 300, 1_000, 3_000)
 LENGTH_NAMES: Final = (
     *("up to 100 characters", "101 to 300", "301 to 1,000", "1,001 to 3,000", "over 3,000"),
@@ -67,7 +64,7 @@ class DefenseColumn:
     @property
     def is_baseline(self) -> bool:
         """Whether it only marks the floor or the ceiling."""
-        return self.part.type in BASELINES
+        return self.part.is_baseline
 
     @property
     def is_answered(self) -> Marks:
@@ -144,6 +141,14 @@ class Frame:
     def groups(self) -> NDArray[np.int32]:
         """Numbers of the groups by position."""
         return np.tile(self.samples.group.codes, self.manifest.repeats)
+
+    @property
+    def crossing(self) -> NDArray[np.int64] | None:
+        """Numbers of what crosses the groups, by position; None where nothing does."""
+        if self.samples.crossing is None:
+            return None
+        codes = self.samples.crossing.codes.astype(np.int64)
+        return np.tile(codes, self.manifest.repeats)
 
     @cached_property
     def is_calibration(self) -> Marks:

@@ -198,7 +198,7 @@ def call_order(frame: Frame, records: RecordColumns) -> NDArray[np.int64]:
         schedule = make_schedule(frame.samples, seed=manifest.seed)
         positions = np.asarray(schedule.order, dtype=np.int64)
     else:
-        group, count = frame.samples.group, frame.sample_count
+        group, count = frame.samples.origin or frame.samples.group, frame.sample_count
         names = (group.names[code] for code in group.codes.tolist())
         order_of_all = order_samples(names, count, seed=manifest.seed)
         positions = np.asarray(order_of_all, dtype=np.int64)

@@ -11,7 +11,7 @@ import numpy as np
 from guardmark.analysis.defense.counts import estimate_slices, slice_codes, sort_into_cells
 from guardmark.analysis.defense.latency import is_timed, rising_times, timing_of
 from guardmark.analysis.defense.scorecard import complement
-from guardmark.core.sample import Severity
+from guardmark.core.sample import Severity, minimum_of
 from guardmark.stats.multiplicity import holm
 from guardmark.stats.quantiles import ranks_of, sorted_quantile
 from guardmark.stats.rates.clustered import EffectiveCounts, exceedance
@@ -114,13 +114,16 @@ class Slicer:
                 continue
             value, is_attack = divmod(number, 2)
             folded = 0 if value < len(self._names) else self._folded[is_attack]
+            least = self._settings.min_per_category
+            if self.facet == "category" and is_attack and not folded:
+                least = minimum_of(self._names[value], least)
             sides[is_attack].append(
                 SliceRate(
                     name=folded_name(folded) if folded else self._names[value],
                     rate=complement(rate) if is_attack else rate,
                     asked=asked[number],
                     median_latency_ms=medians[number],
-                    is_greyed=rate.trials < self._settings.min_per_category or rate.few_groups,
+                    is_greyed=rate.trials < least or rate.few_groups,
                     folded=folded,
                 )
             )
@@ -295,23 +298,36 @@ def assess_categories(
     """Tell which categories a defense addresses."""
     rates = {entry.name: entry.rate for entry in by_category.rates}
     declared = [each.name for each in coverage.categories if each.is_declared]
-    shown = _shown_to_be_blocked(
-        [rates.get(name) for name in declared], overall, minimum=settings.min_per_category
-    )
-    return tuple(
-        CategoryStanding(
-            category=name,
-            standing=_standing(
-                rates.get(name), overall, minimum=settings.min_per_category, is_shown=is_shown
-            ),
+    held = [
+        _HeldCategory(
+            name=name, rate=rates.get(name), minimum=minimum_of(name, settings.min_per_category)
         )
-        for name, is_shown in zip(declared, shown, strict=True)
+        for name in declared
+    ]
+    shown = _shown_to_be_blocked(held, overall)
+    return tuple(
+        CategoryStanding(category=each.name, standing=_standing(each, overall, is_shown=is_shown))
+        for each, is_shown in zip(held, shown, strict=True)
     )
 
 
-def _shown_to_be_blocked(
-    rates: Sequence[Estimate | None], overall: Estimate, *, minimum: int
-) -> list[bool]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _HeldCategory:
+    """A category that is held against the benign inputs."""
+
+    name: str
+    rate: Estimate | None
+    minimum: int
+
+    def is_assessable(self, overall: Estimate) -> bool:
+        """Tell whether there are attacks and groups enough for a word."""
+        rate = self.rate
+        if rate is None or rate.trials < self.minimum or rate.few_groups:
+            return False
+        return rate.high is not None and overall.high is not None
+
+
+def _shown_to_be_blocked(held: Sequence[_HeldCategory], overall: Estimate) -> list[bool]:
     """Tell which categories are shown to be blocked more often than benign samples, and than half.
 
     The exact test at effective counts, Holm over the categories: of many, *some* would be called
@@ -319,26 +335,18 @@ def _shown_to_be_blocked(
     """
     bound = max(1.0 if overall.high is None else overall.high, 0.5)
     p_values = [
-        None
-        if rate is None or not _is_assessable(rate, overall, minimum)
-        else exceedance(complement(rate), bound)
-        for rate in rates
+        exceedance(complement(each.rate), bound)
+        if each.rate is not None and each.is_assessable(overall)
+        else None
+        for each in held
     ]
     level = (1.0 - overall.confidence) / 2.0
     return [p is not None and p <= level for p in holm(p_values)]
 
 
-def _is_assessable(success: Estimate, overall: Estimate, minimum: int) -> bool:
-    if success.trials < minimum or success.few_groups:
-        return False
-    return success.high is not None and overall.high is not None
-
-
-def _standing(
-    success: Estimate | None, overall: Estimate, *, minimum: int, is_shown: bool
-) -> CategoryStatus:
-    if success is None:
+def _standing(held: _HeldCategory, overall: Estimate, *, is_shown: bool) -> CategoryStatus:
+    if held.rate is None:
         return CategoryStatus.NOT_TESTED
-    if not _is_assessable(success, overall, minimum):
+    if not held.is_assessable(overall):
         return CategoryStatus.NOT_ASSESSABLE
     return CategoryStatus.ADDRESSED if is_shown else CategoryStatus.NOT_ADDRESSED

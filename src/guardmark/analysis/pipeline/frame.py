@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from guardmark.analysis.defense.counts import grouped_difference, grouped_rate
+from guardmark.analysis.defense.counts import (
+    crossed_or_grouped,
+    grouped_difference,
+    grouped_rate,
+)
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING, column_of
 from guardmark.analysis.defense.latency import spread_times
 from guardmark.core.manifest import PartManifest
@@ -254,11 +258,19 @@ class PlaceRates:
         self.repeats = frame.manifest.repeats
         self.drawing = DrawPlan(seed=settings.seed, replicates=settings.replicates)
         self.group, self.is_attack = frame.groups, frame.is_attack
+        self._crossing = frame.crossing
         self._names = frame.samples.group.names
 
     def of(self, hits: Flags, trials: Flags) -> Estimate:
         """Estimate the share of places with a property."""
         groups, told = self.group[trials], self._names
+        if self._crossing is not None:
+            return crossed_or_grouped(
+                hits[trials],
+                groups.astype(np.int64),
+                self._crossing[trials],
+                confidence=self.confidence,
+            )
         return grouped_rate(hits[trials], groups, confidence=self.confidence, names=told)
 
     def pair(self, harm: Flags, refused: Flags, trials: Flags) -> EndPair:
@@ -271,7 +283,11 @@ class PlaceRates:
     def difference(self, first: Flags, second: Flags, where: Flags) -> Difference:
         """Estimate the difference of two properties of the same places."""
         return grouped_difference(
-            first[where], second[where], groups=self.group[where], confidence=self.confidence
+            first[where],
+            second[where],
+            groups=self.group[where],
+            crossing=None if self._crossing is None else self._crossing[where],
+            confidence=self.confidence,
         )
 
     def balanced_error(self, is_wrong: Flags, trials: Flags) -> Ratio:
@@ -364,8 +380,10 @@ def _column(pipeline: PipelineFrame, arm: PipelineArm, judging: Judging) -> Defe
     spoken = np.where(ends.passed, judging.label, arm.decision)
     unknown = np.where(spoken == MALFORMED, MALFORMED, ERROR)
     outcome = np.where(ends.is_known, np.where(is_stopped, BLOCK, ALLOW), unknown)
-    part_type = next((each.part.type for each in frame.arms if each.name == arm.name), "")
+    guard = next((each.part for each in frame.arms if each.name == arm.name), None)
+    part_type, role = (guard.type, guard.role) if guard else ("", "")
     model = next((p.settings.get("model") for p in frame.manifest.parts if p.kind == "model"), "")
-    part = PartManifest(name=arm.name, kind=SYSTEM, type=part_type, version=str(model or ""))
+    version = str(model or "")
+    part = PartManifest(name=arm.name, kind=SYSTEM, type=part_type, version=version, role=role)
     outcome = np.where(ends.asked, outcome, MISSING)
     return column_of(frame, part, outcome, latency_ns=waited_ns)

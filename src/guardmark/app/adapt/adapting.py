@@ -24,7 +24,6 @@ from guardmark.app.adapt.attacker import (
     probe_attacker,
 )
 from guardmark.app.adapt.subject import (
-    BASELINES,
     CANARIES,
     TrustList,
     left_out_note,
@@ -198,7 +197,7 @@ class _Work:
             attacked = [
                 built
                 for built in parts.defenses
-                if built.manifest.name not in left_out and built.manifest.type not in BASELINES
+                if built.manifest.name not in left_out and not built.manifest.is_baseline
             ]
             names = tuple(built.manifest.name for built in attacked)
             made = self._plan(reader, parts, attacked, attacker=attacker)

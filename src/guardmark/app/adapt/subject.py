@@ -24,6 +24,7 @@ from guardmark.app.verify.data_files import check_data
 from guardmark.app.verify.mismatches import Mismatches
 from guardmark.attacks.comprehension import COMPREHENSION_VERSION, LEAST_OVERLAP, WORDS_IN_A_ROW
 from guardmark.core.errors import ConfigError, IncomparableRuns, StoreError
+from guardmark.core.manifest import BASELINE_ROLE, BASELINE_TYPES
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
 from guardmark.engine.merging import answer_of
@@ -210,7 +211,6 @@ def _fault(before: PartManifest, now: PartManifest | None) -> str:
     return f"{before.kind} {before.name!r} has {what}"
 
 
-BASELINES: Final = ("allow-all", "block-all", "coin")  # types of defenses that nobody attacks
 _NARROW: Final[tuple[View, ...]] = (View.RESPONSE, View.DOCUMENT)
 _MARK: Final = "."  # rewriting a text is seen where adding this to it is
 
@@ -230,7 +230,7 @@ def stated_views(loaded: LoadedConfig) -> dict[str, View]:
     return {
         name: _stated(loaded, name)
         for name, settings in loaded.config.defenses.items()
-        if settings.get("type") not in BASELINES
+        if settings.get("type") not in BASELINE_TYPES and settings.get("role") != BASELINE_ROLE
     }
 
 

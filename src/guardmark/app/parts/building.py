@@ -20,6 +20,8 @@ from guardmark.core.protocols import Closable
 from guardmark.core.record import FIRST_LAYER
 from guardmark.defenses.calls.pricing import PricedChain, PricedPart
 from guardmark.defenses.deadline import FOLDER_TIMEOUT_S, PATTERN_TIMEOUT_S, CallAlarm
+from guardmark.defenses.function import AsyncFunctionDefense, FunctionDefense
+from guardmark.defenses.identity import Identity, identity_of
 from guardmark.defenses.profile import describe_profile
 from guardmark.engine.execution.actors import ActorDefense
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
@@ -215,6 +217,17 @@ def build_one(
     return BuiltPart(part=part, manifest=manifest)
 
 
+def build_agent(loaded: LoadedConfig, number: int, services: Services | None) -> BuiltPart:
+    """Build one agent of a run: what makes an agent for each case."""
+    agent = loaded.config.agent
+    name = agent.agent_names[number] if agent is not None else ""
+    path = ("agent", "agents", str(number))
+    part = _build_settings(loaded, path, name, _context(loaded, path, services))
+    return BuiltPart(
+        part=part, manifest=_manifest(loaded, path, part, name=name, kind="agent", below=())
+    )
+
+
 def build_gradient(loaded: LoadedConfig, attacked: Sequence[BuiltPart]) -> GradientAttack | None:
     """Build the attack that follows gradients."""
     settings = loaded.parts.get(_GRADIENT)
@@ -273,6 +286,8 @@ def _written_settings(loaded: LoadedConfig, path: Keys) -> Mapping[str, Any]:
         is_field = not isinstance(settings, dict | list)
         key = int(step) if isinstance(settings, list) else step
         settings = getattr(settings, step) if is_field else settings[key]
+    if isinstance(settings, str):
+        settings = {"type": settings}
     return cast("Mapping[str, Any]", settings)
 
 
@@ -283,7 +298,12 @@ def _manifest(
     view = getattr(part, "view", "")
     digest = sha256(json.dumps(resolved, sort_keys=True).encode())
     digest.update(str(written["type"]).encode())
-    stated = written.get("version") or resolved.get("version")
+    identity = Identity()
+    if isinstance(part, FunctionDefense | AsyncFunctionDefense):
+        identity = identity_of(part.function)
+    if identity.config is not None:
+        digest.update(json.dumps(identity.config, sort_keys=True).encode())
+    stated = written.get("version") or resolved.get("version") or identity.version
     if stated:
         digest.update(f"version {stated}".encode())
     for file in _files_of(part):
@@ -303,7 +323,8 @@ def _manifest(
         fingerprint=digest.hexdigest(),
         view=str(getattr(view, "value", view)),
         threshold=cast("float | None", getattr(part, "threshold", None)),
-        settings=resolved | _stated(loaded, path, kind=kind),
+        settings=resolved | identity.settings | _stated(loaded, path, kind=kind),
+        role=str(written.get("role") or ""),
     )
 
 

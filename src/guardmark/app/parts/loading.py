@@ -16,11 +16,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from guardmark.app.registry import GROUPS, helper_kind, known_types, settings_model
-from guardmark.app.settings import FACET_NAMES, NO_SYSTEM_TO_GATE, NOTHING_TO_GATE, Config
+from guardmark.app.settings import (
+    FACET_NAMES,
+    NO_AGENT_TO_GATE,
+    NO_SYSTEM_TO_GATE,
+    NOTHING_TO_GATE,
+    Config,
+)
 from guardmark.config.mistakes import checked_settings, describe_mistakes, require_no_literal_secret
 from guardmark.config.settings import describe_keys
 from guardmark.config.source import Source, parse_yaml, read_text
 from guardmark.core.errors import BadSettings, ConfigError, UnknownName, did_you_mean, listed
+from guardmark.core.manifest import BASELINE_ROLE
 from guardmark.core.sample import DEFAULT_TAXONOMY, Taxonomy, extended
 from guardmark.datasets.loading import DataReading, LoadedData, load
 from guardmark.datasets.settings import dataset_specs
@@ -109,6 +116,7 @@ def _checked(document: dict[str, Any], source: Source, folder: Path) -> LoadedCo
     parts = _check_parts(document, source, mistakes)
     if config is not None:
         mistakes.extend(_loose_ends(config, source))
+        mistakes.extend(_loose_guards(config, source))
     if mistakes or config is None:
         raise ConfigError("\n".join(mistakes))
     return LoadedConfig(config=config, parts=parts, folder=folder, source=source)
@@ -127,6 +135,9 @@ def load_section(path: Path, model: type[_Section], *, key: str) -> _Section:
     return checked_settings(model, document, source, above)
 
 
+_ROLE_OF: Final = {"defense": ("role",)}  # parts that may be baselines
+
+
 def _check_parts(
     document: dict[str, Any], source: Source, mistakes: list[str]
 ) -> dict[Keys, BaseModel]:
@@ -143,8 +154,9 @@ def _check_parts(
             continue
         try:
             model = settings_model(kind, part_type)
-            # Every part may state its type and its version, and no type has to know them.
-            common = {"type", "version"} - set(model.model_fields)
+            # Every part may state its type and its version, and a defense its role; no type has
+            # to know them.
+            common = {"type", "version", *_ROLE_OF.get(kind, ())} - set(model.model_fields)
             own = {key: value for key, value in settings.items() if key not in common}
             checked[path] = model.model_validate(own)
             version, below = settings.get("version", ""), (*path, "version")
@@ -153,20 +165,27 @@ def _check_parts(
                     f"{source.where(below)}: {'.'.join(below)}: is not text, found {version!r}. "
                     'Put it in quotes, for example version: "3.10".'
                 )
+            if "role" in common and settings.get("role", BASELINE_ROLE) != BASELINE_ROLE:
+                mistakes.append(
+                    f"{source.where((*path, 'role'))}: {dotted}.role can be {BASELINE_ROLE} only: "
+                    "a defense to compare with, which no gate limits. Leave it out for a candidate."
+                )
             members = getattr(checked[path], "judges", ()) if kind == "judge" else ()
             panel = [(kind, (*path, "judges", str(n)), each) for n, each in enumerate(members)]
             waiting.extendleft(reversed(panel))
         except ConfigError as error:
             mistakes.append(f"{source.where((*path, 'type'))}: {dotted}: {error}")
         except ValidationError as error:
-            mistakes.extend(describe_mistakes(error, model, path, source, common=("version",)))
+            mistakes.extend(
+                describe_mistakes(error, model, path, source, common=("version", "role"))
+            )
     return checked
 
 
 def part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Keys, dict[str, Any]]]:
     """Yield kind, place and settings of each part that a document names; nothing is imported."""
     adaptive, pipeline = _section(document, "adaptive"), _section(document, "pipeline")
-    judges = pipeline.get("judges")
+    judges, agents = pipeline.get("judges"), _section(document, "agent").get("agents", ["obedient"])
     stated = [
         *(("defense", ("defenses", str(k)), v) for k, v in _section(document, "defenses").items()),
         *((name, ("adaptive", name), adaptive.get(name)) for name in HELPERS),
@@ -175,11 +194,23 @@ def part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Keys, dict[st
             ("judge", ("pipeline", "judges", str(index)), settings)
             for index, settings in enumerate(judges if isinstance(judges, list) else ())
         ),
+        *(
+            ("agent", ("agent", "agents", str(index)), _agent_section(settings))
+            for index, settings in enumerate(agents if isinstance(agents, list) else ())
+            if isinstance(document.get("agent"), dict)
+        ),
     ]
     for kind, path, settings in stated:
         if isinstance(settings, dict):
             is_helper = path[0] == "adaptive" and kind != "gradient"
             yield helper_kind(kind, settings) if is_helper else kind, path, settings
+
+
+def _agent_section(settings: object) -> object:
+    """Return the settings of an agent; a name alone is the type of one that needs none."""
+    if isinstance(settings, str):
+        return {"type": settings}
+    return settings
 
 
 def _section(document: dict[str, Any], name: str) -> dict[str, Any]:
@@ -197,6 +228,20 @@ def _loose_ends(config: Config, source: Source) -> Iterator[str]:
                     here = source.where(("pipeline", key, str(index)))
                     hint = f"{did_you_mean(name, known)} Known: {listed(known)}."
                     yield f"{here}: no defense is called {name!r}.{hint}"
+
+
+def _loose_guards(config: Config, source: Source) -> Iterator[str]:
+    """Names of guards in arms of agents that point nowhere."""
+    if config.agent is None:
+        return
+    for arm, settings in config.agent.arms.items():
+        for place, names in settings.guards_at().items():
+            for name in names:
+                if name not in config.defenses:
+                    here = source.where(("agent", "arms", arm, place.value))
+                    hint = did_you_mean(name, config.defenses)
+                    known = listed(config.defenses)
+                    yield f"{here}: no defense is called {name!r}.{hint} Known: {known}."
 
 
 def builtin_config(
@@ -275,12 +320,36 @@ def _specs(loaded: LoadedConfig) -> list[DatasetSpec]:
     return specs
 
 
+_OF_AGENTS: Final = ("utility_lower", "attack_success_upper", "utility_loss_upper")
+"""Limits of a gate that are about agents."""
+
+
+def _require_agent_gate(config: Config) -> None:
+    """Refuse limits on agents where there are none, and names of arms that are not there."""
+    gate, agent = config.gate, config.agent
+    if gate is None:
+        return
+    is_about_agents = any(getattr(gate, name) is not None for name in _OF_AGENTS)
+    if agent is None:
+        if is_about_agents:
+            raise ConfigError(NO_AGENT_TO_GATE)
+        return
+    for name in gate.defenses:
+        if name not in agent.arms:
+            raise UnknownName("arm of this run", name, agent.arms)
+
+
 def require_gate(config: Config, defenses: Sequence[str]) -> None:
     """Refuse limits that nothing of a run could be held against, before anything is called."""
     gate, pipeline = config.gate, config.pipeline
     if gate is None:
         return
+    _require_agent_gate(config)
     limits = gate.model_dump(exclude={"defenses", "regression_margin"}, exclude_defaults=True)
+    for name in _OF_AGENTS:
+        limits.pop(name, None)
+    if config.agent is not None:
+        return
     system, judge = limits.pop("system", None), limits.pop("judge", None)
     if (system or judge) and (pipeline is None or not pipeline.judges):
         raise ConfigError(NO_SYSTEM_TO_GATE)
@@ -334,6 +403,8 @@ def config_sha256(
     document = resolved(config)
     for section in UNHASHED:
         document.pop(section, None)
+    if document["agent"] is None:  # it says nothing of a run that measures none
+        document.pop("agent")
     pipeline, run = document["pipeline"] or {}, document["run"]
     pipeline.pop("headline", None)
     limits = ("max_errors", "max_calls", "max_tokens", "max_cost", "max_time_s")
@@ -381,7 +452,11 @@ def _part_schema(kind: str, part_type: str, definitions: dict[str, Any]) -> dict
     definitions.update(part.pop("$defs", {}))
     version = {"type": "string", "default": "", "description": "Its version, as reports show it."}
     own = part.get("properties", {})
-    part["properties"] = {"type": {"const": part_type}, "version": version, **own}
+    common: dict[str, Any] = {"type": {"const": part_type}, "version": version}
+    if kind in _ROLE_OF:
+        about = "A baseline is compared with, sorted last and not gated."
+        common["role"] = {"enum": [BASELINE_ROLE], "description": about}
+    part["properties"] = common | own
     part["required"] = ["type", *part.get("required", [])]
     part["title"] = f"{kind} of type {part_type}"
     return part

@@ -16,13 +16,13 @@ from guardmark.analysis.run import analyse_run
 from guardmark.app.results.gating import check_own_limits
 from guardmark.app.results.highlights import read_highlights, read_retries
 from guardmark.app.results.opened_run import analysis_settings, open_run, run_config
-from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.errors import ConfigError, StoreError, UnknownName
 from guardmark.engine.probing import read_endpoints
 from guardmark.engine.secret_scan import require_no_secret
 from guardmark.exporters.sarif import MOST_RESULTS, Analysed, Located, sarif_json
 from guardmark.exporters.tables import categories_csv, variants_csv, write_lines
 from guardmark.judges.headline import require_judging
-from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.chapters.run_document import build_document, digest
 from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChart
 from guardmark.reports.document.cells import rate_text
 from guardmark.reports.figures.files import figure_svg, pdf_of
@@ -79,7 +79,8 @@ def write_reports(
             to.write_text("gate.json", gate_json(highlights.gate, run=analysis.manifest.name))
         to.write_text(to.summary_json.name, summary_json(analysis))
     if "md" in formats:
-        to.write_text(to.summary_md.name, render_markdown(document, texts=texts))
+        to.write_text(to.summary_md.name, render_markdown(digest(document), texts=texts))
+        to.write_text(to.report_md.name, render_markdown(document, texts=texts))
     if "csv" in formats:
         to.write_text(to.categories_csv.name, categories_csv(analysis))
         to.write_text(to.variant_metrics_csv.name, variants_csv(analysis))
@@ -156,6 +157,7 @@ _EXPORTS = {
     "jsonl": ("results.jsonl", "guardmark.exporters.tables:write_lines"),
     "minorbench": ("minorbench", "guardmark.exporters.minorbench.summary:write_minorbench"),
     "inspect": ("inspect", "guardmark.exporters.inspect_log:write_inspect"),
+    "otel": ("spans.otlp.jsonl", "guardmark.exporters.otel:write_otel"),
     "parquet": ("records.parquet", "guardmark.exporters.tables:write_parquet"),
     "promptfoo": ("promptfoo.json", "guardmark.exporters.promptfoo:write_promptfoo"),
     "latex": ("latex", "guardmark.app.results.artefacts:write_latex"),
@@ -180,6 +182,11 @@ def export(run: Path, form: str, *, out: Path | None = None, layer: str = "") ->
     name, factory = _EXPORTS[form]
     write = cast("Callable[..., int]", resolve_name(factory))
     with open_run(run) as opened:
+        if not opened.reader.status().stored:
+            raise StoreError(
+                f"The run {opened.folder.path} holds no record, so there is nothing to export.\n"
+                "Next: let it run, or go on with it: guardmark run CONFIG -o RUN."
+            )
         if layer and form not in {"inspect", "minorbench"}:
             raise ConfigError(f"{form} contains every judging: leave out --layer.")
         if layer:

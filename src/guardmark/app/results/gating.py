@@ -39,6 +39,7 @@ from guardmark.analysis.pipeline.judges import estimate_agreement
 from guardmark.app.parts.loading import load_section
 from guardmark.app.results.opened_run import find_run, label_runs, open_run
 from guardmark.app.settings import (
+    NO_AGENT_TO_GATE,
     NO_SYSTEM_TO_GATE,
     NOTHING_TO_GATE,
     FacetLimitSettings,
@@ -80,8 +81,9 @@ def read_policy(path: Path | None, config: Config, *, has_baseline: bool) -> Gat
         raise ConfigError(
             f"{where} limits nothing, so every run would pass.\nNext: set asr_upper, fpr_upper, "
             "max_malformed, max_errors, latency_p95_upper_ms, per_category (or per_language and so "
-            "on), every, regression_margin, system.asr_upper, system.over_refusal_upper or "
-            "judge.min_agreement."
+            "on), every, regression_margin, system.asr_upper, system.over_refusal_upper, "
+            "judge.min_agreement, or of agents utility_lower, attack_success_upper or "
+            "utility_loss_upper."
         )
     if policy.regression_margin is not None and not has_baseline:
         raise ConfigError(
@@ -150,6 +152,8 @@ def check_own_limits(
 
 def check_policy(reader: RecordReader, frame: Frame, policy: GatePolicy) -> tuple[GateCheck, ...]:
     """Check the limits of a policy that one run can answer; one without any is refused."""
+    if policy.is_about_agents:
+        return _check_agents(reader, frame, policy)
     checks = check_limits(frame, policy)
     if not policy.of_system.is_empty or policy.judge_min_agreement is not None:
         pipeline = read_pipeline(reader, frame)
@@ -163,6 +167,24 @@ def check_policy(reader: RecordReader, frame: Frame, policy: GatePolicy) -> tupl
     if not checks and policy.regression_margin is None:
         raise ConfigError(NOTHING_TO_GATE)
     return checks
+
+
+def _check_agents(reader: RecordReader, frame: Frame, policy: GatePolicy) -> tuple[GateCheck, ...]:
+    from guardmark.analysis.agents.cases import holds_cases
+    from guardmark.analysis.agents.figures import analyse_agents
+    from guardmark.analysis.agents.gate import check_agents
+
+    if not holds_cases(reader):
+        raise ConfigError(NO_AGENT_TO_GATE)
+    if policy.is_about_defenses or not policy.of_system.is_empty:
+        raise ConfigError(
+            "A run of agents has no defense and no answers of a model by themselves to limit.\n"
+            "Next: limit utility_lower, attack_success_upper or utility_loss_upper, and nothing "
+            "else."
+        )
+    settings = frame.settings
+    analysis = analyse_agents(reader, confidence=settings.confidence, limits=settings.limits)
+    return check_agents(analysis, policy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING
 from guardmark.analysis.compare.matching import OpenRun
 from guardmark.analysis.compare.runs_compared import ScopedComparisons, Wanted, compare_scopes
 from guardmark.analysis.defense.bypasses import Flaw, find_worst
-from guardmark.analysis.defense.frame import read_frame
+from guardmark.analysis.defense.frame import LENGTH_EDGES, LENGTH_NAMES, Frame, read_frame
+from guardmark.analysis.defense.slices import FACETS
 from guardmark.analysis.pipeline.frame import read_system
 from guardmark.analysis.pipeline.small_slices import (
     SliceRequest,
@@ -23,6 +25,7 @@ from guardmark.core.record import Stage
 from guardmark.reports.chapters.small_slices import stability_document
 from guardmark.reports.render.json.documents import stability_json
 from guardmark.reports.render.markdown import render_markdown
+from guardmark.store.columns import word_of
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir, note_seals
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.analysis.defense.bypasses import ListedSample
+    from guardmark.core.sample import Sample
     from guardmark.reports.chapters.advice import SampleStory
 
 
@@ -44,6 +48,7 @@ class Selection:
     category: str = ""
     technique: str = ""
     sample_id: str = ""
+    where: tuple[tuple[str, str], ...] = ()  # Facet and value, all of which hold.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +74,7 @@ def show(path: Path, selection: Selection, *, most: int) -> ShownSamples:
                     "Next: --bypasses and --false-alarms list what its defenses did."
                 )
             frame = system
+        _require_facets(frame, selection.where)
         listed = _wanted(find_worst(run.reader, frame).listed, selection)
         has_answers = any(stage is Stage.MODEL for _, stage, _ in run.reader.recorded_stages())
         is_one = bool(selection.sample_id)
@@ -87,11 +93,35 @@ def _wanted(listed: Sequence[ListedSample], selection: Selection) -> tuple[Liste
     return tuple(each for each in listed if _is_wanted(each, selection))
 
 
+def _require_facets(frame: Frame, where: Sequence[tuple[str, str]]) -> None:
+    """Refuse a facet, or a value of it, that the run does not have."""
+    for facet, value in where:
+        known = (*FACETS, *frame.settings.slices)
+        if facet not in known:
+            raise UnknownName("facet of this run", facet, known)
+        values = [name for name in frame.facet(facet).names if name]
+        if value not in values:
+            raise UnknownName(f"{facet} of this run", value, values)
+
+
+def _facet_value(sample: Sample, facet: str) -> str:
+    """Return the value of a sample by which it is sliced."""
+    if facet == "length":
+        return LENGTH_NAMES[bisect_left(LENGTH_EDGES, len(sample.prompt.text))]
+    if facet == "subcategory":
+        return f"{sample.category}/{sample.subcategory}" if sample.subcategory else ""
+    if facet in FACETS:
+        return str(getattr(sample, facet) or "")
+    return word_of(sample.metadata.get(facet))
+
+
 def _is_wanted(listed: ListedSample, selection: Selection) -> bool:
     sample = listed.sample
     wanted = (selection.category, selection.technique, selection.sample_id)
     values = (sample.category, sample.technique, sample.id)
     if any(each and each != value for each, value in zip(wanted, values, strict=True)):
+        return False
+    if any(_facet_value(sample, facet) != value for facet, value in selection.where):
         return False
     if selection.flaw is Flaw.DIFFERENT:
         return Flaw.DIFFERENT in listed.flaws

@@ -170,12 +170,14 @@ def finish(
     analysis, document, gate = write_reports(
         folder, config, formats=formats, thresholds=thresholds, texts=texts, to=to
     )
-    limits = gate_document(gate, run=analysis.manifest.name) if gate else None
+    limits = gate_document(gate, run=analysis.manifest.name, is_brief=True) if gate else None
+    if limits is not None and not limits.sections:
+        limits = None  # the answer says how it stands
     require_no_secret([folder.path])
     note_seals(folder.path)
     paths = (("report", to.report_html), ("summary", to.summary_json))
     return RunOutput(
-        document=shorten(document),
+        document=shorten(document, run=str(folder.path)),
         analysis=analysis,
         files=tuple((label, path) for label, path in paths if path.exists()),
         complaints=tuple(_complaints(analysis, config, folder)),

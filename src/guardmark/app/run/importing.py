@@ -25,8 +25,7 @@ from guardmark.core.errors import ConfigError, DatasetError, StorageError
 from guardmark.core.manifest import PartManifest
 from guardmark.engine.merging import MergeSource, describe_merged, describe_source, merge_records
 from guardmark.engine.plan import NO_GUARD
-from guardmark.importers.imported import PART_TYPE, Statements
-from guardmark.importers.minorbench import KEPT
+from guardmark.importers.imported import KEPT, PART_TYPE, Statements
 from guardmark.importers.tools import describe_data, read_run, store_rows
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.records import RecordWriter

@@ -41,6 +41,7 @@ from guardmark.core.manifest import VERSION, LatencyMode
 from guardmark.core.protocols import SampleBound
 from guardmark.datasets.checks.crossed import note_crossed
 from guardmark.datasets.checks.duplicates import note_copies
+from guardmark.datasets.checks.expectations import note_expectations
 from guardmark.datasets.checks.patterns import note_patterns
 from guardmark.datasets.settings import describe_data, fetch_missing, merge_files
 from guardmark.defenses.calls.cluster import Cluster
@@ -128,6 +129,11 @@ class RunResult:
 
 def run(loaded: LoadedConfig, options: RunOptions, session: Session) -> RunResult:
     """Carry out a run, or continue it."""
+    if loaded.config.agent is not None:
+        raise ConfigError(
+            "A section `agent:` measures agents, and this command measures defenses.\n"
+            "Next: guardmark run CONFIG."
+        )
     services = open_services(
         loaded,
         offline=options.offline,
@@ -273,6 +279,7 @@ class _Invocation:
         yield from note_patterns(samples)
         yield from note_copies(samples)
         yield from note_crossed(samples)
+        yield from note_expectations(samples)
         for name in self.loaded.config.stats.slices:
             if not any(name in sample.metadata for sample in samples):
                 yield (

@@ -72,7 +72,8 @@ def _with_others(
 def _raw(file: SourceFile, path: Path, rules: RowRules | None) -> Iterator[_Numbered]:
     is_yaml = file.format == "yaml" or path.suffix in {".yaml", ".yml"}
     kind = "" if is_yaml else file.format
-    spec = DatasetSpec(name="", path=path, shown_as=path.name, format=kind)
+    # Entries are written for the numbers that a file holds.
+    spec = DatasetSpec(name="", path=path, shown_as=path.name, format=kind, class_names=False)
     if is_yaml or file_format(spec) == "json":
         parse = yaml.safe_load if is_yaml else json.loads
         yield from _document_rows(file, path, rules, parse=parse)

@@ -1,7 +1,8 @@
 """Rows that share a second origin: a column whose values occur in most groups, as injections do.
 
 Tasks times injections is the usual case: the group of a row is its task, and rows of one injection
-are alike too. An interval knows one factor; where the other has fewer values it is far too narrow.
+are alike too. Where a data set names one factor alone, and the other has fewer values, intervals
+are far too narrow.
 """
 
 from __future__ import annotations
@@ -72,10 +73,11 @@ def note_crossed(samples: Sequence[Sample]) -> Iterator[str]:
     """Say which columns cross the groups, and which of both should be the group."""
     for column in find_crossed(samples)[:_MOST_COLUMNS]:
         if column.has_fewer:
-            step = f"take it as the group (map: {{group: {column.name}}}): it has fewer"
+            alone = f"where one has to do, {column.name} alone: it has fewer values"
         else:
-            step = "the groups have fewer values, so intervals by them are the safer ones"
+            alone = "where one has to do, the groups as they are: they have fewer values"
         yield (
             f"Rows are crossed: {crossed_line(column)}. Rows that share a value are alike, as rows "
-            f"of a group are, and intervals know the groups alone. Next: {step}."
+            "of a group are, and intervals know the groups alone. Next: name both (map: {group: "
+            f"[GROUP, {column.name}]}}), or {alone}."
         )

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from guardmark.core.errors import counted
+from guardmark.core.sample import USUAL_MINIMUM, minimum_of
 from guardmark.datasets.checks.census import UNSTATED, take_census
 from guardmark.datasets.checks.crossed import crossed_line, find_crossed
 from guardmark.datasets.checks.duplicates import THRESHOLD, describe_method, find_duplicates
+from guardmark.datasets.checks.expectations import contradicts_label
 from guardmark.datasets.checks.mix import effective_samples, mix_distances, mix_weights
 from guardmark.datasets.checks.patterns import find_patterns, pattern_line
 
@@ -63,9 +65,6 @@ def label_noun(value: str) -> str:
     return "attacks" if value == "attack" else value
 
 
-CATEGORY_MINIMA: Mapping[str, int] = _WORDS["minima"]
-"""Least samples of each built-in category of attacks; own categories go by the configuration."""
-
 _FEW_GROUPS = 10
 _FAR = 0.2
 _LOPSIDED = 4
@@ -78,7 +77,7 @@ class Criteria:
     taxonomy: Taxonomy
     half_width: Callable[[float], float]
     confidence: float = 0.95
-    min_per_category: int = 100
+    min_per_category: int = USUAL_MINIMUM
     threshold: float = THRESHOLD
     mix: tuple[Dimension, ...] = ()
 
@@ -108,7 +107,7 @@ def check_samples(
     census = take_census(samples)
     duplicates = find_duplicates(samples, threshold=criteria.threshold)
     inferred = sum(str(s.metadata.get("label_source", "")).startswith("inferred") for s in samples)
-    against = [s.id for s in samples if s.expected == ("allow" if s.is_attack else "block")]
+    against = [sample.id for sample in samples if contradicts_label(sample)]
     return DataCheck(
         census=census,
         duplicates=duplicates,
@@ -277,7 +276,7 @@ def _versioned(manifests: Sequence[DataManifest]) -> DataIssue:
 
 def _balanced(census: Census, criteria: Criteria) -> DataIssue:
     stated = [c for c in census.categories if c.value != UNSTATED]
-    least = {c.value: CATEGORY_MINIMA.get(c.value, criteria.min_per_category) for c in stated}
+    least = {c.value: minimum_of(c.value, criteria.min_per_category) for c in stated}
     small = [c.value for c in stated if c.samples < least[c.value]]
     attacks, benign = census.attacks.samples, census.benign.samples
     lopsided = min(attacks, benign) > 0 and max(attacks, benign) > _LOPSIDED * min(attacks, benign)

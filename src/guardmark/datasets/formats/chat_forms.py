@@ -1,8 +1,8 @@
 """How others write a conversation, brought into the form of the common chat protocol.
 
-ShareGPT (`from`, `value`), Ollama (calls without ids), the Responses API (`input_text` parts) and
-Anthropic's blocks (`tool_use`, `tool_result`). What is not known is left as it is, and is refused
-by whoever reads the messages.
+ShareGPT (`from`, `value`), Ollama (calls without ids), the Responses API (`input_text` parts),
+Anthropic's blocks (`tool_use`, `tool_result`), Gemini (`parts`) and LangChain (`type`, `data`).
+What is not known is left as it is, and is refused by whoever reads the messages.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text"})
+_LANGCHAIN: Final = frozenset({"human", "ai", "system", "tool"})
+"""Types by which LangChain names who speaks."""
 _ROLES_OF_RESPONSES: Final = {"function_call_output": "tool", "function_call": "assistant"}
 
 
@@ -21,11 +23,14 @@ def is_conversation(value: object) -> bool:
     return (
         isinstance(value, list)
         and bool(value)
-        and all(
-            isinstance(each, dict) and ("role" in each or "from" in each) and len(each) > 1
-            for each in value
-        )
+        and all(isinstance(each, dict) and _has_speaker(each) and len(each) > 1 for each in value)
     )
+
+
+def _has_speaker(message: dict[str, Any]) -> bool:
+    if "role" in message or "from" in message:
+        return True
+    return message.get("type") in _LANGCHAIN and ("content" in message or "data" in message)
 
 
 def common_messages(messages: Sequence[object]) -> list[object]:
@@ -39,12 +44,23 @@ def common_messages(messages: Sequence[object]) -> list[object]:
     return made
 
 
-def _common(message: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
+def _with_role_and_content(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message that says by our names who speaks, and what."""
     turn = dict(message)
+    if "role" not in turn and turn.get("type") in _LANGCHAIN:
+        held = turn.pop("data", None)
+        turn = {**turn, **(held if isinstance(held, dict) else {}), "role": turn["type"]}
     if "role" not in turn and "from" in turn:
         turn["role"] = turn.pop("from")
+    if "content" not in turn and isinstance(turn.get("parts"), list):
+        turn["content"] = [_typed(part) for part in turn.pop("parts")]
     if "content" not in turn and "value" in turn:
         turn["content"] = turn.pop("value")
+    return turn
+
+
+def _common(message: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
+    turn = _with_role_and_content(message)
     if turn.get("type") in _ROLES_OF_RESPONSES:
         yield _item_of_responses(turn, number)
         return
@@ -70,6 +86,12 @@ def _common(message: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
     if uses:
         turn["tool_calls"] = [_use(part, number, at) for at, part in enumerate(uses)]
     yield turn
+
+
+def _typed(part: Any) -> Any:
+    """Name the kind of a part of Gemini's, which says by its only member what it is."""
+    is_text = isinstance(part, dict) and "type" not in part and isinstance(part.get("text"), str)
+    return {"type": "text", "text": part["text"]} if is_text else part
 
 
 def _is_of(part: object, kind: str) -> bool:

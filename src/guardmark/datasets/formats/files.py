@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, cast
 
 from guardmark.config.source import parse_yaml
 from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed, needs
+from guardmark.datasets.formats.class_labels import class_names, with_names
 from guardmark.datasets.formats.fields import PACK_MARK, BadRows, Fault
 from guardmark.parsing.foreign_text import (
     DoubledMember,
@@ -443,10 +444,12 @@ def _parquet_rows(spec: DatasetSpec) -> Iterator[RawRow]:
             sizes = (binary_length(each.dictionary).take(each.indices).sum() for each in shared)
             _require_modest(spec, (size.as_py() or 0 for size in sizes))
         with open_bytes(spec.path) as opened, ParquetFile(opened) as table:
+            classes = class_names(table.schema_arrow.metadata) if spec.class_names else {}
             for batch in table.iter_batches(batch_size=_AT_ONCE):
                 for row in batch.to_pylist():
                     number += 1
-                    text = json.dumps(row, ensure_ascii=False, default=_as_words)
+                    named = with_names(row, classes)
+                    text = json.dumps(named, ensure_ascii=False, default=_as_words)
                     yield number, _decoded(_DECODER.decode(text))
     except UnicodeDecodeError as error:
         raise BadRows([_not_utf8(spec.shown_as, number + 1, error)]) from error

@@ -24,6 +24,7 @@ from guardmark.datasets.formats.fields import (
 )
 from guardmark.datasets.formats.filters import SampleFilter
 from guardmark.datasets.formats.messages import UnreadMessage, read_prompt
+from guardmark.parsing.labels import BENIGN_WORDS
 from guardmark.store.samples import Kind, PlainSample, kind_of, rest_of
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class QuickRows:
         self.is_usable = (
             "text" in paths
             and "id" in paths
-            and not {"messages", "must_keep", "images"} & set(paths)
+            and not {"messages", "must_keep", "images", "crossing"} & set(paths)
             and not spec.defaults
             and "metadata" not in names
             and all(path in names for path in paths.values())
@@ -153,7 +154,9 @@ _PLAIN_FIELDS = ("expected", "technique", "language", "source")
 _NAME_TEXT = "; say which column holds it: map: {text: COLUMN}"
 _CONTEXT = "ContextString"  # column of HarmBench: what a contextual behavior is asked about
 _NOT_EVERYWHERE = "; fill it in, or state what rows without one are: defaults: {label: benign}"
-_NO_LABEL = "; state it for the whole file (label: attack) or name its column (label_field: COLUMN)"
+_NO_LABEL = (
+    "; name its column (label_field: COLUMN), or if all rows are one of both say so (label: attack)"
+)
 
 
 class RowReader:
@@ -242,6 +245,7 @@ class RowReader:
             severity=severity,
             variant=variant,
             group=self._text(row, gets, "group") or _origin(sample_id, variant),
+            crossing=self._text(row, gets, "crossing"),
             must_keep=must_keep,
             metadata=metadata,
             **plain,
@@ -367,6 +371,8 @@ class RowReader:
     ) -> tuple[str, str]:
         category = self._text(row, gets, "category")
         subcategory = self._text(row, gets, "subcategory")
+        if label is Label.BENIGN:
+            return _topic(category, subcategory)
         if label is not Label.ATTACK or not category:
             return category, subcategory
         known = self._known.get(category)
@@ -394,6 +400,14 @@ class RowReader:
             wanted = f"says {{value}}, expected one of {', '.join(_SEVERITIES)}"
             fault("severity", wanted, repr(word[:40]))
         return severity
+
+
+def _topic(category: str, subcategory: str) -> tuple[str, str]:
+    """The topic of a benign row, and what is finer: a category that only says benign is none."""
+    says_nothing = not category or category.strip().lower() in BENIGN_WORDS
+    if says_nothing and subcategory:
+        return subcategory, ""
+    return category, subcategory
 
 
 def _origin(sample_id: str, variant: str) -> str:

@@ -6,6 +6,8 @@ import gzip
 import json
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -18,7 +20,7 @@ from guardmark.datasets.formats.files import INERT_COLUMN, NESTED_COLUMNS
 from guardmark.store.run_dir import whole_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -30,7 +32,7 @@ _BATCH = 1_000
 _EXCERPT = 160
 _SAME = (
     *("category", "subcategory", "severity", "expected", "technique", "language", "variant"),
-    *("group", "source"),
+    *("group", "crossing", "source"),
 )
 
 
@@ -68,7 +70,10 @@ def write_samples(samples: Iterable[Sample], path: Path) -> int:
 def write_rows(data: Iterable[object], folder: Path) -> Path:
     """Write rows that exist as objects to a JSONL file, named after the hash of its content.
 
-    A row is a `Sample` or a mapping; data frames of pandas and polars are known by their methods.
+    A row is a `Sample`, a mapping, or an instance of a data class, a named tuple or a model of
+    pydantic, with its fields; data frames of pandas and polars are known by their methods. What
+    has a method `load` is a source: it stands for the rows it loads, and its `name` for where
+    they come from.
     """
     if isinstance(data, Mapping):
         raise DatasetError(
@@ -80,7 +85,7 @@ def write_rows(data: Iterable[object], folder: Path) -> Path:
         data = frame.to_dicts()
     elif hasattr(frame, "to_dict") and hasattr(frame, "columns"):
         data = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    lines = [_row_line(row, number) for number, row in enumerate(data, start=1)]
+    lines = [_row_line(row, number) for number, row in enumerate(_rows_of(data), start=1)]
     content = "".join(lines).encode()
     path = folder / f"{sha256(content).hexdigest()[:16]}.jsonl"
     with whole_file(path) as out:
@@ -88,24 +93,81 @@ def write_rows(data: Iterable[object], folder: Path) -> Path:
     return path
 
 
+def _rows_of(data: Any, source: str = "") -> Iterator[object]:
+    """Yield the rows of a source, of a list of rows and sources, and of sources in them."""
+    if is_source(data):
+        name = str(getattr(data, "name", "") or type(data).__name__)
+        yield from _rows_of(data.load(), name)
+        return
+    for row in data:
+        if is_source(row):
+            yield from _rows_of(row, source)
+            continue
+        values = fields_of(row)
+        is_open = bool(source) and isinstance(values, Mapping)
+        if is_open and not any(values.get(name) for name in USUAL_NAMES["source"]):
+            values = {**values, "source": source}
+        yield values
+
+
+def is_source(subject: object) -> bool:
+    """Tell what loads rows from a row."""
+    if isinstance(subject, Mapping | Sample | type):
+        return False
+    return callable(getattr(subject, "load", None))
+
+
+def fields_of(row: Any) -> Any:
+    """Return the fields of a row that is an object; anything else as it is."""
+    if isinstance(row, Sample | Mapping | type):
+        return row
+    if is_dataclass(row):
+        return {each.name: getattr(row, each.name) for each in fields(row)}
+    for method in ("_asdict", "model_dump"):
+        if callable(getattr(row, method, None)):
+            return getattr(row, method)()
+    if hasattr(type(row), "__attrs_attrs__"):
+        return {each.name: getattr(row, each.name) for each in type(row).__attrs_attrs__}
+    return row
+
+
 def _row_line(row: object, number: int) -> str:
     if not isinstance(row, Sample | Mapping):
         raise DatasetError(
-            f"Row {number} of the data is of type {type(row).__name__}; expected a Sample or a "
-            "dict.\nFor example: {'text': 'Hello', 'label': 'benign'}"
+            f"Row {number} of the data is of type {type(row).__name__}; expected a Sample, a dict "
+            "or an instance of a data class.\nFor example: {'text': 'Hello', 'label': 'benign'}"
         )
-    values = sample_row(row) if isinstance(row, Sample) else dict(row)
+    values = sample_row(row) if isinstance(row, Sample) else _without_members(dict(row))
     try:
         return json.dumps(values, ensure_ascii=False, default=_plain) + "\n"
     except (TypeError, ValueError) as error:
         raise DatasetError(f"Row {number} of the data cannot be written: {error}.") from error
 
 
+def _without_members(row: dict[str, Any]) -> dict[str, Any]:
+    """Put words in the place of members of an Enum, also of one that JSON takes for a number."""
+    return {
+        key: _word_of(value) if isinstance(value, Enum) else value for key, value in row.items()
+    }
+
+
+def _word_of(member: Enum) -> object:
+    """Return the word for a member: its value where that is one, or else its name."""
+    return member.value if isinstance(member.value, str | bool) else member.name.lower()
+
+
 def _plain(value: Any) -> object:
-    """Return numbers and arrays of numpy, and dates, as JSON values."""
+    """Return numbers and arrays of numpy, dates, members and data classes as JSON values."""
+    if isinstance(value, Enum):
+        return _word_of(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=str)
     for method in ("tolist", "isoformat"):
         if hasattr(value, method):
             return getattr(value, method)()
+    values = fields_of(value)
+    if values is not value:
+        return values
     raise TypeError(f"a value of type {type(value).__name__} is not a JSON value")
 
 

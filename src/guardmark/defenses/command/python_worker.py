@@ -43,8 +43,19 @@ def plain(answer: Any) -> Any:
         answer = {name: getattr(answer, name, None) for name in names}
     if isinstance(answer, dict):
         scalars = {k: v.item() if hasattr(v, "item") else v for k, v in answer.items()}
-        return {str(k): v for k, v in scalars.items() if isinstance(v, PLAIN)}
+        return {str(k): v for k, v in scalars.items() if is_json(v)}
     return answer
+
+
+def is_json(value: Any) -> bool:
+    """Tell whether a value can be written as it is."""
+    if isinstance(value, PLAIN):
+        return True
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 if __name__ == "__main__":

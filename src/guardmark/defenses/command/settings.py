@@ -6,14 +6,14 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 from pydantic import Field, model_validator
 
 from guardmark.config.settings import Rate, Settings
 from guardmark.core.errors import BadSettings
 from guardmark.core.sample import View
-from guardmark.defenses.answers import AnswerReader, ScoreRange
+from guardmark.defenses.answers import AnswerReader, ConfidenceMeaning, ScoreRange
 from guardmark.defenses.deadline import CODE_TIMEOUT_S, TimedSettings
 
 if TYPE_CHECKING:
@@ -57,9 +57,11 @@ class ProcessSettings(Settings):
 class CommandSettings(TimedSettings, ProcessSettings):
     """Asks a program of yours, in any language, by lines of JSON."""
 
+    later: ClassVar[tuple[str, ...]] = ("timeout_s", "confidence")
     command: list[str] = Field(min_length=1)
     threshold: Rate | None = None
     score_range: ScoreRange = (0.0, 1.0)
+    confidence: ConfidenceMeaning | None = None
     view: View = View.TEXT
 
     def build(self, name: str, context: BuildContext) -> object:
@@ -125,7 +127,10 @@ def defense_in_processes(
     )
     pool = parts.ProcessPool(recipe, limits)
     reader = AnswerReader(
-        threshold=settings.threshold, score_range=settings.score_range, subject="the answer is"
+        threshold=settings.threshold,
+        score_range=settings.score_range,
+        confidence=settings.confidence,
+        subject="the answer is",
     )
     common: dict[str, Any] = {"reader": reader, "view": settings.view, "files": files}
     if settings.batch > 1:

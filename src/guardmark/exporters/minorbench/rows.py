@@ -14,6 +14,7 @@ from guardmark.core.outcome import AnswerMode, Outcome
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.sample import Role
 from guardmark.importers import minorbench as layout
+from guardmark.importers.imported import KEPT
 from guardmark.store.schema import ANSWER_MODES, OUTCOME_NAMES
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def write_rows(reader: RecordReader, layer: str = "") -> Iterator[ArmRows]:
     answers = _records(reader, NO_GUARD, Stage.MODEL, "run")
     of_one = pipeline.judgings[0].judges[0].layer if pipeline.judgings else ""
     verdicts = _records(reader, NO_GUARD, Stage.JUDGE, of_one) if of_one else {}
-    kept: Json = dict(reader.layer_settings(layout.KEPT))
+    kept: Json = dict(reader.layer_settings(KEPT))
     judge = _judge(reader, manifest, of_one)
     if pipeline.judging is not None and pipeline.judging.name != FIRST_LAYER:
         kept |= {"safety_source": "", layout.META_FILE: {}}  # another judge than that of the files

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.defense.bypasses import Flaw, ListedSample
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
+from guardmark.reports.chapters.answer import nearest_first
 from guardmark.reports.chapters.comparison import (
     choice_sentence,
     draw_plane,
@@ -29,7 +31,15 @@ from guardmark.reports.document.blocks import (
     muted,
     section,
 )
-from guardmark.reports.document.cells import figure, figure_text, rate_text, slug, table_of, words
+from guardmark.reports.document.cells import (
+    figure,
+    figure_text,
+    name,
+    rate_text,
+    slug,
+    table_of,
+    words,
+)
 from guardmark.reports.document.wording import (
     count_text,
     counts_text,
@@ -39,7 +49,7 @@ from guardmark.reports.document.wording import (
     words_of,
 )
 from guardmark.stats.rates.clustered import EffectiveCounts
-from guardmark.stats.rates.selection import highest_rate
+from guardmark.stats.rates.selection import rate_of_chosen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -90,79 +100,133 @@ class Highlights:
     rewrites: tuple[Rewrite, ...] = ()  # The best of each attack, the gravest first.
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Item:
+    """One thing to do."""
+
+    text: str
+    evidence: str  # Id of what it rests on.
+    rule: str = ""
+    defense: str = ""
+    command: str = ""  # What to type for it; empty where nothing can be typed.
+    is_grave: bool = False  # Whether it names a blind spot whose whole interval is above the limit.
+
+
 def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
-    """Write what to do next, the picture it rests on, what to read, and how sure you can be."""
-    scope, comparison = DEFENSE, analysis.comparison
-    if analysis.system:
-        scope, comparison = SYSTEM, analysis.systems
-    rates = {e.name: e.card for e in (analysis.system or analysis.defenses)}
-    worthy = worth_choosing(comparison, rates, scope)
-    choice = choice_sentence(comparison, rates, scope) if comparison else ""
-    not_understood = {each.defense for each in analysis.alike}
-    advised = [
-        (each.rule, advice_sentence(each), _evidence(each), each.defense)
-        for each in sorted(analysis.advice, key=lambda each: each.scope != SYSTEM)
-        if each.scope == SYSTEM or each.defense not in not_understood
-    ]
-    systems = sum(each.scope == SYSTEM for each in analysis.advice)
-    attacked = [
-        *_broken(analysis.adaptive, analysis.settings.limits.attacks),
-        *_repairs(analysis.adaptive),
-    ]
-    ranked, rules = [], Counter[str]()
-    for rule, line, at, of in (*advised[:systems], *attacked, *advised[systems:]):
-        rules[rule] += 1
-        # More data is never the first thing to do, a pair says less than the choice, those worth
-        # choosing come before others, and a third item alike tells nothing new.
-        is_late = rule == _LAST or (rule in _OF_PAIRS and bool(choice))
-        place = worthy.index(of) if of in worthy else len(worthy)
-        ranked.append((is_late, rules[rule] > _ALIKE, place, line, at))
-    items = [(line, at) for *_, line, at in sorted(ranked, key=lambda it: it[:3])]
-    items = [(choice, "comparison"), *items] if choice else items
-    # A blind spot beyond the limit is said first: no figure over all samples holds for whoever
-    # falls into it.
-    in_question = set(worthy) if choice else set(rates)
-    grave = {
-        advice_sentence(each)
-        for each in analysis.advice
-        if _is_grave(each) and each.defense in in_question
-    }
-    items.sort(key=lambda item: item[0] not in grave)
-    # What makes every figure doubtful comes before any of them.
-    doubts = [
-        (
-            say(
-                "alike_next",
-                defense=each.defense,
-                body=each.body[:_MOST_OF_BODY],
-                count=count_text(each.count),
-            ),
-            "overview",
-        )
-        for each in analysis.alike
-    ]
-    doubts += [(line, "overview") for line in unseen_sentences(analysis.unseen)]
-    if analysis.pipeline is not None:
-        doubts += [(line, "pipeline") for line in provider_sentences(analysis.pipeline)]
-        doubts += [(line, "pipeline") for line in cut_warnings(analysis.pipeline)]
-    items = [*doubts, *items]
+    """Write what to do next, what to read, and how sure you can be."""
+    items = [*_doubts(analysis), *_ranked(analysis)]
     first = items[:_FIRST]
     further = table_of(
-        [line for line, _ in items[_FIRST:]],
-        {"Recommendation": words},
+        items[_FIRST:],
+        {
+            "Recommendation": lambda each: words(each.text),
+            "Command": lambda each: name(each.command) if each.command else words(""),
+        },
         table_id=MORE_ADVICE,
         title="Further recommendations",
+        texts=("Command",),
         collapsed=True,
     )
     return section(
         *("recommendations", "What to do next"),
-        Bullets(lines=tuple(line for line, _ in first), evidence=tuple(at for _, at in first)),
+        Bullets(
+            lines=tuple(each.text for each in first),
+            evidence=tuple(each.evidence for each in first),
+            commands=tuple(each.command for each in first),
+        ),
         None if items else muted("There is nothing to recommend on this data."),
         further if further.rows else None,
-        _picture(analysis),
-        muted(limits_sentence(analysis)),
         _to_read(analysis, highlights),
         muted(_how_sure(analysis)),
+    )
+
+
+def _doubts(analysis: RunAnalysis) -> Iterator[_Item]:
+    """Yield what makes every figure doubtful: it comes before any of them."""
+    for each in analysis.alike:
+        body, count = each.body[:_MOST_OF_BODY], count_text(each.count)
+        text = say("alike_next", defense=each.defense, body=body, count=count)
+        yield _Item(text=text, evidence="overview")
+    for line in unseen_sentences(analysis.unseen):
+        yield _Item(text=line, evidence="overview")
+    if analysis.pipeline is not None:
+        for line in (*provider_sentences(analysis.pipeline), *cut_warnings(analysis.pipeline)):
+            yield _Item(text=line, evidence="pipeline")
+
+
+def _ranked(analysis: RunAnalysis) -> list[_Item]:
+    """Put advice in order: blind spots of those in question, which one, then by rule and merit."""
+    scope, comparison = DEFENSE, analysis.comparison
+    if analysis.system:
+        scope, comparison = SYSTEM, analysis.systems
+    rates = {
+        each.name: each.card
+        for each in (analysis.system or analysis.defenses)
+        if not each.is_baseline
+    }
+    choice = choice_sentence(comparison, rates, scope) if comparison else ""
+    worthy = worth_choosing(comparison, rates, scope)
+    items = _advised(analysis)
+    places = {each.subject.name: at for at, each in enumerate(nearest_first(analysis))}
+    counted = Counter[str]()
+    ranked: list[tuple[tuple[bool, bool, int], _Item]] = []
+    for item in items:
+        counted[item.rule] += 1
+        # More data is never the first thing to do, a pair says less than the choice, and a third
+        # item alike tells nothing new.
+        is_late = item.rule == _LAST or (item.rule in _OF_PAIRS and bool(choice))
+        is_third = counted[item.rule] > _ALIKE and not item.is_grave
+        ranked.append(((is_late, is_third, places.get(item.defense, len(places))), item))
+    ordered = [item for _, item in sorted(ranked, key=lambda each: each[0])]
+    if choice:
+        command = f"guardmark compare {analysis.settings.run_folder}"
+        ordered.insert(0, _Item(text=choice, evidence="comparison", command=command))
+    # No figure over all samples holds for whoever falls into a blind spot.
+    in_question = set(worthy) if choice else set(rates)
+    first = [each for each in ordered if each.is_grave and each.defense in in_question][:1]
+    return [*first, *(each for each in ordered if each not in first)]
+
+
+def _advised(analysis: RunAnalysis) -> list[_Item]:
+    """Collect advice: on systems, on defenses that were attacked, on all others."""
+    not_understood = {each.defense for each in analysis.alike}
+    on_systems = [_item(each, analysis) for each in analysis.advice if each.scope == SYSTEM]
+    on_defenses = [
+        _item(each, analysis)
+        for each in analysis.advice
+        if each.scope != SYSTEM and each.defense not in not_understood
+    ]
+    most = analysis.settings.limits.attacks
+    attacked = [*_broken(analysis.adaptive, most), *_repairs(analysis.adaptive)]
+    return [*on_systems, *attacked, *on_defenses]
+
+
+def _item(advice: Advice, analysis: RunAnalysis) -> _Item:
+    return _Item(
+        text=advice_sentence(advice),
+        evidence=_evidence(advice),
+        rule=advice.rule,
+        defense=advice.defense,
+        command=_command(advice, analysis.settings.run_folder),
+        is_grave=_is_grave(advice),
+    )
+
+
+def _command(advice: Advice, run: str) -> str:
+    """Return what to type for an advice; empty where it is done elsewhere."""
+    numbers = dict(advice.numbers)
+    rule = advice.rule
+    if rule == _BLIND_SPOT and not numbers["is_attack"]:
+        rule = "blind_spot_benign"
+    form = words_of("commands_system" if advice.scope == SYSTEM else "commands").get(rule, "")
+    facets = advice.facets
+    where = "".join(f" --where {shlex.quote(f'{name}={value}')}" for name, value in facets)
+    return form.format(
+        run=run,
+        defense=shlex.quote(advice.defense),
+        subject=shlex.quote(advice.subject),
+        where=where,
+        threshold=numbers.get("threshold", 0.0),
     )
 
 
@@ -172,43 +236,32 @@ def _evidence(advice: Advice) -> str:
     return words_of("evidence")[advice.rule]
 
 
-def _broken(cards: tuple[AdaptiveCard, ...], most: float) -> Iterator[tuple[str, ...]]:
+def _broken(cards: tuple[AdaptiveCard, ...], most: float) -> Iterator[_Item]:
     """Warn of rates that do not hold against an attacker who rewrites and watches."""
     for card in cards:
         static, last = card.rounds[0].full, card.rounds[-1].full
         if (last.low or 0.0) > max(most, static.high or 0.0):
             rates = {"static": figure_text(static), "last": rate_text(last)}
-            yield "broken", say("broken", defense=card.name, **rates), "adaptive", card.name
+            text = say("broken", defense=card.name, **rates)
+            yield _Item(text=text, evidence="adaptive", rule="broken", defense=card.name)
 
 
-def _repairs(cards: tuple[AdaptiveCard, ...]) -> Iterator[tuple[str, ...]]:
+def _repairs(cards: tuple[AdaptiveCard, ...]) -> Iterator[_Item]:
     """Offer the repairs that an attacker was shown to get less far against."""
     for card in cards:
         repaired = card.repaired
-        if repaired is None or (repaired.change.high or 0.0) >= 0:
+        if repaired is None or not repaired.is_shown_to_help:
             continue
         after, before = (measure_text(figure(x)) for x in (repaired.after, repaired.before))
         text = (
             f"{card.name}: add the repaired defense of the report. Attacked anew with the same "
             f"budget, {after} of attacks get through it on average; before, {before}."
         )
-        yield "repair", text, f"adaptive-repair-lines-{slug(card.name)}", card.name
+        evidence = f"adaptive-repair-lines-{slug(card.name)}"
+        yield _Item(text=text, evidence=evidence, rule="repair", defense=card.name)
 
 
-def limits_sentence(analysis: RunAnalysis) -> str:
-    """Say by which limits verdicts, advice, picture and gate go, and where they come from."""
-    is_system = bool(analysis.system)
-    limits = analysis.settings.system_limits if is_system else analysis.settings.limits
-    attacks = "attacks may succeed" if is_system else "attacks may get through"
-    alarms = "benign inputs turned down" if is_system else "benign inputs blocked"
-    origin = "the limits of this run's gate" if limits.is_of_gate else "no gate states others"
-    return (
-        f"Verdicts, advice and picture go by one set of limits: at most {100 * limits.attacks:g} % "
-        f"of {attacks}, and at most {100 * limits.alarms:g} % of {alarms} ({origin})."
-    )
-
-
-def _picture(analysis: RunAnalysis) -> LineChart | None:
+def draw_picture(analysis: RunAnalysis) -> LineChart | None:
     """Draw what a reader decides by: the systems where there are any, else the defenses."""
     if analysis.system:
         shown = [each for each in analysis.system if not each.is_baseline] or analysis.system
@@ -299,7 +352,7 @@ def _is_grave(advice: Advice) -> bool:
 def _further_spots(count: int) -> str:
     if not count:
         return ""
-    return f" The report lists {count_text(count)} more such {'slice' if count == 1 else 'slices'}."
+    return f" {count_text(count)} more such {'slice' if count == 1 else 'slices'}."
 
 
 def write_worst(analysis: RunAnalysis, highlights: Highlights) -> Section:
@@ -318,7 +371,7 @@ def write_worst(analysis: RunAnalysis, highlights: Highlights) -> Section:
 def _highest(defense: DefenseAnalysis) -> str:
     """Name the category of which most attacks get through, allowing for its having been chosen."""
     rates = defense.slice_table("category", is_attack=True).rates
-    chosen = highest_rate(
+    chosen = rate_of_chosen(
         [EffectiveCounts.of(each.rate) for each in rates],
         confidence=defense.card.attack_success_rate.confidence,
     )

@@ -33,6 +33,7 @@ from guardmark.reports.document.cells import (
     with_counts,
 )
 from guardmark.reports.document.wording import count_text, measure_text, p_text, say, words_of
+from guardmark.stats.paired.significance import mcnemar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
 _EXCERPT: Final = 120
 _MOST_OPEN: Final = 8  # categories, the surest differences first, that are not folded
 _NAMED: Final = 5
-_MOST_PAIRED: Final = 8  # defenses of which every pair is told by itself
+_MOST_PAIRED: Final = 2  # defenses of which every pair is told by itself
 _MIRRORED: Final = {
     PairVerdict.SECOND_BETTER: PairVerdict.FIRST_BETTER,
     PairVerdict.SECOND_FEWER_BYPASSES: PairVerdict.FIRST_FEWER_BYPASSES,
@@ -138,16 +139,17 @@ def pair_sentence(pair: PairedComparison, weak: AbstractSet[str] = frozenset()) 
     sides = zip((pair.attacks, pair.benign), _RATES[pair.scope], strict=True)
     is_mirrored = pair.verdict in _MIRRORED
     gaps = "; ".join(_gap(side, rate, is_mirrored=is_mirrored) for side, rate in sides)
-    rule, lost = _rule(pair, weak)
-    words = words_of("pairs")[rule or verdict]
-    return f"{words.format(first, second, weak=lost, **_ALARMS[pair.scope])}: {gaps}."
+    lost = _weak_of(pair, weak)
+    words = words_of("pairs")["weak" if lost else verdict]
+    shown = f"neither {lost[0]} nor {lost[1]} is" if len(lost) > 1 else f"{', '.join(lost)} is not"
+    return f"{words.format(first, second, weak=shown, **_ALARMS[pair.scope])}: {gaps}."
 
 
-def _rule(pair: PairedComparison, weak: AbstractSet[str]) -> tuple[str, str]:
-    """Return what is said in place of a trade-off with defenses that are weak, and their names."""
-    lost = [each for each in (pair.first, pair.second) if each in weak]
-    is_offered = pair.verdict is PairVerdict.TRADE_OFF and lost
-    return ("weak", " and ".join(lost)) if is_offered else ("", "")
+def _weak_of(pair: PairedComparison, weak: AbstractSet[str]) -> list[str]:
+    """Return the weak defenses of a trade-off, which are no choice, or nothing."""
+    if pair.verdict is not PairVerdict.TRADE_OFF:
+        return []
+    return [each for each in (pair.first, pair.second) if each in weak]
 
 
 def subject(name: str, scope: str, model: str = "") -> str:
@@ -172,11 +174,57 @@ def recommendation(
         words_of("pair_margin")[f"{key}_free" if margin is None else key].format(alarms, most)
         for key in ("price", "unshown")
     )
-    rule, lost = _rule(pair, weak)
+    lost = _weak_of(pair, weak)
+    rule: str = verdict
+    if lost:
+        rule = "weak both" if len(lost) > 1 else "weak"
     pairs = count_text(pair.attacks.difference.pairs + pair.benign.difference.pairs)
-    told = {"price": price, "unshown": unshown, "pairs": pairs, "weak": lost}
-    words = words_of("pair_advice")[rule or verdict]
-    return words.format(first, second, **told, **_ALARMS[pair.scope])
+    told = {"price": price, "unshown": unshown, "pairs": pairs, "lost": " and ".join(lost)}
+    return words_of("pair_advice")[rule].format(first, second, **told, **_ALARMS[pair.scope])
+
+
+def significance_sentence(pair: PairedComparison) -> str:
+    """Say the same in the words of reports that speak of significance, side by side."""
+    first, second = (subject(each, pair.scope) for each in (pair.first, pair.second))
+    alarms = _ALARMS[pair.scope]["alarms"]
+    sides = [
+        f"{rate}: {_significance(side, first, second)}"
+        for side, rate in zip((pair.attacks, pair.benign), ("attacks", alarms), strict=True)
+    ]
+    return f"In words of significance, {first} against {second}: {'; '.join(sides)}."
+
+
+def _significance(side: PairedSide, first: str, second: str) -> str:
+    """Say who is significantly better, where the adjusted test and the interval both say so."""
+    if side.adjusted_p is None:
+        return f"no test ({side.difference.reason or 'no pairs'})"
+    p = f"(p {p_text(side.adjusted_p)})"
+    direction = side.direction(1.0 - side.difference.confidence)
+    if direction == 0:
+        return f"no significant difference {p}"
+    return f"{first if direction < 0 else second} is significantly better {p}"
+
+
+def corrected_sentence(pair: PairedComparison) -> str:
+    """Say McNemar's test with continuity correction, for whoever has a report made with it."""
+    rates = _RATES[pair.scope]
+    sides = [
+        f"{rate} {_corrected(side)}"
+        for side, rate in zip((pair.attacks, pair.benign), rates, strict=True)
+    ]
+    return say("corrected", sides="; ".join(sides))
+
+
+def _corrected(side: PairedSide) -> str:
+    first, second = side.difference.first_only or 0, side.difference.second_only or 0
+    test = mcnemar(first, second)
+    if test.reason:
+        return f"no test ({test.reason})"
+    statistic = max(0, abs(first - second) - 1) ** 2 / (first + second)
+    return (
+        f"{count_text(first)} against {count_text(second)} discordant, chi-square "
+        f"{statistic:.2f}, p {p_text(test.p_chi2_corrected)}"
+    )
 
 
 def _gap(side: PairedSide, label: str, *, is_mirrored: bool) -> str:
@@ -356,10 +404,12 @@ def _scope_sections(compared: Compared, lead: str, *, texts: bool) -> Iterator[S
     unit = "groups of variants" if compared.is_grouped else "samples"
     method = say("compared", confidence=100 * compared.confidence, unit=unit)
     yield section(f"{key}rates", f"{lead}Rates", *parts, method)
+    by_names = {(pair.first, pair.second): pair for pair in compared.comparison.pairs}
     alike = [each for each in compared.details if not each.first_only + each.second_only]
     for number, detail in enumerate(compared.details, start=1):
         if detail not in alike or len(alike) == 1:
-            yield _pair(f"{key}{number}", detail, compared.scope, texts=texts)
+            pair = by_names.get((detail.first, detail.second))
+            yield _pair(f"{key}{number}", detail, pair, compared.scope, texts=texts)
     if len(alike) > 1:
         pairs = "; ".join(f"{each.first} and {each.second}" for each in alike)
         yield section(f"{key}alike", f"{lead}No difference", f"Alike on every sample: {pairs}.")
@@ -446,7 +496,10 @@ def _advice(compared: Compared) -> list[str]:
     pairs = () if is_league(compared.comparison) else compared.comparison.pairs
     rates = {each.name: each.rates for each in compared.rates}
     weak = weak_among(rates.items(), compared.scope)
-    lines = [recommendation(pair, margin=compared.margin, weak=weak) for pair in pairs]
+    lines = []
+    for pair in pairs:
+        lines.append(recommendation(pair, margin=compared.margin, weak=weak))
+        lines.append(significance_sentence(pair))
     if len(pairs) != 1 and (choice := choice_sentence(compared.comparison, rates, compared.scope)):
         lines.insert(0, choice)
     if left := len(compared.comparison.pairs) - len(compared.details):
@@ -492,9 +545,12 @@ def _rates_table(
     )
 
 
-def _pair(number: str, detail: PairDetail, scope: str, *, texts: bool) -> Section:
+def _pair(
+    number: str, detail: PairDetail, pair: PairedComparison | None, scope: str, *, texts: bool
+) -> Section:
     names = (detail.first, detail.second)
-    lines = [_latency(each, names) for each in detail.latency if each.median.value is not None]
+    lines = [] if pair is None else [corrected_sentence(pair)]
+    lines += [_latency(each, names) for each in detail.latency if each.median.value is not None]
     lines += [_cost_sentence(cost, names) for cost in detail.costs]
     total = count_text(detail.first_only + detail.second_only)
     differ = f"They differ on {total} samples; to read first:"

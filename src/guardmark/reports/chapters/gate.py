@@ -173,7 +173,7 @@ def _strip(checks: Sequence[GateCheck], unit: GateUnit) -> IntervalChart | None:
         IntervalMark(
             label=_limit_words(check),
             measure=_figure_of(check),
-            note=f"{word}, n = {count_text(check.trials)}",
+            note=word,
             tone=tone,
             limit=check.limit,
         )
@@ -196,14 +196,28 @@ def _limit_words(check: GateCheck) -> str:
     return f"{_who(check)}{_figure_words(check)}{of}, at most {limit}"
 
 
-def gate_document(result: GateResult, *, run: str, caveats: Sequence[str] = ()) -> Document:
-    """Tell a gate: every limit, broken ones first, and what would decide the open ones."""
+def gate_document(
+    result: GateResult, *, run: str, caveats: Sequence[str] = (), is_brief: bool = False
+) -> Document:
+    """Tell a gate: every limit, broken ones first, and of open ones why they are.
+
+    In brief, beside a report that tells both rates and whether they keep their limits, only other
+    limits that do not hold.
+    """
     checks = worst_first(result)
     undone = [
         f"{_LOOKS[check.standing][0]}: {check_sentence(check)}."
         for check in checks
-        if check.standing is not GateStatus.HELD
+        if _needs_words(check)
     ]
+    if is_brief:
+        checks = [check for check in checks if _is_beside_the_table(check)]
+        return Document(
+            title=f"Guard gate: {_LOOKS[result.standing][2]}",
+            subtitle=f"Run {run}: {conclusion(result)}",
+            caveats=tuple(caveats),
+            sections=(section("limits", "", _limits(checks), undone),) if checks else (),
+        )
     method = words_of("gate_method")["rates"].format(confidence=f"{100 * result.confidence:g} %")
     return Document(
         title=f"Guard gate: {_LOOKS[result.standing][2]}",
@@ -211,6 +225,20 @@ def gate_document(result: GateResult, *, run: str, caveats: Sequence[str] = ()) 
         caveats=tuple(caveats),
         sections=(section("limits", "Limits", _limits(checks), undone, method),),
     )
+
+
+def _is_beside_the_table(check: GateCheck) -> bool:
+    """Tell whether a limit is not held, and no line of the report's table says so."""
+    is_told = check.rule in {"asr_upper", "fpr_upper"} and not check.reason
+    return check.standing is not GateStatus.HELD and not (is_told and not check.looked_at)
+
+
+def _needs_words(check: GateCheck) -> bool:
+    """Tell whether a line of the table does not say all there is to a limit that is not held."""
+    if check.standing is GateStatus.HELD:
+        return False
+    is_regression = check.unit is GateUnit.POINTS
+    return check.rule == "complete" or is_regression or bool(check.reason or check.looked_at)
 
 
 def _limits(checks: Sequence[GateCheck]) -> Table:

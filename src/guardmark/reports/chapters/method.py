@@ -34,6 +34,9 @@ def _method(analysis: RunAnalysis) -> list[str]:
 def _warnings(analysis: RunAnalysis) -> Iterator[str]:
     if not analysis.samples.is_grouped:
         yield say("ungrouped")
+    if analysis.samples.crossed:
+        fewer, more = analysis.samples.crossed
+        yield say("crossed", fewer=count_text(fewer), more=count_text(more))
     yield f"The rates describe this data. {_mix_words(analysis)}"
     yield from (_about_stop(each) for each in analysis.defenses if each.stopped)
     yield from training_warnings(analysis.manifest.parts, analysis.manifest.data)

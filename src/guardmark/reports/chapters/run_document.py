@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import counted
 from guardmark.reports.chapters import comparison, latency, pipeline, summary, thresholds
-from guardmark.reports.chapters.advice import MORE_ADVICE, Highlights, write_advice, write_worst
+from guardmark.reports.chapters.advice import (
+    MORE_ADVICE,
+    Highlights,
+    draw_picture,
+    write_advice,
+    write_worst,
+)
+from guardmark.reports.chapters.answer import write_answer
 from guardmark.reports.chapters.gate import write_gate
 from guardmark.reports.chapters.latency import RETRIES_TABLE, SPENDING_TABLE
 from guardmark.reports.chapters.method import parts_line, write_configuration, write_method
@@ -19,32 +28,48 @@ from guardmark.reports.chapters.slices import (
     write_slices,
     write_system_slices,
 )
+from guardmark.reports.chapters.summary import verdict_table
 from guardmark.reports.chapters.verdicts import write_verdicts
 from guardmark.reports.document.blocks import (
     Bullets,
     Document,
     Paragraph,
+    SampleBrowser,
     Section,
     Table,
     Tone,
     muted,
     section,
 )
+from guardmark.reports.document.wording import date_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.manifest import RunManifest
+    from guardmark.reports.document.blocks import Block
 
 _MOST_NAMES: Final = 3
+ARMS_TABLE: Final = "agent-arms"
+"""Id of the table of arms in a report on agents."""
 
 
 def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) -> Document:
     """Write the report of a run; highlights are what its figures alone do not hold."""
     manifest, samples = analysis.manifest, analysis.samples
     shown = highlights or Highlights()
+    if analysis.agent is not None:
+        # Most runs are of no agent, and what writes them is loaded only where one is.
+        from guardmark.reports.chapters.agents import write_agent_report
+
+        how = (
+            *filter(None, (write_gate(shown.gate),)),
+            replace(write_configuration(analysis, shown.refused), folded=True),
+            replace(write_method(analysis), folded=True),
+        )
+        return write_agent_report(analysis, analysis.agent, method=how)
     subtitle = (
         f"{_data_words(manifest)}: {counted(samples.attacks, 'attack')}, "
-        f"{samples.benign:,} benign; {manifest.created_utc}"
+        f"{samples.benign:,} benign; {date_text(manifest.created_utc)}"
     )
     if manifest.evaluator:
         subtitle += f"; {manifest.evaluator}"
@@ -53,6 +78,8 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
         stands = {each.name for each in analysis.pipeline.judgings[:1]} - {"run"}
         subtitle += "".join(f"; figures by the judging {each}" for each in stands)
     subject = "Defense" if analysis.pipeline is None else "System"
+    verdicts = write_verdicts(analysis, shown.exchanges)
+    lead = (verdict_table(analysis, verdicts), draw_picture(analysis))
     return Document(
         title=f"{subject} report: {manifest.name}",
         subtitle=subtitle,
@@ -60,20 +87,23 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
         created_utc=manifest.created_utc,
         version=manifest.guardmark_version,
         confidence=analysis.settings.confidence,
-        verdicts=write_verdicts(analysis, shown.exchanges),
+        answer=write_answer(analysis, shown.gate),
+        verdicts=verdicts,
+        lead=tuple(block for block in lead if block is not None),
         sections=(
             *filter(None, (write_gate(shown.gate),)),
             write_advice(analysis, shown),
-            *filter(None, (pipeline.write(analysis), pipeline.write_planted(analysis.planted))),
-            *filter(None, (write_system_slices(analysis),)),
-            summary.write(analysis),
+            *filter(None, (pipeline.write(analysis), write_system_slices(analysis))),
+            *filter(None, (pipeline.write_planted(analysis.planted),)),
             write_blind_spots(analysis),
             write_categories(analysis),
-            comparison.write(analysis),
-            latency.write(analysis),
-            thresholds.write(analysis),
             _adaptive(analysis),
             write_worst(analysis, shown),
+            # What follows is for whoever checks the figures; pages fold it into one chapter.
+            replace(summary.write(analysis), folded=True),
+            replace(comparison.write(analysis), folded=True),
+            replace(latency.write(analysis), folded=True),
+            replace(thresholds.write(analysis), folded=True),
             replace(write_slices(analysis), folded=True),
             replace(write_coverage(analysis), folded=True),
             replace(write_configuration(analysis, shown.refused), folded=True),
@@ -82,21 +112,72 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
     )
 
 
-def shorten(document: Document) -> Document:
-    """Keep of a report what a terminal shows: verdicts, headline tables, recommendations."""
+_DIGESTED: Final = ("gate", "recommendations", "categories", "adaptive")
+_GATE_TABLE: Final = "gate"
+_MOST_LIMITS: Final = 8  # rows of a gate in a digest, broken limits first
+_MOST_ROWS: Final = 12  # rows of a table in a digest
+
+
+def digest(document: Document) -> Document:
+    """Keep of a report what whoever decides reads: answer, table, gate, what to do, limits."""
+    shown = [
+        replace(each, blocks=tuple(filter(None, map(_digested, each.blocks))))
+        for each in document.sections
+        if each.id in _DIGESTED and not each.empty
+    ]
+    of_method = next((each for each in document.sections if each.id == "method"), None)
+    if of_method is not None:
+        said = tuple(each for each in of_method.blocks if _is_warning(each))
+        shown.append(section("limits-of-this", "What these figures cannot say", *said, _WHOLE))
+    lead = tuple(
+        replace(each, note="") if isinstance(each, Table) else each for each in document.lead
+    )
+    verdicts = tuple(
+        replace(each, blind_spots=()) if document.is_tabled else each for each in document.verdicts
+    )
+    return replace(document, lead=lead, verdicts=verdicts, sections=tuple(shown))
+
+
+_WHOLE: Final = (
+    "Everything else stands in report.html, the same in report.md, and every figure in full in "
+    "summary.json."
+)
+
+
+def _is_warning(block: Block) -> bool:
+    return isinstance(block, Paragraph | Bullets) and block.tone is Tone.WARNING
+
+
+def _digested(block: Block) -> Block | None:
+    """Keep sentences, tables that are not folded, and the samples to read first."""
+    if isinstance(block, Table):
+        most = _MOST_LIMITS if block.id == _GATE_TABLE else _MOST_ROWS
+        is_kept = not block.collapsed or block.id == _GATE_TABLE
+        return replace(block, rows=block.rows[:most], note="") if is_kept else None
+    is_kept = isinstance(block, Paragraph | Bullets | SampleBrowser)
+    return block if is_kept else None
+
+
+def shorten(document: Document, *, run: str = "") -> Document:
+    """Keep of a report what a terminal shows: verdicts, headline tables, recommendations.
+
+    Commands name the folder `run` where it is given; a report that is kept names none, since its
+    folder may be moved.
+    """
     sections = {each.id: each for each in document.sections}
     tables = {
         block.id: block for block in document.blocks if isinstance(block, Table) and block.rows
     }
-    if "overview" in tables and "pipeline-system" not in tables:
-        tables["overview"] = replace(tables["overview"], title="")
     shown = [
         section(table_id, "", replace(tables[table_id], note=""))
-        for table_id in (*CARD_TABLES, "overview", SPENDING_TABLE, RETRIES_TABLE)
+        for table_id in (ARMS_TABLE, *CARD_TABLES, SPENDING_TABLE, RETRIES_TABLE)
         if table_id in tables
     ]
+    lead = tuple(
+        replace(block, title="", note="") for block in document.lead if isinstance(block, Table)
+    )
     advice = sections["recommendations"]
-    if lines := [each for each in advice.blocks if isinstance(each, Bullets)]:
+    if lines := [_naming(each, run) for each in advice.blocks if isinstance(each, Bullets)]:
         left = len(tables[MORE_ADVICE].rows) if MORE_ADVICE in tables else 0
         more = muted(f"({left} more in the report)") if left else None
         shown.append(section(advice.id, advice.title, *lines, more))
@@ -105,7 +186,16 @@ def shorten(document: Document) -> Document:
         for block in sections["configuration"].blocks
         if isinstance(block, Paragraph) and block.tone is Tone.WARNING
     )
-    return replace(document, caveats=caveats, sections=tuple(shown), is_brief=True)
+    return replace(document, caveats=caveats, lead=lead, sections=tuple(shown), is_brief=True)
+
+
+def _naming(advice: Bullets, run: str) -> Bullets:
+    """Name the folder of the run in commands."""
+    if not run:
+        return advice
+    anywhere = f" {AnalysisSettings().run_folder}"
+    named = tuple(each.replace(anywhere, f" {shlex.quote(run)}", 1) for each in advice.commands)
+    return replace(advice, commands=named)
 
 
 def _adaptive(analysis: RunAnalysis) -> Section:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from guardmark.analysis.compare.categories import CategoryRow, category_rows
+from guardmark.analysis.compare.merit import by_merit
 from guardmark.analysis.defense.slices import SliceRate, SliceTable, by_severity
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
+from guardmark.core.sample import minimum_of
 from guardmark.defenses.guard_profile import takes_images
 from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.blocks import (
     Column,
+    FigureCell,
     IntervalChart,
     IntervalMark,
     Section,
@@ -22,11 +27,20 @@ from guardmark.reports.document.blocks import (
     section,
     warning,
 )
-from guardmark.reports.document.cells import known, mark, name, slug, table_of, with_counts, words
+from guardmark.reports.document.cells import (
+    figure,
+    known,
+    mark,
+    name,
+    slug,
+    table_of,
+    with_counts,
+    words,
+)
 from guardmark.reports.document.wording import count_text, say, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
@@ -34,6 +48,7 @@ if TYPE_CHECKING:
     from guardmark.reports.document.blocks import Block
 
 _MOST_ROWS = 25
+_MOST_COLUMNS = 8  # defenses beside each other
 _MANY = 10  # samples a group, from which a table says why its interval is wide
 _ON_BENIGN = {DEFENSE: "False positive rate", SYSTEM: "Over-refusal"}
 _CHARTS = {DEFENSE: "chart", SYSTEM: "system"}
@@ -53,15 +68,74 @@ def write_categories(analysis: RunAnalysis) -> Section:
         for is_attack in (True, False)
         if any(each.slice_table("category", is_attack=is_attack).rates for each in defenses)
     ]
-    minimum = count_text(analysis.settings.min_per_category)
-    greyed = f"Greyed: fewer than {minimum} answered samples, or fewer than 10 groups."
+    greyed = f"Greyed: fewer than {_minima(analysis)} answered samples, or fewer than 10 groups."
     return section(
         *("categories", "By category"),
         muted(greyed) if sides else None,
         _chart(defenses, "category", is_attack=True) if True in sides else None,
-        *(_table(each, "category", is_attack=side) for side in sides for each in defenses),
+        *(category_table(analysis, is_attack=side) for side in sides),
+        *(
+            _folded(_table(each, "category", is_attack=side), is_folded=len(defenses) > 1)
+            for side in sides
+            for each in defenses
+        ),
         otherwise="No samples, so no categories.",
     )
+
+
+def _folded(table: Table, *, is_folded: bool) -> Table:
+    return replace(table, collapsed=table.collapsed or is_folded)
+
+
+def category_table(analysis: RunAnalysis, *, is_attack: bool) -> Table | None:
+    """Lay categories against defenses; None with fewer than two, whose own table says it all."""
+    defenses = by_merit(analysis.candidates)
+    rows = category_rows(defenses, is_attack=is_attack)
+    if len(defenses) < 2 or not rows:
+        return None
+    title = "Category" if is_attack else "Topic"
+    meanings = words_of("categories")
+    columns: dict[str, Callable[[CategoryRow], Any]] = {
+        title: lambda row: name(row.category),
+        "What it is": lambda row: words(meanings.get(row.category, "") if is_attack else ""),
+        "Samples": lambda row: row.asked,
+        **{
+            each.name: partial(_category_cell, defense=each.name)
+            for each in defenses[:_MOST_COLUMNS]
+        },
+    }
+    left = len(defenses) - _MOST_COLUMNS
+    note = say("categories_bold")
+    if left > 0:
+        note += f" {count_text(left)} more defenses have tables of their own."
+    return table_of(
+        rows,
+        columns,
+        table_id=f"categories-by-defense-{'asr' if is_attack else 'fpr'}",
+        title=f"{'Attacks let through' if is_attack else 'Benign inputs blocked'}, by defense",
+        note=note,
+        texts=("What it is",),
+        collapsed=not is_attack,
+    )
+
+
+def _category_cell(row: CategoryRow, *, defense: str) -> FigureCell | str:
+    rate = dict(row.rates)[defense]
+    if rate is None:
+        return ""
+    return replace(figure(rate), is_strong=row.lowest == defense)
+
+
+def _minima(analysis: RunAnalysis) -> str:
+    """Say how many samples a category needs, with those that need another number."""
+    usual = analysis.settings.min_per_category
+    own = {
+        rate.name: minimum_of(rate.name, usual)
+        for each in analysis.candidates
+        for rate in each.slice_table("category", is_attack=True).rates
+    }
+    others = [f"{least} in {each}" for each, least in sorted(own.items()) if least != usual]
+    return count_text(usual) + (f" ({', '.join(others)})" if others else "")
 
 
 def write_blind_spots(analysis: RunAnalysis) -> Section:

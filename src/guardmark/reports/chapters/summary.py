@@ -6,26 +6,39 @@ import itertools
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.compare.merit import by_merit
-from guardmark.reports.document.blocks import Section, Table, Unit, section, warning
+from guardmark.reports.document.blocks import (
+    Column,
+    Section,
+    Table,
+    TextCell,
+    Unit,
+    section,
+    warning,
+)
 from guardmark.reports.document.cells import (
     known,
     mute,
     slug,
     table_of,
     value_at,
+    with_column,
     with_counts,
+    without_columns,
 )
 from guardmark.reports.document.wording import count_text, percent_text, say, words_of
 from guardmark.stats.figures import Ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.estimate import Estimate
+    from guardmark.reports.document.blocks import Headline
     from guardmark.reports.document.cells import Value
 
+_TABLED_FROM = 3
+_OF_FAILURES = ("Answered", "Malformed", "Errors")
 _SIGNED = ("TPR minus FPR (Youden's J)", "Matthews correlation, at this mix")
 
 
@@ -34,7 +47,8 @@ def write(analysis: RunAnalysis) -> Section:
     samples = analysis.samples
     one_sided = say("no_attacks" if samples.benign else "no_benign")
     return section(
-        *("summary", "Summary", _overview(by_merit(analysis.defenses))),
+        *("summary", "Summary"),
+        None if is_tabled(analysis) else _overview(analysis.defenses),
         None if samples.attacks and samples.benign else warning(one_sided),
         *map(_card, by_merit(analysis.defenses)),
         _prevalence(analysis.defenses),
@@ -42,9 +56,34 @@ def write(analysis: RunAnalysis) -> Section:
     )
 
 
-def _overview(defenses: Sequence[DefenseAnalysis]) -> Table:
-    table = table_of(defenses, table_id="overview")
-    return mute(table, (each.is_baseline for each in defenses))
+def is_tabled(analysis: RunAnalysis) -> bool:
+    """Tell whether the report begins with a table: from three defenses on, of no pipeline."""
+    return len(analysis.defenses) >= _TABLED_FROM and not analysis.system
+
+
+def verdict_table(analysis: RunAnalysis, verdicts: Sequence[Headline]) -> Table | None:
+    """Lay out verdict and rates of every defense by merit; None where cards say it all."""
+    if not is_tabled(analysis):
+        return None
+    answers = {
+        each.defense: TextCell(text=each.answer or "baseline", tone=each.tone) for each in verdicts
+    }
+    return _overview(analysis.defenses, answers)
+
+
+def _overview(
+    defenses: Sequence[DefenseAnalysis], answers: Mapping[str, TextCell] | None = None
+) -> Table:
+    ranked = by_merit(defenses)
+    table = table_of(ranked, table_id="overview")
+    failed = any(each.card.confusion.malformed + each.card.confusion.errors for each in ranked)
+    if not failed:
+        table = without_columns(table, _OF_FAILURES)
+    if answers is not None:
+        table = with_column(
+            table, 1, Column(title="Verdict"), [answers[each.name] for each in ranked]
+        )
+    return mute(table, (each.is_baseline for each in ranked))
 
 
 def _card(defense: DefenseAnalysis) -> Table:

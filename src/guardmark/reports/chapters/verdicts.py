@@ -5,18 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from guardmark.analysis.compare.answer import judge_all
 from guardmark.analysis.compare.merit import by_merit
-from guardmark.analysis.compare.recommendations import (
-    ANSWERED_ENOUGH,
-    ChosenRates,
-    Reliance,
-    judge_chosen,
-    separates,
-)
+from guardmark.analysis.compare.recommendations import ANSWERED_ENOUGH, Reliance
 from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.analysis.pipeline.frame import NO_GUARD, SYSTEM
+from guardmark.reports.chapters.answer import reason_of
 from guardmark.reports.chapters.comparison import group_cautions, subject
-from guardmark.reports.document.blocks import FigureCell, Headline, Tone, Unit
+from guardmark.reports.document.blocks import FigureCell, Headline, Tone
 from guardmark.reports.document.cells import figure, figure_text, rate_text
 from guardmark.reports.document.safe_text import plain_line
 from guardmark.reports.document.wording import (
@@ -28,11 +24,14 @@ from guardmark.reports.document.wording import (
     say,
     words_of,
 )
+from guardmark.stats.rates.clustered import EffectiveCounts
+from guardmark.stats.rates.selection import rate_of_chosen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.compare.answer import JudgedCandidate
     from guardmark.analysis.defense.alike import AlikeAnswers
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.defense.scorecard import Scorecard
@@ -44,37 +43,49 @@ if TYPE_CHECKING:
 
 _OF_SYSTEMS: Final = {Reliance.NOT_ALONE: "Not enough"}
 """A whole system has nothing beside it to be not enough without."""
+_OF_SYSTEM_WORDS: Final = (
+    ("of attacks get through", "of attacks succeed"),
+    ("of benign inputs are blocked", "of benign inputs are turned down"),
+)
 _MOST: Final = 0.5
 _NO_VERDICT: Final = "No verdict"
 _VERBS: Final = {"allow": "allows", "block": "blocks"}
-_SPOTS: Final = 2  # blind spots of a label that a card names
+_SPOTS: Final = 1  # blind spots of a label that a card names
 _QUOTED: Final = 160  # characters of a text beside a verdict
 
 
 def write_verdicts(
     analysis: RunAnalysis, exchanges: Mapping[str, SampleStory] | None = None
 ) -> tuple[Headline, ...]:
-    """Write the verdicts: systems before defenses, baselines last."""
+    """Write the verdicts in the order of merit: systems before defenses, baselines last."""
+    verdicts = _of_systems(analysis, exchanges or {})
     attacked = {card.name: card for card in analysis.adaptive}
+    adapted = {name: card.rounds[-1].full for name, card in attacked.items()}
     arms = {} if analysis.pipeline is None else {a.name: a for a in analysis.pipeline.arms}
-    bare = next((each.card for each in analysis.system if each.name == NO_GUARD), None)
-    in_use_first = sorted(by_merit(analysis.system), key=lambda each: each.name == NO_GUARD)
-    in_use = {e.name: e.card for e in analysis.system if e.name != NO_GUARD}
-    of_system, limits = analysis.settings.system_limits, analysis.settings.limits
-    verdicts = [_system_verdict(each, bare, in_use, limits=of_system) for each in in_use_first]
-    if verdicts and exchanges:
-        verdicts[0] = replace(verdicts[0], quote=_quoted(verdicts[0].defense, analysis, exchanges))
-    candidates = {each.name: each.card for each in analysis.defenses if not each.is_baseline}
-    verdicts += [
-        _verdict(each, attacked.get(each.name), arms, candidates=candidates, limits=limits)
-        for each in by_merit(analysis.defenses)
-    ]
+    candidates = [each for each in analysis.defenses if not each.is_baseline]
     not_understood = {each.defense: each for each in analysis.alike}
+    for judged in judge_all(candidates, analysis.settings.limits, adapted):
+        name = judged.subject.name
+        verdict = _of_defense(judged, attacked.get(name), arms.get(name))
+        if name in not_understood:
+            verdict = _without_verdict(verdict, not_understood[name])
+        verdicts.append(verdict)
+    baselines = [each for each in by_merit(analysis.defenses) if each.is_baseline]
+    return (*verdicts, *(_of_baseline(each) for each in baselines))
+
+
+def _of_systems(analysis: RunAnalysis, exchanges: Mapping[str, SampleStory]) -> list[Headline]:
+    """Write the verdicts about what came out: arms in use first, the model alone last."""
+    limits = analysis.settings.system_limits
+    in_use = [each for each in analysis.system if each.name != NO_GUARD]
+    alone = [each for each in analysis.system if each.name == NO_GUARD]
     verdicts = [
-        _without_verdict(each, not_understood[each.key]) if each.key in not_understood else each
-        for each in verdicts
+        _of_system(judged, limits) for some in (in_use, alone) for judged in judge_all(some, limits)
     ]
-    return tuple(sorted(verdicts, key=lambda each: each.baseline))
+    if verdicts and exchanges:
+        quote = _quoted(verdicts[0].defense, analysis, exchanges)
+        verdicts[0] = replace(verdicts[0], quote=quote)
+    return sorted(verdicts, key=lambda each: each.baseline)
 
 
 def _quoted(arm: str, analysis: RunAnalysis, exchanges: Mapping[str, SampleStory]) -> str:
@@ -88,97 +99,84 @@ def _quoted(arm: str, analysis: RunAnalysis, exchanges: Mapping[str, SampleStory
     return ""
 
 
-def _system_verdict(
-    system: DefenseAnalysis,
-    bare: Scorecard | None,
-    candidates: Mapping[str, Scorecard],
-    *,
-    limits: RelianceLimits,
-) -> Headline:
+def _of_system(judged: JudgedCandidate, limits: RelianceLimits) -> Headline:
+    system = judged.subject
     card, counts = system.card, system.card.confusion
-    succeeds, refused = card.attack_success_rate, card.false_positive_rate
-    answer, chosen = judge_chosen(
-        card, None, name=system.name, candidates=candidates, limits=limits
-    )
-    if (succeeds.low or 0.0) > max(_MOST, limits.attacks) and answer is Reliance.NOT_ALONE:
+    answer, reason = judged.reliance, reason_of(judged)
+    most = max(_MOST, limits.attacks)
+    if (card.attack_success_rate.low or 0.0) > most and answer is Reliance.NOT_ALONE:
         answer = Reliance.DO_NOT
-    notes = list(_notes(system))
-    if chosen is not None:
-        notes.append(_as_one_of(chosen))
-    without = "" if bare is None or system.name == NO_GUARD else _beside(bare)
-    unknown, key = counts.malformed + counts.errors, subject(system.name, SYSTEM)
-    outcomes = f"{count_text(unknown)} outcomes unknown" if unknown else "all outcomes known"
+    unknown = counts.malformed + counts.errors
+    notes = [*_notes(system), *_as_one_of(judged)]
     title = subject(system.name, SYSTEM, system.part.version)
     return Headline(
         defense=system.name,
         title=f"{title[0].upper()}{title[1:]}",
-        key=key,
-        sentence=f"{_ends_words(succeeds, refused)}; {outcomes}",
+        key=subject(system.name, SYSTEM),
+        sentence=_ends_words(card.attack_success_rate, card.false_positive_rate)
+        + (f"; {count_text(unknown)} outcomes unknown" if unknown else ""),
         answer="" if system.is_baseline else _OF_SYSTEMS.get(answer, answer.value),
         tone=Tone(words_of("tones")[answer.value]),
-        plain="" if system.is_baseline else f"{_outcome_words(succeeds, refused)}{without}.",
+        reason=reason.replace(*_OF_SYSTEM_WORDS[0]).replace(*_OF_SYSTEM_WORDS[1]),
         baseline=system.is_baseline,
         notes=tuple(notes),
+        blind_spots=tuple(_blind_spots(system)),
         error=card.ratios.balanced_error.value,
     )
 
 
-def _as_one_of(chosen: ChosenRates) -> str:
+def _as_one_of(judged: JudgedCandidate) -> Iterator[str]:
     """Say why a candidate that looks reliable by itself is not told to be."""
-    return say(
-        "one_of_many",
-        count=chosen.candidates,
-        through=figure_text(chosen.attack_success_rate),
-        alarms=figure_text(chosen.false_positive_rate),
-    )
+    if judged.chosen is not None:
+        yield say(
+            "one_of_many",
+            count=judged.chosen.candidates,
+            through=figure_text(judged.chosen.attack_success_rate),
+            alarms=figure_text(judged.chosen.false_positive_rate),
+        )
 
 
-def _outcome_words(succeeds: Estimate, refused: Estimate) -> str:
-    harm = f"{_in_100(succeeds)} attacks get an unsafe answer"
-    harm = "attacks: not measured" if succeeds.value is None else harm
-    if refused.value is None:
-        return f"{harm}; normal users: not measured"
-    return f"{harm} and {_in_100(refused)} normal users are turned down"
-
-
-def _beside(bare: Scorecard) -> str:
-    rates = bare.attack_success_rate, bare.false_positive_rate
-    known = all(rate.trials for rate in rates)
-    return "; without a guard {} and {}".format(*map(_in_100, rates)) if known else ""
-
-
-def _verdict(
-    defense: DefenseAnalysis,
-    attacked: AdaptiveCard | None,
-    arms: Mapping[str, ArmAnalysis],
-    *,
-    candidates: Mapping[str, Scorecard],
-    limits: RelianceLimits,
+def _of_defense(
+    judged: JudgedCandidate, attacked: AdaptiveCard | None, arm: ArmAnalysis | None
 ) -> Headline:
-    card, counts = defense.card, defense.card.confusion
-    blocked, wrongly = figure(card.true_positive_rate), figure(card.false_positive_rate)
-    adapted = None if attacked is None else attacked.rounds[-1].full
-    answer, chosen = judge_chosen(
-        card, adapted, name=defense.name, candidates=candidates, limits=limits
-    )
-    notes = [*_notes(defense), *([] if attacked is None else [_adapted(attacked)])]
-    if chosen is not None:
-        notes.append(_as_one_of(chosen))
+    defense = judged.subject
+    adapted = () if attacked is None else (_adapted(attacked),)
     return Headline(
         defense=defense.name,
         key=defense.name,
-        title=f"The guard {defense.name}" if defense.name in arms else "",
-        sentence=f"{_clause('blocks', blocked, 'attacks')}, "
-        f"{_clause('wrongly blocks', wrongly, 'benign')}; {count_text(counts.malformed)} "
-        f"malformed, {count_text(counts.errors)} error{'' if counts.errors == 1 else 's'}"
-        f"{_given_allow(arms.get(defense.name))}",
-        answer="" if defense.is_baseline else answer.value,
-        tone=Tone(words_of("tones")[answer.value]),
-        plain="" if defense.is_baseline else _plain(card),
-        baseline=defense.is_baseline,
-        notes=tuple(notes),
-        error=card.ratios.balanced_error.value,
+        title="" if arm is None else f"The guard {defense.name}",
+        sentence=f"{_rates_words(defense.card)}{_given_allow(arm)}",
+        answer=judged.reliance.value,
+        tone=Tone(words_of("tones")[judged.reliance.value]),
+        reason=reason_of(judged),
+        notes=(*adapted, *_notes(defense), *_as_one_of(judged)),
+        blind_spots=tuple(_blind_spots(defense)),
+        error=defense.card.ratios.balanced_error.value,
     )
+
+
+def _of_baseline(defense: DefenseAnalysis) -> Headline:
+    """Tell the rates of what only marks the floor or the ceiling."""
+    return Headline(
+        defense=defense.name,
+        key=defense.name,
+        sentence=_rates_words(defense.card),
+        baseline=True,
+        notes=tuple(_notes(defense)),
+        error=defense.card.ratios.balanced_error.value,
+    )
+
+
+def _rates_words(card: Scorecard) -> str:
+    """Tell both rates, each in the direction of the tables, and failures where there are any."""
+    through, alarms = figure(card.attack_success_rate), figure(card.false_positive_rate)
+    said = (
+        f"{_clause('lets', through, 'attacks', 'through')}, "
+        f"{_clause('blocks', alarms, 'benign inputs')}"
+    )
+    failed = (("malformed", card.confusion.malformed), ("errors", card.confusion.errors))
+    counts = ", ".join(f"{count_text(count)} {what}" for what, count in failed if count)
+    return f"{said}; {counts}" if counts else said
 
 
 def _without_verdict(headline: Headline, alike: AlikeAnswers) -> Headline:
@@ -187,7 +185,7 @@ def _without_verdict(headline: Headline, alike: AlikeAnswers) -> Headline:
         headline,
         answer=_NO_VERDICT,
         tone=Tone(words_of("tones")[Reliance.NO_DATA.value]),
-        plain=say("alike", count=count_text(alike.count), verb=_VERBS[alike.outcome]),
+        reason=say("alike", count=count_text(alike.count), verb=_VERBS[alike.outcome]),
     )
 
 
@@ -209,30 +207,10 @@ def _ends_words(succeeds: Estimate, refused: Estimate) -> str:
     )
 
 
-def _plain(card: Scorecard) -> str:
-    """Say without a term of the field what a defense does."""
-    hits, alarms = card.true_positive_rate, card.false_positive_rate
-    if hits.value is None or alarms.value is None:
-        return "Not measured on both attacks and normal users."
-    doubt = "" if separates(card) else ": not shown to beat chance on this data"
-    doubt = ": no better than nothing on this data" if hits.value <= alarms.value else doubt
-    return f"Stops {_in_100(hits)} attacks and blocks {_in_100(alarms)} normal users{doubt}."
-
-
-def _in_100(rate: Estimate) -> str:
-    """Put a share into a count of a hundred, or of all where they are fewer; a few are not none."""
-    if rate.trials < 100:
-        return f"{rate.successes} of {rate.trials}"
-    hundredths = 100 * (rate.value or 0.0)
-    if 0 < hundredths < 1:
-        return "fewer than 1 in 100"
-    return "more than 99 in 100" if 99 < hundredths < 100 else f"{round(hundredths)} in 100"
-
-
-def _clause(verb: str, measure: FigureCell, what: str) -> str:
+def _clause(verb: str, measure: FigureCell, what: str, after: str = "") -> str:
     if not measure.trials:
-        return f"{verb} {what}: not measured (none answered)"
-    return f"{verb} {_share_words(measure, what)}"
+        return f"{what}: not measured (none answered)"
+    return f"{verb} {_share_words(measure, what)} {after}".rstrip()
 
 
 def _share_words(measure: FigureCell, what: str) -> str:
@@ -244,12 +222,22 @@ def _adapted(card: AdaptiveCard) -> str:
     """Say how the defense fared when the attacks were rewritten, which its rates do not know."""
     from guardmark.reports.chapters.adaptive.attack_success import headline_cell
 
-    share = f"{measure_text(headline_cell(card))} of {count_text(card.rounds[-1].full.trials)}"
-    area = figure_text(card.area.blind, Unit.NUMBER)
-    tried = [each.bypassed.value for each in card.operators if each.bypassed.value is not None]
-    passing = sum(value > 0.5 for value in tried)
-    alone = say("operators_alone", passing=passing, tried=len(tried)) if tried else ""
-    return say("adapted", share=share, area=area, alone=alone)
+    share = f"{measure_text(headline_cell(card))} ({count_text(card.rounds[-1].full.trials)})"
+    tried = [each for each in card.operators if each.bypassed.value is not None]
+    alone = ""
+    if best := max(tried, key=lambda each: each.bypassed.value or 0.0, default=None):
+        rate = f"{counts_text(figure(best.bypassed))} of what was blocked"
+        chosen = rate_of_chosen(
+            [EffectiveCounts.of(each.bypassed) for each in tried],
+            at=tried.index(best),
+            shares_samples=True,
+            confidence=best.bypassed.confidence,
+        )
+        if chosen is not None:
+            after = figure_text(chosen.rate)
+            rate += f" (allowing for the choice among {len(tried)}, {after})"
+        alone = say("operators_alone", operator=best.chain, rate=rate)
+    return say("adapted", share=share, alone=alone)
 
 
 def _notes(defense: DefenseAnalysis) -> Iterator[str]:
@@ -261,7 +249,6 @@ def _notes(defense: DefenseAnalysis) -> Iterator[str]:
     if card.truncated_attacks and card.truncated_benign:
         attacks, benign = map(rate_text, (card.truncated_attacks, card.truncated_benign))
         yield say("truncated", attacks=attacks, benign=benign)
-    yield from _blind_spots(defense)
     yield from group_cautions(card.true_positive_rate, card.false_positive_rate)
     if defense.stopped:
         yield f"stopped early: {'; '.join(each.sentence for each in defense.stopped)}"

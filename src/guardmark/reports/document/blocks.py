@@ -49,6 +49,7 @@ class FigureCell:
     at_least: bool = False
     greyed: bool = False
     reason: str = ""
+    is_strong: bool = False  # Whether it is told apart from the others of its row.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,11 +110,22 @@ class Headline:
     key: str = ""  # What it is called in JSON; empty for the name.
     answer: str = ""  # Whether one can rely on it, in two or three words.
     tone: Tone = Tone.PLAIN
-    plain: str = ""  # The same in a sentence without a figure that needs explaining.
+    reason: str = ""  # What the answer rests on, in a few words.
     baseline: bool = False
     notes: tuple[str, ...] = ()
+    blind_spots: tuple[str, ...] = ()  # Slices that are worse than the rest, the surest.
     quote: str = ""  # Words of the data, for pages that show texts.
     error: float | None = None  # Balanced error, by which many of one answer are put in order.
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What has to be said beside the rates."""
+        return self.notes + self.blind_spots
+
+    @property
+    def verdict(self) -> str:
+        """The answer and what it rests on."""
+        return f"{self.answer}: {self.reason}" if self.reason else self.answer
 
     @property
     def figures(self) -> str:
@@ -136,6 +148,11 @@ class Bullets:
     lines: tuple[str, ...]
     tone: Tone = Tone.PLAIN
     evidence: tuple[str, ...] = ()  # Ids of what each line rests on.
+    commands: tuple[str, ...] = ()  # What to type for each line; empty for nothing.
+
+    def command(self, at: int) -> str:
+        """Return what to type for a line, or nothing."""
+        return self.commands[at] if at < len(self.commands) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,6 +329,10 @@ def section(section_id: str, title: str, *parts: Part, otherwise: str = "") -> S
     )
 
 
+MOST_CARDS = 2
+"""Of so many defenses each has a card, also where a table holds their rates."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """A whole report without a format."""
@@ -320,7 +341,9 @@ class Document:
     subtitle: str
     sections: tuple[Section, ...]
     caveats: tuple[str, ...] = ()
+    answer: tuple[str, ...] = ()  # What a reader wants to know first, a sentence or two each.
     verdicts: tuple[Headline, ...] = ()
+    lead: tuple[Block, ...] = ()  # Table and picture that stand beside the answer.
     run: str = ""
     created_utc: str = ""
     version: str = ""
@@ -328,6 +351,18 @@ class Document:
     is_brief: bool = False  # what it leaves out stands in a longer one
 
     @property
+    def is_tabled(self) -> bool:
+        """Whether a table beside the answer holds the rates, so that verdicts need not."""
+        return any(isinstance(block, Table) for block in self.lead)
+
+    @property
+    def cards(self) -> tuple[Headline, ...]:
+        """The verdicts that are told by themselves: of one or two, or of a system."""
+        told = tuple(each for each in self.verdicts if not each.baseline)
+        return () if self.is_tabled and len(told) > MOST_CARDS else told
+
+    @property
     def blocks(self) -> tuple[Block, ...]:
-        """What all sections hold, in order."""
-        return tuple(block for section in self.sections for block in section.blocks)
+        """What stands beside the answer, and what all sections hold, in order."""
+        held = (block for section in self.sections for block in section.blocks)
+        return (*self.lead, *held)

@@ -22,7 +22,7 @@ from guardmark.reports.document.wording import count_text, counts_text, measure_
 from guardmark.stats.figures import Quantile, Ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from guardmark.stats.agreement import Kappa
     from guardmark.stats.attempts.survival import RestrictedMean
@@ -185,6 +185,23 @@ def _without_blanks(table: Table) -> Table:
         replace(row, cells=tuple(each for at, each in enumerate(row.cells) if at in kept))
         for row in table.rows
     )
+    return replace(table, columns=columns, rows=tuple(rows))
+
+
+def without_columns(table: Table, titles: Collection[str]) -> Table:
+    """Leave out the columns of some titles."""
+    kept = [at for at, column in enumerate(table.columns) if column.title not in titles]
+    rows = (replace(row, cells=tuple(row.cells[at] for at in kept)) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[at] for at in kept), rows=tuple(rows))
+
+
+def with_column(table: Table, at: int, column: Column, cells: Sequence[Cell]) -> Table:
+    """Put a column between others, one cell for each line."""
+    rows = (
+        replace(row, cells=(*row.cells[:at], each, *row.cells[at:]))
+        for row, each in zip(table.rows, cells, strict=True)
+    )
+    columns = (*table.columns[:at], column, *table.columns[at:])
     return replace(table, columns=columns, rows=tuple(rows))
 
 

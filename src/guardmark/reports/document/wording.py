@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,10 @@ from guardmark.reports.document.blocks import Cell, FigureCell, TextCell, Unit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July", "August", "September"),
+    *("October", "November", "December"),
+)
 UNDEFINED = "undefined"  # what stands where a figure has no value; never a zero, never a dash
 
 
@@ -84,6 +89,15 @@ def counts_text(measure: FigureCell) -> str:
 def count_text(count: int) -> str:
     """Return a count with thousands set apart, such as `12,345`."""
     return f"{count:,}"
+
+
+def date_text(utc: str) -> str:
+    """Return a moment as people write it, such as `27 November 2026, 01:00 UTC`."""
+    try:
+        moment = datetime.fromisoformat(utc)
+    except ValueError:
+        return utc
+    return f"{moment.day} {_MONTHS[moment.month - 1]} {moment.year}, {moment:%H:%M} UTC"
 
 
 def p_text(p_value: float) -> str:

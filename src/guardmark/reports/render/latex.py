@@ -54,6 +54,8 @@ def _columns(table: Table) -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 def _text(cell: Cell) -> str:
     text = "---" if _is_undefined(cell) else latex_line(cell_text(cell))
+    if isinstance(cell, FigureCell) and cell.is_strong:
+        return rf"\textbf{{{text}}}"
     return rf"\texttt{{{text}}}" if text and getattr(cell, "code", False) else text
 
 

@@ -42,9 +42,7 @@ def render_markdown(document: Document, *, texts: bool = True, marker: str = "")
         lines += [markdown_line(document.subtitle), ""]
     if document.caveats:
         lines += [*(f"- **Note:** {markdown_line(each)}" for each in document.caveats), ""]
-    if document.verdicts:
-        lines.extend(map(_verdict, document.verdicts))
-        lines.extend(("", "*Rows in italics: too few samples or groups to rely on.*"))
+    lines += _lead(document, texts=texts)
     for section in document.sections:
         lines.extend(("", f"{level}## {markdown_line(section.title)}", ""))
         for block in section.blocks:
@@ -63,13 +61,32 @@ def _folded(table: Table) -> list[str]:
     return [summary, "", *_table(replace(table, title="")), "", "</details>"]
 
 
-def _verdict(verdict: Headline) -> str:
-    notes = "".join(f" ({markdown_line(note)})" for note in verdict.notes)
+def _lead(document: Document, *, texts: bool) -> list[str]:
+    """Lay out the answer, what stands beside it, and the verdicts."""
+    lines: list[str] = []
+    for at, answer in enumerate(map(markdown_line, document.answer)):
+        lines += [answer if at else f"**{answer}**", ""]
+    for block in document.lead:
+        lines += [*_block(block, texts=texts), ""]
+    told = [each for each in document.verdicts if _is_told(each, document)]
+    lines += [_verdict(each, document) for each in told]
+    if document.verdicts:
+        lines += ["", "*Rows in italics: too few samples or groups to rely on.*"]
+    return lines
+
+
+def _is_told(verdict: Headline, document: Document) -> bool:
+    """Tell whether a verdict has a line of its own beside a table that holds the rates."""
+    return not document.is_tabled or verdict in document.cards or bool(verdict.remarks)
+
+
+def _verdict(verdict: Headline, document: Document) -> str:
+    notes = "".join(f" ({markdown_line(note)})" for note in verdict.remarks)
     name = markdown_line(verdict.title) if verdict.title else markdown_code(verdict.defense)
+    figures = "" if document.is_tabled else f" {markdown_line(verdict.figures)}"
     if verdict.baseline:
-        return f"- {name} (baseline) {markdown_line(verdict.sentence)}{notes}"
-    lead = markdown_line(f"{verdict.answer}. {verdict.plain} " if verdict.answer else "")
-    return f"- **{name} {lead}** {markdown_line(verdict.figures)}{notes}"
+        return f"- {name} (baseline){figures}{notes}"
+    return f"- **{name} {markdown_line(verdict.verdict)}.**{figures}{notes}"
 
 
 def _block(block: Block, *, texts: bool) -> list[str]:
@@ -78,7 +95,7 @@ def _block(block: Block, *, texts: bool) -> list[str]:
         case Paragraph():
             lines = [_toned(block.text, block.tone)]
         case Bullets():
-            lines = [f"- {_toned(line, block.tone)}" for line in block.lines]
+            lines = [_bullet(block, at) for at in range(len(block.lines))]
         case Facts():
             lines = [f"- {markdown_line(label)}: {_cell(value)}" for label, value in block.pairs]
         case Listing():
@@ -90,6 +107,12 @@ def _block(block: Block, *, texts: bool) -> list[str]:
         case SampleBrowser():
             lines = _browser(block, texts=texts)
     return lines
+
+
+def _bullet(block: Bullets, at: int) -> str:
+    command = block.command(at)
+    typed = f" {markdown_code(command)}" if command else ""
+    return f"- {_toned(block.lines[at], block.tone)}{typed}"
 
 
 def _toned(text: str, tone: Tone) -> str:
@@ -121,7 +144,7 @@ def _row(row: Row) -> str:
 def _cell(cell: Cell) -> str:
     text = cell_text(cell)
     if not isinstance(cell, TextCell):
-        return text  # figures are words of our own
+        return f"**{text}**" if cell.is_strong else text  # figures are words of our own
     return markdown_code(text, in_table=True) if cell.code else markdown_line(text)
 
 

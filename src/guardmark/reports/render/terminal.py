@@ -13,9 +13,10 @@ from guardmark.reports.document.wording import cell_text, count_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from guardmark.reports.document.blocks import Block, Document, Section
+    from guardmark.reports.document.blocks import Block, Document, Headline, Section
 
 _NARROWEST, _NAMED = 40, 5
+_REMARKED = 3  # of many defenses, those with remarks
 _MARGIN: Final = "  "
 _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
@@ -29,7 +30,7 @@ def render_terminal(document: Document, *, width: int = 100, colour: bool = Fals
     lines.append("")
     for caveat in document.caveats:
         lines.extend((*_wrapped(plain_line(caveat), space, first="Note: ", rest="  "), ""))
-    lines.extend(_verdicts(document, space, colour=colour))
+    lines.extend(_lead(document, space, colour=colour))
     for section in document.sections:
         lines.extend(_section(section, space, colour=colour, is_brief=document.is_brief))
     title = _heading(document.title, space, colour=colour)
@@ -38,18 +39,49 @@ def render_terminal(document: Document, *, width: int = 100, colour: bool = Fals
     return "\n".join(single_spaced) + "\n"
 
 
+def _lead(document: Document, width: int, *, colour: bool) -> Iterator[str]:
+    """Lay out the answer, the table of all, and remarks on some."""
+    for line in document.answer:
+        yield from _wrapped(plain_line(line), width)
+    for block in document.lead:
+        if isinstance(block, Table):
+            yield ""
+            yield from _table(block, width, is_brief=True, colour=colour)
+    yield ""
+    yield from _verdicts(document, width, colour=colour)
+
+
 def _verdicts(document: Document, width: int, *, colour: bool) -> Iterator[str]:
-    heads = {each: plain_line(each.title or each.defense) for each in document.verdicts}
+    """Tell verdicts one by one; of many that a table holds, what has to be said beside it."""
+    shown = document.cards
+    if not document.is_tabled:
+        shown = document.verdicts
+    remarked = [each for each in document.verdicts if each not in shown and each.notes]
+    shown = (*shown, *remarked[: max(0, _REMARKED - len(shown))])
+    heads = {each: plain_line(each.title or each.defense) for each in shown}
     margin = min(max(map(len, heads.values()), default=0), 26) + 2
-    for verdict in document.verdicts:
+    for verdict in shown:
         name = heads[verdict]
-        notes = "".join(f" ({plain_line(note)})" for note in verdict.notes)
-        lead = f"{verdict.answer}. {verdict.plain} " if verdict.answer else ""
-        text = f"{plain_line(lead + verdict.figures)}{notes}"
+        text = plain_line(_verdict_text(verdict, document))
+        if not text:
+            continue
         first, *others = _wrapped(text, width, first=f"{name:<{margin - 2}}  ", rest=" " * margin)
         paint = _DIM if verdict.baseline else _BOLD
         yield first.replace(name, _painted(name, paint, use=colour), 1)
         yield from others
+
+
+def _verdict_text(verdict: Headline, document: Document) -> str:
+    """Return what is said of one: all of it, or what the table beside it does not hold."""
+    is_card = verdict in document.cards
+    parts = [verdict.verdict] if is_card or not document.is_tabled else []
+    if not document.is_tabled:
+        parts.append(verdict.figures)
+    parts += verdict.notes
+    if is_card:
+        parts += verdict.blind_spots
+    said = (part[:1].upper() + part[1:] for part in parts if part)
+    return ". ".join(part.rstrip(".") for part in said) + "." if any(parts) else ""
 
 
 def _section(section: Section, width: int, *, colour: bool, is_brief: bool) -> Iterator[str]:
@@ -80,8 +112,10 @@ def _block(block: Block, width: int, *, colour: bool, is_brief: bool) -> Iterato
             yield from _wrapped(plain_line(block.text), width, first=first, rest=rest)
         case Bullets():
             first = "- Note: " if block.tone is Tone.WARNING else "- "
-            for line in block.lines:
+            for at, line in enumerate(block.lines):
                 yield from _wrapped(plain_line(line), width, first=first, rest="  ")
+                if command := block.command(at):
+                    yield f"    {plain_line(command)}"
         case Facts():
             yield from _heading(block.title, width, colour=colour)
             margin = max(len(label) for label, _ in block.pairs) + 2
@@ -95,14 +129,14 @@ def _block(block: Block, width: int, *, colour: bool, is_brief: bool) -> Iterato
                 yield f"  {' ' * (len(line) - len(line.lstrip(' ')))}{plain_line(line)}"
         case Table(rows=[_, *_]):
             yield from _heading(block.title, width, colour=colour)
-            yield from _table(block, width, is_brief=is_brief)
+            yield from _table(block, width, is_brief=is_brief, colour=colour)
 
 
 def _is_muted(block: Block) -> bool:
     return isinstance(block, Paragraph) and block.tone is Tone.MUTED
 
 
-def _table(table: Table, width: int, *, is_brief: bool) -> Iterator[str]:
+def _table(table: Table, width: int, *, is_brief: bool, colour: bool) -> Iterator[str]:
     """Lay out the columns that fit and name the others; no line begins with what data say."""
     cells = [[each.title for each in table.columns]]
     for row in table.rows:
@@ -116,7 +150,9 @@ def _table(table: Table, width: int, *, is_brief: bool) -> Iterator[str]:
             f"{cell:>{size}}" if column.numeric else f"{cell:<{size}}"
             for cell, size, column in zip(line, sizes, table.columns, strict=False)
         ]
-        yield f"  {'  '.join(aligned)}".rstrip()
+        text = f"  {'  '.join(aligned)}".rstrip()
+        is_dim = at > 0 and table.rows[at - 1].tone is Tone.MUTED
+        yield _painted(text, _DIM, use=colour and is_dim)
         if at == 0:
             yield "  " + "-" * min(width - 2, _needed(cells))
     left = [] if is_brief else [each.title for each in table.columns[len(cells[0]) :]]

@@ -1,4 +1,4 @@
-"""The highest of many rates, with limits that allow for its having been chosen.
+"""The highest or lowest of many rates, with limits that allow for its having been chosen.
 
 The slice that looks worst is partly the one that chance treated worst: its own 95 % interval covers
 its true rate in a quarter to two thirds of cases among 10 to 40 slices. Here all slices speak for
@@ -9,6 +9,7 @@ so the limits hold whichever slice is looked at, and for whatever reason.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from guardmark.stats.arguments import require_fraction
 from guardmark.stats.figures import Ratio
 from guardmark.stats.rates.proportion import wilson_limits
-from guardmark.stats.special_functions import incomplete_beta, log_beta
+from guardmark.stats.special_functions import incomplete_beta, log_beta, logistic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +30,7 @@ _NARROWINGS = 3
 _DROP = 12.0  # nodes whose log weight lies this far below the highest have no say
 _STEPS = 100
 _CLOSE = 1e-14
+_GUESSES = 24
 
 
 class SelectedRate(NamedTuple):
@@ -38,63 +40,65 @@ class SelectedRate(NamedTuple):
     rate: Ratio  # Mean and limits of its posterior.
 
 
-def highest_rate(
-    counts: Sequence[EffectiveCounts], *, confidence: float = 0.95
+def rate_of_chosen(
+    counts: Sequence[EffectiveCounts],
+    *,
+    at: int | None = None,
+    is_lowest: bool = False,
+    shares_samples: bool = False,
+    confidence: float = 0.95,
 ) -> SelectedRate | None:
-    """Choose the slice of the highest rate, with limits that hold after the choice.
+    """Estimate the rate of one of several that is told since it is the highest, or the lowest.
 
-    Rates of slices are Beta; the prior is flat in their mean and in their standard deviation (as a
-    share of the most that the mean allows), and integrated over on a grid that closes in on where
-    the likelihood is. Each slice counts with what its rows are worth (`EffectiveCounts.worth`), so
-    groups and few groups count. Alike slices draw each other to their mean; one that differs for
-    sure keeps its rate.
+    The value is the mean of a posterior: rates are Beta; the prior is flat in their mean and in
+    their standard deviation (as a share of the most that the mean allows), and integrated over on a
+    grid that closes in on where the likelihood is. Each counts with what its rows are worth
+    (`EffectiveCounts.worth`), so groups and few groups count. Alike ones draw each other to their
+    mean, which takes the flattery out; one that differs for sure keeps its rate.
+
+    Limits of rates of different samples (categories, languages) are those of the posterior, and on
+    the grave side at least its own. Rates of the same samples (defenses, operators) are high or
+    low together, and limits of the posterior held in .87 of runs: there the limit on the side that
+    chance has flattered is its own at the error of one of so many (Bonferroni), and the other its
+    own.
 
     Args:
-        counts: Counts of every slice that was looked at, chosen or not; those without an effective
+        counts: Counts of everything that was looked at, chosen or not; those without an effective
             count are passed over.
+        at: Place of the one that was chosen; None chooses the one that is most likely the highest
+            (or lowest), by the mean of its posterior.
+        is_lowest: Whether it is told since it is low.
+        shares_samples: Whether all are rates of the same samples.
         confidence: Probability of the limits, in (0, 1).
 
     Returns:
-        The slice with the highest posterior mean; None with fewer than two slices to choose from.
+        The chosen one and its rate; None with fewer than two to choose from, or where that at `at`
+        has no effective count.
 
     Source: Gelman (2006), doi:10.1214/06-BA117A (flat in the standard deviation); Efron (2011),
-    doi:10.1198/jasa.2011.tm11181 (selection). Chosen by simulation: docs/decisions/0045.
+    doi:10.1198/jasa.2011.tm11181 (selection). Chosen by simulation: docs/decisions/0045 and 0131.
     """
+    if is_lowest:
+        mirrored = [replace(each, successes=each.trials - each.successes) for each in counts]
+        chosen = rate_of_chosen(
+            mirrored, at=at, shares_samples=shares_samples, confidence=confidence
+        )
+        return None if chosen is None else SelectedRate(chosen.at, _mirror(chosen.rate))
     slices = _Slices.of(counts, confidence)
-    if slices is None:
+    if slices is None or (at is not None and at not in slices.places):
         return None
-    best = int(slices.means.argmax())
-    return SelectedRate(slices.places[best], slices.rate(best))
+    number = int(slices.means.argmax()) if at is None else slices.places.index(at)
+    rate = slices.bounded(number) if shares_samples else slices.rate(number)
+    return SelectedRate(slices.places[number], rate)
 
 
-def lowest_after_choice(
-    counts: Sequence[EffectiveCounts], at: int, *, confidence: float = 0.95
-) -> Ratio | None:
-    """Estimate the rate of one of several that was taken since it is low.
-
-    For candidates that answered the same samples, whose rates are high or low together: the
-    posterior of `highest_rate`, which takes slices for independent, held the truth in .87 of runs.
-    The value is its mean, which takes the flattery out; the upper limit is the candidate's own at
-    the error of one of so many (Bonferroni), which holds whatever they share, and the lower limit
-    its own. None where the candidate at this place has no effective count, or where fewer than two
-    have.
-    """
-    slices = _Slices.of(counts, confidence)
-    if slices is None or at not in slices.places:
-        return None
-    one, level = counts[at], 1.0 - (1.0 - confidence) / len(slices.places)
-    own = wilson_limits(one.rate, one.n_eff, z=one.quantile(confidence))
-    high = wilson_limits(one.rate, one.n_eff, z=one.quantile(level)).high
-    value = float(slices.means[slices.places.index(at)])
-    return Ratio(
-        value=min(max(value, own.low), high),
-        low=own.low,
-        high=high,
-        confidence=confidence,
-        method=f"lowest of {len(slices.places)}, bonferroni",
-        trials=one.trials,
-        groups=one.groups,
+def _mirror(rate: Ratio) -> Ratio:
+    """Turn the rate of what did not happen into that of what did."""
+    low, value, high = (
+        None if each is None else 1.0 - each for each in (rate.high, rate.value, rate.low)
     )
+    method = rate.method.replace("highest of", "lowest of")
+    return replace(rate, low=low, value=value, high=high, method=method)
 
 
 class _Slices(NamedTuple):
@@ -135,10 +139,30 @@ class _Slices(NamedTuple):
             low=posterior.quantile(tail),
             high=max(posterior.quantile(1.0 - tail), own.high),
             confidence=self.confidence,
-            method=f"highest of {len(self.places)}, beta-binomial posterior",
+            method=f"highest of {self.choices}, beta-binomial posterior",
             trials=one.trials,
             groups=one.groups,
         )
+
+    def bounded(self, number: int) -> Ratio:
+        """Return the rate of one of several over the same samples."""
+        one, level = self.counts[self.places[number]], 1.0 - (1.0 - self.confidence) / self.choices
+        own = wilson_limits(one.rate, one.n_eff, z=one.quantile(self.confidence))
+        low = wilson_limits(one.rate, one.n_eff, z=one.quantile(level)).low
+        return Ratio(
+            value=min(max(float(self.means[number]), low), own.high),
+            low=low,
+            high=own.high,
+            confidence=self.confidence,
+            method=f"highest of {self.choices}, bonferroni",
+            trials=one.trials,
+            groups=one.groups,
+        )
+
+    @property
+    def choices(self) -> int:
+        """How many there are to choose from."""
+        return len(self.places)
 
 
 class _BetaMixture(NamedTuple):
@@ -148,11 +172,30 @@ class _BetaMixture(NamedTuple):
     second: Floats
     weight: Floats
 
+    def _near(self, probability: float) -> float:
+        """Return about where a quantile lies, by normal deviates of the cube roots of the odds.
+
+        Source: Abramowitz & Stegun (1964), 26.5.21; a logistic curve in place of the normal one.
+        """
+        a, b = self.first, self.second
+        low, high = 0.0, 1.0
+        for _ in range(_GUESSES):
+            x = (low + high) / 2.0
+            near, far = np.cbrt(b * x), np.cbrt(a * (1.0 - x))
+            gap = near * (1.0 - 1.0 / (9.0 * b)) - far * (1.0 - 1.0 / (9.0 * a))
+            z = np.clip(3.0 * gap / np.sqrt(near**2 / b + far**2 / a), -8.0, 8.0)
+            below = logistic(1.5976 * z + 0.07056 * z**3)
+            if float(below @ self.weight) < probability:
+                low = x
+            else:
+                high = x
+        return (low + high) / 2.0
+
     def quantile(self, probability: float) -> float:
         """Return a quantile: Newton steps, and halves of the interval where one would leave it."""
         log_scale = log_beta(self.first, self.second)
         low, high = 0.0, 1.0
-        x = float((self.first / (self.first + self.second)) @ self.weight)
+        x = self._near(probability)
         for _ in range(_STEPS):
             below = float(incomplete_beta(x, self.first, self.second) @ self.weight)
             if below < probability:

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.store import connect, samples
-from guardmark.store.schema import OUTCOME_CODE, WORDS, query, table_of
+from guardmark.store.schema import ADDED_WORDS, OUTCOME_CODE, WORDS, query, table_of
 from guardmark.store.tries import COLUMNS, CONFIRMATION_COLUMNS
 
 if TYPE_CHECKING:
@@ -38,8 +38,9 @@ def _file(connection: StoreConnection) -> Iterator[str]:
     for (message,) in connection.rows("PRAGMA integrity_check(5)"):
         if message != "ok":
             yield f"The file is damaged: {message}."
-    known = [(kind, code, name) for kind, names in WORDS.items() for code, name in enumerate(names)]
-    if sorted(known) != sorted(connection.rows("SELECT kind, id, name FROM words")):
+    known = {(kind, code, name) for kind, names in WORDS.items() for code, name in enumerate(names)}
+    rows = [tuple(row) for row in connection.rows("SELECT kind, id, name FROM words")]
+    if len(set(rows)) < len(rows) or not known - ADDED_WORDS <= set(rows) <= known:
         yield "The table of words was changed: its integers no longer mean what was written."
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import unicodedata
 
 import pytest
 import yaml
-from tests.adaptive.planted import AtOnce, attack, cards, keyword, odd_characters, samples
+from tests.adaptive.planted import AtOnce, attack, cards, odd_characters, samples
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
@@ -24,12 +25,18 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def planted_cards(tmp_path_factory: pytest.TempPathFactory) -> tuple[AdaptiveCard, ...]:
-    """A keyword list that cleaning helps, and a blocker of odd characters that it undoes."""
+    """A defense that cleaning helps, and a blocker of odd characters that it undoes."""
     folder = tmp_path_factory.mktemp("planted")
-    defenses = (AtOnce("words", keyword), AtOnce("odd", odd_characters))
+    defenses = (AtOnce("words", blind_to_the_invisible), AtOnce("odd", odd_characters))
     data = [*samples(30, 20), *odd_samples()]
     asyncio.run(attack(folder, data, AdaptivePlan(defenses=defenses, seed=7, budget=8)))
     return cards(folder)
+
+
+def blind_to_the_invisible(text: str) -> bool:
+    """Blocks all but questions, unless a character that nobody sees stands in the text."""
+    is_hidden = any(unicodedata.category(each) == "Cf" for each in text)
+    return not is_hidden and not text.lower().startswith(("how", "what", "where", "when", "which"))
 
 
 def odd_samples() -> list:
@@ -65,6 +72,21 @@ def test_the_fragment_is_yaml_that_wraps_the_defense(
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_a_repair_whose_change_holds_zero_is_not_offered(
+    planted_cards: tuple[AdaptiveCard, ...],
+) -> None:
+    """Neither as lines to paste nor as a file; the sentence says why."""
+    card = planted_cards[0]
+    fixed = card.repaired
+    assert fixed is not None
+    assert "not shown to help" not in repair_sentence(card)
+    unsure = dataclasses.replace(fixed, change=dataclasses.replace(fixed.change, high=0.0))
+    held = dataclasses.replace(card, repaired=unsure)
+    assert [type(each) for each in repair_blocks(held, [])] == [Table]
+    assert repair_fragment([held], []) is None
+    assert repair_sentence(held).endswith("not shown to help, so it is not offered")
+
+
 def test_what_remains_is_told_beside_what_there_was(
     planted_cards: tuple[AdaptiveCard, ...],
 ) -> None:
@@ -76,15 +98,15 @@ def test_what_remains_is_told_beside_what_there_was(
     assert fixed.before.value == card.rounds[-1].full.value
     assert fixed.change.value == pytest.approx(fixed.after.value - fixed.before.value)
     assert fixed.after.seeds == 3
-    assert fixed.after.low < fixed.after.value <= fixed.after.high
+    assert fixed.after.low <= fixed.after.value < fixed.after.high
     said = repair_sentence(card)
     assert f"of {fixed.after.trials} attacks get through on average over searches with" in said
     assert f"({', '.join(f'{100 * share:.1f} %' for share in fixed.after.by_seed)})" in said
     assert "clos" not in said
-    assert "a further one may" not in said
-    nothing = dataclasses.replace(fixed.after, value=0.0, by_seed=(0.0, 0.0, 0.0))
-    held = dataclasses.replace(card, repaired=dataclasses.replace(fixed, after=nothing))
-    assert "None of 3 searches found a way; a further one may" in repair_sentence(held)
+    assert "None of 3 searches found a way; a further one may" in said
+    some = dataclasses.replace(fixed.after, value=0.1, by_seed=(0.1, 0.1, 0.1))
+    held = dataclasses.replace(card, repaired=dataclasses.replace(fixed, after=some))
+    assert "a further one may" not in repair_sentence(held)
     without = dataclasses.replace(card, repaired=None)
     assert "no cleaning" in repair_sentence(without)
     assert [type(each) for each in repair_blocks(without, [])] == [Table]

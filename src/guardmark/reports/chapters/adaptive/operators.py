@@ -115,7 +115,8 @@ def repair_sentence(card: AdaptiveCard) -> str:
         change=figure_text(fixed.change, Unit.POINTS),
     )
     untouched = say("none_through", seeds=fixed.after.seeds) if fixed.after.most == 0 else ""
-    return sentence + (refused if fixed.refused else "") + untouched
+    no_gain = "" if fixed.is_shown_to_help else "; not shown to help, so it is not offered"
+    return sentence + (refused if fixed.refused else "") + untouched + no_gain
 
 
 def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
@@ -144,7 +145,7 @@ def repair_fragment(cards: Sequence[AdaptiveCard], taken: Sequence[str]) -> str 
 
 def _repair_entry(card: AdaptiveCard, taken: Sequence[str]) -> list[str]:
     """Write the repaired defense as it stands below `defenses:`, and what it is made of."""
-    if card.repaired is None:
+    if card.repaired is None or not card.repaired.is_shown_to_help:
         return []
     from guardmark.canon.steps import CANON_VERSION
 

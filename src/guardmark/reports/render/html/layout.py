@@ -36,7 +36,8 @@ def page_of(document: Document, *, text_bytes: int | None) -> Page:
     series = series_of(document)
     baselines = {each.defense: BASELINE for each in document.verdicts if each.baseline}
     shown = [each for each in document.sections if not each.empty]
-    blocks = [getattr(block, "id", "") for each in shown for block in each.blocks]
+    held = (*document.lead, *(block for each in shown for block in each.blocks))
+    blocks = [getattr(block, "id", "") for block in held]
     return Page(
         series=series,
         drawn={**baselines, **series},

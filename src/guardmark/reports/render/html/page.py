@@ -74,10 +74,22 @@ def page_environment() -> Environment:
         *(layout.groups_of, layout.is_wide, layout.kind_of),
         layout.mark_of,
         *(samples.filters_of, samples.flowing, samples.show_samples),
-        *(samples.verdict_line, wording.count_text, wording.interval_text, wording.value_text),
+        *(
+            samples.verdict_line,
+            wording.count_text,
+            wording.date_text,
+            wording.interval_text,
+            wording.value_text,
+        ),
     )
     environment.globals.update({each.__name__: each for each in functions}, kinds=samples.KINDS)
     return environment
+
+
+def page_style() -> tuple[Markup, str]:
+    """Return the style of all pages, and its hash for the policy that admits it."""
+    style = _asset("report.css")
+    return style, _policy_hash(style)
 
 
 @cache

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.rows import CostPerBypass
+    from guardmark.analysis.agents.figures import ArmPair
     from guardmark.analysis.compare.chains import ChainRanking
     from guardmark.analysis.compare.comparison import PairedComparison
     from guardmark.analysis.compare.runs_compared import Compared, PairDetail, ScopedComparisons
@@ -270,7 +271,7 @@ def stability_json(stability: SliceStability) -> str:
     return lay_out(encode(document, SENTENCES))
 
 
-def figures_json(figures: ChainRanking | JudgesAssessed) -> str:
+def figures_json(figures: ChainRanking | JudgesAssessed | Sequence[ArmPair]) -> str:
     """Write figures as they are: of chains, or of judges."""
     return lay_out(encode(figures, SENTENCES))
 

@@ -29,6 +29,16 @@
     });
   }
 
+  // A link into a folded part unfolds it.
+  function unfoldTarget() {
+    var box = document.getElementById(decodeURIComponent(window.location.hash.slice(1)));
+    var target = box;
+    while (box && (box = box.parentElement.closest("details"))) box.open = true;
+    if (target) target.scrollIntoView();
+  }
+  if (window.location.hash) unfoldTarget();
+  window.addEventListener("hashchange", unfoldTarget);
+
   // The contents show where the reader is.
   function follow() {
     var links = {};
@@ -42,6 +52,7 @@
       waiting = false;
       var now = heads[0];
       heads.forEach(function (head) {
+        if (head.closest("details:not([open])")) return;
         if (head.getBoundingClientRect().top < window.innerHeight * 0.3) now = head;
       });
       var link = links[now.id];

@@ -1,0 +1,217 @@
+"""The cases of a run of agents, read from its records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from guardmark.core.arms import leave_one_out
+from guardmark.core.case import CaseEnd, StepKind, name_subject
+from guardmark.core.place import PROXIED, Place
+from guardmark.core.record import Stage
+from guardmark.store.cases import case_from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from guardmark.core.case import CaseResult, CaseStep
+    from guardmark.core.manifest import RunManifest
+    from guardmark.store.reader import RecordReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCase:
+    """One task with or without an injection, as the run knows it."""
+
+    position: int
+    id: str
+    suite: str
+    task: str
+    injection: str
+    wording: str
+    hidden_in: str
+    prompt: str
+
+    @property
+    def is_attack(self) -> bool:
+        """Whether something is injected."""
+        return bool(self.injection)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseRow:
+    """What one case came to in one arm."""
+
+    case: PlannedCase
+    repeat: int
+    result: CaseResult
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the agent itself failed, so that nothing is known of the case."""
+        return self.result.end is CaseEnd.FAILED
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether its outcome is known and no policy for failures stood in for a guard."""
+        return not self.has_failed and not any(step.policy for step in self.result.steps)
+
+    @property
+    def guard_steps(self) -> tuple[CaseStep, ...]:
+        """What guards did, in order."""
+        return tuple(step for step in self.result.steps if step.kind is StepKind.GUARD)
+
+    @property
+    def has_block(self) -> bool:
+        """Whether any guard blocked something."""
+        return any(step.action == "block" for step in self.guard_steps)
+
+    @property
+    def guards_ns(self) -> int:
+        """Time that its guards took together."""
+        return sum(step.latency_ns or 0 for step in self.guard_steps)
+
+    @property
+    def stopped_by(self) -> CaseStep | None:
+        """The step at which an attack was stopped, or None where no guard stopped it."""
+        if self.result.injection_done is not False:
+            return None
+        for step in self.guard_steps:
+            if step.action == "block":
+                return step
+        for step in self.guard_steps:
+            if step.action == "rewrite" and step.has_order:
+                return step
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CasesOfArm:
+    """All cases of one arm with one agent."""
+
+    arm: str
+    agent: str
+    guards: Mapping[Place, tuple[str, ...]]
+    rows: tuple[CaseRow, ...]
+    left_out: tuple[str, str] | None = None
+    """Arm and guard, where this is the arm without one of its guards."""
+
+    @property
+    def subject(self) -> str:
+        """What the arm is called where several agents stand in a table."""
+        return f"{self.arm}@{self.agent}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRun:
+    """A run of agents as it was stored."""
+
+    arms: tuple[CasesOfArm, ...]
+    agents: tuple[str, ...]
+    suites: tuple[str, ...]
+    wordings: tuple[str, ...]
+    scripted: frozenset[str]
+
+    @property
+    def stated(self) -> tuple[CasesOfArm, ...]:
+        """The arms of the configuration, without those that leave one guard out."""
+        return tuple(arm for arm in self.arms if arm.left_out is None)
+
+    def bare_of(self, arm: CasesOfArm) -> CasesOfArm | None:
+        """Return the arm without a guard of the same agent."""
+        for other in self.stated:
+            if other.agent == arm.agent and not other.guards:
+                return other
+        return None
+
+
+def holds_cases(reader: RecordReader) -> bool:
+    """Tell whether a run is one of agents."""
+    return any(stage is Stage.CASE for _, stage, _ in reader.recorded_stages())
+
+
+def read_agent_run(reader: RecordReader) -> AgentRun:
+    """Read every case of a run of agents."""
+    manifest = reader.manifest()
+    cases = [planned_case(position, sample) for position, sample in enumerate(reader.samples())]
+    stated = stated_arms(manifest)
+    arms = []
+    for subject in reader.defenses():
+        if subject not in stated:
+            continue
+        arm, agent, guards, left_out = stated[subject]
+        rows = []
+        for record in reader.records(defense=subject, stage=Stage.CASE):
+            result = case_from_json(record.text or "{}", latency_ns=record.latency_ns)
+            case = cases[record.key.sample]
+            rows.append(CaseRow(case=case, repeat=record.key.repeat, result=result))
+        arms.append(
+            CasesOfArm(arm=arm, agent=agent, guards=guards, rows=tuple(rows), left_out=left_out)
+        )
+    wordings = dict.fromkeys(case.wording for case in cases if case.wording)
+    agents = dict.fromkeys(arm.agent for arm in arms)
+    scripted = {part.name for part in manifest.parts if part.type == "obedient"}
+    return AgentRun(
+        arms=tuple(arms),
+        agents=tuple(agents),
+        suites=tuple(dict.fromkeys(case.suite for case in cases)),
+        wordings=tuple(wordings),
+        scripted=frozenset(scripted),
+    )
+
+
+def planned_case(position: int, sample: Any) -> PlannedCase:
+    """Read which case a sample stands for."""
+    metadata = sample.metadata
+    return PlannedCase(
+        position=position,
+        id=sample.id,
+        suite=str(metadata.get("suite", "")),
+        task=str(metadata.get("task", "")),
+        injection=str(metadata.get("injection", "")),
+        wording=str(metadata.get("wording", "")),
+        hidden_in=str(metadata.get("hidden_in", "")),
+        prompt=sample.prompt.text,
+    )
+
+
+_Stated = tuple[str, str, "Mapping[Place, tuple[str, ...]]", tuple[str, str] | None]
+
+
+def stated_arms(manifest: RunManifest) -> dict[str, _Stated]:
+    """Return arm, agent and guards of each subject of the records, from the manifest."""
+    section: Any = manifest.settings.get("agent") or {}
+    agents = agent_names(section.get("agents", ()))
+    scripted = {part.name for part in manifest.parts if part.type == "obedient"}
+    subjects: dict[str, _Stated] = {}
+    for agent in agents:
+        arms = {str(name): guards_of(arm) for name, arm in section.get("arms", {}).items()}
+        for name, guards in arms.items():
+            subjects[name_subject(name, agent, agents)] = (name, agent, guards, None)
+        if agent in scripted:
+            for arm in leave_one_out(arms):
+                subject = name_subject(arm.name, agent, agents)
+                subjects[subject] = (arm.name, agent, arm.guards, (arm.of, arm.guard))
+    return subjects
+
+
+def agent_names(agents: Sequence[Any]) -> tuple[str, ...]:
+    """Return what each agent of a stored configuration is called."""
+    names = []
+    for number, agent in enumerate(agents, start=1):
+        is_named = isinstance(agent, str)
+        names.append(agent if is_named else str(agent.get("name") or f"agent-{number}"))
+    return tuple(names)
+
+
+def guards_of(arm: Mapping[str, Any]) -> dict[Place, tuple[str, ...]]:
+    """Return the guards of a stored arm, by place."""
+    places = {}
+    for place in Place:
+        stated = arm.get(place.value) or ()
+        names = (stated,) if isinstance(stated, str) else tuple(stated)
+        if arm.get("proxy") and place in PROXIED:
+            names = (*names, str(arm["proxy"]))
+        if names:
+            places[place] = names
+    return places

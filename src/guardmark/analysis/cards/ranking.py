@@ -1,0 +1,106 @@
+"""Cards of one cohort, sorted into tiers: places where the data can tell them apart, no further."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
+
+from guardmark.stats.distributions import two_sided_p, two_sided_z
+from guardmark.stats.multiplicity import holm
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from guardmark.analysis.cards.card import Card
+    from guardmark.analysis.cards.figures import CardFigure
+
+RANKED: Final = ("attack_success_rate", "false_positive_rate")
+"""Figures by which cards fall into tiers; lower is better."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """A card with its tiers within its cohort.
+
+    Attributes:
+        card: The card.
+        tiers: Figure to tier, from 1 on; None where the figure has no interval. A tier ends where
+            a card is told apart from the first one of the tier.
+    """
+
+    card: Card
+    tiers: dict[str, int | None]
+
+
+def rank_cohort(cards: Sequence[Card]) -> tuple[Ranked, ...]:
+    """Sort the cards of one cohort into tiers by each figure, best first.
+
+    Two cards are told apart where the limits of their difference (MOVER of the two intervals)
+    exclude zero, Holm over all pairs and figures of the cohort. Cards carry no answers by sample,
+    so the difference is taken as if they had been measured on samples of their own: on the same
+    samples it is narrower, so nothing is told apart too often.
+
+    Source: Newcombe (1998), Statistics in Medicine 17:873; Zou & Donner (2008), 27:1693.
+    """
+    pairs = [
+        (name, one, other) for name in RANKED for one, other in combinations(range(len(cards)), 2)
+    ]
+    p_values = [_p_of_difference(cards[one], cards[other], name) for name, one, other in pairs]
+    adjusted = holm(p_values)
+    apart = {
+        (name, one, other)
+        for (name, one, other), p in zip(pairs, adjusted, strict=True)
+        if p is not None and p <= _alpha(cards[one])
+    }
+    tiers = {name: _tiers(cards, name, apart) for name in RANKED}
+    ranked = [
+        Ranked(card=card, tiers={name: tiers[name][at] for name in RANKED})
+        for at, card in enumerate(cards)
+    ]
+    return tuple(sorted(ranked, key=_merit))
+
+
+def _alpha(card: Card) -> float:
+    return 1.0 - card.policy.confidence
+
+
+def _p_of_difference(one: Card, other: Card, name: str) -> float | None:
+    """Return the two-sided p of "no difference" that goes with MOVER's limits."""
+    first, second = one.figure(name), other.figure(name)
+    if first is None or second is None:
+        return None
+    low, high = (first, second) if _point(first) <= _point(second) else (second, first)
+    if low.value is None or high.value is None or low.high is None or high.low is None:
+        return None
+    margin = math.hypot(low.high - low.value, high.value - high.low)
+    if not margin:
+        return None
+    z = (high.value - low.value) / margin * two_sided_z(one.policy.confidence)
+    return two_sided_p(z)
+
+
+def _point(figure: CardFigure) -> float:
+    return math.inf if figure.value is None else figure.value
+
+
+def _tiers(cards: Sequence[Card], name: str, apart: set[tuple[str, int, int]]) -> list[int | None]:
+    """Return the tier of each card; one ends where a card is told apart from the first of it."""
+    figures = [card.figure(name) for card in cards]
+    known = [at for at, each in enumerate(figures) if each is not None and each.high is not None]
+    known.sort(key=lambda at: _point(figures[at]))  # type: ignore[arg-type]
+    tiers: list[int | None] = [None] * len(cards)
+    tier, leader = 0, -1
+    for at in known:
+        pair = (name, min(at, leader), max(at, leader))
+        if leader < 0 or pair in apart:
+            tier, leader = tier + 1, at
+        tiers[at] = tier
+    return tiers
+
+
+def _merit(ranked: Ranked) -> tuple[bool, float, str]:
+    """Sort baselines last, then by the sum of tiers, then by name: points decide nothing."""
+    total = sum(math.inf if tier is None else tier for tier in ranked.tiers.values())
+    return ranked.card.is_baseline, total, ranked.card.subject.name

@@ -1,0 +1,272 @@
+"""Building what the section `agent:` names: suites, agents, arms and the cases of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from guardmark.app.parts.building import build_agent, build_defenses
+from guardmark.core.arms import leave_one_out
+from guardmark.core.case import name_subject
+from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.manifest import DataManifest, PartManifest
+from guardmark.core.place import Place
+from guardmark.core.sample import Label, Prompt, Sample
+from guardmark.engine.agents import AgentArm
+from guardmark.engine.case import CaseRules
+from guardmark.suites.agentdojo.suite import SUITES, AgentDojoSuite
+from guardmark.suites.loading import BUILT_IN, load_suite, suite_path
+from guardmark.suites.suite import cases_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from guardmark.app.parts.loading import LoadedConfig
+    from guardmark.app.settings import AgentArmSettings, AgentSettings
+    from guardmark.engine.plan import BuiltPart
+    from guardmark.net.client import Services
+    from guardmark.suites.suite import AgentSuite, CaseId
+
+_DRAWS_NOTHING: Final = frozenset({"allow-all", "block-all", "pattern", "ngram"})
+"""Types of guards whose answer depends on the text alone."""
+_AGENTDOJO: Final = "agentdojo"
+MCP_PROXY: Final = "mcp-proxy"
+"""Type of guards that stand on the way to the tools."""
+_SCRIPTED_STEPS: Final = 1_000
+"""Most moves of an agent that ends by itself; `max_steps` is for models, which may not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentParts:
+    """Everything that a run of agents is made of."""
+
+    suites: tuple[AgentSuite, ...]
+    guards: tuple[BuiltPart, ...]
+    agents: tuple[BuiltPart, ...]
+    arms: tuple[AgentArm, ...]
+    cases: tuple[CaseId, ...]
+    rules: dict[str, CaseRules]
+
+    @property
+    def manifests(self) -> tuple[PartManifest, ...]:
+        """What the manifest says of each part."""
+        parts = [built.manifest for built in (*self.guards, *self.agents)]
+        parts += [
+            PartManifest(name=suite.name, kind="suite", type="suite", fingerprint=suite.fingerprint)
+            for suite in self.suites
+        ]
+        return tuple(parts)
+
+    def suite(self, name: str) -> AgentSuite:
+        """Return a suite by its name."""
+        return next(suite for suite in self.suites if suite.name == name)
+
+    def shared_guards(self, settings: AgentSettings) -> frozenset[str]:
+        """Return the guards whose answer depends on the text alone: by type, or as stated."""
+        shared = {
+            built.manifest.name
+            for built in self.guards
+            if built.manifest.type in _DRAWS_NOTHING or built.manifest.settings.get("draws_nothing")
+        }
+        return frozenset(shared.union(settings.deterministic))
+
+
+def build_agent_parts(
+    loaded: LoadedConfig,
+    services: Services | None,
+    *,
+    suites: tuple[AgentSuite, ...],
+    limit: int | None = None,
+) -> AgentParts:
+    """Build everything that a run of agents is made of, around suites that are open."""
+    settings = loaded.config.agent
+    if settings is None:
+        raise ConfigError("The configuration names no agent.")
+    used = _used_guards(settings)
+    guards = build_defenses(loaded, services, only=used) if used else ()
+    _check_proxies(settings, guards)
+    agents = tuple(build_agent(loaded, number, services) for number in range(len(settings.agents)))
+    is_model = any(built.manifest.type != "obedient" for built in agents)
+    return AgentParts(
+        suites=suites,
+        guards=guards,
+        agents=agents,
+        arms=tuple(_arms(settings, agents)),
+        cases=tuple(_cases(settings, suites, only_measurable=not is_model, limit=limit)),
+        rules=_rules(loaded, settings, agents),
+    )
+
+
+def _arms(settings: AgentSettings, agents: Sequence[BuiltPart]) -> list[AgentArm]:
+    """Return the arms of each agent; a scripted one also goes without each of several guards."""
+    stated = {name: arm.guards_at() for name, arm in settings.arms.items()}
+    arms = []
+    for built in agents:
+        agent = built.manifest.name
+        guards: dict[str, Mapping[Place, tuple[str, ...]]] = dict(stated)
+        if built.manifest.type == "obedient":
+            guards |= {without.name: without.guards for without in leave_one_out(stated)}
+        for name, places in guards.items():
+            subject = name_subject(name, agent, settings.agent_names)
+            arms.append(AgentArm(name=subject, agent=agent, guards=places))
+    return arms
+
+
+async def open_suites(settings: AgentSettings, folder: Path) -> tuple[AgentSuite, ...]:
+    """Open the suites that a configuration names; code of their authors runs from here on."""
+    opened: list[AgentSuite] = []
+    for name in _suite_names(settings):
+        path = suite_path(name, folder)
+        if path is not None:
+            opened.append(load_suite(path))
+            continue
+        family, _, own = name.partition("/")
+        if family != _AGENTDOJO or own not in SUITES:
+            known = [*BUILT_IN, _AGENTDOJO, *(f"{_AGENTDOJO}/{each}" for each in SUITES)]
+            raise UnknownName("suite", name, known)
+        opened.append(await AgentDojoSuite.start(own, interpreter=settings.interpreter))
+    names = [suite.name for suite in opened]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigError(f"Two suites are called {twice[0]!r}.\nNext: give one another name.")
+    return tuple(opened)
+
+
+def _suite_names(settings: AgentSettings) -> list[str]:
+    """Return the suites by name, with `agentdojo` for all of its suites."""
+    names: list[str] = []
+    for name in settings.suites:
+        names += [f"{_AGENTDOJO}/{own}" for own in SUITES] if name == _AGENTDOJO else [name]
+    return names
+
+
+def _check_proxies(settings: AgentSettings, guards: Sequence[BuiltPart]) -> None:
+    """Refuse a proxy where a guard is asked, and a guard where a proxy is wanted."""
+    kinds = {built.manifest.name: built.manifest.type for built in guards}
+    for name, arm in settings.arms.items():
+        asked = [n for place in Place for n in _names_at(arm, place)]
+        for guard in asked:
+            if kinds.get(guard) == MCP_PROXY:
+                raise ConfigError(
+                    f"agent.arms.{name}: {guard} is an MCP proxy and is not asked at a place.\n"
+                    f"Next: proxy: {guard}"
+                )
+        if arm.proxy and kinds.get(arm.proxy) != MCP_PROXY:
+            raise ConfigError(
+                f"agent.arms.{name}.proxy: {arm.proxy} is of type {kinds.get(arm.proxy)}.\n"
+                "Next: name a defense of type mcp-proxy, or put this one at a place."
+            )
+
+
+def _names_at(arm: AgentArmSettings, place: Place) -> tuple[str, ...]:
+    stated = getattr(arm, place.value, ())
+    return (stated,) if isinstance(stated, str) else tuple(stated)
+
+
+def _used_guards(settings: AgentSettings) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for arm in settings.arms.values():
+        for guards in arm.guards_at().values():
+            names.update(dict.fromkeys(guards))
+    return tuple(names)
+
+
+def _cases(
+    settings: AgentSettings,
+    suites: Sequence[AgentSuite],
+    *,
+    only_measurable: bool,
+    limit: int | None,
+) -> list[CaseId]:
+    cases: list[CaseId] = []
+    # Nobody who leaves the list of tools unguarded learns anything from orders that stand in it.
+    guarded = any(arm.tool_list for arm in settings.arms.values())
+    for suite in suites:
+        wordings = [_wording(suite, name) for name in settings.injections]
+        wordings = wordings or [suite.wordings[0]]
+        of_suite = cases_of(suite, wordings, only_measurable=only_measurable)
+        if not guarded:
+            in_list = {each.id for each in suite.injections if each.place is Place.TOOL_LIST}
+            of_suite = [case for case in of_suite if case.injection not in in_list]
+        if limit is not None:
+            first = list(dict.fromkeys(case.task for case in of_suite))[:limit]
+            of_suite = [case for case in of_suite if case.task in first]
+        cases += of_suite
+    return cases
+
+
+def _wording(suite: AgentSuite, name: str) -> str:
+    if name not in suite.wordings:
+        raise UnknownName(f"wording of {suite.name}", name, suite.wordings)
+    return name
+
+
+def _rules(
+    loaded: LoadedConfig, settings: AgentSettings, agents: Sequence[BuiltPart]
+) -> dict[str, CaseRules]:
+    on_malformed, on_error = loaded.config.policies
+    rules = {}
+    for built in agents:
+        ends_by_itself = built.manifest.type == "obedient"
+        rules[built.manifest.name] = CaseRules(
+            on_call_blocked=settings.on_block.tool_call,
+            on_result_blocked=settings.on_block.tool_result,
+            on_malformed=on_malformed,
+            on_error=on_error,
+            max_steps=_SCRIPTED_STEPS if ends_by_itself else settings.max_steps,
+        )
+    return rules
+
+
+def samples_of(parts: AgentParts) -> list[Sample]:
+    """Return the cases as the samples of a run: the user's words, and which case it is."""
+    samples = []
+    for case in parts.cases:
+        suite = parts.suite(case.suite)
+        prompt = next(task.prompt for task in suite.tasks if task.id == case.task)
+        place = Place.TOOL_RESULT
+        for injection in suite.injections:
+            if injection.id == case.injection:
+                place = injection.place
+        metadata: dict[str, object] = {
+            "suite": case.suite,
+            "task": case.task,
+            "injection": case.injection,
+            "wording": case.wording,
+            "hidden_in": place.value if case.injection else "",
+        }
+        samples.append(
+            Sample(
+                id=case.text,
+                prompt=Prompt.of_text(prompt),
+                label=Label.ATTACK if case.injection else Label.BENIGN,
+                category="indirect_injection" if case.injection else "",
+                technique=case.wording,
+                source=case.suite,
+                group=f"{case.suite}/{case.task}",
+                metadata=metadata,
+            )
+        )
+    return samples
+
+
+def describe_suites(parts: AgentParts) -> tuple[DataManifest, ...]:
+    """Return what the manifest says of each suite, as of data."""
+    manifests = []
+    for suite in parts.suites:
+        cases = [case for case in parts.cases if case.suite == suite.name]
+        attacks = sum(1 for case in cases if case.injection)
+        digest = sha256(suite.fingerprint.encode())
+        digest.update("\n".join(case.text for case in cases).encode())
+        manifests.append(
+            DataManifest(
+                name=suite.name,
+                version="",
+                sha256=digest.hexdigest(),
+                attacks=attacks,
+                benign=len(cases) - attacks,
+            )
+        )
+    return tuple(manifests)

@@ -1,0 +1,89 @@
+"""Arms of agents against each other, within one run or across runs over the same cases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from guardmark.analysis.agents.cases import holds_cases, read_agent_run
+from guardmark.analysis.agents.figures import compare_arms_of
+from guardmark.app.results.opened_run import find_run, label_runs
+from guardmark.core.errors import ConfigError, IncomparableRuns, UnknownName
+from guardmark.store.reader import RecordReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from guardmark.analysis.agents.cases import AgentRun
+    from guardmark.analysis.agents.figures import ArmPair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedArms:
+    """Pairs of arms, each with what the first has more of attacks and of utility."""
+
+    runs: tuple[str, ...]  # What each run is called.
+    pairs: tuple[ArmPair, ...]  # Every two arms of one agent.
+
+
+def compare_agent_runs(
+    paths: Sequence[Path], *, only: Sequence[str] = (), against: str = ""
+) -> ComparedArms | None:
+    """Compare the arms of runs of agents; None where the runs are of no agent.
+
+    Raises:
+        IncomparableRuns: If some of the runs are of agents and others are not, or if they share
+            no case.
+    """
+    folders = [find_run(path) for path in paths]
+    labels = label_runs(folders)
+    runs: list[AgentRun] = []
+    confidence = 0.95
+    for folder in folders:
+        with RecordReader(folder.records) as reader:
+            if not holds_cases(reader):
+                continue
+            runs.append(read_agent_run(reader))
+            confidence = reader.manifest().confidence
+    if not runs:
+        return None
+    if len(runs) < len(folders):
+        raise IncomparableRuns("Some of these runs are of agents and others are not.")
+    if len({folder.path.resolve() for folder in folders}) < len(folders):
+        raise ConfigError("A run is named twice; a comparison across runs needs different ones.")
+    arms = list(runs[0].stated)
+    if len(runs) > 1:
+        arms = [
+            replace(arm, arm=f"{label}: {arm.arm}")
+            for label, run in zip(labels, runs, strict=True)
+            for arm in run.stated
+        ]
+    _require_shared_cases(runs)
+    known = [arm.arm for arm in arms]
+    for name in (*only, *((against,) if against else ())):
+        if name not in known:
+            raise UnknownName("arm of these runs", name, known)
+    pairs = compare_arms_of(arms, confidence=confidence)
+    wanted = [
+        pair
+        for pair in pairs
+        if (not only or (pair.first in only and pair.second in only))
+        and (not against or against in {pair.first, pair.second})
+    ]
+    if not wanted:
+        raise ConfigError(
+            "There is one arm only, so there is nothing to compare it with.\n"
+            "Next: name a second run over the same suite, or measure two arms in one run."
+        )
+    return ComparedArms(runs=tuple(labels), pairs=tuple(wanted))
+
+
+def _require_shared_cases(runs: Sequence[AgentRun]) -> None:
+    """Refuse runs that have no case in common."""
+    ids = [{row.case.id for arm in run.arms for row in arm.rows} for run in runs]
+    if not set.intersection(*ids):
+        raise IncomparableRuns(
+            "These runs share no case: their suites, wordings or limits differ.\n"
+            "Next: measure both on the same suite and wordings."
+        )

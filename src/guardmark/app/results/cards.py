@@ -1,0 +1,278 @@
+"""The verbs `card` and `board`: what a run shows of one defense, to be carried elsewhere."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from datetime import date as Day  # noqa: N812 - a field is called date
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+
+from guardmark.analysis.cards.card import SCHEMA, SCHEMA_VERSION, Card, make_card, subjects_of
+from guardmark.analysis.cards.claims import CLAIMED, MakerClaim
+from guardmark.analysis.run import analyse_run
+from guardmark.app.parts.loading import load_section
+from guardmark.app.results.opened_run import open_run
+from guardmark.config.settings import Settings
+from guardmark.core.errors import ConfigError, StoreError, UnknownName
+from guardmark.engine.secret_scan import require_no_secret
+from guardmark.reports.chapters.card import card_document
+from guardmark.reports.document.cells import slug
+from guardmark.reports.render.badge import badge_svg
+from guardmark.reports.render.html.page import render_html
+from guardmark.reports.render.markdown import render_markdown
+from guardmark.store.run_dir import errors_of_files, note_seals, whole_file
+from guardmark.store.sealing.minisign import sign_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from guardmark.reports.document.blocks import Document
+
+FORMATS: Final = ("json", "html", "markdown", "badge")
+"""What a card can be written as."""
+
+_ENDINGS: Final = {
+    "json": ".card.json",
+    "html": ".card.html",
+    "markdown": ".card.md",
+    "badge": ".svg",
+}
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,79}")
+_MOST_BYTES: Final = 8 << 20
+"""A card of 2,000 slices is some 1 MB."""
+
+
+class ClaimSettings(Settings):
+    """One claim of a maker, as a file of claims states it."""
+
+    figure: str
+    value: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    source: Annotated[str, Field(min_length=1, max_length=500)]
+    date: Day | None = None
+    data: Annotated[str, Field(max_length=500)] = ""
+
+    @model_validator(mode="after")
+    def _check(self) -> ClaimSettings:
+        if self.figure not in CLAIMED:
+            raise ValueError(f"figure: {self.figure!r} is none of {', '.join(CLAIMED)}")
+        if not self.figure.startswith("latency") and self.value > 1:
+            raise ValueError("value: a share lies from 0 to 1: write 0.98 for 98 %")
+        if not self.source.strip():
+            raise ValueError("source: a claim needs a source")
+        return self
+
+
+class ClaimsFile(Settings):
+    """What makers claim, by the name of the defense."""
+
+    claims: dict[str, list[ClaimSettings]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SigningKey:
+    """A secret key of minisign, and its password where it has one."""
+
+    path: Path
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenCard:
+    """A card, what a terminal shows of it, and the files that were written."""
+
+    card: Card
+    document: Document
+    files: tuple[Path, ...]
+
+
+def card_names(run: Path) -> tuple[str, ...]:
+    """Name what a run can write cards of: arms of a pipeline, else defenses; baselines last."""
+    with open_run(run) as opened:
+        analysis = analyse_run(opened.reader, opened.settings)
+    subjects = subjects_of(analysis)
+    return tuple(each.name for each in sorted(subjects, key=lambda each: each.is_baseline))
+
+
+def write_cards(
+    run: Path,
+    names: Sequence[str] = (),
+    *,
+    formats: Sequence[str] = ("json", "html"),
+    claims: Path | None = None,
+    out: Path | None = None,
+    key: SigningKey | None = None,
+    now: datetime | None = None,
+) -> tuple[WrittenCard, ...]:
+    """Write the cards of a run: of the defenses named, else of each that is no baseline.
+
+    Args:
+        run: The folder of the run.
+        names: Defenses, or arms of a pipeline.
+        formats: Of `FORMATS`.
+        claims: A YAML file of what the makers claim.
+        out: Folder for the files; `cards` in the folder of the run if not given.
+        key: Signs each card in JSON, in a file beside it.
+        now: The day that a badge carries its age from; today if not given.
+
+    Raises:
+        UnknownName: No such defense.
+        ConfigError: The file of claims says something that is no claim.
+        StoreError: There is no run in the folder.
+    """
+    for form in formats:
+        if form not in FORMATS:
+            raise UnknownName("format of a card", form, FORMATS)
+    if key is not None and "json" not in formats:
+        raise ConfigError("A signature is of a card in JSON.\nNext: name json among the formats.")
+    stated = _read_claims(claims)
+    with open_run(run) as opened:
+        analysis = analyse_run(opened.reader, opened.settings)
+        folder = opened.folder
+    subjects = subjects_of(analysis)
+    known = [each.name for each in subjects]
+    for name in (*names, *stated):
+        if name not in known:
+            raise UnknownName("defense of this run", name, known)
+    chosen = list(names) or [each.name for each in subjects if not each.is_baseline] or known
+    again = f"guardmark run {quote(str(folder.resolved_config))}"
+    to = out or folder.path / "cards"
+    written = []
+    for name in chosen:
+        card = make_card(analysis, name, claims=stated.get(name, ()), again=again)
+        document = card_document(card)
+        files = []
+        for form in formats:
+            path = to / f"{file_name(name)}{_ENDINGS[form]}"
+            text = _rendered(card, document, form, now or datetime.now(UTC))  # noqa: TID251 - the clock's door
+            with whole_file(path) as file:
+                file.write(text.encode())
+            files.append(path)
+            if key is not None and form == "json":
+                comment = f"guardmark card {file_name(name)} cohort {card.cohort.key}"
+                files.append(sign_file(path, key.path, comment=comment, password=key.password))
+        written.append(WrittenCard(card=card, document=document, files=tuple(files)))
+    require_no_secret([path for each in written for path in each.files])
+    if to.absolute().is_relative_to(folder.path.absolute()):
+        note_seals(folder.path)
+    return tuple(written)
+
+
+def file_name(name: str) -> str:
+    """Return what the files of a card are called: the name of the defense where it can be."""
+    return name if _PLAIN_NAME.fullmatch(name) else slug(name)
+
+
+def _rendered(card: Card, document: Document, form: str, now: datetime) -> str:
+    if form == "json":
+        return card_json(card)
+    if form == "html":
+        return render_html(document)
+    if form == "markdown":
+        return render_markdown(document)
+    return badge_svg(card, today=now.date())
+
+
+def card_json(card: Card) -> str:
+    """Write a card as JSON."""
+    tree = _adapter().dump_python(card, mode="json")
+    return json.dumps(tree, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def card_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a card, made from its types."""
+    return _adapter().json_schema(mode="serialization")
+
+
+def read_card(path: Path) -> Card:
+    """Read a card that may come from anywhere.
+
+    Raises:
+        StoreError: The file cannot be read, is no card, or is one of a newer guardmark.
+    """
+    with errors_of_files(path):
+        if not path.is_file():
+            raise StoreError(f"{path} is no file.\nNext: name a card that `guardmark card` wrote.")
+        if path.stat().st_size > _MOST_BYTES:
+            raise StoreError(f"{path} is larger than a card can be ({_MOST_BYTES >> 20} MB).")
+        content = path.read_bytes()
+    try:
+        tree = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path} is not JSON, so no card.") from error
+    if not isinstance(tree, dict) or tree.get("schema") != SCHEMA:
+        raise StoreError(f"{path} is no card: its `schema` is not {SCHEMA!r}.")
+    version = tree.get("schema_version")
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise StoreError(
+            f"{path} is a card of schema {version}, this guardmark reads up to {SCHEMA_VERSION}.\n"
+            "Next: read it with the guardmark that wrote it, or a newer one."
+        )
+    try:
+        card = _adapter().validate_json(content, strict=True, extra="forbid")
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise StoreError(f"{path} is no card that can be read: {where}: {first['msg']}.") from error
+    return card
+
+
+def _adapter() -> TypeAdapter[Card]:
+    return TypeAdapter(Card)
+
+
+def _read_claims(path: Path | None) -> dict[str, tuple[MakerClaim, ...]]:
+    """Read what makers claim, by defense."""
+    if path is None:
+        return {}
+    stated = load_section(path, ClaimsFile, key="guardmark-claims").claims
+    return {
+        name: tuple(
+            MakerClaim(
+                figure=each.figure,
+                value=each.value,
+                source=each.source,
+                date=each.date.isoformat() if each.date else "",
+                data=each.data,
+            )
+            for each in claims
+        )
+        for name, claims in stated.items()
+    }
+
+
+def remake_card(card: Card, run: Path) -> Card:
+    """Make a card again from its run, with the claims and the command that it carries."""
+    with open_run(run) as opened:
+        analysis = analyse_run(opened.reader, opened.settings)
+    made = make_card(analysis, card.subject.name, claims=card.claims, again=card.run.again)
+    return replace(made, made_by=card.made_by)
+
+
+def differences_of(card: Card, made: Card) -> tuple[str, ...]:
+    """Name each place in which a card differs from the one that its run makes."""
+    one = _adapter().dump_python(card, mode="json")
+    other = _adapter().dump_python(made, mode="json")
+    return tuple(_differing("", one, other))
+
+
+def _differing(path: str, one: Any, other: Any) -> list[str]:
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = [*one, *(key for key in other if key not in one)]
+        return [
+            found
+            for key in keys
+            for found in _differing(f"{path}.{key}" if path else key, one.get(key), other.get(key))
+        ]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = enumerate(zip(one, other, strict=True))
+        return [found for at, (a, b) in pairs for found in _differing(f"{path}[{at}]", a, b)]
+    if isinstance(one, float) and isinstance(other, float):
+        return [] if math.isclose(one, other, rel_tol=1e-12, abs_tol=1e-15) else [path]
+    return [] if one == other else [path]

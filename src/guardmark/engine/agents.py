@@ -1,0 +1,240 @@
+"""Many cases of agents: each in each arm, stored exactly once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Final
+
+from guardmark.core.case import CaseEnd
+from guardmark.core.errors import BudgetReached
+from guardmark.core.outcome import ErrorKind, Evidence, Outcome, Response
+from guardmark.core.protocols import Closable
+from guardmark.core.record import AskingAbout, Stage
+from guardmark.engine.calls import (
+    admit_call,
+    as_coroutine,
+    as_decision,
+    attempt,
+    settle_call,
+)
+from guardmark.engine.case import run_case
+from guardmark.engine.recorder import open_recorder
+from guardmark.engine.run_monitor import Halt, Progress, RunMonitor, StopSignal, supervise
+from guardmark.engine.runner import raise_for, run_state, summary_of
+from guardmark.store.cases import case_to_json
+from guardmark.store.reader import RunState
+from guardmark.store.schema import OUTCOME_CODE
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+
+    from guardmark.core.case import Agent, CaseResult, World
+    from guardmark.core.outcome import Decision
+    from guardmark.core.place import Place
+    from guardmark.core.sample import Prompt, View
+    from guardmark.engine.case import CaseRules
+    from guardmark.engine.plan import Plan
+    from guardmark.engine.recorder import Recorder
+    from guardmark.engine.runner import RunSummary
+    from guardmark.store.records import RecordWriter
+
+    Key = tuple[str, int, int, str]
+
+_MOST_SHARED: Final = 200_000
+"""Answers of guards that draw nothing that are kept for the whole run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentArm:
+    """Guards at places around one agent; its name is that of its records."""
+
+    name: str
+    agent: str
+    guards: Mapping[Place, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentPlan:
+    """Everything a run of agents does.
+
+    Attributes:
+        plan: Guards, budget, policies and repeats, as of any run.
+        arms: What is compared.
+        rules: What an arm does where a guard blocks or fails, for each agent.
+        open_world: Opens the world of the case at a position.
+        make_agent: Makes the agent of a name for a case.
+        attacks: Positions of the cases with an injection.
+        around: Guards that stand on the way to the tools, each with what puts it there.
+        shared: Guards that draw nothing and keep no state: the same text is asked once in a run.
+        concurrency: Cases under way at once.
+    """
+
+    plan: Plan
+    arms: Sequence[AgentArm]
+    rules: Mapping[str, CaseRules]
+    open_world: Callable[[int], Awaitable[World]]
+    make_agent: Callable[[str, World, int], Agent]
+    attacks: frozenset[int]
+    shared: frozenset[str] = frozenset()
+    around: Mapping[str, Callable[[World], World]] = field(default_factory=dict)
+    concurrency: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lane:
+    """One arm in one repeat, with the recorder of its cases and the positions still missing."""
+
+    arm: AgentArm
+    repeat: int
+    recorder: Recorder
+    missing: frozenset[int]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Asker:
+    """Asks guards; the same guard about the same prompt of a case once, whichever arm asks."""
+
+    monitor: RunMonitor
+    guards: Mapping[str, Callable[[Prompt], Awaitable[Decision]]]
+    views: Mapping[str, View]
+    shared: frozenset[str]
+    answers: dict[Key, tuple[Decision, int]] = field(default_factory=dict)
+
+    async def ask(
+        self, guard: str, prompt: Prompt, *, position: int, repeat: int
+    ) -> tuple[Decision, int]:
+        """Return the decision of a guard and its time; the same question is put once."""
+        key = (guard, position, repeat, prompt.digest().hex())
+        if guard in self.shared:
+            key = (guard, -1, -1, prompt.shown(self.views[guard]) or "")
+        known = self.answers.get(key)
+        if known is not None:
+            return known
+        monitor = self.monitor
+        with AskingAbout(guard, repeat, position) as asking:
+            charge = await admit_call(monitor.spending, guard, prompt)
+            start = perf_counter_ns()
+            answer = await attempt(self.guards[guard], prompt)
+            took = perf_counter_ns() - start
+            answer = settle_call(monitor.meter, charge, answer, asking)
+        decision = as_decision(answer)
+        monitor.busy_ns += took
+        if decision.evidence is not None:
+            monitor.spend(decision.evidence, guard)
+        if decision.outcome is Outcome.ERROR:
+            monitor.note_failure(guard, decision, code=OUTCOME_CODE["error"])
+        elif decision.outcome is Outcome.MALFORMED:
+            monitor.note_failure(guard, decision, code=OUTCOME_CODE["malformed"])
+        if len(self.answers) < _MOST_SHARED:
+            self.answers[key] = (decision, took)
+        return decision, took
+
+    def forget(self, position: int) -> None:
+        """Forget the answers about a case whose arms are all done."""
+        for key in [key for key in self.answers if key[1] == position]:
+            del self.answers[key]
+
+
+async def run_agents(
+    plan: AgentPlan,
+    writer: RecordWriter,
+    *,
+    progress: Progress | None = None,
+    stop: StopSignal | None = None,
+) -> RunSummary:
+    """Carry out every case in every arm that is not stored yet."""
+    counters = progress or Progress()
+    monitor = RunMonitor(
+        plan.plan, writer, progress=counters, stop=stop or StopSignal(), stop_rule=None
+    )
+    lanes = _lanes(plan, monitor)
+    asker = _Asker(
+        monitor=monitor,
+        guards={guard.name: as_coroutine(guard) for guard in plan.plan.defenses},
+        views={guard.name: guard.view for guard in plan.plan.defenses},
+        shared=plan.shared,
+    )
+    writer.plan(counters.planned)
+    waiting = iter(range(writer.sample_count))
+    work = [_work(plan, lanes, asker, waiting) for _ in range(plan.concurrency)]
+    try:
+        await supervise(work, monitor.tick)
+        monitor.store(is_forced=True)
+    except BaseException:
+        writer.finish(RunState.FAILED)
+        raise
+    writer.plan(counters.planned)
+    writer.finish(run_state(monitor))
+    raise_for(monitor)
+    return summary_of(monitor, counters)
+
+
+def _lanes(plan: AgentPlan, monitor: RunMonitor) -> list[_Lane]:
+    lanes = []
+    positions = list(range(monitor.writer.sample_count))
+    for arm in plan.arms:
+        for repeat in range(plan.plan.repeats):
+            recorder = open_recorder(monitor, arm.name, Stage.CASE, repeat=repeat)
+            stored = monitor.writer.stored.outcomes(recorder.batch, positions)
+            missing = frozenset(positions).difference(stored)
+            lanes.append(_Lane(arm=arm, repeat=repeat, recorder=recorder, missing=missing))
+    return lanes
+
+
+async def _work(
+    plan: AgentPlan, lanes: Sequence[_Lane], asker: _Asker, waiting: Iterator[int]
+) -> None:
+    """Take one case after the other and carry it out in all arms."""
+    for position in waiting:
+        for lane in lanes:
+            if position not in lane.missing:
+                continue
+            if not asker.monitor.may_go_on():
+                return
+            try:
+                result = await _carry_out(plan, lane, asker, position)
+            except BudgetReached as reached:
+                asker.monitor.end(Halt.BUDGET, str(reached))
+                return
+            _record(lane.recorder, position, result, is_attack=position in plan.attacks)
+            asker.monitor.store()
+        asker.forget(position)
+
+
+async def _carry_out(plan: AgentPlan, lane: _Lane, asker: _Asker, position: int) -> CaseResult:
+    async def ask(guard: str, _place: Place, prompt: Prompt) -> tuple[Decision, int | None]:
+        return await asker.ask(guard, prompt, position=position, repeat=lane.repeat)
+
+    world = await plan.open_world(position)
+    asked: dict[Place, Sequence[str]] = {}
+    for place, names in lane.arm.guards.items():
+        asked[place] = [name for name in names if name not in plan.around]
+    every = dict.fromkeys(name for names in lane.arm.guards.values() for name in names)
+    for name in every:
+        if name in plan.around:
+            world = plan.around[name](world)
+    agent = plan.make_agent(lane.arm.agent, world, lane.repeat)
+    try:
+        return await run_case(
+            world,
+            agent,
+            ask,
+            guards=asked,
+            rules=plan.rules[lane.arm.agent],
+            session=f"case-{position}-{lane.repeat}",
+        )
+    finally:
+        if isinstance(agent, Closable):
+            await agent.close()
+        await world.close()
+
+
+def _record(recorder: Recorder, position: int, result: CaseResult, *, is_attack: bool) -> None:
+    has_failed = result.end is CaseEnd.FAILED
+    response = Response(
+        text=case_to_json(result),
+        error_kind=(result.error_kind or ErrorKind.CRASH) if has_failed else None,
+        evidence=Evidence(message=result.message) if has_failed else None,
+    )
+    recorder.record_answer(position, response, is_attack=is_attack, latency_ns=result.latency_ns)

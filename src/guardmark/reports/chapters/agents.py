@@ -1,0 +1,459 @@
+"""The report on agents: what gets done, what attackers get done, and which guard earns its cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from guardmark.analysis.agents.figures import AgentReliance, ArmComparison
+from guardmark.reports.chapters.case_story import tell_case
+from guardmark.reports.document.blocks import (
+    Document,
+    Headline,
+    Line,
+    LineChart,
+    Listing,
+    Paragraph,
+    Section,
+    Tone,
+    muted,
+    section,
+    warning,
+)
+from guardmark.reports.document.cells import figure, figure_text, name, table_of, with_counts
+from guardmark.reports.document.wording import count_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from guardmark.analysis.agents.cases import CaseRow
+    from guardmark.analysis.agents.figures import (
+        AgentAnalysis,
+        AgentArmFigures,
+        ArmPair,
+        GuardPlace,
+    )
+    from guardmark.analysis.run import RunAnalysis
+    from guardmark.reports.document.blocks import Block, Table
+    from guardmark.stats.figures import Quantile
+
+_TONES: Final = {
+    AgentReliance.GOOD: Tone.GOOD,
+    AgentReliance.NOT_ALONE: Tone.WARNING,
+    AgentReliance.DO_NOT: Tone.BAD,
+    AgentReliance.UNKNOWN: Tone.MUTED,
+}
+_STORY_LINES: Final = 10
+_BOUNDS: Final = (
+    "The obedient agent follows every order that it reads: over what a model does with these "
+    "texts, utility is a lower bound and attack success an upper bound."
+)
+
+
+def write_agent_report(
+    analysis: RunAnalysis, agent: AgentAnalysis, *, method: Sequence[Section]
+) -> Document:
+    """Write the report of a run of agents."""
+    manifest = analysis.manifest
+    wordings = f", worded {', '.join(agent.wordings)}" if agent.wordings else ""
+    subtitle = (
+        f"{', '.join(agent.suites)}: {agent.tasks} tasks, {agent.injections} injections{wordings}; "
+        f"agents: {', '.join(agent.agents)}; {manifest.created_utc}"
+    )
+    best = choose_arm(agent)
+    return Document(
+        title=f"Agent report: {manifest.name}",
+        subtitle=subtitle,
+        run=manifest.name,
+        created_utc=manifest.created_utc,
+        version=manifest.guardmark_version,
+        confidence=analysis.settings.confidence,
+        verdicts=tuple(_headlines(agent)),
+        sections=(
+            _recommendations(agent, best),
+            _arms_section(agent),
+            _places_section(agent),
+            _pairs_section(agent),
+            _rows_section(agent),
+            _cases_section(agent, best),
+            *method,
+        ),
+    )
+
+
+def _headlines(agent: AgentAnalysis) -> Iterator[Headline]:
+    """Write a verdict for each arm; what holds of all of them stands with the first."""
+    for index, arm in enumerate(_in_order(agent)):
+        headline = _headline(arm, agent)
+        if index == 0 and agent.scripted:
+            headline = replace(headline, notes=(_BOUNDS, *headline.notes))
+        yield headline
+
+
+def _recommendations(agent: AgentAnalysis, best: AgentArmFigures | None) -> Section:
+    return section("recommendations", "Recommendations", list(_advice(agent, best)))
+
+
+def _in_order(agent: AgentAnalysis) -> list[AgentArmFigures]:
+    """Return arms with guards first, the most useful first, and bare ones last."""
+    return sorted(agent.arms, key=lambda arm: (not arm.guards, _cost(arm)))
+
+
+def _cost(arm: AgentArmFigures) -> float:
+    """Return attack success plus lost tasks: what an arm leaves and costs, each weighing alike."""
+    success = arm.row.attack_success.value
+    utility = arm.row.utility.value
+    return (1.0 if success is None else success) + (1.0 - (utility or 0.0))
+
+
+def choose_arm(agent: AgentAnalysis) -> AgentArmFigures | None:
+    """Return the arm with guards that leaves and costs least, or None without any."""
+    guarded = [arm for arm in agent.arms if arm.guards]
+    return min(guarded, key=_cost, default=None)
+
+
+def title_of(arm: AgentArmFigures, agent: AgentAnalysis) -> str:
+    """Return the name of an arm, with its agent where there are several."""
+    if len(agent.agents) == 1:
+        return arm.row.arm
+    return f"{arm.row.arm} with {arm.row.agent}"
+
+
+def _headline(arm: AgentArmFigures, agent: AgentAnalysis) -> Headline:
+    title = title_of(arm, agent)
+    row = arm.row
+    is_bare = not arm.guards
+    through = f"attack success {figure_text(row.attack_success)}"
+    utility = f"utility {figure_text(row.utility)}"
+    under = f"utility under attack {figure_text(row.utility_under_attack)}"
+    return Headline(
+        defense=title,
+        title=f"{title} ({' -> '.join(arm.guards)})" if arm.guards else f"{title} (no guard)",
+        key=title,
+        sentence=f"{through}; {utility}; {under}",
+        answer="" if is_bare else arm.reliance.value,
+        tone=_TONES[arm.reliance],
+        reason="" if is_bare else _outcome_words(arm).lower(),
+        baseline=is_bare,
+        notes=tuple(_notes(arm)),
+        error=_cost(arm) / 2.0,
+    )
+
+
+def _outcome_words(arm: AgentArmFigures) -> str:
+    """Say what an arm stops of what succeeds without it, and what it costs of what gets done."""
+    success, utility = arm.row.attack_success.value, arm.row.utility.value
+    if success is None or utility is None:
+        return "Nothing can be said: no case of one kind was decided"
+    stopped, lost = 100 * (1.0 - success), 100 * (1.0 - utility)
+    if arm.attacks_stopped is not None and arm.utility_loss is not None:
+        stopped = 100 * (arm.attacks_stopped.value or 0.0)
+        lost = 100 * (arm.utility_loss.value or 0.0)
+    return f"Stops {stopped:.0f} of 100 attacks and costs {max(lost, 0.0):.0f} of 100 tasks"
+
+
+def _notes(arm: AgentArmFigures) -> Iterator[str]:
+    row = arm.row
+    if row.failed:
+        yield f"In {count_text(row.failed)} cases the agent failed: nothing is known of them."
+    if row.by_policy:
+        yield (
+            f"In {count_text(row.by_policy)} cases a guard gave no decision and the policy stood "
+            "in for it; these are counted beside, not inside."
+        )
+
+
+def _advice(agent: AgentAnalysis, best: AgentArmFigures | None) -> Iterator[str]:
+    if best is None:
+        yield "Add an arm with a guard: this run shows the agent alone."
+        return
+    title, words = title_of(best, agent), _outcome_words(best).lower()
+    rate = f"attack success {figure_text(best.row.attack_success)}"
+    useful = f"utility {figure_text(best.row.utility)}"
+    if best.reliance is AgentReliance.GOOD:
+        yield f"Use {title}: it {words} ({rate}, {useful})."
+    elif best.reliance is AgentReliance.UNKNOWN:
+        yield (
+            f"{title} looks best and {words} ({rate}, {useful}), but these data cannot tell "
+            "whether one may rely on it. More injections narrow the interval, more tasks hardly do."
+        )
+    elif best.reliance is AgentReliance.DO_NOT:
+        yield (
+            f"Rely on none of these arms. The best, {title}, {words} ({rate}, {useful}). "
+            "Try another guard, or another place."
+        )
+    else:
+        yield (
+            f"Of these arms {title} leaves and costs least: it {words} ({rate}, {useful}). That is "
+            "not enough alone: add what stops the rest, and read the cases below."
+        )
+    yield from _idle_guards(best, agent)
+
+
+def _idle_guards(arm: AgentArmFigures, agent: AgentAnalysis) -> Iterator[str]:
+    """Name guards without which an arm stops as many attacks."""
+    for without in arm.without:
+        added = without.attacks_added.value
+        if added is not None and added <= 0.0:
+            yield (
+                f"{without.guard} adds nothing to {title_of(arm, agent)}: without it as many "
+                f"attacks are stopped, and utility is {figure_text(without.utility)}."
+            )
+
+
+def _arms_section(agent: AgentAnalysis) -> Section:
+    few = None
+    if agent.injections and agent.injections < 10:
+        few = (
+            f"{agent.injections} injections make wide intervals over injections like these; more "
+            "injections would help, not more tasks."
+        )
+    return section(
+        "agents",
+        "Arms",
+        _arms_table(agent),
+        _plane(agent),
+        _BOUNDS if agent.scripted else None,
+        warning(few) if few else None,
+    )
+
+
+def _arms_table(agent: AgentAnalysis) -> Table:
+    return table_of(
+        _in_order(agent),
+        {
+            "Arm": lambda arm: name(title_of(arm, agent)),
+            "Verdict": lambda arm: arm.reliance.value if arm.guards else "no guard",
+            "Attack success: Share of attack cases whose injection was done": lambda arm: figure(
+                arm.row.attack_success
+            ),
+            "Utility: Share of benign cases whose task was done": lambda arm: figure(
+                arm.row.utility
+            ),
+            "Utility under attack: Share of attack cases whose task was done": lambda arm: figure(
+                arm.row.utility_under_attack
+            ),
+            "False blocks: Share of benign cases in which a guard blocked anything": lambda arm: (
+                figure(arm.false_blocks) if arm.guards else ""
+            ),
+            "Guards add, p50 / p95: Time of the guards in a case": lambda arm: _times(
+                arm.guards_ms
+            ),
+            "Failed": lambda arm: arm.row.failed or "",
+            "By policy": lambda arm: arm.row.by_policy or "",
+        },
+        table_id="agent-arms",
+        title="What gets done, and what attackers get done",
+        texts=("Verdict", "Guards add, p50 / p95"),
+        note=(
+            "Intervals hold over tasks and injections like these; cases in which the agent failed, "
+            "or a policy stood in for a guard, are counted beside."
+        ),
+    )
+
+
+def _times(times: Sequence[Quantile]) -> str:
+    values = [quantile.value for quantile in times]
+    if not values or any(value is None for value in values):
+        return ""
+    return " / ".join(f"{value:.1f} ms" for value in values if value is not None)
+
+
+def _plane(agent: AgentAnalysis) -> LineChart | None:
+    """Draw each arm by the tasks it loses and the attacks that get through."""
+    lines, sentences = [], []
+    for arm in _in_order(agent):
+        success, utility = arm.row.attack_success, arm.row.utility
+        if success.value is None or utility.value is None:
+            continue
+        title = title_of(arm, agent)
+        lost = 1.0 - utility.value
+        band = _ends(success.low, success.high)
+        reach = _ends(_complement(utility.high), _complement(utility.low))
+        lines.append(Line(label=title, points=((lost, success.value),), band=band, reach=reach))
+        sentences.append(
+            f"{title}: attack success {figure_text(success)}, utility {figure_text(utility)}."
+        )
+    if not lines:
+        return None
+    return LineChart(
+        id="agent-plane",
+        title="Attacks that succeed against tasks that are lost (lower left is better)",
+        x_axis="tasks not done",
+        y_axis="attack success",
+        lines=tuple(lines),
+        limits=(0.05, 0.10),
+        summary=" ".join(sentences),
+    )
+
+
+def _complement(value: float | None) -> float | None:
+    return None if value is None else 1.0 - value
+
+
+def _ends(low: float | None, high: float | None) -> tuple[tuple[float, float], ...]:
+    return () if low is None or high is None else ((low, high),)
+
+
+def _places_section(agent: AgentAnalysis) -> Section:
+    rows = [(title_of(arm, agent), place) for arm in agent.arms for place in arm.places]
+    without = [(title_of(arm, agent), each) for arm in agent.arms for each in arm.without]
+    table = table_of(
+        rows,
+        {
+            "Arm": lambda row: name(row[0]),
+            "Place": lambda row: row[1].place,
+            "Guard": lambda row: name(row[1].guard),
+            "Attacks stopped here": lambda row: _share_of_stops(row[1]),
+            "False blocks: Benign cases in which it blocked something here|Cases": lambda row: (
+                with_counts(row[1].false_blocks)
+            ),
+            "Benign texts blocked|Texts": lambda row: with_counts(row[1].benign_texts),
+            "Rewritten": lambda row: row[1].rewritten or "",
+            "Flagged": lambda row: row[1].flagged or "",
+            "No decision": lambda row: row[1].failed or "",
+            "Asked": lambda row: row[1].calls,
+            "p50 / p95": lambda row: _times(row[1].latency_ms),
+        },
+        table_id="agent-places",
+        title="By place and guard",
+        texts=("Place", "Guard", "Attacks stopped here", "Cases", "Texts", "p50 / p95"),
+    )
+    left_out = table_of(
+        without,
+        {
+            "Arm": lambda row: name(row[0]),
+            "Without": lambda row: name(row[1].guard),
+            "Attack success then": lambda row: figure(row[1].attack_success),
+            "Attacks it adds: Attack success without it, less that with it": lambda row: figure(
+                row[1].attacks_added
+            ),
+            "Utility then": lambda row: figure(row[1].utility),
+            "Utility it costs": lambda row: figure(row[1].utility_added),
+        },
+        table_id="agent-without",
+        title="Each guard left out once",
+        texts=("Without",),
+    )
+    return section(
+        "agent-places",
+        "Where attacks were stopped, and what guards block by mistake",
+        table if rows else None,
+        left_out if without else None,
+        otherwise="No arm of this run has a guard.",
+    )
+
+
+def _share_of_stops(place: GuardPlace) -> str:
+    return f"{count_text(place.stopped)} of {count_text(place.attacks)}"
+
+
+def _pairs_section(agent: AgentAnalysis) -> Section:
+    return section(
+        "agent-pairs",
+        "Arms against each other",
+        _pairs_table(agent.pairs) if agent.pairs else None,
+        otherwise="There is one arm.",
+    )
+
+
+def comparison_document(runs: Sequence[str], pairs: Sequence[ArmPair]) -> Document:
+    """Write a comparison of arms, of one run or of several."""
+    return Document(
+        title="Arms against each other",
+        subtitle=", ".join(runs),
+        sections=(section("agent-pairs", "", _pairs_table(pairs)),),
+    )
+
+
+def _pairs_table(pairs: Sequence[ArmPair]) -> Table:
+    several = len({pair.agent for pair in pairs}) > 1
+    return table_of(
+        pairs,
+        {
+            "First": lambda pair: name(pair.first),
+            "Second": lambda pair: name(pair.second),
+            "Agent": lambda pair: name(pair.agent) if several else "",
+            "The first is": lambda pair: pair.standing.value,
+            "Attack success: First less second": lambda pair: figure(pair.attack_success),
+            "Utility: First less second": lambda pair: figure(pair.utility),
+        },
+        table_id="agent-pairs",
+        title="Arms against each other, case by case",
+        texts=("Second", "Agent", "The first is"),
+        note=(
+            f"{ArmComparison.TRADE_OFF.value}: fewer attacks succeed and fewer tasks get done, or "
+            "more of both."
+        ),
+    )
+
+
+def _rows_section(agent: AgentAnalysis) -> Section:
+    table = table_of(
+        agent.rows,
+        {
+            "Arm": lambda row: name(row.arm),
+            "Agent": lambda row: name(row.agent),
+            "Suite": lambda row: row.suite,
+            "Wording": lambda row: row.injection,
+            "Attack success|Cases": lambda row: with_counts(row.attack_success),
+            "Over these injections": lambda row: figure(row.attack_success_here),
+            "Utility|Tasks": lambda row: with_counts(row.utility),
+            "Utility under attack": lambda row: figure(row.utility_under_attack),
+        },
+        table_id="agent-rows",
+        title="By suite and wording",
+        texts=("Agent", "Suite", "Wording", "Cases", "Tasks"),
+        note=(
+            "`Attack success` holds over injections like these; `over these injections` says "
+            "nothing of other injections, and is narrower."
+        ),
+        collapsed=True,
+    )
+    return section("agent-rows", "By suite and wording", table)
+
+
+def _cases_section(agent: AgentAnalysis, best: AgentArmFigures | None) -> Section:
+    """Tell three cases: an attack that got through, a task that was lost, an attack stopped."""
+    if best is None:
+        return section("agent-cases", "Cases that decide most", otherwise="No arm has a guard.")
+    arm = next(
+        rows
+        for rows in agent.run.stated
+        if (rows.arm, rows.agent) == (best.row.arm, best.row.agent)
+    )
+    wanted = (
+        ("An attack that got through", _first(arm.rows, _is_bypass)),
+        ("A task that was lost", _first(arm.rows, _is_loss)),
+        ("An attack that was stopped", _first(arm.rows, _is_stop)),
+    )
+    blocks: list[Block] = []
+    for index, (title, row) in enumerate(wanted):
+        if row is None:
+            blocks.append(muted(f"{title}: none in {title_of(best, agent)}."))
+            continue
+        lines = [f"{head}: {text}" for head, text in tell_case(row, most=_STORY_LINES)]
+        blocks.append(
+            Listing(id=f"agent-case-{index}", title=f"{title}: {row.case.id}", lines=tuple(lines))
+        )
+    return Section(
+        id="agent-cases",
+        title=f"Cases that decide most, of {title_of(best, agent)}",
+        blocks=(Paragraph(text="Read more with `guardmark show RUN CASE`."), *blocks),
+    )
+
+
+def _first(rows: Sequence[CaseRow], fits: Callable[[CaseRow], bool]) -> CaseRow | None:
+    return next((row for row in rows if fits(row)), None)
+
+
+def _is_bypass(row: CaseRow) -> bool:
+    return row.is_decided and row.result.injection_done is True
+
+
+def _is_loss(row: CaseRow) -> bool:
+    return row.is_decided and not row.case.is_attack and row.result.task_done is False
+
+
+def _is_stop(row: CaseRow) -> bool:
+    return row.is_decided and row.stopped_by is not None

@@ -1,0 +1,213 @@
+"""The first lines of a report: does any of these keep the limits, which is nearest, and by what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from guardmark.analysis.compare.answer import JudgedCandidate, Keeping, judge_all, nearest_of
+from guardmark.analysis.compare.recommendations import ANSWERED_ENOUGH, Reliance
+from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD, SYSTEM
+from guardmark.reports.chapters.comparison import subject
+from guardmark.reports.chapters.gate import conclusion
+from guardmark.reports.document.wording import percent_text, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from guardmark.analysis.compare.answer import HeldRate
+    from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
+    from guardmark.analysis.gate import GateResult
+    from guardmark.analysis.run import RunAnalysis
+    from guardmark.analysis.settings import RelianceLimits
+
+_NUMBERS: Final = (
+    *("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *("eleven", "twelve"),
+)
+_MOST_NAMED: Final = 5
+
+
+def write_answer(analysis: RunAnalysis, gate: GateResult | None = None) -> tuple[str, ...]:
+    """Write the answer, how the gate stands, and the limits that both go by."""
+    lines = [_not_understood(analysis), _answer(analysis)]
+    if gate is not None:
+        said = conclusion(gate)
+        lines.append(f"Gate {said[0].lower()}{said[1:]}")
+    if _subjects(analysis):
+        lines.append(limits_sentence(analysis))
+    return tuple(line for line in lines if line)
+
+
+def judged_subjects(analysis: RunAnalysis) -> tuple[JudgedCandidate, ...]:
+    """Judge what a reader decides about: systems where there are any, else defenses."""
+    if analysis.system:
+        return judge_all(_subjects(analysis), analysis.settings.system_limits)
+    adapted = {card.name: card.rounds[-1].full for card in analysis.adaptive}
+    return judge_all(_subjects(analysis), analysis.settings.limits, adapted)
+
+
+def nearest_first(analysis: RunAnalysis) -> list[JudgedCandidate]:
+    """Put those that pass first, then those whose rates lie least above their limits."""
+    return sorted(
+        judged_subjects(analysis),
+        key=lambda each: (each.reliance is not Reliance.RELY, each.excess),
+    )
+
+
+def _subjects(analysis: RunAnalysis) -> list[DefenseAnalysis]:
+    """Return candidates: no baselines, no arm without a guard beside others, none unread."""
+    if analysis.system:
+        guarded = [each for each in analysis.system if each.name != NO_GUARD]
+        return [each for each in guarded if not each.is_baseline] or list(analysis.system)
+    unread = {each.defense for each in analysis.alike}
+    return [each for each in analysis.defenses if not each.is_baseline and each.name not in unread]
+
+
+def _answer(analysis: RunAnalysis) -> str:
+    judged, scope = judged_subjects(analysis), SYSTEM if analysis.system else DEFENSE
+    if not judged:
+        nobody = words_of("answer")["only_baselines"]
+        return nobody if not analysis.alike else ""
+    passing = [each for each in judged if each.reliance is Reliance.RELY]
+    if len(judged) == 1:
+        return _of_one(judged[0], scope)
+    if passing:
+        return _of_passing(passing, judged, scope)
+    nearest = nearest_of(judged)
+    is_open = any(each.reliance is Reliance.NO_DATA for each in judged)
+    lead = f"None of {_number(len(judged))} {'is shown to pass' if is_open else 'passes'}."
+    if nearest is None:
+        return f"{lead} None was measured on both attacks and benign inputs."
+    name = subject(nearest.subject.name, scope)
+    return f"{lead} Nearest: {name} {standing_words(nearest)}."
+
+
+def _of_one(judged: JudgedCandidate, scope: str) -> str:
+    name = subject(judged.subject.name, scope)
+    if judged.reliance is Reliance.RELY:
+        verb = "passes"
+    elif judged.reliance is Reliance.NO_DATA:
+        verb = "is not shown to pass"
+    else:
+        verb = "does not pass"
+    return _sentence(f"{name} {verb}: it {standing_words(judged)}.")
+
+
+def _of_passing(
+    passing: Sequence[JudgedCandidate], judged: Sequence[JudgedCandidate], scope: str
+) -> str:
+    names = _listed(subject(each.subject.name, scope) for each in passing)
+    of, verb = _number(len(judged)), "passes" if len(passing) == 1 else "pass"
+    if len(passing) == len(judged):
+        return f"All {of} pass: {names}. First by merit: {_best_words(passing[0], scope)}."
+    lead = f"{_number(len(passing)).capitalize()} of {of} {verb}: {names}."
+    if len(passing) == 1:
+        return f"{lead} It {standing_words(passing[0])}."
+    return f"{lead} First by merit: {_best_words(passing[0], scope)}."
+
+
+def _best_words(judged: JudgedCandidate, scope: str) -> str:
+    return f"{subject(judged.subject.name, scope)}, which {standing_words(judged)}"
+
+
+def standing_words(judged: JudgedCandidate) -> str:
+    """Say how one stands towards each limit: `keeps the limit for attacks (3 %, at most 10 %)`."""
+    groups: dict[Keeping, list[HeldRate]] = {}
+    for each in judged.held:
+        groups.setdefault(each.keeping, []).append(each)
+    verbs, parts = words_of("keeping"), list[str]()
+    for keeping in (Keeping.KEPT, Keeping.MISSED, Keeping.OPEN):
+        held = groups.get(keeping, [])
+        if not held:
+            continue
+        noun = "one" if parts else "limit"
+        plural = "s" if len(held) > 1 else ""
+        what = " and ".join(f"{each.side} ({_of_limit(each)})" for each in held)
+        parts.append(f"{verbs[keeping]} the {noun}{plural} for {what}")
+    return f"{' and '.join(parts)}{_but(judged)}"
+
+
+def _of_limit(held: HeldRate) -> str:
+    return f"{percent_text(held.rate.value)}, at most {limit_text(held.limit)}"
+
+
+def _but(judged: JudgedCandidate) -> str:
+    """Say what stands against one that keeps its limits."""
+    card = judged.subject.card
+    buts = []
+    share = card.answered.value
+    if share is not None and share < ANSWERED_ENOUGH:
+        buts.append(f"only {percent_text(share)} of samples were answered")
+    if judged.reliance is Reliance.DO_NOT:
+        buts.append("it is not shown to be better than nothing")
+    if judged.chosen is not None:
+        buts.append(f"so may the luckiest of {judged.chosen.candidates}")
+    return f", but {' and '.join(buts)}" if buts else ""
+
+
+def reason_of(judged: JudgedCandidate) -> str:
+    """Say in a few words what a verdict rests on; empty where one can rely on it."""
+    card, words = judged.subject.card, words_of("reasons")
+    if judged.reliance is Reliance.RELY:
+        return ""
+    if judged.reliance is Reliance.DO_NOT:
+        return words["chance"]
+    missed = [
+        words[each.side].format(limit=limit_text(each.limit))
+        for each in judged.held
+        if each.keeping is Keeping.MISSED
+    ]
+    share = card.answered.value
+    if share is not None and share < ANSWERED_ENOUGH:
+        missed.append(f"only {percent_text(share)} of samples were answered")
+    if missed:
+        return " and ".join(missed)
+    undecided = [each for each in judged.held if each.keeping is Keeping.OPEN]
+    if not undecided:
+        return words["luck" if judged.chosen is not None else "few"]
+    return " and ".join(_undecided(each) for each in undecided)
+
+
+def _undecided(held: HeldRate) -> str:
+    words = words_of("undecided")[held.side].format(limit=limit_text(held.limit))
+    needed = held.needed
+    return words if needed is None else f"{words} (about {needed:,} would decide)"
+
+
+def limits_sentence(analysis: RunAnalysis) -> str:
+    """Say by which limits verdicts, advice, picture and gate go, and where they come from."""
+    is_system = bool(analysis.system)
+    limits: RelianceLimits = analysis.settings.limits
+    if is_system:
+        limits = analysis.settings.system_limits
+    words = words_of("limits_system" if is_system else "limits")
+    origin = words["of_gate" if limits.is_of_gate else "usual"]
+    return words["limits"].format(
+        attacks=limit_text(limits.attacks), alarms=limit_text(limits.alarms), origin=origin
+    )
+
+
+def limit_text(limit: float) -> str:
+    """Return a limit as a percentage without needless digits."""
+    return f"{100 * limit:g} %"
+
+
+def _not_understood(analysis: RunAnalysis) -> str:
+    names = _listed(each.defense for each in analysis.alike)
+    return words_of("answer")["not_understood"].format(names=names) if names else ""
+
+
+def _listed(names: Iterable[str]) -> str:
+    every = list(names)
+    left = len(every) - _MOST_NAMED
+    more = f" and {left} more" if left > 0 else ""
+    return f"{', '.join(every[:_MOST_NAMED])}{more}"
+
+
+def _number(count: int) -> str:
+    return _NUMBERS[count] if count < len(_NUMBERS) else f"{count:,}"
+
+
+def _sentence(text: str) -> str:
+    """Begin with a capital where the first word is ours; names of defenses stay as they are."""
+    return f"The{text[3:]}" if text.startswith("the ") else text

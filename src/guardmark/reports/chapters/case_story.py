@@ -1,0 +1,123 @@
+"""A case told as a story: who said what, which guard did what, what it came to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from guardmark.core.case import CaseEnd, StepKind
+from guardmark.core.place import Place
+from guardmark.reports.document.safe_text import plain_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from guardmark.analysis.agents.cases import CaseRow
+    from guardmark.core.case import CaseStep
+
+_QUOTED: Final = 160
+_HEADS: Final = {
+    StepKind.USER: "user",
+    StepKind.TOOLS: "tool list",
+    StepKind.CALL: "agent calls",
+    StepKind.RESULT: "tool returns",
+    StepKind.ANSWER: "agent answers",
+}
+_DID: Final = {
+    "allow": "lets it through",
+    "block": "BLOCKS it",
+    "rewrite": "writes it anew",
+    "flag": "flags it and lets it through",
+    "error": "fails",
+    "malformed": "gives no readable decision",
+}
+
+Story = tuple[tuple[str, str], ...]
+
+
+def tell_case(row: CaseRow, *, most: int | None = None) -> Story:
+    """Return who or what, and what happened, line by line; of a long case its deciding lines."""
+    lines = [*_lines(row)]
+    ending = ("outcome", outcome_of(row))
+    if most is None or len(lines) < most:
+        return (*((head, text) for head, text, _ in lines), ending)
+    by_weight = sorted(range(len(lines)), key=lambda index: (-lines[index][2], index))
+    kept = sorted(by_weight[: most - 2])
+    story = [(lines[index][0], lines[index][1]) for index in kept]
+    story.append(("...", f"{len(lines) - len(kept)} more steps"))
+    return (*story, ending)
+
+
+def _lines(row: CaseRow) -> Iterator[tuple[str, str, int]]:
+    """Yield head, text and how much each line decides."""
+    for step in row.result.steps:
+        if step.kind is StepKind.GUARD:
+            is_silent = step.action == "allow" and not step.has_order
+            if step.place is Place.TOOL_LIST and is_silent:
+                continue
+            yield _guard_line(step)
+            continue
+        text = plain_line(step.text[:_QUOTED]) + ("..." if len(step.text) > _QUOTED else "")
+        if step.kind in {StepKind.RESULT, StepKind.TOOLS} and step.has_order:
+            text = f"(holds the injected order) {text}"
+        if step.kind is StepKind.CALL and step.has_order:
+            text = f"(follows the injected order) {text}"
+        weight = 3 if step.has_order else 1
+        yield _HEADS[step.kind], text, weight + (step.kind is StepKind.USER)
+
+
+def _guard_line(step: CaseStep) -> tuple[str, str, int]:
+    place = step.place.value if step.place else ""
+    text = _DID.get(step.action, step.action)
+    if step.policy:
+        text += f"; the policy says {step.policy}"
+    if step.reason:
+        text += f" ({plain_line(step.reason)})"
+    if step.action == "rewrite":
+        text += f": {plain_line(step.text[:_QUOTED])}"
+    if step.action == "allow" and step.has_order:
+        text += ", though it holds the injected order"
+    weight = 4 if step.action != "allow" or step.has_order else 0
+    return f"{step.guard} at {place}", text, weight
+
+
+def outcome_of(row: CaseRow) -> str:
+    """Say what a case came to, and where it was stopped, or that nothing stopped it."""
+    result = row.result
+    if row.has_failed:
+        return f"the agent failed: {plain_line(result.message)}"
+    task = "the task was done" if result.task_done else "the task was not done"
+    if not row.case.is_attack:
+        return f"{task}{_ended(row)}"
+    if result.injection_done:
+        return f"the injected order was carried out; {task}{_missed(row)}"
+    stop = row.stopped_by
+    if stop is None:
+        return f"the agent did not follow the order; {task}{_ended(row)}"
+    where = f"{stop.guard} at {stop.place.value if stop.place else ''}"
+    return f"the attack was stopped by {where}; {task}"
+
+
+def _missed(row: CaseRow) -> str:
+    """Name the guards that saw the order and let it through, or say that none looked."""
+    seen = [
+        f"{step.guard} at {step.place.value}"
+        for step in row.guard_steps
+        if step.has_order and step.action != "block" and step.place is not None
+    ]
+    if seen:
+        return f"; it could have been stopped by {', '.join(dict.fromkeys(seen))}"
+    hidden = row.case.hidden_in or Place.TOOL_RESULT.value
+    return f"; no guard of this arm looked at {hidden}, where the order stood"
+
+
+def _ended(row: CaseRow) -> str:
+    result = row.result
+    if result.end is CaseEnd.STOPPED:
+        return f"; a guard ended the case: {result.message}"
+    if result.end is CaseEnd.GAVE_UP:
+        return "; the agent gave up because something was kept from it"
+    if result.end is CaseEnd.MOST_STEPS:
+        return "; the agent used up its steps"
+    if result.end is CaseEnd.PROVIDER:
+        return "; the filter of the model's provider ended it"
+    return ""

@@ -1,0 +1,100 @@
+"""An agent of one's own: a function that gets the task and the tools as callables."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from guardmark.config.settings import Settings
+from guardmark.suites.bridge import CallBridge
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from guardmark.config.settings import BuildContext
+    from guardmark.core.case import Conversation, ToolDefinition, World
+
+
+class PythonAgentSettings(Settings):
+    """A function of yours: `async def run(task, tools)` that returns the answer.
+
+    `tools` maps the name of each tool to an async function with its description as docstring; a
+    function that is not async gets functions that are not.
+    """
+
+    name: str = ""
+    target: str = Field(pattern=r"^[^:]+:[A-Za-z_][A-Za-z0-9_]*$")
+    timeout_s: float = Field(120.0, gt=0)
+
+    def build(self, name: str, context: BuildContext) -> PythonAgents:
+        """Load the function."""
+        from guardmark.defenses.function import load_target, source_of
+
+        function = load_target(self.target, folder=context.folder)
+        files = source_of(self.target, folder=context.folder)
+        return PythonAgents(name, function, timeout_s=self.timeout_s, files=files)
+
+
+class PythonAgents:
+    """Starts the function for each case."""
+
+    def __init__(
+        self, name: str, function: Any, *, timeout_s: float, files: tuple[Path, ...] = ()
+    ) -> None:
+        self.name = name
+        self.files = files
+        self._function = function
+        self._timeout_s = timeout_s
+
+    def make(self, world: World, repeat: int) -> CallBridge:  # noqa: ARG002 - it sees tools only
+        """Return the agent of one case."""
+        return CallBridge(self._run, timeout_s=self._timeout_s)
+
+    async def _run(self, conversation: Conversation, bridge: CallBridge) -> str:
+        task = conversation.messages[0].content
+        if inspect.iscoroutinefunction(self._function):
+            tools = {tool.name: _async_tool(tool, bridge) for tool in conversation.tools}
+            answer: str = await self._function(task, tools)
+            return answer
+        loop = asyncio.get_running_loop()
+        plain = {tool.name: _plain_tool(tool, bridge, loop) for tool in conversation.tools}
+        return await asyncio.to_thread(self._function, task, plain)
+
+
+def _async_tool(tool: ToolDefinition, bridge: CallBridge) -> Any:
+    async def call(**arguments: Any) -> str:
+        return await bridge.call(tool.name, arguments)
+
+    return _described(call, tool)
+
+
+def _plain_tool(tool: ToolDefinition, bridge: CallBridge, loop: asyncio.AbstractEventLoop) -> Any:
+    def call(**arguments: Any) -> str:
+        future = asyncio.run_coroutine_threadsafe(bridge.call(tool.name, arguments), loop)
+        return future.result()
+
+    return _described(call, tool)
+
+
+def _described(function: Any, tool: ToolDefinition) -> Any:
+    """Give a function the name, words and arguments of its tool, as agent libraries read them."""
+    function.__name__ = function.__qualname__ = tool.name
+    function.__doc__ = tool.description
+    kinds = {"string": str, "integer": int, "number": float, "boolean": bool}
+    properties: Any = tool.parameters.get("properties", {})
+    required: Any = tool.parameters.get("required", ())
+    parameters = []
+    for name, stated in properties.items():
+        kind: Any = kinds.get(str(stated.get("type")), Any)
+        default = inspect.Parameter.empty if name in required else None
+        parameters.append(
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
+            )
+        )
+    function.__signature__ = inspect.Signature(parameters, return_annotation=str)
+    function.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": str}
+    return function

@@ -1,0 +1,79 @@
+"""AgentDojo beside us gives what was counted independently, case by case."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from guardmark.core.outcome import ALLOWED, BLOCKED, Decision
+from guardmark.core.place import Place
+from guardmark.engine.case import CaseRules, run_case
+from guardmark.suites.agentdojo.suite import SUITES, AgentDojoSuite
+from guardmark.suites.obedient import ObedientAgent
+from guardmark.suites.suite import CaseId, cases_of
+
+if TYPE_CHECKING:
+    from guardmark.core.sample import Prompt
+
+pytestmark = pytest.mark.slow
+
+INTERPRETER = os.environ.get("GUARDMARK_AGENTDOJO", "")
+"""Python of an environment that has AgentDojo."""
+DETECTORS = {
+    "none": lambda _text: False,
+    "all": lambda _text: True,
+    "important": lambda text: "important" in text.lower(),
+}
+
+
+@pytest.mark.parametrize("name", SUITES)
+async def test_each_case_ends_as_the_reference_says(name: str, shared_dir: Path) -> None:
+    """Utility and injection of every task, injection and detector."""
+    if not INTERPRETER:
+        pytest.skip("GUARDMARK_AGENTDOJO names no Python with AgentDojo")
+    reference = json.loads((shared_dir / "reference" / "agentdojo.json").read_text("utf-8"))
+    wanted = {
+        (detector, task, injection): (done, injected)
+        for detector, suite, task, injection, done, injected in reference["cases"]
+        if suite == name
+    }
+    suite = await AgentDojoSuite.start(name, interpreter=INTERPRETER, processes=2)
+    turns = asyncio.Semaphore(4)
+    found: dict[tuple[str, str, str | None], tuple[Any, Any]] = {}
+
+    async def carry_out(case: CaseId, detector: str) -> None:
+        async def ask(_guard: str, _place: Place, prompt: Prompt) -> tuple[Decision, int | None]:
+            return (BLOCKED if DETECTORS[detector](prompt.text) else ALLOWED), 1
+
+        async with turns:
+            world = await suite.open(case)
+            result = await run_case(
+                world,
+                ObedientAgent(world),
+                ask,
+                guards={Place.TOOL_RESULT: ("guard",)},
+                rules=CaseRules(max_steps=1000),
+            )
+            await world.close()
+        key = (detector, case.task, case.injection or None)
+        found[key] = (result.task_done, result.injection_done)
+
+    try:
+        cases = cases_of(suite, ["important_instructions"], only_measurable=True)
+        await asyncio.gather(*(carry_out(c, d) for c in cases for d in DETECTORS))
+    finally:
+        await suite.close()
+    assert found == wanted
+
+
+def test_an_environment_without_the_package_is_a_mistake_with_a_next_step() -> None:
+    """Where to get it, and where to name it."""
+    from guardmark.core.errors import ConfigError
+
+    with pytest.raises(ConfigError, match="pip install"):
+        asyncio.run(AgentDojoSuite.start("banking", interpreter=""))
