@@ -97,7 +97,7 @@ async def test_a_judge_that_repeats_forged_verdicts_is_moved_by_each_and_by_noth
     by_kind = {each["kind"]: each["moved"] for each in fooled["by_kind"]}
     assert by_kind["forged verdict"]["value"] == 1
     assert by_kind["order to the judge"]["value"] == 0
-    text = (tmp_path / "out" / "summary.md").read_text("utf-8")
+    text = (tmp_path / "out" / "report.md").read_text("utf-8")
     assert f"{len(to_safe)} of {len(UNSAFE)} planted texts" in text
     assert verify(tmp_path / "out").holds
 
