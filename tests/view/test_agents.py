@@ -22,7 +22,7 @@ def test_arms_are_listed_and_a_case_is_told(tmp_path: Path) -> None:
     with serving(tmp_path / "runs") as site:
         page = site.ask().text
         assert "wall with obedient" in page
-        assert "100.0 % [83.9, 100.0]" in page
+        assert "[83.9, 100.0]" in page
         key = page.split("/run/", 1)[1].split('"', 1)[0]
         story = site.ask(f"samples/{key}?sample_id=errands/garden/mail-word/plain").text
     assert "the attack was stopped by wall at tool_result" in story
