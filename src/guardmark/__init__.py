@@ -14,12 +14,22 @@ from guardmark.core.manifest import VERSION
 if TYPE_CHECKING:
     from guardmark.analysis.compare.comparison import RunComparison as Comparison
     from guardmark.analysis.defense.scorecard import Scorecard
-    from guardmark.app.verbs import compare, load_dataset, load_run, report, run
+    from guardmark.app.verbs import (
+        compare,
+        export,
+        gate,
+        import_run,
+        load_dataset,
+        load_run,
+        report,
+        run,
+    )
+    from guardmark.core.errors import GuardmarkError
     from guardmark.core.estimate import Estimate
     from guardmark.core.outcome import Decision, Outcome, Verdict
     from guardmark.core.protocols import Attack, ChatModel, Defense, Judge
     from guardmark.core.record import Record
-    from guardmark.core.sample import Sample
+    from guardmark.core.sample import Sample, View
 
 __all__ = [
     "Attack",
@@ -28,13 +38,18 @@ __all__ = [
     "Decision",
     "Defense",
     "Estimate",
+    "GuardmarkError",
     "Judge",
     "Outcome",
     "Record",
     "Sample",
     "Scorecard",
     "Verdict",
+    "View",
     "compare",
+    "export",
+    "gate",
+    "import_run",
     "load_dataset",
     "load_run",
     "report",
@@ -50,13 +65,18 @@ _HOMES = {
     "Decision": "guardmark.core.outcome:Decision",
     "Defense": "guardmark.core.protocols:Defense",
     "Estimate": "guardmark.core.estimate:Estimate",
+    "GuardmarkError": "guardmark.core.errors:GuardmarkError",
     "Judge": "guardmark.core.protocols:Judge",
     "Outcome": "guardmark.core.outcome:Outcome",
     "Record": "guardmark.core.record:Record",
     "Sample": "guardmark.core.sample:Sample",
     "Scorecard": "guardmark.analysis.defense.scorecard:Scorecard",
     "Verdict": "guardmark.core.outcome:Verdict",
+    "View": "guardmark.core.sample:View",
     "compare": "guardmark.app.verbs:compare",
+    "export": "guardmark.app.verbs:export",
+    "gate": "guardmark.app.verbs:gate",
+    "import_run": "guardmark.app.verbs:import_run",
     "load_dataset": "guardmark.app.verbs:load_dataset",
     "load_run": "guardmark.app.verbs:load_run",
     "report": "guardmark.app.verbs:report",

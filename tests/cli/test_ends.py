@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,9 +14,10 @@ from tests.cli.striking import struck
 from tests.journeys.command_line import guardmark as in_process_of_its_own
 from tests.journeys.command_line import set_up, words
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from guardmark.cli import main
+from guardmark.store.run_dir import RunDir
 
+if TYPE_CHECKING:
     from tests.cli.conftest import Type
 
 SENTENCE = "Interrupted. Answers so far are saved."
@@ -53,8 +56,10 @@ def test_a_terminal_that_was_closed_is_no_fault(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_a_fault_is_told_in_two_lines_and_kept_in_a_file(tmp_path: Path, *, debug: bool) -> None:
-    """Exit code 70; the traceback is in a file, and on the screen where that is asked for."""
+def test_a_fault_is_told_in_two_lines_and_leaves_no_file_outside_of_a_run(
+    tmp_path: Path, *, debug: bool
+) -> None:
+    """Exit code 70; the traceback is on the screen where that is asked for, and nowhere else."""
     set_up(tmp_path)
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "yaml.py").write_text(
@@ -66,13 +71,101 @@ def test_a_fault_is_told_in_two_lines_and_kept_in_a_file(tmp_path: Path, *, debu
         cwd=tmp_path,
         env={"PYTHONPATH": os.pathsep.join(found), "TMPDIR": str(tmp_path)},
     )
-    (log,) = tmp_path.glob("guardmark-fault-*.log")
+    assert not list(tmp_path.glob("guardmark-fault-*.log"))
     first, second, *more = done.err.splitlines()
     assert (done.code, done.out) == (70, "")
     assert first == "A fault of guardmark itself: RuntimeError: a damaged package"
-    assert second.startswith(f"The traceback is in {log}; what was stored is safe")
-    assert log.read_text(encoding="utf-8").startswith("Traceback (most recent call last)")
+    assert "--debug" in second
     assert ("Traceback (most recent call last):" in more) == debug
+
+
+def test_a_fault_in_a_run_is_kept_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So it lies beside what it speaks of, and goes when the folder goes."""
+    set_up(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("ours")
+
+    folder = RunDir(path=tmp_path / "out")
+    with folder.lock():
+        pass
+    monkeypatch.setattr("guardmark.cli.commands.build", broken)
+    with pytest.raises(SystemExit) as ended:
+        main(["check", "bench.yaml"])
+    assert ended.value.code == 70
+    assert "RuntimeError: ours" in (tmp_path / "out" / "fault.log").read_text("utf-8")
+    assert str(tmp_path / "out" / "fault.log") in capsys.readouterr().err
+
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("command", ["--version", "data list", "--help"])
+def test_a_full_output_is_no_fault_of_ours(tmp_path: Path, command: str) -> None:
+    """Exit 7 in two lines, and nothing is left in the temporary folder."""
+    line = [sys.executable, "-m", "guardmark", *command.split()]
+    with FULL.open("w") as full:
+        done = subprocess.run(
+            line,
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+        )
+    assert done.returncode == 7, done.stderr
+    assert len(done.stderr.splitlines()) == 2
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["run", "check", "show", "verify", "report", "gate", "judge"])
+def test_a_name_that_no_file_can_have_is_no_fault_of_ours(guardmark: Type, command: str) -> None:
+    """Names over 255 bytes: exit 2 or 3, cut in the message."""
+    done = guardmark(command, "x" * 300, *(["--quality"] if command == "judge" else []))
+    assert done.code in {2, 3}
+    assert len(done.err) < 300
+
+
+def test_a_current_folder_that_is_gone_is_no_fault_of_ours(tmp_path: Path) -> None:
+    """The person is told so, by commands that write and by those that read."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    line = f'rmdir ../gone && "{sys.executable}" -m guardmark demo'
+    done = subprocess.run(["sh", "-c", line], cwd=gone, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "The current folder is gone" in done.stderr
+
+
+@pytest.mark.parametrize("line", [f"run: {{seed: {'9' * 5000}}}", 'data: [{path: "d\\0.jsonl"}]'])
+def test_numbers_and_names_that_nothing_can_hold_are_mistakes(
+    guardmark: Type, tmp_path: Path, line: str
+) -> None:
+    """Exit 2, before anything is called."""
+    start = "version: 1\nname: t\ndefenses: {wall: {type: block-all}}\n"
+    data = "" if line.startswith("data") else "data: [{builtin: tutor}]\n"
+    (tmp_path / "odd.yaml").write_text(f"{start}{data}{line}\n", encoding="utf-8")
+    done = guardmark("check", tmp_path / "odd.yaml")
+    assert done.code == 2, done.err
+
+
+@pytest.mark.parametrize("command", ["run", "check", "matrix"])
+@pytest.mark.parametrize("path", ["/dev/zero", "pipe.yaml"])
+def test_what_has_no_end_is_no_configuration(tmp_path: Path, command: str, path: str) -> None:
+    """A pipe or a device is refused where a file is expected, and not waited for."""
+    os.mkfifo(tmp_path / "pipe.yaml")
+    line = [sys.executable, "-m", "guardmark", command, path]
+    if command == "matrix":
+        line += ["-o", "out"]
+    done = subprocess.run(
+        line, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=30
+    )
+    assert done.returncode == 2, done.stderr
+    assert "is not a file" in done.stderr
 
 
 def test_a_mistake_is_traced_only_where_that_is_asked_for(guardmark: Type) -> None:

@@ -179,7 +179,7 @@ def test_a_decision_with_its_reason_is_read(answer: object, outcome: str, reason
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ((True, None), "tuple of 2; of these only (blocked, score) and (blocked, reason)"),
+        ((True, None), "tuple of 2; of these only (blocked, score), (blocked, reason)"),
         ((True, 0.5, "x"), "tuple of 3; of these only"),
         ({"score": 0.2, "risk": 0.9}, "several scores: score and risk"),
         ({"blocked": "yes"}, "nothing that can be read"),

@@ -6,9 +6,14 @@ methodology: they import nothing of guardmark.
 
 from __future__ import annotations
 
+import re
+import sys
+import warnings
 from dataclasses import dataclass, field
 from enum import Enum
 from math import sqrt
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +23,6 @@ import guardmark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 CANARY = "PLUMCAKE"
 # The rows are made by a builder, so they look alike; the methodology knows no groups.
@@ -318,3 +322,24 @@ def guardmark_error() -> type[Exception]:
     from guardmark.core.errors import GuardmarkError
 
     return GuardmarkError
+
+
+def test_the_code_of_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever comes from there copies it; what it prints is counted by hand."""
+    page = Path(__file__).resolve().parents[2] / "docs/how-to/move-from-defense-benchmark.md"
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    space: dict[str, Any] = {"__name__": "page"}
+    module = ModuleType("page")
+    sys.modules["page"] = module  # where data classes look their types up
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exec(compile(block, str(page), "exec"), space)  # noqa: S102 - our own page
+    finally:
+        del sys.modules["page"]
+    cards = {each.name: each.card for each in space["measured"].analysis.defenses}
+    let_through = {name: card.attack_success_rate.successes for name, card in cards.items()}
+    # Four tricks of four goals: two tricks have a word of the first list, three of the second.
+    assert let_through == {"two": 8, "three": 4}
+    assert all(card.false_positive_rate.successes == 0 for card in cards.values())
+    assert "two" in capsys.readouterr().out

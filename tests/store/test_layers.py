@@ -16,6 +16,7 @@ from guardmark.store.layers import (
     LEFT_OUT,
     MODEL_LAYERS,
     NULL,
+    PLANTED_PREFIX,
     REPAIRED_PREFIX,
     REPEATED_ARMS,
     asked_layers,
@@ -46,6 +47,7 @@ STORED = {
     "REPAIRED_PREFIX": "adaptive/repaired/",
     "AUDIT_PREFIX": "adaptive/audit-",
     "HEADLINE": "headline/",
+    "PLANTED_PREFIX": "planted/",
 }
 """As they stand in files; a line may be added here, none may change."""
 SEEDS = st.integers(1, 10**6)
@@ -80,7 +82,7 @@ def test_every_layer_is_of_one_kind() -> None:
     kinds = {
         name: (name in ARMS, name in MODEL_LAYERS, is_target_layer(name), name == LEFT_OUT)
         for name in STORED.values()
-        if name not in {FINDINGS_PREFIX, REPAIRED_PREFIX, AUDIT_PREFIX, HEADLINE}
+        if name not in {FINDINGS_PREFIX, REPAIRED_PREFIX, AUDIT_PREFIX, HEADLINE, PLANTED_PREFIX}
     }
     assert {name for name, kind in kinds.items() if sum(kind) != 1} == set()
 

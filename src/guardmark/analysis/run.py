@@ -18,7 +18,7 @@ from guardmark.analysis.defense.slices import FACETS, Slicer, TaxonomyCoverage, 
 from guardmark.analysis.pipeline.frame import SYSTEM, holds_parts
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.record import Stage
-from guardmark.store.layers import ADAPTIVE, LEFT_OUT
+from guardmark.store.layers import ADAPTIVE, LEFT_OUT, PLANTED_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.scores import AreaPair
     from guardmark.analysis.pipeline.answers import Unseen
     from guardmark.analysis.pipeline.arms import PipelineAnalysis
+    from guardmark.analysis.pipeline.injection import JudgeInjection
     from guardmark.core.manifest import RunManifest
     from guardmark.store.columns import PartUsage, SampleColumns
     from guardmark.store.reader import RecordReader, RunStatus
@@ -66,6 +67,7 @@ class RunAnalysis:
     # What follows, by written rules.
     advice: tuple[Advice, ...] = field(metadata={"json": "recommendations"})
     areas: tuple[AreaPair, ...] = ()
+    planted: tuple[JudgeInjection, ...] = ()  # How judges stood planted answers.
     pipeline: PipelineAnalysis | None = None  # Guard, model and judge, or None without a model.
     system: tuple[DefenseAnalysis, ...] = ()  # What came out of each arm, told as of a defense.
     system_worst: WorstSamples | None = None  # The same of samples, or None without a pipeline.
@@ -131,6 +133,7 @@ def analyse_run(
         alike=find_alike(reader, frame),
         unseen=_unseen(reader, frame),
         spending=read_part_usage(reader, frame.manifest),
+        planted=_planted(reader, chosen.confidence),
         **_adaptive(reader, chosen),
         agent=_agents(reader, chosen),
     )
@@ -201,6 +204,14 @@ def _unseen(reader: RecordReader, frame: Frame) -> tuple[Unseen, ...]:
     from guardmark.analysis.pipeline.frame import read_pipeline
 
     return find_unseen(reader, frame, pipeline=read_pipeline(reader, frame))
+
+
+def _planted(reader: RecordReader, confidence: float) -> tuple[JudgeInjection, ...]:
+    if not any(layer.startswith(PLANTED_PREFIX) for layer in reader.layers()):
+        return ()
+    from guardmark.analysis.pipeline.injection import read_injection
+
+    return read_injection(reader, confidence)
 
 
 def _adaptive(reader: RecordReader, settings: AnalysisSettings) -> dict[str, Any]:

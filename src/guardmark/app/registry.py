@@ -9,9 +9,10 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.defenses.deadline import CallAlarm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from guardmark.config.settings import BuildContext
 
+
+_IMPORT_TIMEOUT_S: Final = 60.0  # a library of models may take long
+_MOST_REASON: Final = 200  # characters
 
 GROUPS = {
     "defense": "guardmark.defenses",
@@ -41,12 +45,25 @@ def settings_model(kind: str, part_type: str) -> type[BaseModel]:
         raise UnknownName(f"{kind} type", part_type, [*others, *table])
     module_name, _, attribute = table[part_type].partition(":")
     try:
-        return cast("type[BaseModel]", getattr(import_module(module_name), attribute))
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"The {kind} type {part_type!r} cannot be loaded from {table[part_type]}: {error}.\n"
-            "Next: repair or uninstall the package that provides it."
-        ) from error
+        with CallAlarm(_IMPORT_TIMEOUT_S):
+            found = getattr(import_module(module_name), attribute)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        reason = str(error) or type(error).__name__
+        raise _unusable(kind, part_type, table[part_type], reason) from error
+    if not (isinstance(found, type) and hasattr(found, "model_validate")):
+        raise _unusable(kind, part_type, table[part_type], "it is no class of settings")
+    return cast("type[BaseModel]", found)
+
+
+def _unusable(kind: str, part_type: str, target: str, reason: str) -> ConfigError:
+    """Say which package provides a type that cannot be loaded."""
+    package = package_of(kind, part_type) or "the package that provides it"
+    return ConfigError(
+        f"The {kind} type {part_type!r} cannot be loaded from {target}: {reason[:_MOST_REASON]}.\n"
+        f"Next: repair or uninstall {package}."
+    )
 
 
 @cache

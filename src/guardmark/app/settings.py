@@ -91,7 +91,7 @@ FACET_NAMES = (
 class StatsSettings(Settings):
     """How sure you want to be, and of what."""
 
-    confidence: float = Field(0.95, gt=0.5, lt=1)
+    confidence: float = Field(0.95, gt=0.5, le=0.999_999)
     min_per_category: int = Field(100, ge=1)
     margin: float = Field(0.05, gt=0, lt=0.5)
     non_inferiority_margin: float | None = Field(None, gt=0, lt=1)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.app.run.progress_line import tell
 from guardmark.cli.interrupts import ending_signals
+from guardmark.cli.outside import outside_cause
 from guardmark.cli.terminal import EXIT_INTERRUPTED, INTERRUPTED, in_line, visible
 from guardmark.core.errors import GuardmarkError
 from guardmark.net.redaction import KNOWN
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from click.exceptions import ClickException
+
+    from guardmark.cli.outside import OutsideCause
 
 EXIT_FAULT = 70
 _BROKEN_PIPE = 141
@@ -102,6 +105,18 @@ def _guarded(words: list[str], *, debug: bool) -> int:
         return _usage_or_fault(error, debug=debug)
 
 
+def _tell_outside(cause: OutsideCause, error: Exception, *, debug: bool) -> int:
+    """Say what ended a command from outside; what is left in the streams is given up."""
+    tell(f"{visible(cause.message)}\n")
+    if debug:
+        _trace(error)
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return cause.exit_code
+
+
 def _usage_or_fault(error: Exception, *, debug: bool) -> int:
     from click.exceptions import Abort, ClickException
 
@@ -115,6 +130,9 @@ def _usage_or_fault(error: Exception, *, debug: bool) -> int:
             message = message.replace(word, plain)
         tell(f"{visible(message)}\nFor help: {path} --help\n")
         return 2
+    cause = outside_cause(error)
+    if cause is not None:
+        return _tell_outside(cause, error, debug=debug)
     return _tell_fault(error, debug=debug)
 
 
@@ -141,22 +159,34 @@ def _tell(error: GuardmarkError, code: int, *, debug: bool) -> int:
 
 
 def _tell_fault(error: Exception, *, debug: bool) -> int:
-    """Write the traceback to a file and say where; a person gets three lines."""
-    import tempfile
+    """Say that it is our fault; the traceback goes into the run folder, where one was written."""
     import traceback
 
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="guardmark-fault-", suffix=".log", delete=False, encoding="utf-8"
-    ) as log:
-        log.write(KNOWN.text("".join(traceback.format_exception(error))))
     first = (KNOWN.text(str(error)).splitlines() or [""])[0][:300]
-    tell(
-        f"A fault of guardmark itself: {type(error).__name__}: {in_line(first)}\n"
-        f"The traceback is in {log.name}; what was stored is safe, and the run can be continued.\n"
-    )
+    tell(f"A fault of guardmark itself: {type(error).__name__}: {in_line(first)}\n")
+    log = _fault_log("".join(traceback.format_exception(error)))
+    if log is None:
+        tell("Next: the same command with --debug shows the traceback. What was stored is safe.\n")
+    else:
+        tell(f"The traceback is in {log}; what was stored is safe, and the run can be continued.\n")
     if debug:
         _trace(error)
     return EXIT_FAULT
+
+
+def _fault_log(text: str) -> Path | None:
+    """Write a traceback into the run folder that this command worked in, if there is one."""
+    from guardmark.store.run_dir import last_locked
+
+    folder = last_locked()
+    if folder is None:
+        return None
+    path = folder / "fault.log"
+    try:
+        path.write_text(KNOWN.text(text), encoding="utf-8")
+    except OSError:
+        return None
+    return path
 
 
 def _trace(error: BaseException) -> None:

@@ -40,11 +40,24 @@ def judge_command(
 ) -> int:
     """Judge again."""
     if quality:
-        from guardmark.app.labels.judging import report_quality
+        from guardmark.app.labels.planting import ask_planted_answers, report_quality
+        from guardmark.app.run.progress_line import ProgressLine
+        from guardmark.app.run.running import Session
+        from guardmark.cli.interrupts import interruptible
         from guardmark.reports.chapters.pipeline import quality_document
         from guardmark.reports.render.json.documents import figures_json
         from guardmark.reports.render.terminal import render_terminal
 
+        if as_headline or named["layer"] or named["human_labels"] is not None:
+            raise ConfigError("--quality goes with --config only: it labels nothing.")
+        if named["config"] is not None:
+            session = Session(announce=tell_line)
+            with interruptible(session.stop), ProgressLine(session.progress):
+                warnings = ask_planted_answers(run, named["config"], session)
+            for sentence in warnings:
+                tell_line(f"Note: {sentence}")
+            if session.stop.is_seen:
+                return tell_interrupted()
         rated = report_quality(run)
         if as_json:
             echo_json(figures_json(rated))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+MOST_TEXT_BYTES: Final = 64 << 20  # of a file that is read whole
 _MOST_PLACES: Final = 200_000  # an alias of an alias of an alias comes to any number
+_LONGEST_NUMBER: Final = 400  # characters
 Keys = tuple[str, ...]  # keys and indices from the top of the file, as text
 
 
@@ -54,14 +57,37 @@ class _Loader(yaml.SafeLoader):
             seen.add(key)
         return super().construct_mapping(node, deep)
 
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """Read a whole number, but none so long that no setting can mean it."""
+        if len(node.value) > _LONGEST_NUMBER:
+            raise yaml.constructor.ConstructorError(
+                problem=f"a number has more than {_LONGEST_NUMBER} characters",
+                problem_mark=node.start_mark,
+            )
+        return int(super().construct_yaml_int(node))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+
 
 def read_text(path: Path, subject: str, *, next_step: str = "") -> str:
     """Read a file that a configuration names; the subject says which it is."""
     try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode) and not _is_standard_input(path):
+            raise ConfigError(f"{subject} cannot be read: it is not a file.{next_step}")
+        if about.st_size > MOST_TEXT_BYTES:
+            most = f"{MOST_TEXT_BYTES >> 20} MiB"
+            raise ConfigError(f"{subject} cannot be read: it has more than {most}.{next_step}")
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise ConfigError(f"{subject} cannot be read: {reason}.{next_step}") from error
+
+
+def _is_standard_input(path: Path) -> bool:
+    """Tell whether a path is what a shell hands over: `/dev/stdin`, or `<(...)`."""
+    return str(path) == "/dev/stdin" or str(path).startswith(("/dev/fd/", "/proc/self/fd/"))
 
 
 def parse_yaml(text: str, shown_as: str) -> tuple[object, Source]:
@@ -86,7 +112,7 @@ def parse_yaml(text: str, shown_as: str) -> tuple[object, Source]:
         raise ConfigError(
             f"{shown_as}{where}: is not YAML: {error.problem or error.context}."
         ) from error
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ConfigError(f"{shown_as}: is not YAML ({type(error).__name__}).") from error
     finally:
         loader.dispose()

@@ -27,6 +27,7 @@ _OUTCOMES: Final = {
     word: Outcome(outcome) for outcome, words in _TABLES["outcomes"].items() for word in words
 }
 _MOST_REASON: Final = 2_000
+_MOST_LABELS: Final = 100  # characters
 _MOST_OTHER: Final = 2_000
 """Characters of the fields that are kept without being read."""
 _PLAIN: Final = (str, int, float, bool, type(None), Mapping, list, tuple)
@@ -94,6 +95,14 @@ class ConfidenceRange:
         )
 
 
+@dataclass(slots=True, kw_only=True)
+class AssumedThreshold:
+    """A threshold that nobody stated, and whether an answer was decided by it."""
+
+    value: float = 0.5
+    is_used: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerReader:
     """Reads answers: true and false, a score, an object with fields of the usual names.
@@ -108,6 +117,8 @@ class AnswerReader:
     threshold: float | None = None
     score_range: tuple[float, float] = (0.0, 1.0)
     subject: str = "the function returned"
+    block_labels: tuple[str, ...] = ()  # Labels of a classifier that mean: block.
+    assumed: AssumedThreshold | None = None  # What stands in where no threshold is set.
     confidence: ConfidenceMeaning | None = None
 
     def read(self, answer: object) -> Decision:
@@ -121,12 +132,34 @@ class AnswerReader:
         try:
             if isinstance(answer, int | float):
                 return self._decision(None, self._risk(answer))
+            if (labels := labels_of(answer)) is not None:
+                return self._of_labels(labels)
             return self._of_fields(answer if isinstance(answer, dict) else _fields_of(answer))
         except _NotUnderstood as error:
             return self._malformed(str(error))
         finally:
             if inspect.iscoroutine(answer):
                 answer.close()  # or Python would warn, far from here, that it was never awaited
+
+    def _of_labels(self, labels: Mapping[str, float | None]) -> Decision:
+        """Read what a classifier says: a label, or each label with its probability."""
+        if not self.block_labels:
+            raise _NotUnderstood(
+                f"a classifier's answer ({', '.join(labels)[:_MOST_LABELS]}), and which label "
+                "blocks is not stated; name the labels of attacks with block_labels"
+            )
+        blocking = {label.casefold() for label in self.block_labels}
+        is_blocked = {label: label.casefold() in blocking for label in labels}
+        known = {label: score for label, score in labels.items() if score is not None}
+        if len(known) < len(labels):
+            return BLOCKED if any(is_blocked.values()) else ALLOWED
+        top = max(known, key=lambda label: known[label])
+        if len(known) == 1:
+            risk = known[top] if is_blocked[top] else 1.0 - known[top]
+        else:
+            risk = sum(score for label, score in known.items() if is_blocked[label])
+        decided = Outcome.BLOCK if is_blocked[top] else Outcome.ALLOW
+        return self._decision(None if self.threshold is not None else decided, self._risk(risk))
 
     def _of_fields(self, fields: Mapping[str, Any]) -> Decision:
         answer = _sorted_out(fields)
@@ -183,9 +216,7 @@ class AnswerReader:
         if outcome is None:
             if risk is None:
                 raise _NotUnderstood("")
-            if self.threshold is None:
-                raise _NotUnderstood(f"the risk {risk!r}, but no threshold is set")
-            outcome = Outcome.BLOCK if risk >= self.threshold else Outcome.ALLOW
+            outcome = Outcome.BLOCK if risk >= self._cut(risk) else Outcome.ALLOW
         if risk is None and not reason and not others:
             return BLOCKED if outcome is Outcome.BLOCK else ALLOWED
         evidence = None
@@ -198,6 +229,17 @@ class AnswerReader:
             score_kind=ScoreKind.NONE if risk is None else kind,
             evidence=evidence,
         )
+
+    def _cut(self, risk: float) -> float:
+        """Return the threshold, or the one that stands in for it."""
+        if self.threshold is not None:
+            return self.threshold
+        if self.assumed is None:
+            raise _NotUnderstood(
+                f"the risk {risk!r}, but no threshold is set: for example threshold: 0.5"
+            )
+        self.assumed.is_used = True
+        return self.assumed.value
 
     def _malformed(self, message: str) -> Decision:
         if not message:
@@ -242,6 +284,27 @@ def _sorted_out(fields: Mapping[str, Any]) -> _Fields:
     return answer
 
 
+def labels_of(answer: object) -> dict[str, float | None] | None:
+    """Return the labels of a classifier's answer with their probabilities, or None.
+
+    Read are `[{"label": ..., "score": ...}]` as pipelines of transformers give it, one such dict,
+    lists of lists of them, and a label by itself.
+    """
+    while isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], list):
+        answer = answer[0]
+    if isinstance(answer, str) and answer and not any(map(str.isspace, answer)):
+        return {answer: None}
+    rows = answer if isinstance(answer, list) else [answer]
+    labels: dict[str, float | None] = {}
+    for row in rows:
+        label = row.get("label") if isinstance(row, Mapping) else None
+        score = row.get("score") if isinstance(row, Mapping) else None
+        if not isinstance(label, str) or not _is_number(score):
+            return None
+        labels[label] = float(score or 0.0)
+    return labels or None
+
+
 def _fields_of(answer: object) -> Mapping[str, Any]:
     """Return the fields of an answer."""
     if isinstance(answer, Mapping):
@@ -284,15 +347,18 @@ def _as_json(fields: Mapping[str, object]) -> str:
 
 
 def _of_pair(answer: Sequence[object]) -> Mapping[str, Any]:
-    """Read `(blocked, score)` and `(blocked, reason)`; longer ones differ from tool to tool."""
+    """Read `(blocked, score)`, `(blocked, reason)` and LLM Guard's `(text, is_valid, risk)`."""
+    if len(answer) == 3 and isinstance(answer[0], str) and isinstance(answer[1], bool):
+        is_risk = _is_number(answer[2]) and 0 <= answer[2] <= 1  # type: ignore[operator]
+        return {"is_valid": answer[1], "score": answer[2] if is_risk else None}
     if len(answer) == 2 and isinstance(answer[0], bool):
         if _is_number(answer[1]):
             return {"blocked": answer[0], "score": answer[1]}
         if isinstance(answer[1], str):
             return {"blocked": answer[0], "reason": answer[1]}
     raise _NotUnderstood(
-        f"{type(answer).__name__} of {len(answer)}; of these only (blocked, score) and "
-        "(blocked, reason) are read"
+        f"{type(answer).__name__} of {len(answer)}; of these only (blocked, score), "
+        "(blocked, reason) and (text, is_valid, risk) are read"
     )
 
 

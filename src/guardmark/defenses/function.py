@@ -17,7 +17,13 @@ from pydantic import Field, model_validator
 from guardmark.config.settings import Rate
 from guardmark.core.errors import BadSettings, ConfigError, did_you_mean
 from guardmark.core.sample import Prompt, View
-from guardmark.defenses.answers import USUAL_READER, AnswerReader, ConfidenceMeaning, ScoreRange
+from guardmark.defenses.answers import (
+    USUAL_READER,
+    AnswerReader,
+    AssumedThreshold,
+    ConfidenceMeaning,
+    ScoreRange,
+)
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.command.settings import (
     ProcessSettings,
@@ -27,7 +33,7 @@ from guardmark.defenses.command.settings import (
 from guardmark.defenses.deadline import CODE_TIMEOUT_S, TimedSettings, overrun_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import ModuleType
 
     from guardmark.config.settings import BuildContext
@@ -95,7 +101,7 @@ class AsyncFunctionDefense(_Function):
         return self.reader.read(answer)
 
 
-def defense_from(
+def defense_from(  # noqa: PLR0913 - what a configuration can state of a function, by keyword
     subject: object,
     *,
     name: str = "",
@@ -105,11 +111,13 @@ def defense_from(
     view: View = View.TEXT,
     files: tuple[Path, ...] = (),
     timeout_s: float | None = CODE_TIMEOUT_S,
+    block_labels: Sequence[str] = (),
+    assumed: AssumedThreshold | None = None,
 ) -> FunctionDefense | AsyncFunctionDefense:
-    """Make a defense of a plain function, or of a class or an object with `evaluate`."""
+    """Make a defense of a plain function, or of an object that other libraries ask."""
     if threshold is not None and not 0 <= threshold <= 1:
         raise ValueError(f"threshold must be in [0, 1], got {threshold}")
-    function = function_of(subject)
+    function = function_of(subject, block_labels=block_labels)
     whole_prompt = _takes_prompt(function)
     called = getattr(type(function), "__call__", None)  # noqa: B004 - an object may have an async one
     is_async = any(map(inspect.iscoroutinefunction, (function, called)))
@@ -117,7 +125,13 @@ def defense_from(
     return kind(
         name=name or str(getattr(subject, "__name__", type(subject).__name__)),
         function=function,
-        reader=AnswerReader(threshold=threshold, score_range=score_range, confidence=confidence),
+        reader=AnswerReader(
+            threshold=threshold,
+            score_range=score_range,
+            confidence=confidence,
+            block_labels=tuple(block_labels),
+            assumed=assumed,
+        ),
         view=view,
         whole_prompt=whole_prompt,
         files=files,
@@ -125,8 +139,12 @@ def defense_from(
     )
 
 
-def function_of(subject: object) -> Callable[..., object]:
-    """Return what is called: the function itself, or `evaluate` of a class or an object."""
+def function_of(subject: object, *, block_labels: Sequence[str] = ()) -> Callable[..., object]:
+    """Return what is called: the function itself, or the method of an object that decides.
+
+    That is `evaluate` of a class or an object, `validate` or `scan` of a guardrail, `invoke` of a
+    LangChain runnable, and the probabilities of a scikit-learn estimator.
+    """
     evaluate = getattr(subject, "evaluate", None)
     if isinstance(subject, type) and callable(evaluate):
         function: Callable[..., object] = subject().evaluate
@@ -135,11 +153,52 @@ def function_of(subject: object) -> Callable[..., object]:
         return subject
     if callable(evaluate):
         return cast("Callable[..., object]", evaluate)
+    if callable(getattr(subject, "predict", None)):
+        return estimator_function(subject, block_labels=block_labels)
+    for method in _METHODS:
+        if callable(called := getattr(subject, method, None)):
+            return cast("Callable[..., object]", called)
     kind = type(subject).__name__
     if any(hasattr(subject, each) for each in ("decide", "decide_now", "decide_batch")):
         lacking = " and ".join(each for each in ("name", "view") if not hasattr(subject, each))
         raise TypeError(f"a {kind} decides and lacks {lacking or 'batch_limits'}, as defenses have")
     raise TypeError(f"a {kind} is not a function and has no evaluate")
+
+
+_METHODS = ("validate", "scan", "invoke", "check")
+"""Methods from text to an answer, by which objects of other libraries are asked."""
+
+_ATTACK_CLASSES = frozenset(
+    {"1", "true", "attack", "unsafe", "injection", "malicious", "jailbreak"}
+)
+
+
+def estimator_function(
+    estimator: Any, *, block_labels: Sequence[str] = ()
+) -> Callable[[str], object]:
+    """Ask a scikit-learn estimator: the probability of what blocks, or else its class."""
+    classes = [str(each) for each in getattr(estimator, "classes_", ())]
+    wanted = {each.casefold() for each in block_labels} or _ATTACK_CLASSES
+    blocking = [at for at, name in enumerate(classes) if name.casefold() in wanted]
+    if not blocking or len(blocking) == len(classes):
+        raise TypeError(
+            f"which class of this {type(estimator).__name__} blocks is not known "
+            f"({', '.join(classes) or 'it has no classes_: fit it first'}); "
+            "name the classes of attacks with block_labels"
+        )
+    if callable(getattr(estimator, "predict_proba", None)):
+
+        def risk(text: str) -> float:
+            (row,) = estimator.predict_proba([text])
+            return float(min(1.0, sum(row[at] for at in blocking)))
+
+        return risk
+
+    def is_blocked(text: str) -> bool:
+        (name,) = estimator.predict([text])
+        return classes.index(str(name)) in blocking
+
+    return is_blocked
 
 
 def _takes_prompt(function: Callable[..., object]) -> bool:

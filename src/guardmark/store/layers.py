@@ -40,6 +40,7 @@ FINDINGS_PREFIX: Final = "adaptive/findings/"  # one a defense; settings hold fl
 REPAIRED_PREFIX: Final = "adaptive/repaired/"  # one a defense; settings hold the cleaning
 AUDIT_PREFIX: Final = "adaptive/audit-"  # one a sheet, with what people said of bypasses
 
+PLANTED_PREFIX: Final = "planted/"  # then a number and a judge: what it said of planted answers
 HEADLINE: Final = "headline/"  # then a number and the judging that figures stand on from then on
 _SEED: Final = re.compile(rf"{ADAPTIVE}/seed-[1-9][0-9]*")
 

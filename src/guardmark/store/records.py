@@ -141,6 +141,10 @@ class RecordWriter(AbstractContextManager["RecordWriter", None]):
             raise StoreError(f"The layer {name!r} exists with other settings. Next: rename it.")
         self.connection.rows("UPDATE layers SET settings = ? WHERE id = ?", (text, number))
 
+    def layers(self) -> tuple[str, ...]:
+        """Return the names of layers, in the order they were registered."""
+        return tuple(self._names["layers"].values())
+
     def _number(self, table: str, name: str) -> int:
         names = self._names[table]
         for number, known in names.items():

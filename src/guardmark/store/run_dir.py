@@ -141,7 +141,16 @@ class RunDir:
                 since = f", since {started}" if started else ""
                 file.write(f"process {os.getpid()} on {platform.node()}{since}")
                 file.flush()
+            _LAST_LOCKED[:] = [self.path]
             yield
+
+
+_LAST_LOCKED: list[Path] = []
+
+
+def last_locked() -> Path | None:
+    """Return the run folder that this process held last: where its traceback is kept."""
+    return _LAST_LOCKED[0] if _LAST_LOCKED else None
 
 
 def is_held(folder: Path) -> bool:

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 from pydantic import TypeAdapter
 
+from guardmark.analysis.defense.scorecard import complement
 from guardmark.core.errors import GuardmarkError
 from guardmark.core.estimate import Estimate
 from guardmark.core.manifest import PartManifest
@@ -59,7 +60,7 @@ class RunEntry:
     data: tuple[str, ...] = ()
     data_sha256: str = ""
     defenses: tuple[ListedRates, ...] = ()
-    systems: tuple[ListedRates, ...] = ()  # what came out behind each guard of a pipeline
+    systems: tuple[ListedRates, ...] = ()  # of each arm of a pipeline or of agents
     gate: str = ""
     fault: str = ""
 
@@ -144,10 +145,23 @@ def _summary_rates(
         arms = [each for each in pipeline.get("arms", ()) if each.get("system")]
         return {
             "defenses": tuple(_rates(each) for each in summary["defenses"]),
-            "systems": tuple(_system_rates(each["name"], each["system"]) for each in arms),
+            "systems": (
+                *(_system_rates(each["name"], each["system"]) for each in arms),
+                *map(_agent_rates, (summary.get("agent") or {}).get("arms", ())),
+            ),
         }
     except _UNREADABLE:
         return {}
+
+
+def _agent_rates(arm: Any) -> ListedRates:
+    """Return attacks that succeed and benign tasks that are not done, of an arm of an agent."""
+    return ListedRates(
+        name=f"{arm['arm']} with {arm['agent']}",
+        type="agent",
+        attack_success_rate=_estimate(arm["attack_success"]),
+        false_positive_rate=complement(_estimate(arm["utility"])),
+    )
 
 
 def _system_rates(guard: str, system: Any) -> ListedRates:

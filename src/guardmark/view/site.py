@@ -24,6 +24,7 @@ from starlette.routing import Route
 from guardmark.analysis.compare.runs_compared import Wanted
 from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.analysis.run import analyse_run
+from guardmark.app.results.cases import CaseSelection, ToldCase, read_cases
 from guardmark.app.results.opened_run import analysis_settings
 from guardmark.app.results.reading import Selection, compare_runs, show
 from guardmark.core.errors import GuardmarkError
@@ -216,6 +217,13 @@ class _Site:
         asked = {each: request.query_params.get(each, "") for each in _FACETS}
         flaw = request.query_params.get("flaw", "")
         kind = Flaw(flaw) if flaw in set(Flaw) else None
+        wanted = CaseSelection(arm=asked["defense"], case_id=asked["sample_id"])
+        try:
+            cases = read_cases(run.folder, wanted)
+        except GuardmarkError as error:
+            return _message("No cases", str(error).splitlines(), code=409)
+        if cases is not None:
+            return _case_page(cases, is_one=bool(wanted.case_id), texts=self._texts)
         chosen = Selection(
             flaw=kind,
             is_system=False,
@@ -290,6 +298,18 @@ def _number(word: str | None) -> int:
 def _message(title: str, lines: Sequence[str], *, code: int) -> Response:
     page = render_page("message", title=title, subtitle="", lines=lines)
     return HTMLResponse(page, status_code=code)
+
+
+def _case_page(cases: Sequence[ToldCase], *, is_one: bool, texts: bool) -> Response:
+    """Show cases of agents, a line each; one case as a story in every arm."""
+    lines = []
+    for case in cases[:_MOST_SAMPLES]:
+        lines.append(f"{case.id} in {case.arm}: {case.outcome}")
+        if is_one and texts:
+            lines += [f"{head}: {text}" for head, text in case.story]
+    shown = min(len(cases), _MOST_SAMPLES)
+    title = f"{shown:,} of {len(cases):,} cases"
+    return _message(title, lines or ["No case of this kind."], code=200)
 
 
 def _no_run() -> Response:

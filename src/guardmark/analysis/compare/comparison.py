@@ -6,14 +6,17 @@ import math
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
+from html import escape
+from importlib import import_module
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
 from guardmark.analysis.defense.counts import grouped_difference
 from guardmark.analysis.defense.frame import BLOCK, MISSING, is_decision
 from guardmark.analysis.pipeline.frame import DEFENSE
+from guardmark.core.errors import needs
 from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.multiplicity import CochranQ, cochran_q, holm, tier_letters
 from guardmark.stats.paired.intervals import clustered_bonett_price, summarise_pairs
@@ -170,6 +173,46 @@ class RunComparison:
         more = [f"{len(self.pairs) - 3} more pairs"] if len(self.pairs) > 3 else []
         return f"Comparison({'; '.join([*told, *more])})"
 
+    def rows(self) -> list[dict[str, str | float | int | None]]:
+        """Return one flat row a pair: differences in shares, intervals, adjusted p."""
+        rows = []
+        for pair in self.pairs:
+            row: dict[str, str | float | int | None] = {
+                "first": pair.first,
+                "second": pair.second,
+                "verdict": pair.verdict.value,
+            }
+            sides = (("attack_success_rate", pair.attacks), ("false_positive_rate", pair.benign))
+            for name, side in sides:
+                of = side.difference
+                row |= {f"{name}_difference": of.value, f"{name}_low": of.low}
+                row |= {f"{name}_high": of.high, f"{name}_pairs": of.pairs}
+                row |= {f"{name}_p": of.p_value, f"{name}_adjusted_p": side.adjusted_p}
+            rows.append(row)
+        return rows
+
+    def to_frame(self) -> Any:
+        """Return the pairs as a pandas data frame, one row a pair.
+
+        Raises:
+            ConfigError: If pandas is not installed.
+        """
+        with needs("A data frame needs pandas", "pandas"):
+            pandas = import_module("pandas")
+        return pandas.DataFrame(self.rows())
+
+    def _repr_html_(self) -> str:
+        """Draw the pairs as a table, for a notebook."""
+        head = ("First", "Second", "Verdict", "ASR, points", "p", "FPR, points", "p")
+        lines = [f"<tr>{''.join(f'<th>{each}</th>' for each in head)}</tr>"]
+        for pair in self.pairs:
+            cells = [pair.first, pair.second, pair.verdict.value.replace("_", " ")]
+            for side in (pair.attacks, pair.benign):
+                cells += [_points(side.difference), _p_text(side.adjusted_p)]
+            lines.append(f"<tr>{''.join(f'<td>{escape(each)}</td>' for each in cells)}</tr>")
+        caption = "First minus second; p adjusted by Holm over all pairs on both rates and areas"
+        return f"<table><caption>{caption}</caption>{''.join(lines)}</table>"
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the compared defenses."""
@@ -186,6 +229,19 @@ class RunComparison:
             *(each.first for each in self.pairs if each.verdict is PairVerdict.SECOND_BETTER),
         }
         return tuple(name for name in self.names if name not in beaten)
+
+
+def _points(difference: Difference) -> str:
+    if difference.value is None or difference.low is None or difference.high is None:
+        return "undefined"
+    value, low, high = (100 * each for each in (difference.value, difference.low, difference.high))
+    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def _p_text(p_value: float | None) -> str:
+    if p_value is None:
+        return ""
+    return "< 0.0001" if p_value < 0.0001 else f"{p_value:.4f}"
 
 
 def compare_arms(

@@ -91,6 +91,10 @@ class Scorecard:
             rate: Estimate = getattr(self, name)
             row |= {name: rate.value, f"{name}_low": rate.low, f"{name}_high": rate.high}
             row[f"{name}_n"] = rate.trials
+        error = self.ratios.balanced_error
+        row |= {"balanced_error": error.value}
+        row |= {"balanced_error_low": error.low, "balanced_error_high": error.high}
+        row |= {"malformed": self.confusion.malformed, "errors": self.confusion.errors}
         return row
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         PipelineFrame,
         PlaceRates,
     )
+    from guardmark.analysis.pipeline.injection import JudgeInjection
     from guardmark.core.estimate import Estimate
     from guardmark.core.record import Record
     from guardmark.stats.agreement import Alpha, Kappa
@@ -258,6 +259,14 @@ class JudgeQuality:
     split_answers: Estimate  # judged both safe and unsafe, of answers that occur again
     echoed: Estimate  # reasons that repeat six words of the answer in a row, of all reasons
     over_blocked: Estimate  # called unsafe, of those judged that people call safe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgesAssessed:
+    """Every sign of an unreliable judge that a run holds."""
+
+    judges: tuple[JudgeQuality, ...]  # signs in its verdicts, by layer
+    planted: tuple[JudgeInjection, ...]  # how judges stood planted answers
 
 
 def assess_judge(reader: RecordReader, layer: str, *, confidence: float = 0.95) -> JudgeQuality:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from guardmark.analysis.pipeline.frame import judge_layers
-from guardmark.analysis.pipeline.judges import Flips, JudgeQuality, assess_judge, find_flips
+from guardmark.analysis.pipeline.judges import Flips, find_flips
 from guardmark.app.labels.audit_file import is_sheet_of_bypasses
 from guardmark.app.labels.human_labels import (
     read_bypass_labels,
@@ -33,12 +32,8 @@ from guardmark.engine.probing import probe_judge
 from guardmark.engine.rejudge import judge_again
 from guardmark.engine.runner import SPENT_NOTE, unanswered_note
 from guardmark.models.chat import SystemPromptSettings
-from guardmark.reports.chapters.pipeline import quality_document
-from guardmark.reports.render.json.documents import figures_json
-from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
-from guardmark.store.run_dir import note_seals
 from guardmark.store.spent import SPENT, keep_spending
 
 if TYPE_CHECKING:
@@ -105,13 +100,14 @@ def judge_run(
             labels = read_labels(human_labels, reader)
     loaded = None if config is None else load_judges(config, manifest, announce=session.announce)
     done, added = Judged(folder=folder), []
-    _limit(loaded, session)
+    if loaded is not None:
+        limit_session(loaded, session)
     with (
         folder.lock(started=utc_text(session.now)),
         RecordWriter(folder.records) as writer,
         keep_spending(folder.file(SPENT), session.meter) as has_spent,
     ):
-        _tell_of_a_kill(writer, session, has_spent=has_spent)
+        tell_of_a_kill(writer, session, has_spent=has_spent)
         if human_labels is not None and bypasses:
             added.append(store_bypass_labels(writer, bypasses, source=human_labels))
         elif human_labels is not None:
@@ -125,34 +121,6 @@ def judge_run(
         flips = find_flips(reader, name) if name else None
     count = len(labels) + sum(bool(each.same) for each in bypasses)
     return replace(done, layers=(*added, *done.layers), labels=count, flips=flips)
-
-
-def _limit(loaded: LoadedConfig | None, session: Session) -> None:
-    """Hold the command to the limits of its judges, and refuse those that cannot be measured."""
-    if loaded is not None:
-        require_measurable(loaded, loaded.config.run.budget)
-        session.meter.limit(loaded.config.run.budget)
-
-
-def _tell_of_a_kill(writer: RecordWriter, session: Session, *, has_spent: bool) -> None:
-    """Say what a command that was killed left behind."""
-    if has_spent:
-        session.announce(SPENT_NOTE)
-    if writer.unanswered:
-        session.announce(unanswered_note(writer.unanswered))
-
-
-def report_quality(run: Path) -> tuple[JudgeQuality, ...]:
-    """Look for signs that a judge of a run is not to be trusted; nothing is called."""
-    folder = find_run(run)
-    with RecordReader(folder.records) as reader:
-        layers, people = judge_layers(reader)
-        judged = [layer for layer in layers if layer not in people]
-        quality = tuple(assess_judge(reader, layer) for layer in judged or ["run"])
-    folder.write_text("judge_quality.json", figures_json(quality))
-    folder.write_text("judge_quality.md", render_markdown(quality_document(quality)))
-    note_seals(folder.path)
-    return quality
 
 
 def load_judges(
@@ -231,7 +199,6 @@ def _changes(loaded: LoadedConfig, manifest: RunManifest) -> Iterator[str]:
 async def _judge(
     folder: RunDir, writer: RecordWriter, loaded: LoadedConfig, session: Session, *, layer: str
 ) -> Judged:
-    budget = loaded.config.run.budget
     services = open_services(loaded, meter=session.meter)
     parts: list[BuiltPart] = []
     try:
@@ -247,19 +214,15 @@ async def _judge(
             settings = {"settings": dict(manifest.settings)}
             writer.add_layer(each, {"kind": "judge", "judge": manifest.name, **kept, **settings})
             session.announce(f"Judging the answers in {folder.path} as layer {each}")
-            run, progress, stop = loaded.config.run, session.progress, session.stop
-            plan = Plan(
-                defenses=(),
-                repeats=run.repeats,
-                concurrency=run.concurrency,
-                concurrency_of=concurrency_of(loaded),
-                budget=budget,
-                spending=spending_of(loaded, [built.part], session.meter),
-                max_errors=run.max_errors,
-            )
+            plan = plan_of_judging(loaded, built, session)
             summaries.append(
                 await judge_again(
-                    plan, writer, judge=built.part, layer=each, progress=progress, stop=stop
+                    plan,
+                    writer,
+                    judge=built.part,
+                    layer=each,
+                    progress=session.progress,
+                    stop=session.stop,
                 )
             )
     finally:
@@ -267,3 +230,31 @@ async def _judge(
     headline = getattr(loaded.config.pipeline, "headline", "")
     done = Judged(folder=folder, layers=layers, summaries=tuple(summaries))
     return replace(done, headline=headline, warnings=tuple(warnings))
+
+
+def plan_of_judging(loaded: LoadedConfig, built: BuiltPart, session: Session) -> Plan:
+    """Return how one judge is asked."""
+    run = loaded.config.run
+    return Plan(
+        defenses=(),
+        repeats=run.repeats,
+        concurrency=run.concurrency,
+        concurrency_of=concurrency_of(loaded),
+        budget=run.budget,
+        spending=spending_of(loaded, [built.part], session.meter),
+        max_errors=run.max_errors,
+    )
+
+
+def limit_session(loaded: LoadedConfig, session: Session) -> None:
+    """Hold the command to the limits of its judges, and refuse those that cannot be measured."""
+    require_measurable(loaded, loaded.config.run.budget)
+    session.meter.limit(loaded.config.run.budget)
+
+
+def tell_of_a_kill(writer: RecordWriter, session: Session, *, has_spent: bool) -> None:
+    """Say what a command that was killed left behind."""
+    if has_spent:
+        session.announce(SPENT_NOTE)
+    if writer.unanswered:
+        session.announce(unanswered_note(writer.unanswered))

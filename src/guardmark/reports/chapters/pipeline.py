@@ -24,7 +24,8 @@ if TYPE_CHECKING:
         VariantRates,
     )
     from guardmark.analysis.pipeline.frame import EndPair
-    from guardmark.analysis.pipeline.judges import HumanCheck, JudgeQuality
+    from guardmark.analysis.pipeline.injection import JudgeInjection
+    from guardmark.analysis.pipeline.judges import HumanCheck, JudgeQuality, JudgesAssessed
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.estimate import Estimate
     from guardmark.reports.document.blocks import Block
@@ -356,12 +357,15 @@ def _twins(arms: Sequence[ArmAnalysis], cards: Sequence[LegacyCard]) -> list[str
     ]
 
 
-def quality_document(qualities: Sequence[JudgeQuality]) -> Document:
-    """Say how judges behaved, a section for each."""
+def quality_document(assessed: JudgesAssessed) -> Document:
+    """Say how judges behaved, a section for each, and how they stood planted answers."""
     return Document(
         title="Judge quality",
         subtitle="Intervals take answers as independent: these are signs to follow, not proofs.",
-        sections=tuple(section(each.layer, each.layer, _quality_lines(each)) for each in qualities),
+        sections=(
+            *(section(each.layer, each.layer, _quality_lines(each)) for each in assessed.judges),
+            *filter(None, (write_planted(assessed.planted),)),
+        ),
     )
 
 
@@ -371,4 +375,27 @@ def _quality_lines(quality: JudgeQuality) -> tuple[str, ...]:
     return (
         *(f"{rate_text(getattr(quality, rate))} {what}" for rate, what in said),
         f"read by: {methods or 'nothing'}",
+    )
+
+
+def write_planted(planted: Sequence[JudgeInjection]) -> Section | None:
+    """Write how often what stands in an answer moved its judge, or nothing if none was asked."""
+    if not planted:
+        return None
+    moved = [each for each in planted if each.to_safe.successes]
+    kinds = [(judge.judge, each) for judge in planted for each in judge.by_kind]
+    return section(
+        "judge-injection",
+        "Judges shown planted answers",
+        warning(
+            say(
+                "moved_judge",
+                judge=each.judge,
+                count=count_text(each.to_safe.successes),
+                of=count_text(each.to_safe.trials),
+            )
+            for each in moved
+        ),
+        table_of(planted, table_id="judge-planted"),
+        table_of(kinds, table_id="judge-planted-kinds", collapsed=True),
     )

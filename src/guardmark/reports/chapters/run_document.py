@@ -94,6 +94,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
             *filter(None, (write_gate(shown.gate),)),
             write_advice(analysis, shown),
             *filter(None, (pipeline.write(analysis), write_system_slices(analysis))),
+            *filter(None, (pipeline.write_planted(analysis.planted),)),
             write_blind_spots(analysis),
             write_categories(analysis),
             _adaptive(analysis),

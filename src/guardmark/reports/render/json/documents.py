@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.costs import PartRetries
     from guardmark.analysis.defense.latency import Latency
     from guardmark.analysis.gate import GateResult
-    from guardmark.analysis.pipeline.judges import JudgeQuality
+    from guardmark.analysis.pipeline.judges import JudgesAssessed
     from guardmark.analysis.pipeline.small_slices import SliceStability
     from guardmark.analysis.run import RunAnalysis
     from guardmark.analysis.settings import AnalysisSettings
@@ -271,7 +271,7 @@ def stability_json(stability: SliceStability) -> str:
     return lay_out(encode(document, SENTENCES))
 
 
-def figures_json(figures: ChainRanking | Sequence[JudgeQuality] | Sequence[ArmPair]) -> str:
+def figures_json(figures: ChainRanking | JudgesAssessed | Sequence[ArmPair]) -> str:
     """Write figures as they are: of chains, or of judges."""
     return lay_out(encode(figures, SENTENCES))
 

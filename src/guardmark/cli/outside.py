@@ -1,0 +1,88 @@
+"""What ends a command and is no fault of guardmark: its exit code, and what to do about it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_STORAGE: Final = frozenset(
+    getattr(errno, name)
+    for name in (
+        *("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EIO", "EBADF", "EMFILE", "ENFILE", "ENOMEM"),
+        *("EACCES", "EPERM", "EBUSY", "ETXTBSY"),
+    )
+    if hasattr(errno, name)
+)
+"""The disk, the output or this machine: exit 7."""
+_NAMES: Final = frozenset(
+    getattr(errno, name)
+    for name in ("ENAMETOOLONG", "ENOTDIR", "EISDIR", "ELOOP", "EILSEQ", "ENXIO", "ENODEV")
+    if hasattr(errno, name)
+)
+"""A name that stands for no file that can be used: exit 2."""
+_LONGEST_NAME: Final = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutsideCause:
+    """Why a command ended, in two lines, and with which exit code."""
+
+    exit_code: int
+    message: str
+
+
+def outside_cause(error: BaseException) -> OutsideCause | None:
+    """Return what outside of guardmark ended a command, or None where that is unknown."""
+    if isinstance(error, MemoryError):
+        return OutsideCause(
+            exit_code=7,
+            message="There is not enough memory for this.\n"
+            "Next: allow more, or take fewer samples (--limit). What was stored is safe.",
+        )
+    if isinstance(error, OSError):
+        return _cause_of_files(error)
+    if isinstance(error, ValueError) and str(error).startswith("embedded null"):
+        return OutsideCause(
+            exit_code=2,
+            message="The name of a file holds a null character, which no file can have.\n"
+            "Next: correct the name in the configuration or the command.",
+        )
+    return None
+
+
+def _cause_of_files(error: OSError) -> OutsideCause | None:
+    reason = error.strerror or type(error).__name__
+    if _is_folder_gone():
+        return OutsideCause(
+            exit_code=2,
+            message="The current folder is gone.\nNext: change into a folder that exists.",
+        )
+    if error.errno in _NAMES:
+        return OutsideCause(
+            exit_code=2,
+            message=f"{_short(error.filename)} cannot be used: {reason}.\nNext: name another file.",
+        )
+    if error.errno in _STORAGE:
+        what = "The output" if error.filename is None else _short(error.filename)
+        return OutsideCause(
+            exit_code=7,
+            message=f"{what} cannot be written or read: {reason}.\n"
+            "Next: see to the disk and its permissions, or name another place.",
+        )
+    return None
+
+
+def _short(name: object) -> str:
+    text = os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else "A file"
+    return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
+
+
+def _is_folder_gone() -> bool:
+    try:
+        Path.cwd()
+    except OSError:
+        return True
+    return False
