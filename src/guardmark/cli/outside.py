@@ -48,7 +48,7 @@ def outside_cause(error: BaseException) -> OutsideCause | None:
         return OutsideCause(
             exit_code=2,
             message="The name of a file holds a null character, which no file can have.\n"
-            "Next: mend the name in the configuration or the command.",
+            "Next: correct the name in the configuration or the command.",
         )
     return None
 
