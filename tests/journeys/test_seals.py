@@ -69,7 +69,7 @@ def head_of(work: Path) -> str:
 def test_the_head_stands_where_a_person_can_note_it(work: Path) -> None:
     """At the end of `run`, in the report, in junit.xml, and where `verify` prints it."""
     head = head_of(work)
-    for name in ("report.html", "summary.md", "junit.xml"):
+    for name in ("report.html", "report.md", "junit.xml"):
         assert head in (work / "out" / name).read_text(encoding="utf-8"), name
     assert f"Head of the records: {head}" in guardmark("verify", "out", cwd=work).out
     (work / "limits.yaml").write_text("asr_upper: 1\n", encoding="utf-8")
