@@ -47,7 +47,7 @@ def outside_cause(error: BaseException) -> OutsideCause | None:
     if isinstance(error, ValueError) and str(error).startswith("embedded null"):
         return OutsideCause(
             exit_code=2,
-            message="The name of a file holds a null character, which no file can have.\n"
+            message="A file name holds a null character, and no file can be called so.\n"
             "Next: mend the name in the configuration or the command.",
         )
     return None
