@@ -13,7 +13,9 @@ import pytest
 from aiohttp import web
 from tests.conftest import Serve
 
+from guardmark.adaptive.purposes import Purpose, by_purpose
 from guardmark.app.adapt.adapting import AdaptOptions, adapt
+from guardmark.app.adapt.forecast import AttackForecast
 from guardmark.app.labels.judging import judge_run
 from guardmark.app.parts.loading import load_config
 from guardmark.app.run.matrix import run_matrix
@@ -198,3 +200,66 @@ def test_adapt_refuses_a_limit_that_cannot_be_measured(tmp_path: Path) -> None:
     options = AdaptOptions(budget=10, run=RunOptions(out=tmp_path / "out"))
     with pytest.raises(ConfigError, match="attacker calls a service and has no price"):
         adapt(load_config(path), Session(), options)
+
+
+async def test_adapt_says_by_purpose_what_it_will_ask_and_what_it_asked(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """Each purpose stays below what was announced, and the calls told are those that arrived."""
+    services = Services()
+    url = (await serve(services.respond)).url
+    path = write(tmp_path, "bench.yaml", BENCH.format(url=url))
+    told: list[str] = []
+    forecasts: list[AttackForecast] = []
+    options = AdaptOptions(
+        budget=10,
+        config=path,
+        run=RunOptions(out=tmp_path / "out"),
+        forecast=lambda _loaded, forecast, _samples: forecasts.append(forecast),
+    )
+    session = Session(announce=told.append)
+    done = await asyncio.to_thread(adapt, load_config(path), session, options)
+    assert done.summary is not None
+    (forecast,), counts = forecasts, by_purpose(done.summary.calls)
+    assert {Purpose.FIRST_LOOK, Purpose.FIXED_LIST, Purpose.REPAIR} <= set(counts)
+    for purpose, count in counts.items():
+        assert count <= forecast.by_purpose[purpose], purpose
+    assert forecast.outside == sum(forecast.by_purpose.values())
+    asked = sum(counts.values())
+    assert any(line.startswith(f"Asked {asked:,} times") for line in told)
+    assert any(f"this command made {services.calls['/guard']:,} calls" in line for line in told)
+    # What is left are the run itself and the questions of the probes.
+    assert 0 < services.calls["/guard"] - asked - len(ROWS) < 30
+
+
+async def test_many_calls_of_a_service_need_a_yes_or_a_limit(serve: Serve, tmp_path: Path) -> None:
+    """Where nobody can be asked, nothing is attacked; a limit or --yes is an answer."""
+    services = Services()
+    url = (await serve(services.respond)).url
+    path = write(tmp_path, "bench.yaml", BENCH.format(url=url))
+
+    async def command(*words: str) -> tuple[int | None, str]:
+        process = await asyncio.create_subprocess_exec(
+            Path(sys.executable).with_name("guardmark"),
+            *words,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, said = await process.communicate()
+        return process.returncode, said.decode()
+
+    out = tmp_path / "out"
+    assert (await command("run", str(path), "-o", str(out)))[0] == 0
+    before = services.calls["/guard"]
+    attack = ("adapt", str(out), "--config", str(path), "--budget", "thorough")
+    code, said = await command(*attack)
+    assert code == ConfigError.exit_code
+    assert "Will ask at most about " in said
+    assert "calls of services, without a limit" in said
+    assert "Next: state run.max_calls or run.max_cost" in said
+    assert services.calls["/guard"] == before
+    limited = write(tmp_path, "limited.yaml", BENCH.format(url=url) + "run: {max_calls: 40}\n")
+    code, said = await command("adapt", str(out), "--config", str(limited), "--budget", "thorough")
+    assert code == BudgetReached.exit_code, said
+    assert services.calls["/guard"] == before + 40

@@ -188,3 +188,21 @@ def test_a_purpose_that_no_set_has_is_an_error_that_names_them(tmp_path: Path) -
     assert done.code == 2
     assert "No purpose is called 'jail'" in done.err
     assert "jailbreak" in done.err
+
+
+def test_habits_of_other_tools_are_kept(tmp_path: Path) -> None:
+    """`-V`, `help run`, `bench.yaml` of the folder, and `last` for the newest run."""
+    assert guardmark("-V", cwd=tmp_path).out == guardmark("--version", cwd=tmp_path).out
+    assert guardmark("help", "run", cwd=tmp_path).out == guardmark("run", "-h", cwd=tmp_path).out
+    assert "Next: name the folder" in guardmark("show", "last", cwd=tmp_path).err
+    (tmp_path / "bench.yaml").write_text(
+        "version: 1\nname: own\ndata: [{builtin: core}]\n"
+        "defenses: {mine: {type: pattern, patterns: [ignore]}}\n"
+    )
+    done = guardmark("run", "--limit", "20", cwd=tmp_path)
+    assert "Note: measuring bench.yaml of this folder." in done.err
+    assert "mine" in done.out
+    again = guardmark("run", "bench.yaml", "--limit", "30", cwd=tmp_path)
+    assert again.code == 0, again.err
+    newest = guardmark("show", "last", "--json", cwd=tmp_path)
+    assert newest.code == 0, newest.err

@@ -302,6 +302,23 @@ def test_the_figures_are_theirs(exported: Path) -> None:
     assert "More than 1 % of the judge's answers were malformed." in summary["warnings"]
 
 
+def test_ids_of_prompts_and_names_of_providers_come_back_as_they_were(tmp_path: Path) -> None:
+    """Numbers stay numbers, what a row did not say is not made up."""
+    rows = [row(n) for n in range(4)]
+    rows[1]["metadata"]["base_prompt_id"] = 17
+    del rows[2]["metadata"]["base_prompt_id"]
+    for each in rows:
+        each["guardrail_provider"] = None
+    source = write(tmp_path / "theirs", rows)
+    found = import_run("minorbench", source, now=NOW, out=tmp_path / "ours")
+    export(found.folder.path, "minorbench", out=tmp_path / "again")
+    lines = (tmp_path / "again" / "org-guard" / "results.jsonl").read_text().splitlines()
+    again = [json.loads(line) for line in lines]
+    bases = [each["metadata"].get("base_prompt_id", "none") for each in again]
+    assert bases == ["0", 17, "none", "3"]
+    assert [each["guardrail_provider"] for each in again] == [None] * 4
+
+
 def test_what_was_written_reads_back_the_same(exported: Path, tmp_path: Path) -> None:
     """Nothing that a card needs is lost on the way."""
     once = read_minorbench(tmp_path / "theirs")

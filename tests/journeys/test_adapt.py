@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from guardmark.adaptive.campaign import AdaptivePlan, most_calls
+from guardmark.adaptive.campaign import AdaptivePlan
+from guardmark.adaptive.purposes import most_of_defense
 from guardmark.store.reader import RecordReader
 
 CONFIG = """\
@@ -77,7 +78,8 @@ def test_a_run_is_attacked_replayed_and_not_mixed(tmp_path: Path) -> None:
         calls = reader.connection.value("SELECT count(*) FROM tries WHERE NOT is_free")
         plan = AdaptivePlan(defenses=(), seed=7, budget=16)
         blocked = reader.counts("words")[True, "block"]
-        assert 0 < calls <= most_calls(plan, samples=len(ROWS), benign=6, blocked=blocked)
+        most = most_of_defense(plan, samples=len(ROWS), benign=6, blocked=blocked)
+        assert 0 < calls <= sum(most.values())
     assert "words: threat model" in report
     cover = report[: report.index("Adaptive rounds</h2>")]
     assert "attacker who rewrites and watches" in cover

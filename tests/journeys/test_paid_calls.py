@@ -144,7 +144,7 @@ class Attack:
     async def kill(self, number: int) -> bool:
         """Kill it at a call, and compare the calls at the server with what the records say."""
         start, answered = Counter(self.services.calls), len(self.services.answered)
-        given = ("adapt", self.folder.name, "--budget", "8", "--config", "guard.yaml")
+        given = ("adapt", self.folder.name, "--budget", "8", "--yes", "--config", "guard.yaml")
         is_struck = await self.services.kill_during(number, *given, cwd=self.folder.parent)
         assert check(self.folder / "records.sqlite") == []
         times = self.services.answered[answered:]
@@ -169,16 +169,22 @@ async def test_a_killed_attack_asks_again_only_what_has_no_answer(
     await printed("run", "guard.yaml", "-o", "whole", cwd=tmp_path)
     shutil.copytree(whole, out)
     undisturbed = Attack(services, whole, set())
-    await printed("adapt", "whole", "--budget", "8", "--config", "guard.yaml", cwd=tmp_path)
+    await printed(
+        "adapt", "whole", "--budget", "8", "--yes", "--config", "guard.yaml", cwd=tmp_path
+    )
     asked, before = undisturbed.calls(undisturbed.before), Counter(services.calls)
-    await printed("adapt", "whole", "--budget", "8", "--config", "guard.yaml", cwd=tmp_path)
+    await printed(
+        "adapt", "whole", "--budget", "8", "--yes", "--config", "guard.yaml", cwd=tmp_path
+    )
     attack = Attack(services, out, set(services.calls - before))
     asked = Counter({key: count for key, count in asked.items() if key not in attack.probes})
 
     moments = random.Random(5)
     most = asked.total() // (KILLS + 1)  # so that it never comes to its end
     assert all([await attack.kill(moments.randrange(1, most)) for _ in range(KILLS)])
-    done = await typed("adapt", "out", "--budget", "8", "--config", "guard.yaml", cwd=tmp_path)
+    done = await typed(
+        "adapt", "out", "--budget", "8", "--yes", "--config", "guard.yaml", cwd=tmp_path
+    )
     assert done.code == 0, done.err
     assert "possibly billed" in done.err
     assert (out / "trace.jsonl").read_bytes() == (whole / "trace.jsonl").read_bytes()

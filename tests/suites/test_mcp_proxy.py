@@ -132,6 +132,7 @@ async def test_a_blocked_call_never_reaches_the_world(tmp_path: Path, kind: str)
     assert result.injection_done is False
     assert _guards(result)[-1] == ("tool_call", "block")
     assert world["mail"]["sent"] == []
+    assert [step.tool for step in result.steps if step.kind is StepKind.RESULT] == ["search_mail"]
 
 
 @pytest.mark.parametrize(("approve", "done"), [("never", False), ("always", True)])

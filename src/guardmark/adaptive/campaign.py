@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import permutations
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from guardmark.adaptive import controls
 from guardmark.adaptive.asker import AskContext, DefenseAsker, Interrupted
@@ -13,11 +13,17 @@ from guardmark.adaptive.attacker import ModelRound, run_attacker, run_rewording
 from guardmark.adaptive.beliefs import Background
 from guardmark.adaptive.diagnosis import UNKNOWN, diagnose, measure_baseline
 from guardmark.adaptive.model_asker import ModelAsker
-from guardmark.adaptive.search import ALONE_VERSION, SEARCH_VERSION, search, spend_rest
+from guardmark.adaptive.search import (
+    ALONE_VERSION,
+    SEARCH_VERSION,
+    SEEDS_AGAIN,
+    search,
+    spend_rest,
+)
 from guardmark.adaptive.state import SearchState
 from guardmark.adaptive.target import TargetAsker, by_attack, measure_effects
 from guardmark.attacks.application import derive_seed
-from guardmark.attacks.battery import BATTERY_VERSION, Lock, battery, lock_digest
+from guardmark.attacks.battery import BATTERY_VERSION, Lock, lock_digest
 from guardmark.attacks.contract import GradientDefense
 from guardmark.canon.steps import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
@@ -46,9 +52,6 @@ if TYPE_CHECKING:
     from guardmark.store.reader import RecordReader
     from guardmark.store.records import RecordWriter
     from guardmark.store.tries import TryRecord
-
-
-SEEDS_AGAIN: Final = 3  # of the search against a repaired defense: one would be one draw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,15 +140,6 @@ def check_settings(plan: AdaptivePlan, reader: RecordReader) -> None:
             f"The tries in {reader.path} differ in settings ({differences}).\n"
             "Next: use the same budget, seeds and version, or measure in a new run."
         )
-
-
-def most_calls(plan: AdaptivePlan, *, samples: int, benign: int, blocked: int) -> int:
-    """Return about how many calls one defense takes where no attack gets through early."""
-    fixed, search = len(battery(plan.battery)), blocked * plan.budget
-    attack = min(4 * samples, samples + 180) + blocked * (fixed + 30) + search
-    twin, repair = 60 * min(benign, 200), 10 * min(samples, 600) + blocked * fixed + search
-    # A try on a repaired defense is two calls: the text as it is, and the cleaned one.
-    return 3 * attack + twin + repair + (3 * plan.seeds + 2 * SEEDS_AGAIN - 3) * search
 
 
 async def run_adaptive(

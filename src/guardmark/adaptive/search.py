@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SEARCH_VERSION: Final = "search-v11"  # changes whenever equal answers no longer lead to equal tries
 ALONE_VERSION: Final = "search-v12"  # the same, of attacks that share no memory
+SEEDS_AGAIN: Final = 3  # of the search against a repaired defense: one would be one draw
 BEAM: Final = 4
 _EXTENSIONS: Final = 12
 _CARRIERS: Final = (Slot.CARRIER, Slot.WRAPPER)

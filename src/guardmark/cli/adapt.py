@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.adapt.adapting import Adapted, AdaptOptions
+    from guardmark.app.adapt.forecast import AttackForecast
     from guardmark.app.adapt.subject import TrustList
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.core.sample import Sample
-    from guardmark.engine.plan import BuiltPart
     from guardmark.store.run_dir import RunDir
 
 _REPAIR = "repair.yaml"  # in the folder of the run
@@ -51,6 +51,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--canaries", type=click.IntRange(0, 20), default=20, show_default=True)
 @click.option("--no-shared-memory", "alone", is_flag=True)
 @click.option("--seeds", type=click.IntRange(1, 100))
+@click.option("--yes", "is_agreed", is_flag=True)
 @click.option("--json", "as_json", is_flag=True)
 def adapt_command(subject: Path | None, *, as_json: bool, **options: Any) -> int:
     """Attack the defenses of a run."""
@@ -120,6 +121,7 @@ def _request(
     trust: bool,
     trust_list: str | None,
     alone: bool,
+    is_agreed: bool,
     **same: Any,
 ) -> tuple[LoadedConfig | Path | None, AdaptOptions]:
     """Return what is attacked and how, as the verb takes it."""
@@ -136,7 +138,7 @@ def _request(
         trust=partial(_agree, trust_list) if trust or trust_list else None,
         trace=trace,
         shared_memory=not alone,
-        forecast=_tell_forecast,
+        forecast=partial(_tell_forecast, is_agreed=is_agreed),
         run=RunOptions(out=out, record=record, replay=cassette),
         **same,
     )
@@ -173,16 +175,35 @@ def _is_cassette(path: Path) -> bool:
 
 
 def _tell_forecast(
-    loaded: LoadedConfig, built: BuiltPart, samples: Sequence[Sample], most: int
+    loaded: LoadedConfig, forecast: AttackForecast, samples: Sequence[Sample], *, is_agreed: bool
 ) -> None:
-    """Say what an attack takes, from where all gets through at once to where nothing does."""
+    """Say what an attack asks at most, and ask before many calls of services."""
+    from guardmark.app.adapt.forecast import ASKS_ABOVE, purposes_text
     from guardmark.app.preflight import Span, forecast_attack
     from guardmark.cli.run import forecast_lines
+    from guardmark.core.errors import ConfigError
 
-    calls = Span(at_least=len(samples), at_most=most)
-    forecast = forecast_attack(loaded, built, samples, calls)
-    first, *assumptions = forecast_lines([forecast], hint="")
-    tell_line(f"The attack on {first.strip()}", *assumptions)
+    most = sum(forecast.by_purpose.values())
+    tell_line(f"Will ask at most about {most:,} times: {purposes_text(forecast.by_purpose)}")
+    defenses = []
+    for built in forecast.at_service:
+        calls = Span(at_least=len(samples), at_most=forecast.planned[built.manifest.name])
+        defenses.append(forecast_attack(loaded, built, samples, calls))
+    for number, line in enumerate(forecast_lines(defenses, hint="")):
+        tell_line(f"The attack on {line.strip()}" if number < len(defenses) else line)
+    if is_agreed or not forecast.needs_consent:
+        return
+    question = f"At most about {forecast.outside:,} calls of services, without a limit."
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ConfigError(
+            f"{question} Above {ASKS_ABOVE:,} guardmark asks at a terminal, and there is none.\n"
+            "Next: state run.max_calls or run.max_cost, take a smaller --budget, or give --yes."
+        )
+    if not click.confirm(f"{question} Make them?", err=True):
+        raise ConfigError(
+            "Nothing was attacked.\n"
+            "Next: state run.max_calls or run.max_cost, or take a smaller --budget."
+        )
 
 
 def _agree(known: str | None, listed: TrustList) -> bool:

@@ -17,6 +17,12 @@ _HELP = "Measure whether an AI defense works, and how sure you can be of it."
 class _Lazy(click.Group):
     """A group that imports a command's module only when that command is typed."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read `guardmark help run` as `guardmark run --help`."""
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature is click's
         """Return the commands in the order of `--help`."""
         return list(read_words("commands"))
@@ -113,7 +119,9 @@ def build() -> click.Command:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
         epilog="Add --debug to any command for a traceback. Documentation: docs/ in the project.",
     )
-    @click.version_option(package_name="guardmark", message="guardmark %(version)s")
+    @click.version_option(
+        None, "-V", "--version", package_name="guardmark", message="guardmark %(version)s"
+    )
     def guardmark() -> None:
         """Hold the commands."""
 

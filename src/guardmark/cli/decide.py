@@ -139,13 +139,23 @@ _SHARE = click.FloatRange(min=0, max=1, min_open=True, max_open=True)
 @click.option("--variants", metavar="N|FROM-TO")
 @click.option("--icc", type=click.FloatRange(0, 1))
 @click.option("--like", metavar="RUN", type=_PATH)
+@click.option("--tasks", "agent_tasks", type=click.IntRange(min=2, max=2_000))
 @click.option("--json", "as_json", is_flag=True)
 def plan_command(
-    *, variants: str | None, icc: float | None, like: Path | None, as_json: bool, **claim: Any
+    *,
+    variants: str | None,
+    icc: float | None,
+    like: Path | None,
+    agent_tasks: int | None,
+    as_json: bool,
+    **claim: Any,
 ) -> None:
     """Plan a size."""
     from guardmark.cli.planning import Claim, layout_of, plan_size
 
+    if agent_tasks is not None:
+        _plan_injections(agent_tasks, claim, as_json=as_json)
+        return
     if like is None:
         layout, source = layout_of(variants, _USUAL_ICC if icc is None else icc), ""
     elif variants is not None or icc is not None:
@@ -162,6 +172,34 @@ def plan_command(
         echo_json(json.dumps(document, indent=2))
     else:
         echo(*_plan_lines(planned, source))
+
+
+def _plan_injections(tasks: int, claim: dict[str, Any], *, as_json: bool) -> None:
+    """Say how many injections are needed beside so many tasks."""
+    from guardmark.analysis.agents.planning import plan_injections
+
+    if claim["margin"] is None:
+        raise click.UsageError("--tasks plans injections for a width: add --margin.")
+    planned = plan_injections(
+        tasks, claim["margin"], rate=claim["rate"] or 0.5, confidence=claim["confidence"]
+    )
+    if as_json:
+        echo_json(json.dumps(asdict(planned), indent=2))
+        return
+    margin = f"±{100 * planned.margin:g} points"
+    if planned.injections is None:
+        echo(
+            f"No number of injections: with {tasks:,} tasks attack success is known to "
+            f"±{100 * planned.half_width:.1f} points at best, not to {margin}.",
+            "Next: more tasks, or a wider margin.",
+        )
+        return
+    echo(
+        f"{planned.injections:,} injections beside {tasks:,} tasks: half of all runs know attack "
+        f"success to {margin}.",
+        f"Simulated and analysed, {planned.runs} runs a size, at a true rate of "
+        f"{100 * planned.rate:g} %; tasks and injections differ as in suites of agents.",
+    )
 
 
 def _plan_lines(planned: SizePlan, source: str) -> Iterator[str]:

@@ -47,8 +47,8 @@ def outside_cause(error: BaseException) -> OutsideCause | None:
     if isinstance(error, ValueError) and str(error).startswith("embedded null"):
         return OutsideCause(
             exit_code=2,
-            message="A file name holds a null character, and no file can be called so.\n"
-            "Next: mend the name in the configuration or the command.",
+            message="The name of a file holds a null character, which no file can have.\n"
+            "Next: correct the name in the configuration or the command.",
         )
     return None
 

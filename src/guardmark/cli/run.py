@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 _PATH = click.Path(path_type=Path)
+_OWN = Path("bench.yaml")  # what `guardmark init > bench.yaml` writes
 
 
 def _read_shard(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
@@ -88,6 +89,11 @@ def run_command(
     from guardmark.app.parts.loading import builtin_config, load_config
     from guardmark.app.run.running import RunOptions
 
+    above = click.get_current_context().parent
+    is_demo = above is not None and above.info_name == "demo"
+    if config is None and not (is_demo or defenses or typed["url"]) and _OWN.exists():
+        config = _OWN
+        tell_line(f"Note: measuring {_OWN} of this folder.")
     service = {name: typed.pop(name) for name in ("url", "body", "blocked", "score", "headers")}
     if config is not None and (defenses or service["url"]):
         raise click.UsageError(

@@ -194,6 +194,9 @@ class _CaseRun:
             call = read_call(seen.text, call) or call
         result = await self.world.call(call)
         self._note_passed(result, Place.TOOL_CALL, has_order=call.is_injected)
+        if result.is_kept_back and result.original is None:  # it never reached the tool
+            self._answer_call(conversation, call, result.text, is_kept_back=True)
+            return
         original = result.text if result.original is None else result.original
         self._note(StepKind.RESULT, original, tool=call.name, is_error=result.is_error)
         self._note_passed(result, Place.TOOL_RESULT, has_order=holds_order(original, self.order))

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 RESULTS_FILE: Final = "results.jsonl"
 META_FILE: Final = "meta.json"
 MANIFEST_FILE: Final = "data_manifest.json"
+BASE_PROMPT: Final = "base_prompt_id"
+"""Field of the metadata that names the prompt a variant was made of; None where a row has none."""
 LATENCIES: Final = "latencies_s"
 """Where a sample keeps the times of its generations: batched runs time the batch, not the call."""
 
@@ -277,7 +279,9 @@ def _sample(row: Object, label: Label, source: str, taken: Counter[str]) -> Samp
     metadata = inner(row, "metadata")
     variant = text_of(metadata, "variant") or "original"
     text = text_of(row, "prompt_text") or text_of(row, "prompt")
-    base = text_of(metadata, "base_prompt_id") or sha256(text.encode()).hexdigest()[:12]
+    stated = metadata.get(BASE_PROMPT)
+    base = "" if stated is None or isinstance(stated, bool) else str(stated).strip()
+    base = base or sha256(text.encode()).hexdigest()[:12]
     # The row keeps no id of its own: origin, variant and order make one.
     name = base if variant == "original" else f"{base}-{variant}"
     taken[name] += 1
@@ -296,6 +300,7 @@ def _sample(row: Object, label: Label, source: str, taken: Counter[str]) -> Samp
         source=text_of(row, "dataset_source"),
         metadata={
             **metadata,
+            BASE_PROMPT: stated,
             "label_source": source,
             "pack_name": text_of(row, "prompt_pack_name"),
             "pack_subset": text_of(row, "prompt_pack_subset"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +12,6 @@ from guardmark.adaptive.campaign import (
     AdaptivePlan,
     AdaptiveSummary,
     check_settings,
-    most_calls,
     run_adaptive,
 )
 from guardmark.app.adapt.attacker import (
@@ -23,6 +21,7 @@ from guardmark.app.adapt.attacker import (
     build_attacker,
     probe_attacker,
 )
+from guardmark.app.adapt.forecast import AttackForecast, calls_line, forecast_campaign
 from guardmark.app.adapt.subject import (
     CANARIES,
     TrustList,
@@ -63,7 +62,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from guardmark.adaptive.asker import TryKey
-    from guardmark.adaptive.state import Account
     from guardmark.app.run.running import Session
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import BuiltPart, Parts
@@ -83,7 +81,8 @@ class AdaptOptions:
     seeds: int | None = None
     run: RunOptions = field(default_factory=RunOptions)
     trust: Callable[[TrustList], bool] | None = None
-    forecast: Callable[[LoadedConfig, BuiltPart, Sequence[Sample], int], None] = lambda *_: None
+    # Says what will be asked, and may refuse.
+    forecast: Callable[[LoadedConfig, AttackForecast, Sequence[Sample]], None] = lambda *_: None
 
 
 _BUILD_S: Final = 3.0  # regular expressions can take minutes to compile
@@ -208,10 +207,10 @@ class _Work:
             earlier = stored_tries(reader)
         if self.options.trace is not None:
             plan, earlier = _replay(plan, self.options.trace, samples, earlier), {}
+        self._forecast(folder, plan, attacked, samples)
         await self._prepare_target(parts, plan)
         if attacker is not None:
             await self._prepare(attacker)
-        self._forecast(folder, plan, attacked, samples)
         for built in attacked:
             if isinstance(built.part, SampleBound):
                 built.part.bind(samples)
@@ -235,7 +234,7 @@ class _Work:
                     stop=self.session.stop,
                     progress=self.session.progress,
                 )
-        self.session.announce(calls_line(summary.calls))
+        self.session.announce(calls_line(summary.calls, sent=self.session.meter.calls))
         if summary.is_interrupted:
             return Adapted(folder=folder, defenses=names, summary=summary, trace=None)
         with RecordReader(folder.records) as reader:
@@ -253,16 +252,16 @@ class _Work:
         attacked: Sequence[BuiltPart],
         samples: Sequence[Sample],
     ) -> None:
-        """Say what attacking services will take, before the first call."""
-        benign = sum(not sample.is_attack for sample in samples)
+        """Say what the attack will ask, by purpose, before the first call."""
         with RecordReader(folder.records) as reader:
-            for built in attacked:
-                name = built.manifest.name
-                blocked = reader.counts(name)[True, "block"]
-                most = most_calls(plan, samples=len(samples), benign=benign, blocked=blocked)
-                self.session.progress.of(name, Stage.TRY).planned = most
-                if built.calls_service and plan.trace is None:
-                    self.options.forecast(self.config.loaded, built, samples, most)
+            blocked = {part.name: reader.counts(part.name)[True, "block"] for part in plan.defenses}
+        forecast = forecast_campaign(plan, attacked=attacked, samples=samples, blocked=blocked)
+        for name, most in forecast.planned.items():
+            self.session.progress.of(name, Stage.TRY).planned = most
+        if plan.trace is not None or self.options.run.replay is not None:
+            forecast = replace(forecast, at_service=(), outside=0)  # answers come from a file
+        forecast = replace(forecast, is_limited=self.session.meter.is_limited)
+        self.options.forecast(self.config.loaded, forecast, samples)
 
     def _left_out(self, parts: Parts, samples: Sequence[Sample]) -> Mapping[str, str]:
         """Say which defenses are left out, and return what they look at, baselines aside."""
@@ -326,15 +325,6 @@ class _Work:
         for warning in attacker.warnings:
             self.session.announce(f"Note: {warning}")
         await probe_attacker(attacker)
-
-
-def calls_line(calls: Mapping[tuple[str, Account], int]) -> str:
-    """Say how often somebody was asked, by purpose; answers kept from before are among them."""
-    by_purpose: Counter[str] = Counter()
-    for (_, account), count in calls.items():
-        by_purpose[account.value] += count
-    purposes = ", ".join(f"{name} {count:,}" for name, count in by_purpose.most_common())
-    return f"Asked {by_purpose.total():,} times{f': {purposes}' if purposes else ''}"
 
 
 def _replay(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
@@ -18,8 +19,7 @@ from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from guardmark.core.manifest import RunManifest
 
@@ -56,14 +56,16 @@ def open_run(path: Path) -> Iterator[OpenedRun]:
 
 
 def find_run(path: Path) -> RunDir:
-    """Return the run a person means by a path."""
+    """Return the run a person means by a path; `last` is the newest below `runs`."""
+    if str(path) == LAST and not path.exists():
+        return _newest(Path(RUNS_FOLDER))
     folder = path.parent if path.is_file() else path
     if (folder / TABLES).is_dir() and not (folder / "records.sqlite").exists():
         unpack_run(folder)  # what `export --to parquet` wrote
     if (folder / "records.sqlite").exists():
         return RunDir(path=folder).checked()
     levels = ("*/records.sqlite", "*/*/records.sqlite")
-    below = [path.parent for level in levels for path in sorted(folder.glob(level))]
+    below = _by_time(found.parent for level in levels for found in folder.glob(level))
     if len(below) == 1:
         return RunDir(path=below[0]).checked()
     if not below:
@@ -73,8 +75,33 @@ def find_run(path: Path) -> RunDir:
             + (f"For one of minor_bench: guardmark import minorbench {path}\n" if is_theirs else "")
             + "Name the folder that `guardmark run` printed."
         )
-    names = "\n".join(f"  {path}" for path in below[:-3:-1])
+    names = "\n".join(f"  {each}" for each in below[:_MOST_NAMED])
     raise StoreError(f"{path} holds {len(below)} runs; name one. The newest come first:\n{names}")
+
+
+LAST: Final = "last"
+RUNS_FOLDER: Final = "runs"
+_MOST_NAMED: Final = 3  # an error has five lines
+
+
+def _by_time(folders: Iterable[Path]) -> list[Path]:
+    """Put the run that was written last first; by name where times are equal."""
+    return sorted(
+        folders,
+        key=lambda each: ((each / "records.sqlite").stat().st_mtime_ns, str(each)),
+        reverse=True,
+    )
+
+
+def _newest(home: Path) -> RunDir:
+    """Return the run below a folder that was written last."""
+    below = _by_time(each.parent for each in home.glob("**/records.sqlite"))
+    if not below:
+        raise StoreError(
+            f"There is no last run: {home} holds none.\n"
+            "Next: name the folder that `guardmark run` printed."
+        )
+    return RunDir(path=below[0]).checked()
 
 
 def label_runs(folders: Sequence[RunDir]) -> tuple[str, ...]:

@@ -96,13 +96,24 @@ def _names(manifest: RunManifest, arm: str, kept: Json) -> Json:
     missing = PartManifest(name="model", kind="model", type="")
     model, guard = parts.get(("model", ""), missing), parts.get(("defense", arm))
     named = None if guard is None else str(guard.settings.get("model") or guard.name)
-    providers = kept.get("providers") or {}
+    providers = kept.get("providers")
+    provider = None if guard is None else _provider(guard)
+    if providers is not None:
+        provider = providers.get(named)  # as the rows of that tool named it, or not at all
     return {
         "model_name": str(model.settings.get("model") or model.name),
         "system_prompt": str(model.settings.get("system_prompt") or ""),
         "guardrail_model": named,
-        "guardrail_provider": None if guard is None else providers.get(named, guard.type),
+        "guardrail_provider": provider,
     }
+
+
+def _provider(part: PartManifest) -> str:
+    """Return that tool's word for where a part runs: a service by name, or this process."""
+    preset = part.settings.get("preset")
+    if preset and preset != "auto":
+        return str(preset)
+    return "local_hf" if part.type == "local" or part.settings.get("path") else part.type
 
 
 def _judge(reader: RecordReader, manifest: RunManifest, layer: str) -> tuple[str, str] | None:
@@ -112,7 +123,7 @@ def _judge(reader: RecordReader, manifest: RunManifest, layer: str) -> tuple[str
         return later["settings"].get("model") or later["judge"], later["type"]
     judges = [part for part in manifest.parts if part.kind == "judge"]
     models = ",".join(str(judge.settings.get("model") or judge.name) for judge in judges)
-    return (models, judges[0].type) if judges else None
+    return (models, _provider(judges[0])) if judges else None
 
 
 Records = dict[tuple[int, int], "Record"]
@@ -155,6 +166,9 @@ class _Writer:
         for each, time_s in zip(generations, times, strict=False):
             each.body["raw"]["latency"] = each.body["raw"]["latency"] or time_s
         source = str(metadata.pop("label_source", "") or layout.LABEL_STATED)
+        # What an imported row said stays as it is, and what it did not say is not made up.
+        if metadata.setdefault(layout.BASE_PROMPT, sample.lineage) is None:
+            del metadata[layout.BASE_PROMPT]
         pack = [str(metadata.pop(field, "")) for field in ("pack_name", "pack_subset")]
         labels = [each.label for each in generations]
         guard = self._guard
@@ -165,7 +179,6 @@ class _Writer:
                 **metadata,
                 "original_category": sample.category,
                 "original_subcategory": sample.subcategory,
-                "base_prompt_id": sample.lineage,
                 "variant": sample.variant,
                 "variant_tags": [f"variant:{sample.variant}"],
             },
