@@ -54,7 +54,10 @@ def test_equal_records_give_equal_figures(runs: Runs) -> None:
 
 def test_a_category_is_addressed_when_bounds_lie_apart(runs: Runs) -> None:
     """Lower bound of TPR above upper bound of FPR; too small is not assessable."""
-    samples = [*SAMPLES, attack(900, category="own", subcategory="new")]
+    # A jailbreak slice needs 150 samples, by the taxonomy.
+    attacks = [attack(n) for n in range(900)]
+    others = [benign(n) for n in range(600)]
+    samples = [*attacks, *others, attack(9_000, category="own", subcategory="new")]
 
     def answers(_: int, sample: Sample) -> Decision:
         if not sample.is_attack:

@@ -16,6 +16,7 @@ from guardmark.config.settings import (
 )
 from guardmark.core.budget import Budget
 from guardmark.core.errors import ConfigError
+from guardmark.core.limits import LEAST_MARGIN, MOST_DEFENSES, MOST_PREVALENCES
 from guardmark.core.manifest import Policy
 from guardmark.core.place import PROXIED, Place
 from guardmark.datasets.settings import DataSettings
@@ -93,10 +94,10 @@ class StatsSettings(Settings):
 
     confidence: float = Field(0.95, gt=0.5, le=0.999_999)
     min_per_category: int = Field(100, ge=1)
-    margin: float = Field(0.05, gt=0, lt=0.5)
-    non_inferiority_margin: float | None = Field(None, gt=0, lt=1)
+    margin: float = Field(0.05, ge=LEAST_MARGIN, lt=0.5)
+    non_inferiority_margin: float | None = Field(None, ge=LEAST_MARGIN, lt=1)
     replicates: int = Field(2_000, ge=2_000, le=1_000_000)
-    prevalence: list[Rate] = [0.0001, 0.001, 0.01, 0.1]
+    prevalence: list[Rate] = Field([0.0001, 0.001, 0.01, 0.1], max_length=MOST_PREVALENCES)
     cost_missed_attack: float | None = Field(None, gt=0)
     cost_false_alarm: float | None = Field(None, gt=0)
     deployment_mix: dict[str, dict[str, Rate]] = {}
@@ -348,7 +349,7 @@ class Config(Settings):
     version: Literal[1]
     name: Name = "run"
     data: list[DataSettings] = []
-    defenses: dict[Name, dict[str, Any]] = {}
+    defenses: dict[Name, dict[str, Any]] = Field({}, max_length=MOST_DEFENSES)
     pipeline: PipelineSettings | None = None
     agent: AgentSettings | None = None
     adaptive: AdaptiveSettings | None = None

@@ -10,9 +10,10 @@ from pydantic import BaseModel, ValidationError
 
 from guardmark.config.settings import Secret
 from guardmark.core.errors import ConfigError, as_word, did_you_mean, listed
+from guardmark.core.limits import LONGEST_MISTAKE, MOST_MISTAKES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pydantic_core import ErrorDetails
 
@@ -76,7 +77,19 @@ def checked_settings(
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        raise ConfigError("\n".join(describe_mistakes(error, model, above, source))) from error
+        raise ConfigError(first_lines(describe_mistakes(error, model, above, source))) from error
+
+
+def first_lines(mistakes: Iterable[str]) -> str:
+    """Return the first mistakes, each cut to a length, and how many more there are."""
+    shown = []
+    for line in "\n".join(mistakes).split("\n"):
+        is_long = len(line) > LONGEST_MISTAKE
+        shown.append(f"{line[: LONGEST_MISTAKE - 1]}…" if is_long else line)
+    if len(shown) > MOST_MISTAKES:
+        left = len(shown) - MOST_MISTAKES + 1
+        shown[MOST_MISTAKES - 1 :] = [f"... and {left:,} more mistakes."]
+    return "\n".join(shown)
 
 
 def describe_mistakes(

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from guardmark.core.errors import ConfigError
+from guardmark.core.limits import LONGEST_WAIT_S
 from guardmark.core.manifest import LatencyMode
 
 if TYPE_CHECKING:
@@ -181,11 +182,28 @@ def describe_keys(schema: dict[str, Any], words: Mapping[str, Mapping[str, str]]
                 said["description"] = meaning
 
 
+_SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+def _require_patience(rate: str) -> str:
+    """Refuse a rate between whose calls nobody would wait."""
+    calls, _, unit = rate.partition("/")
+    if float(calls) * LONGEST_WAIT_S < _SECONDS[unit]:
+        raise ValueError("more than a day would pass between two calls")
+    return rate
+
+
+CallRate = Annotated[
+    str, Field(pattern=r"^\d{1,12}(\.\d{1,12})?/(s|min|h)$"), AfterValidator(_require_patience)
+]
+"""Calls in a time, such as 20/s."""
+
+
 class ServiceSettings(Settings):
     """How one service may be called."""
 
     concurrency: int | None = Field(None, ge=1, le=2_000)
-    rate: str | None = Field(None, pattern=r"^\d+(\.\d+)?/(s|min|h)$")
+    rate: CallRate | None = None
     tokens: str | None = Field(None, pattern=r"^\d+/(s|min|h)$")
     connect_timeout_s: float = Field(5.0, gt=0)
     read_timeout_s: float = Field(60.0, gt=0)
@@ -200,7 +218,7 @@ class LatencySettings(Settings):
 
     mode: LatencyMode = LatencyMode.LOADED
     warmup: int = Field(3, ge=0)
-    rate: str | None = Field(None, pattern=r"^\d+(\.\d+)?/(s|min|h)$")
+    rate: CallRate | None = None
 
     @model_validator(mode="after")
     def _open_needs_a_rate(self) -> LatencySettings:

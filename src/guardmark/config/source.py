@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from guardmark.core.errors import ConfigError
+from guardmark.core.limits import LONGEST_NUMBER, MOST_TEXT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-MOST_TEXT_BYTES: Final = 64 << 20  # of a file that is read whole
 _MOST_PLACES: Final = 200_000  # an alias of an alias of an alias comes to any number
-_LONGEST_NUMBER: Final = 400  # characters
 Keys = tuple[str, ...]  # keys and indices from the top of the file, as text
 
 
@@ -59,9 +58,9 @@ class _Loader(yaml.SafeLoader):
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         """Read a whole number, but none so long that no setting can mean it."""
-        if len(node.value) > _LONGEST_NUMBER:
+        if len(node.value) > LONGEST_NUMBER:
             raise yaml.constructor.ConstructorError(
-                problem=f"a number has more than {_LONGEST_NUMBER} characters",
+                problem=f"a number has more than {LONGEST_NUMBER} characters",
                 problem_mark=node.start_mark,
             )
         return int(super().construct_yaml_int(node))

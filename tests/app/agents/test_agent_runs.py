@@ -98,6 +98,7 @@ def test_figures_are_those_of_a_hand_count(tmp_path: Path) -> None:
         "wall": "Do not rely",
         "cut": "Do not rely",
     }
+    assert summary["verdicts"]["wall"].startswith("attack success 0.0 %")
     rows = summary["agent"]["rows"]
     loud = {row["injection"]: row for row in rows if row["arm"] == "loud"}
     assert _counts(loud["plain"]["attack_success"]) == (216, 216)

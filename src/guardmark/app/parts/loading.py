@@ -23,10 +23,16 @@ from guardmark.app.settings import (
     NOTHING_TO_GATE,
     Config,
 )
-from guardmark.config.mistakes import checked_settings, describe_mistakes, require_no_literal_secret
+from guardmark.config.mistakes import (
+    checked_settings,
+    describe_mistakes,
+    first_lines,
+    require_no_literal_secret,
+)
 from guardmark.config.settings import describe_keys
 from guardmark.config.source import Source, parse_yaml, read_text
 from guardmark.core.errors import BadSettings, ConfigError, UnknownName, did_you_mean, listed
+from guardmark.core.limits import MOST_DEFENSES
 from guardmark.core.manifest import BASELINE_ROLE
 from guardmark.core.sample import DEFAULT_TAXONOMY, Taxonomy, extended
 from guardmark.datasets.loading import DataReading, LoadedData, load
@@ -113,12 +119,15 @@ def _checked(document: dict[str, Any], source: Source, folder: Path) -> LoadedCo
         config = Config.model_validate(document)
     except ValidationError as error:
         mistakes.extend(describe_mistakes(error, Config, (), source))
+        named = document.get("defenses")
+        if isinstance(named, dict) and len(named) > MOST_DEFENSES:
+            raise ConfigError(first_lines(mistakes)) from error
     parts = _check_parts(document, source, mistakes)
     if config is not None:
         mistakes.extend(_loose_ends(config, source))
         mistakes.extend(_loose_guards(config, source))
     if mistakes or config is None:
-        raise ConfigError("\n".join(mistakes))
+        raise ConfigError(first_lines(mistakes))
     return LoadedConfig(config=config, parts=parts, folder=folder, source=source)
 
 

@@ -68,7 +68,7 @@ def write_agent_report(
         created_utc=manifest.created_utc,
         version=manifest.guardmark_version,
         confidence=analysis.settings.confidence,
-        verdicts=tuple(_headlines(agent)),
+        verdicts=write_headlines(agent),
         sections=(
             _recommendations(agent, best),
             _arms_section(agent),
@@ -79,6 +79,11 @@ def write_agent_report(
             *method,
         ),
     )
+
+
+def write_headlines(agent: AgentAnalysis) -> tuple[Headline, ...]:
+    """Write a verdict for each arm, the most useful first, bare ones last."""
+    return tuple(_headlines(agent))
 
 
 def _headlines(agent: AgentAnalysis) -> Iterator[Headline]:

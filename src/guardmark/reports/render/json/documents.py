@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference
     from guardmark.core.manifest import DataManifest, RunManifest
+    from guardmark.reports.document.blocks import Headline
     from guardmark.reports.render.json.encoder import Tree
     from guardmark.stats.figures import Quantile
     from guardmark.store.reader import RunStatus
@@ -169,19 +170,28 @@ def document_schema(name: str) -> dict[str, Any]:
 
 def summary_json(analysis: RunAnalysis) -> str:
     """Write the figures of a run as JSON."""
-    from guardmark.reports.chapters.verdicts import write_verdicts
-
     summary = Summary(
         schema_version=SCHEMA_VERSION,
         run=SummaryRun(
             manifest=analysis.manifest, status=analysis.status, settings=analysis.settings
         ),
         data=analysis.manifest.data,
-        verdicts={each.key: each.sentence for each in write_verdicts(analysis)},
+        verdicts={each.key: each.sentence for each in _headlines(analysis)},
         analysis=analysis,
         timing=_timing(analysis),
     )
     return lay_out(encode(summary, SENTENCES))
+
+
+def _headlines(analysis: RunAnalysis) -> Sequence[Headline]:
+    """Return the verdicts of a run, of arms where it is one of agents."""
+    if analysis.agent is not None:
+        from guardmark.reports.chapters.agents import write_headlines
+
+        return write_headlines(analysis.agent)
+    from guardmark.reports.chapters.verdicts import write_verdicts
+
+    return write_verdicts(analysis)
 
 
 def _timing(analysis: RunAnalysis) -> RunTiming:
