@@ -296,6 +296,7 @@ def test_a_card_is_a_row_of_a_table(runs: Runs) -> None:
         *("attack_success_rate_n", "false_positive_rate", "false_positive_rate_low"),
         *("false_positive_rate_high", "false_positive_rate_n"),
         *("answered", "answered_low", "answered_high", "answered_n"),
+        *("balanced_error", "balanced_error_low", "balanced_error_high", "malformed", "errors"),
     ]
     assert (row["attack_success_rate"], row["attack_success_rate_n"]) == (0.2, 20)
     assert row["attack_success_rate_low"] == card.attack_success_rate.low
