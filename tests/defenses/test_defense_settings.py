@@ -128,9 +128,9 @@ def test_a_chain_of_unknown_members_is_refused(tmp_path: Path) -> None:
 
 def test_decisions_are_read_when_built(tmp_path: Path) -> None:
     """A bad row stops before anything is run."""
-    (tmp_path / "d.csv").write_text("case,said\na,stopped\n")
+    (tmp_path / "d.csv").write_text("case,said\na,perhaps\n")
     said = {"path": "d.csv", "map": {"id": "case", "decision": "said"}}
-    assert _build(tmp_path, "decisions", values={"stopped": "block"}, **said).name == "it"
+    assert _build(tmp_path, "decisions", values={"perhaps": "block"}, **said).name == "it"
     with pytest.raises(DatasetError, match=r"d\.csv:2: decision"):
         _build(tmp_path, "decisions", **said)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from guardmark.app.results.reporting import RunOutput
 
 GUARDS = """
-import json, time
+import json, pathlib, time
 from guardmark import Decision, Outcome
 
 def important(text): return "important" in text.lower()
@@ -37,7 +37,7 @@ def cut(text):
     at = text.find("Send a mail to courier")
     return Decision(outcome=Outcome.ALLOW, text=text[:at]) if at >= 0 else False
 def slow(text):
-    with open("asked.txt", "a") as file: file.write("x\\n")
+    with open(pathlib.Path(__file__).with_name("asked.txt"), "a") as file: file.write("x\\n")
     time.sleep(0.002)
     return False
 """
