@@ -227,6 +227,7 @@ _FORMATS = ("html", "md", "json", "csv", "junit", "sarif")
 @click.option("--threshold", multiple=True, metavar="NAME=X")
 @click.option("--choose", multiple=True, metavar="NAME=FPR")
 @click.option("--guarantee", multiple=True, metavar="LIMIT")
+@click.option("--crosswalk", metavar="FRAMEWORK")
 @click.option("--no-texts", is_flag=True)
 @click.option("--json", "as_json", is_flag=True)
 def report_command(
@@ -236,10 +237,20 @@ def report_command(
     threshold: tuple[str, ...],
     choose: tuple[str, ...],
     guarantee: tuple[str, ...],
+    crosswalk: str | None,
     no_texts: bool,
     as_json: bool,
 ) -> None:
     """Write reports again."""
+    if crosswalk is not None:
+        from guardmark.app.results.crosswalks import crosswalk_of_run, crosswalk_rows
+
+        for path in runs:
+            if as_json:
+                echo_json(json.dumps(crosswalk_rows(path, crosswalk), indent=2))
+            else:
+                echo_drawn(drawn(crosswalk_of_run(path, crosswalk)))
+        return
     from guardmark.app.results.reporting import report as write_report
 
     chosen = _formats(formats)

@@ -1,0 +1,72 @@
+"""The verb `report --crosswalk`: a run beside a framework that buyers ask about."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from guardmark.analysis.crosswalk.crosswalk import read_framework, set_beside
+from guardmark.analysis.run import analyse_run
+from guardmark.app.results.opened_run import open_run
+from guardmark.reports.chapters.crosswalk import NO_CONFORMITY, crosswalk_document
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from guardmark.analysis.crosswalk.crosswalk import CrosswalkRow
+    from guardmark.reports.document.blocks import Document
+
+
+def crosswalk_of_run(run: Path, framework: str) -> Document:
+    """Set a run beside a framework, as a document.
+
+    Raises:
+        UnknownName: There is no framework of that name.
+        StoreError: There is no run in the folder.
+    """
+    rows, name = _rows(run, framework)
+    return crosswalk_document(rows, read_framework(framework), run=name)
+
+
+def crosswalk_rows(run: Path, framework: str) -> dict[str, Any]:
+    """Set a run beside a framework, as JSON values."""
+    rows, name = _rows(run, framework)
+    known = read_framework(framework)
+    return {
+        "run": name,
+        "framework": known.name,
+        "version": known.version,
+        "date": known.date,
+        "source": known.source,
+        "note": NO_CONFORMITY,
+        "items": [_item(row) for row in rows],
+    }
+
+
+def _item(row: CrosswalkRow) -> dict[str, Any]:
+    evidence = [
+        {
+            "defense": each.defense,
+            "what": each.what,
+            "value": each.rate.value,
+            "low": each.rate.low,
+            "high": each.rate.high,
+            "successes": each.rate.successes,
+            "trials": each.rate.trials,
+        }
+        for each in row.evidence
+    ]
+    told = asdict(row)
+    return {
+        "code": row.item.code,
+        "title": row.item.title,
+        "evidence": evidence,
+        **{key: list(told[key]) for key in ("recorded", "relevant", "left_open")},
+    }
+
+
+def _rows(run: Path, framework: str) -> tuple[tuple[CrosswalkRow, ...], str]:
+    known = read_framework(framework)
+    with open_run(run) as opened:
+        analysis = analyse_run(opened.reader, opened.settings)
+    return set_beside(analysis, known), analysis.manifest.name
