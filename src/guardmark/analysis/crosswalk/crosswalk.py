@@ -79,7 +79,7 @@ class Framework:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class RateEvidence:
     """A measured rate that is evidence for an item.
 
     Attributes:
@@ -106,7 +106,7 @@ class CrosswalkRow:
     """
 
     item: FrameworkItem
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[RateEvidence, ...]
     recorded: tuple[str, ...]
     relevant: tuple[str, ...]
     left_open: tuple[str, ...]
@@ -154,7 +154,7 @@ def set_beside(analysis: RunAnalysis, framework: Framework) -> tuple[CrosswalkRo
     kept = _kept(analysis)
     rows = []
     for item in framework.items:
-        evidence: list[Evidence] = []
+        evidence: list[RateEvidence] = []
         missing: list[str] = []
         # Rates over all attacks speak of an item only where it names no category of its own.
         for category in item.categories:
@@ -190,9 +190,9 @@ def set_beside(analysis: RunAnalysis, framework: Framework) -> tuple[CrosswalkRo
     return tuple(rows)
 
 
-def _measured(analysis: RunAnalysis) -> dict[str, list[Evidence]]:
+def _measured(analysis: RunAnalysis) -> dict[str, list[RateEvidence]]:
     """Return the rates of a run by category and by figure, of defenses that are no baselines."""
-    found: dict[str, list[Evidence]] = {}
+    found: dict[str, list[RateEvidence]] = {}
     subjects = analysis.system or analysis.candidates
     for subject in subjects:
         if subject.is_baseline:
@@ -204,13 +204,13 @@ def _measured(analysis: RunAnalysis) -> dict[str, list[Evidence]]:
         }
         for name, rate in rates.items():
             if rate.trials:
-                told = Evidence(defense=subject.name, what=FIGURES[name], rate=rate)
+                told = RateEvidence(defense=subject.name, what=FIGURES[name], rate=rate)
                 found.setdefault(name, []).append(told)
         for entry in subject.slice_table("category", is_attack=True).rates:
-            told = Evidence(defense=subject.name, what=entry.name, rate=entry.rate)
+            told = RateEvidence(defense=subject.name, what=entry.name, rate=entry.rate)
             found.setdefault(entry.name, []).append(told)
     for card in analysis.adaptive:
-        told = Evidence(defense=card.name, what=FIGURES["adaptive"], rate=card.rounds[-1].full)
+        told = RateEvidence(defense=card.name, what=FIGURES["adaptive"], rate=card.rounds[-1].full)
         found.setdefault("adaptive", []).append(told)
     for arm in analysis.agent.arms if analysis.agent is not None else ():
         if not arm.guards:
@@ -220,7 +220,7 @@ def _measured(analysis: RunAnalysis) -> dict[str, list[Evidence]]:
             ("agent_attack_success", arm.row.attack_success),
             ("agent_utility", arm.row.utility),
         ):
-            told = Evidence(defense=name, what=FIGURES[key], rate=rate)
+            told = RateEvidence(defense=name, what=FIGURES[key], rate=rate)
             found.setdefault(key, []).append(told)
     return found
 
