@@ -41,12 +41,13 @@ def test_the_gate_answers_by_its_exit_code(runs: Path, name: str, code: int) -> 
     done = guardmark("gate", name, cwd=runs)
     assert done.returncode == code
     assert ("FAIL" in done.stdout) == (code == 1)
+    told = " ".join(done.stdout.split())
     if code == 1:
-        assert "FAIL: words: ASR 75.0 % [" in " ".join(done.stdout.split())
+        assert "FAIL asr_upper words attacks 75.0 % [" in told
     if code == 5:
-        assert "about 16 attacks, looked at once, would in 8 of 10 runs" in " ".join(
-            done.stdout.split()
-        )
+        assert "n that would decide: a new set of about so many, looked at once" in told
+        (row,) = (line for line in done.stdout.splitlines() if "asr_upper" in line)
+        assert row.split()[-1] == "16"
 
 
 @pytest.mark.slow

@@ -83,11 +83,8 @@ def drawn(document: Document, *, piped: int = 100) -> str:
     from guardmark.reports.render.terminal import render_terminal
 
     is_screen = sys.stdout.isatty()
-    # A width that was asked for by COLUMNS holds for pipes too.
-    is_stated = os.environ.get("COLUMNS", "").isdigit()
-    width = piped
-    if is_screen or is_stated:
-        width = shutil.get_terminal_size((piped, 24)).columns
+    # COLUMNS holds for a terminal alone: programs that use readline set it for what they start.
+    width = shutil.get_terminal_size((piped, 24)).columns if is_screen else piped
     colour = is_screen and not os.environ.get("NO_COLOR")
     return render_terminal(document, width=width, colour=colour)
 

@@ -219,11 +219,22 @@ def gate_document(
             sections=(section("limits", "", _limits(checks), undone),) if checks else (),
         )
     method = words_of("gate_method")["rates"].format(confidence=f"{100 * result.confidence:g} %")
+    deciding = words_of("gate_method")["deciding"]
+    asks_for_more = any(check.needed for check in checks)
     return Document(
         title=f"Guard gate: {_LOOKS[result.standing][2]}",
         subtitle=f"Run {run}: {conclusion(result)}",
         caveats=tuple(caveats),
-        sections=(section("limits", "Limits", _limits(checks), undone, method),),
+        sections=(
+            section(
+                "limits",
+                "Limits",
+                _limits(checks),
+                undone,
+                deciding if asks_for_more else None,
+                method,
+            ),
+        ),
     )
 
 

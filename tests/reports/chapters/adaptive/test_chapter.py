@@ -100,4 +100,4 @@ def test_a_file_gets_whole_lines(tmp_path: Path) -> None:
         command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
     )
     line = next(each for each in done.stdout.splitlines() if "repaired (asked" in each)
-    assert line.endswith("texts blocked before passes")
+    assert line.endswith("texts blocked before passes; not shown to help, so it is not offered")
