@@ -55,7 +55,7 @@ async def test_critic_and_twin_are_repeated_offline_and_counted_twice(
 ) -> None:
     """The same bytes by cassette and by trace; every figure holds, and a changed one is found."""
     models, server = guessing
-    command = ("adapt", "guard.yaml", "--budget", "32")
+    command = ("adapt", "guard.yaml", "--yes", "--budget", "32")
     first = await typed(*command, "-o", "first", "--record", "tape.jsonl", cwd=tmp_path)
     assert first.code == 0, first.err
     assert "critic: chat guesser" in first.err
@@ -66,6 +66,7 @@ async def test_critic_and_twin_are_repeated_offline_and_counted_twice(
     assert (await typed("run", "guard.yaml", "-o", "second", cwd=tmp_path)).code == 0
     again = (
         "adapt",
+        "--yes",
         "second",
         "--budget",
         "32",
@@ -107,13 +108,13 @@ async def test_a_kill_between_guesses_loses_nothing(
 ) -> None:
     """After SIGKILL at a question about a benign text, the trace is that of one go."""
     models, _ = guessing
-    command = ("adapt", "guard.yaml", "--budget", "16", "-o")
+    command = ("adapt", "guard.yaml", "--yes", "--budget", "16", "-o")
     whole = await typed(*command, "whole", cwd=tmp_path)
     assert whole.code == 0, whole.err
     asked = len(models.asked)
     await kill_at(models, 2 * asked - 1, *command, "parts", cwd=tmp_path)
     before = len(models.asked)
-    done = await typed("adapt", "parts", "--budget", "16", "--config", "guard.yaml", cwd=tmp_path)
+    done = await typed("adapt", "parts", "--yes", "--budget", "16", "--config", "guard.yaml", cwd=tmp_path)
     assert done.code == 0, done.err
     assert len(models.asked) - before < asked // 2
     assert (tmp_path / "parts/trace.jsonl").read_bytes() == (
@@ -142,7 +143,7 @@ async def test_a_critic_that_cannot_be_used_is_told_before_anything_is_spent(
         return await models.respond(request)
 
     prepare(tmp_path, FULL.format(url=(await serve(respond)).url))
-    done = await typed("adapt", "guard.yaml", "--budget", "8", "-o", "out", cwd=tmp_path)
+    done = await typed("adapt", "guard.yaml", "--yes", "--budget", "8", "-o", "out", cwd=tmp_path)
     assert done.code == 4, done.err
     assert "The critic cannot be used" in done.err
     assert not (tmp_path / "out").exists()
@@ -159,7 +160,7 @@ async def test_a_critic_that_is_another_role_too_is_warned_of(
     _, server = guessing
     config = FULL.format(url=server.url).replace("model: guesser", f"model: {model}")
     prepare(tmp_path, config)
-    done = await typed("adapt", "guard.yaml", "--budget", "8", "-o", "out", cwd=tmp_path)
+    done = await typed("adapt", "guard.yaml", "--yes", "--budget", "8", "-o", "out", cwd=tmp_path)
     assert done.code == 0, done.err
     assert f"the critic is the same model as {said}" in done.err
     report = (tmp_path / "out/report.html").read_text("utf-8")
@@ -181,6 +182,6 @@ async def test_a_misspelt_control_is_told_with_its_place(
     """Mistakes are named before anything runs."""
     prepare(tmp_path, CONFIG.split("adaptive:", maxsplit=1)[0].format() + "report: [json]\n")
     (tmp_path / "attacker.yaml").write_text(f"adaptive: {section}\n", encoding="utf-8")
-    done = await typed("adapt", "guard.yaml", "--config", "attacker.yaml", cwd=tmp_path)
+    done = await typed("adapt", "guard.yaml", "--yes", "--config", "attacker.yaml", cwd=tmp_path)
     assert done.code == 2, done.err
     assert said in done.err

@@ -93,9 +93,11 @@ def test_over_refusal_and_categories_have_limits(runs: Path) -> None:
     """A guard that blocks everything is a baseline; named, it breaks the limit on refusals."""
     done = gate(runs, "good", "{system.over_refusal_upper: 0.5, defenses: [wall]}")
     assert done.code == 1
-    assert "the system behind wall: over-refusal 100.0 %" in " ".join(done.out.split())
+    told = " ".join(done.out.split())
+    assert "FAIL system.over_refusal_upper" in told, told
+    assert "100.0 % [" in told
     done = gate(runs, "ruined", "system: {per_category: {'*': 0.9}}")
-    assert "system attack success of" in " ".join(done.out.split())
+    assert "FAIL system.per_category" in " ".join(done.out.split())
 
 
 @pytest.mark.parametrize(
