@@ -114,7 +114,9 @@ async def test_a_kill_between_guesses_loses_nothing(
     asked = len(models.asked)
     await kill_at(models, 2 * asked - 1, *command, "parts", cwd=tmp_path)
     before = len(models.asked)
-    done = await typed("adapt", "parts", "--yes", "--budget", "16", "--config", "guard.yaml", cwd=tmp_path)
+    done = await typed(
+        "adapt", "parts", "--yes", "--budget", "16", "--config", "guard.yaml", cwd=tmp_path
+    )
     assert done.code == 0, done.err
     assert len(models.asked) - before < asked // 2
     assert (tmp_path / "parts/trace.jsonl").read_bytes() == (

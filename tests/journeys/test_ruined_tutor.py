@@ -97,7 +97,7 @@ def test_over_refusal_and_categories_have_limits(runs: Path) -> None:
     assert "FAIL system.over_refusal_upper" in told, told
     assert "100.0 % [" in told
     done = gate(runs, "ruined", "system: {per_category: {'*': 0.9}}")
-    assert "FAIL system.per_category" in " ".join(done.out.split())
+    assert (done.code, "system.per_category" in done.out) == (5, True)
 
 
 @pytest.mark.parametrize(
