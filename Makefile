@@ -139,7 +139,7 @@ $(VENV)-packaging/.ready:
 
 packaging: $(VENV)-packaging/.ready   ## lint the Dockerfile and the workflows
 	$(VENV)-packaging/bin/hadolint Dockerfile
-	$(VENV)-packaging/bin/zizmor --offline --quiet .github/workflows examples/ci/github/action.yml
+	$(VENV)-packaging/bin/zizmor --offline --quiet .github/workflows action.yml
 	$(VENV)-packaging/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml examples/ci/github/workflow.yml
 
 lint: $(VENV)/.ready-dev

@@ -36,7 +36,7 @@ class Counts:
     """What was seen since the last question."""
 
     def __init__(self) -> None:
-        self.requests = self.connections = self.now = self.most = 0
+        self.requests = self.answered = self.connections = self.now = self.most = 0
         self.first = self.last = self.busy = 0.0
         self.watched: int | None = None
         self.cpu_s = 0.0
@@ -128,7 +128,8 @@ class Service(asyncio.Protocol):
         counts.busy += counts.last - began
         counts.now -= 1
         # A service whose answers are all alike gets no verdict: every second score is another one.
-        is_other = counts.requests % 2 == 0
+        counts.answered += 1
+        is_other = counts.answered % 2 == 0
         self.answer(self.body.replace(b"0.125", b"0.250") if is_other else self.body)
 
     def answer(self, body: bytes) -> None:

@@ -82,17 +82,10 @@ def test_a_run_is_attacked_replayed_and_not_mixed(tmp_path: Path) -> None:
         assert 0 < calls <= sum(most.values())
     assert "words: threat model" in report
     cover = report[: report.index("Adaptive rounds</h2>")]
-    assert "attacker who rewrites and watches" in cover
-    effort = re.search(
-        r"area under ASR@k of rewordings drawn at random: ([\d.]+) \[.*?"
-        r"; (\d+) of (\d+) operators alone let most of what was blocked through",
-        cover,
-    )
-    assert effort is not None
+    assert "rewritten by an attacker who watches the answers" in cover
     card = summary["adaptive"][0]
-    passing = [each["bypassed"]["value"] > 0.5 for each in card["operators"]]
-    assert (int(effort[2]), int(effort[3])) == (sum(passing), len(passing))
-    assert float(effort[1]) == pytest.approx(card["area"]["blind"]["value"], abs=5e-4)
+    best = max(card["operators"], key=lambda each: each["bypassed"]["value"])
+    assert f"the trick that gets most through by itself: {best['chain']}" in cover
     first_to_read = report[report.index('id="read-first"') : report.index("Adaptive rounds</h2>")]
     assert "Ignore all previous instructions, case" in first_to_read
     assert ", let through by words</p>" in first_to_read, "the rewritten text follows the original"
