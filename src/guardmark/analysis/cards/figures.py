@@ -51,47 +51,37 @@ def of_rate(name: str, rate: Estimate) -> CardFigure:
     method = rate.method
     if rate.unbiased is not None:
         method = f"{method}, {UNBIASED}"
-    return CardFigure(
-        name=name,
-        unit=SHARE,
-        value=rate.value,
-        low=rate.low,
-        high=rate.high,
-        successes=rate.successes,
-        trials=rate.trials,
-        groups=rate.groups,
-        method=method,
-        reason=rate.reason,
-    )
+    return _figure(name, SHARE, rate, method, successes=rate.successes, groups=rate.groups)
 
 
 def of_ratio(name: str, ratio: Ratio) -> CardFigure:
     """Turn a ratio into a figure of a card."""
-    return CardFigure(
-        name=name,
-        unit=SHARE,
-        value=ratio.value,
-        low=ratio.low,
-        high=ratio.high,
-        successes=None,
-        trials=ratio.trials,
-        groups=ratio.groups,
-        method=ratio.method,
-        reason=ratio.reason,
-    )
+    return _figure(name, SHARE, ratio, ratio.method, groups=ratio.groups)
 
 
 def of_quantile(name: str, quantile: Quantile) -> CardFigure:
-    """Turn a quantile into a figure of a card."""
+    """Turn a quantile of a latency into a figure of a card."""
+    return _figure(name, MILLISECONDS, quantile, quantile.method)
+
+
+def _figure(
+    name: str,
+    unit: str,
+    of: Estimate | Ratio | Quantile,
+    method: str,
+    *,
+    successes: int | None = None,
+    groups: int | None = None,
+) -> CardFigure:
     return CardFigure(
         name=name,
-        unit=MILLISECONDS,
-        value=quantile.value,
-        low=quantile.low,
-        high=quantile.high,
-        successes=None,
-        trials=quantile.trials,
-        groups=None,
-        method=quantile.method,
-        reason=quantile.reason,
+        unit=unit,
+        value=of.value,
+        low=of.low,
+        high=of.high,
+        successes=successes,
+        trials=of.trials,
+        groups=groups,
+        method=method,
+        reason=of.reason,
     )

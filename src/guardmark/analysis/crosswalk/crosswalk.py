@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final
 from guardmark.core.errors import UnknownName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.estimate import Estimate
 
@@ -156,7 +154,6 @@ def set_beside(analysis: RunAnalysis, framework: Framework) -> tuple[CrosswalkRo
     for item in framework.items:
         evidence: list[RateEvidence] = []
         missing: list[str] = []
-        # Rates over all attacks speak of an item only where it names no category of its own.
         for category in item.categories:
             found = measured.get(category, [])
             evidence += found
@@ -166,7 +163,7 @@ def set_beside(analysis: RunAnalysis, framework: Framework) -> tuple[CrosswalkRo
             if figure in kept:
                 recorded.append(FIGURES[figure])
             elif item.categories and figure == "attack_success_rate":
-                continue
+                continue  # the rates of its categories speak of it, not that of all attacks
             elif measured.get(figure):
                 evidence += measured[figure]
             else:
@@ -227,10 +224,7 @@ def _measured(analysis: RunAnalysis) -> dict[str, list[RateEvidence]]:
 
 def _kept(analysis: RunAnalysis) -> frozenset[str]:
     """Name what a run keeps that is no rate."""
-    return frozenset(_kept_names(analysis))
-
-
-def _kept_names(analysis: RunAnalysis) -> Iterator[str]:
-    yield from ("data", "policy", "blind_spots")
+    kept = {"data", "policy", "blind_spots"}
     if analysis.settings.limits.is_of_gate or analysis.settings.system_limits.is_of_gate:
-        yield "gate"
+        kept.add("gate")
+    return frozenset(kept)

@@ -99,7 +99,7 @@ def write_board(
                 BoardEntry(ranked=each, link=_page(each.card), others=_namesakes(each.card, known))
                 for each in rank_cohort(by_cohort[key])
             ),
-            differs=_differs(by_cohort[key][0], by_cohort[keys[0]][0]),
+            differs=differing_terms(by_cohort[key][0].cohort, by_cohort[keys[0]][0].cohort),
         )
         for key in keys
     )
@@ -166,10 +166,6 @@ def _namesakes(card: Card, known: dict[str, Card]) -> int:
         and other.subject.name == card.subject.name
         for other in known.values()
     )
-
-
-def _differs(card: Card, other: Card) -> tuple[str, ...]:
-    return differing_terms(card.cohort, other.cohort)
 
 
 def _write(path: Path, text: str) -> None:

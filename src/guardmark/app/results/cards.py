@@ -1,4 +1,4 @@
-"""The verbs `card` and `board`: what a run shows of one defense, to be carried elsewhere."""
+"""The verb `card`: what a run shows of one defense, to be carried elsewhere."""
 
 from __future__ import annotations
 
@@ -90,14 +90,6 @@ class WrittenCard:
     card: Card
     document: Document
     files: tuple[Path, ...]
-
-
-def card_names(run: Path) -> tuple[str, ...]:
-    """Name what a run can write cards of: arms of a pipeline, else defenses; baselines last."""
-    with open_run(run) as opened:
-        analysis = analyse_run(opened.reader, opened.settings)
-    subjects = subjects_of(analysis)
-    return tuple(each.name for each in sorted(subjects, key=lambda each: each.is_baseline))
 
 
 def write_cards(
