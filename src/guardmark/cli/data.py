@@ -331,16 +331,22 @@ def entry_lines(name: str, known: Mapping[str, Any]) -> Iterator[str]:
     """Say all that is known but how rows are read; of long lists the first."""
     yield click.style(name, bold=True)
     for field, value in known.items():
-        each = value if isinstance(value, list | tuple) else [value]
-        for part in each[:_ROWS] if field != "rows" else ():
-            word = (
-                part.get("path") or f"{part['entry']}: {part['quota']}"
-                if isinstance(part, dict)
-                else part
-            )
-            yield f"  {field:<12}{word}"
-        if len(each) > _ROWS:
-            yield f"  {field:<12}and {len(each) - _ROWS:,} more (--json lists all)"
+        if field == "rows":
+            continue
+        parts = value if isinstance(value, list | tuple) else [value]
+        if field == "codes":
+            parts = [f"{framework}: {', '.join(codes)}" for framework, codes in value.items()]
+        for part in parts[:_ROWS]:
+            yield f"  {field:<12}{_entry_word(part)}"
+        if len(parts) > _ROWS:
+            yield f"  {field:<12}and {len(parts) - _ROWS:,} more (--json lists all)"
+
+
+def _entry_word(part: Any) -> str:
+    """Return a file by its path, a part of a suite by its quota, anything else as it is."""
+    if not isinstance(part, dict):
+        return str(part)
+    return part.get("path") or f"{part['entry']}: {part['quota']}"
 
 
 def written_lines(written: Sequence[Written]) -> Iterator[str]:
