@@ -26,7 +26,23 @@ if TYPE_CHECKING:
 _FOUND_PROBLEMS = 3
 _TRUTH: dict[str, object] = {"true": True, "false": False, "null": None}
 
-_FORMATS = click.Choice(["jsonl", "json", "csv", "tsv", "parquet", "prompt_pack"])
+
+class _Format(click.ParamType[str]):
+    """A format of data by name, or a mapping of one's own in a .toml file."""
+
+    name = "FORMAT"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the format; what is none is refused with those there are."""
+        from guardmark.datasets.settings import known_format
+
+        try:
+            return known_format(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+_FORMATS = _Format()
 _READING = (
     click.argument("data", nargs=-1, required=True),
     click.option("--format", "kind", type=_FORMATS),
@@ -225,6 +241,22 @@ def _hash(*, as_json: bool, **reading: Any) -> None:
     digest = data_sha256(loaded.manifests)
     document = {"name": loaded.name, "sha256": digest, "manifests": manifests}
     _say(hash_lines(loaded, digest), document, as_json=as_json)
+
+
+@data_command.command("croissant")
+@click.argument("data")
+@click.option("--format", "kind", type=_FORMATS)
+@click.option("-o", "--out", type=click.Path(path_type=Path))
+def _croissant(*, data: str, kind: str | None, out: Path | None) -> None:
+    from guardmark.app.croissant import describe_dataset, write_metadata
+    from guardmark.app.data import FileOptions
+
+    document = describe_dataset(data, FileOptions(format=kind or ""))
+    if out is None:
+        echo_json(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        write_metadata(document, out)
+        echo(f"Wrote {out}")
 
 
 def _opened(*, data: tuple[str, ...], threshold: float, **reading: Any) -> OpenedData:
