@@ -22,6 +22,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--to", "formats", default="json,html")
 @click.option("--claims", type=_PATH)
 @click.option("-o", "--out", type=_PATH)
+@click.option("--again", metavar="COMMAND", default="")
 @click.option("--sign", metavar="KEY", type=_PATH)
 @click.option(
     "--password-env", metavar="NAME", default="GUARDMARK_SIGN_PASSWORD", show_default=True
@@ -33,6 +34,7 @@ def card_command(
     formats: str,
     claims: Path | None,
     out: Path | None,
+    again: str,
     sign: Path | None,
     password_env: str,
 ) -> None:
@@ -41,7 +43,7 @@ def card_command(
 
     wanted = tuple(each.strip() for each in formats.split(",") if each.strip())
     key = SigningKey(path=sign, password=os.environ.get(password_env, "")) if sign else None
-    written = write_cards(run, names, formats=wanted, claims=claims, out=out, key=key)
+    written = write_cards(run, names, formats=wanted, claims=claims, out=out, again=again, key=key)
     for each in written:
         answer = each.card.answer or "baseline"
         echo(f"{each.card.subject.name}: {answer}", *(f"  {path}" for path in each.files))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -149,21 +148,48 @@ def croissant_document(
 def _record_set(file: DescribedFile) -> dict[str, Any]:
     own = re.sub(r"\.[a-z]+(\.gz)?$", "", file.address)
     pack = _pack_items(file.spec)
+    rows = _first_rows(file.spec) if pack is None else [_flat(item) for item in pack]
     fields = []
-    for column, data_type in _columns(file.spec, pack).items():
+    for column in _columns(rows, needs_all=pack is not None):
+        values = [row[column] for row in rows if row.get(column) is not None]
         name = column.removeprefix("metadata.")
         extract = {"column": column} if pack is None else {"jsonPath": f"$.items[*].{column}"}
-        described = {
-            "@type": "cr:Field",
-            "@id": f"{own}/{name}",
-            "name": name,
-            "dataType": data_type,
-            "source": {"fileObject": {"@id": file.address}, "extract": extract},
-        }
-        if data_type == _NESTED:
-            described |= {"dataType": "sc:Text", "repeated": True}
-        fields.append(described)
+        source = {"fileObject": {"@id": file.address}, "extract": extract}
+        described = _described(f"{own}/{name}", name, values, source)
+        if described is not None:
+            fields.append(described)
     return {"@type": "cr:RecordSet", "@id": own, "name": own, "field": fields}
+
+
+def _described(
+    identity: str, name: str, values: Sequence[object], source: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Describe a column: of single values, of lists of texts, or of lists of objects."""
+    field: dict[str, Any] = {"@type": "cr:Field", "@id": identity, "name": name}
+    types = {_type_of(value) for value in values}
+    if types != {_NESTED}:
+        data_type = types.pop() if len(types) == 1 else "sc:Text"
+        is_described = _NESTED not in types
+        return {**field, "dataType": data_type, "source": source} if is_described else None
+    members = [member for value in values if isinstance(value, list) for member in value]
+    if all(isinstance(member, str) for member in members):
+        return {**field, "dataType": "sc:Text", "repeated": True, "source": source}
+    if not all(isinstance(member, dict) for member in members):
+        return None
+    parts = []
+    for key in _columns(members, needs_all=True):
+        if all(isinstance(member[key], str) for member in members):
+            transform = {"jsonPath": f"$.{key}"}
+            part = {
+                "@type": "cr:Field",
+                "@id": f"{identity}/{key}",
+                "name": key,
+                "dataType": "sc:Text",
+            }
+            parts.append(
+                {**part, "dataType": "sc:Text", "source": {**source, "transform": transform}}
+            )
+    return {**field, "repeated": True, "subField": parts} if parts else None
 
 
 def _pack_items(spec: DatasetSpec) -> list[dict[str, Any]] | None:
@@ -177,35 +203,34 @@ def _pack_items(spec: DatasetSpec) -> list[dict[str, Any]] | None:
     return [item for item in items if isinstance(item, dict)]
 
 
-def _columns(spec: DatasetSpec, pack: list[dict[str, Any]] | None) -> dict[str, str]:
-    """Return the columns of a file, with the type of each; of a pack those that no item lacks."""
+def _flat(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the single values of an item and of its metadata, by their paths."""
+    flat = {key: value for key, value in item.items() if key != "metadata"}
+    inner = item.get("metadata")
+    if isinstance(inner, dict):
+        flat |= {f"metadata.{name}": value for name, value in inner.items()}
+    return {key: value for key, value in flat.items() if _type_of(value) != _NESTED}
+
+
+def _first_rows(spec: DatasetSpec) -> list[dict[str, Any]]:
     rows = []
-    if pack is None:
-        first = islice(read_rows(spec), _LOOKED_AT)
-        rows = [row for _, row in first if not isinstance(row, Fault)]
-    for item in pack or ():
-        columns = {key: value for key, value in item.items() if key != "metadata"}
-        inner = item.get("metadata")
-        if isinstance(inner, dict):
-            columns |= {f"metadata.{name}": value for name, value in inner.items()}
-        rows.append({key: value for key, value in columns.items() if _type_of(value) != _NESTED})
-    types: dict[str, set[str]] = {}
-    counts: Counter[str] = Counter()
+    for _, row in islice(read_rows(spec), _LOOKED_AT):
+        if not isinstance(row, Fault):
+            rows.append(row)
+    return rows
+
+
+def _columns(rows: Sequence[Mapping[str, Any]], *, needs_all: bool) -> list[str]:
+    """Name the columns of rows in order; those that every row has where all are needed."""
+    counts: dict[str, int] = {}
     for row in rows:
-        counts.update(row.keys())
         for column, value in row.items():
-            types.setdefault(column, set()).add(_type_of(value))
-    known = {}
-    for column, found in types.items():
-        found.discard("")
-        if found and (pack is None or counts[column] == len(rows)):
-            known[column] = found.pop() if len(found) == 1 else "sc:Text"
-    return known
+            counts[column] = counts.get(column, 0) + (value is not None)
+    least = len(rows) if needs_all else 1
+    return [column for column, count in counts.items() if count >= least]
 
 
 def _type_of(value: object) -> str:
-    if value is None:
-        return ""
     if isinstance(value, bool):
         return "sc:Boolean"
     if isinstance(value, int):
@@ -277,7 +302,8 @@ def _sources(
     columns: dict[str, tuple[str, str]] = {}
     owners = set()
     for each in _members(record_set, "field"):
-        source = each.get("source")
+        parts = _members(each, "subField")
+        source = parts[0].get("source") if parts else each.get("source")
         if not isinstance(source, dict):
             continue
         holder = source.get("fileObject") or source.get("fileSet")
