@@ -7,10 +7,12 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.gate import GatePolicy, GateStatus
+from guardmark.app.loaded_run import LoadedRun
 from guardmark.app.results.gating import check_run
 from guardmark.app.results.opened_run import open_run
-from guardmark.app.verbs import LoadedRun, run
+from guardmark.app.verbs import run
 from guardmark.core.errors import ConfigError
+from guardmark.datasets.builtin import DEFAULT_SET
 from guardmark.reports.chapters.gate import check_sentence, worst_first
 from guardmark.reports.document.safe_text import plain_line
 
@@ -41,7 +43,7 @@ class GuardCheck:
     def assert_guarded(
         self,
         defense: Defense | Callable[[str], object] | str | Path,
-        dataset: str | Path = "core",
+        dataset: str | Path = DEFAULT_SET,
         *,
         asr_below: float | None = None,
         fpr_below: float | None = None,
