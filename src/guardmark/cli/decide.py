@@ -291,7 +291,7 @@ def gate_command(
 
 
 def _write_junit(gated: Gated, path: Path) -> None:
-    from guardmark.exporters.junit import gate_junit
+    from guardmark.interchange.junit import gate_junit
     from guardmark.store.run_dir import errors_of_files, whole_file
 
     text = gate_junit(gated.result, run=gated.run, created_utc=gated.created_utc, head=gated.head)
