@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from guardmark.app.parts.loading import LoadedConfig
 from guardmark.app.settings import Config
@@ -35,6 +35,14 @@ if TYPE_CHECKING:
     from guardmark.defenses.answers import AssumedThreshold, ConfidenceMeaning
 
 _PARTS: Final = (Defense, InlineDefense, BatchDefense)
+
+
+class RowSource(Protocol):
+    """What loads rows: it stands for them, and its `name` for where they come from."""
+
+    def load(self) -> Iterable[object]:
+        """Return the rows."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

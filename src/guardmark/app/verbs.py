@@ -16,7 +16,11 @@ from guardmark.app.loaded_run import LoadedRun, load_run
 from guardmark.app.measuring import measure
 from guardmark.app.parts.loading import load_config
 from guardmark.app.planning import USUAL_ICC, Claim, SizePlan, layout_of, plan_size
-from guardmark.app.python_subjects import DefenseStatements, config_of_objects, entry_of
+from guardmark.app.python_subjects import (
+    DefenseStatements,
+    config_of_objects,
+    entry_of,
+)
 from guardmark.app.python_words import python_words
 from guardmark.app.results.opened_run import find_run, open_run
 from guardmark.app.results.reporting import finish
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.app.preflight import Checkup
+    from guardmark.app.python_subjects import RowSource
     from guardmark.app.results.gating import Gated
     from guardmark.core.protocols import Attack, Defense
     from guardmark.core.sample import Sample
@@ -67,7 +72,7 @@ def load_dataset(source: str | Path, **settings: Any) -> LoadedData:
 
 def run(  # noqa: PLR0913 - the options of the command line, by keyword
     subject: str | Path | Defense | Callable[[str], object] | Mapping[str, object] | object,
-    data: str | Path | Iterable[Sample | Mapping[str, Any]] = DEFAULT_SET,
+    data: str | Path | Iterable[object] | RowSource = DEFAULT_SET,
     *,
     name: str = "",
     threshold: float | None = None,
@@ -292,7 +297,7 @@ def report(path: str | PathLike[str]) -> Path:
 
 def adapt(  # noqa: PLR0913 - the options of the command line, by keyword
     subject: str | PathLike[str] | Callable[[str], object] | Mapping[str, object] | object,
-    data: str | Path | Iterable[Sample | Mapping[str, Any]] = DEFAULT_SET,
+    data: str | Path | Iterable[object] | RowSource = DEFAULT_SET,
     *,
     budget: int | str = "standard",
     only: str | Sequence[str] = (),
@@ -340,14 +345,14 @@ def adapt(  # noqa: PLR0913 - the options of the command line, by keyword
     Raises:
         GuardmarkError: As the command line would; its message says what to do.
     """
-    from guardmark.app.adapt.adapting import AdaptOptions, BuiltSubject
+    from guardmark.app.adapt.adapting import AdaptOptions, BuiltSubject, parse_budget
     from guardmark.app.adapt.adapting import adapt as attack
     from guardmark.app.adapt.own_operators import own_operators
     from guardmark.app.results.reporting import report as write_report
 
     with python_words(adapt), run_folder(out) as folder:
         options = AdaptOptions(
-            budget=_budget(budget),
+            budget=parse_budget(str(budget)),
             config=_path_or_none(config),
             seeds=seeds,
             only=_labels(only),
@@ -407,9 +412,9 @@ def judge(
     Raises:
         GuardmarkError: As the command line would; its message says what to do.
     """
+    from guardmark.app.judging_choice import choose_headline
     from guardmark.app.labels.judging import judge_run
     from guardmark.app.results.reporting import report as write_report
-    from guardmark.judges.headline import choose_headline
 
     session = Session()
     with python_words(judge), _progress_line(session):
@@ -565,13 +570,6 @@ def _require_no_settings(config: str | Path, how: Mapping[str, int]) -> None:
             f"A configuration states {', '.join(how)} itself.\n"
             f"Next: write `run: {{{next(iter(how))}: ...}}` in {config}."
         )
-
-
-def _budget(stated: int | str) -> int:
-    from guardmark.adaptive.state import BUDGETS
-    from guardmark.attacks.battery import parse_budget
-
-    return parse_budget(str(stated), BUDGETS)
 
 
 def _agreed(*_: object) -> None:

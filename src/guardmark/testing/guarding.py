@@ -7,7 +7,6 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.gate import GatePolicy, GateStatus
-from guardmark.app.loaded_run import LoadedRun
 from guardmark.app.results.gating import check_run
 from guardmark.app.results.opened_run import open_run
 from guardmark.app.verbs import run
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from guardmark.app.loaded_run import LoadedRun
     from guardmark.core.protocols import Defense
 
 

@@ -14,6 +14,7 @@ from guardmark.adaptive.campaign import (
     check_settings,
     run_adaptive,
 )
+from guardmark.adaptive.state import BUDGETS
 from guardmark.app.adapt.attacker import (
     Attacker,
     AttackerConfig,
@@ -98,6 +99,7 @@ class BuiltSubject:
     parts: Parts
 
 
+_LEAST_CALLS: Final = 4  # of a search, for each attack
 _BUILD_S: Final = 3.0  # regular expressions can take minutes to compile
 LOCK = "battery.lock"  # of a run folder: operators, parameters and tables of its tries
 
@@ -110,6 +112,18 @@ class Adapted:
     defenses: tuple[str, ...]
     summary: AdaptiveSummary | None
     trace: Path | None
+
+
+def parse_budget(budget: str) -> int:
+    """Read search calls for each attack: one of the known words, or a number."""
+    if budget in BUDGETS:
+        return BUDGETS[budget]
+    if not budget.isdecimal() or int(budget) < _LEAST_CALLS:
+        raise ConfigError(
+            f"--budget {budget!r} is not a budget. Known: {', '.join(BUDGETS)}, or a number of "
+            f"search calls for each attack, at least {_LEAST_CALLS}."
+        )
+    return int(budget)
 
 
 def adapt(
