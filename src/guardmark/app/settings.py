@@ -15,7 +15,7 @@ from guardmark.config.settings import (
     Settings,
 )
 from guardmark.core.budget import Budget
-from guardmark.core.errors import ConfigError
+from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.limits import LEAST_MARGIN, MOST_DEFENSES, MOST_PREVALENCES
 from guardmark.core.manifest import Policy
 from guardmark.core.place import PROXIED, Place
@@ -102,6 +102,29 @@ class StatsSettings(Settings):
     cost_false_alarm: float | None = Field(None, gt=0)
     deployment_mix: dict[str, dict[str, Rate]] = {}
     slices: list[str] = []
+    category_map: dict[str, dict[str, str | list[str]]] = {}
+
+    @property
+    def categories_meant(self) -> tuple[tuple[str, dict[str, tuple[str, ...]]], ...]:
+        """Each defense with its native categories, and the samples' categories these stand for."""
+        meant = []
+        for defense, stated in self.category_map.items():
+            categories = {}
+            for native, own in stated.items():
+                categories[native] = (own,) if isinstance(own, str) else tuple(own)
+            meant.append((defense, categories))
+        return tuple(meant)
+
+    @field_validator("category_map")
+    @classmethod
+    def _stands_for_something(
+        cls, value: dict[str, dict[str, str | list[str]]]
+    ) -> dict[str, dict[str, str | list[str]]]:
+        for defense, categories in value.items():
+            for native, own in categories.items():
+                if not own or (isinstance(own, list) and "" in own):
+                    raise ValueError(f"{defense}.{native} names no category of the samples")
+        return value
 
     @field_validator("slices")
     @classmethod
@@ -374,6 +397,10 @@ class Config(Settings):
                 )
         if not self.data:
             raise ValueError("names no data: add some, for example  data: [{builtin: core@2}]")
+        for name in self.stats.category_map:
+            if name not in self.defenses:
+                mistake = UnknownName("defense (stats.category_map)", name, self.defenses)
+                raise ValueError(str(mistake))
         if not self.defenses and self.pipeline is None:
             raise ValueError("names nothing to measure: add defenses or a pipeline")
         return self
