@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from guardmark.config.cluster import ClusterSettings, WorkerChoice
+from guardmark.config.deadline import GrownSettings
 from guardmark.config.settings import (
     LatencySettings,
     Name,
@@ -89,9 +90,10 @@ FACET_NAMES = (
 """What samples are sliced by without a word."""
 
 
-class StatsSettings(Settings):
+class StatsSettings(GrownSettings):
     """How sure you want to be, and of what."""
 
+    later: ClassVar[tuple[str, ...]] = ("category_map",)
     confidence: float = Field(0.95, gt=0.5, le=0.999_999)
     min_per_category: int = Field(100, ge=1)
     margin: float = Field(0.05, ge=LEAST_MARGIN, lt=0.5)

@@ -180,7 +180,8 @@ def _categories(rules: AnswerRules, document: object) -> tuple[CategoryFinding, 
     if rules.categories is None:
         return ()
     common = None
-    if not rules.thresholds and rules.score_kind is ScoreKind.CATEGORY_MAX:
+    is_highest_of_several = rules.score is not None and not rules.score.is_singular
+    if is_highest_of_several and not rules.thresholds:
         common = rules.threshold  # the highest of their scores decides, so each is held to it
     categories = []
     for each in findings(rules.categories.find(document), rules.scale):

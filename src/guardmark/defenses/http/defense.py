@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import urlencode
 
 from pydantic import ConfigDict, Field, JsonValue, field_validator, model_validator
 
+from guardmark.config.deadline import GrownSettings
 from guardmark.config.mistakes import names_secret
 from guardmark.config.settings import (
     Address,
@@ -165,9 +166,10 @@ class Incomplete(Settings):
     fewer_than: int = Field(0, ge=0)
 
 
-class HttpSettings(Settings):
+class HttpSettings(GrownSettings):
     """Asks a service over HTTP."""
 
+    later: ClassVar[tuple[str, ...]] = ("thresholds",)
     model_config = ConfigDict(
         json_schema_extra={
             "required": [],
