@@ -122,7 +122,6 @@ def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:
 
 
 _COUNT = click.IntRange(min=1)
-_USUAL_ICC = 0.5
 _SHARE = click.FloatRange(min=0, max=1, min_open=True, max_open=True)
 
 
@@ -151,13 +150,13 @@ def plan_command(
     **claim: Any,
 ) -> None:
     """Plan a size."""
-    from guardmark.app.planning import Claim, layout_of, plan_size
+    from guardmark.app.planning import USUAL_ICC, Claim, layout_of, plan_size
 
     if agent_tasks is not None:
         _plan_injections(agent_tasks, claim, as_json=as_json)
         return
     if like is None:
-        layout, source = layout_of(variants, _USUAL_ICC if icc is None else icc), ""
+        layout, source = layout_of(variants, USUAL_ICC if icc is None else icc), ""
     elif variants is not None or icc is not None:
         raise click.UsageError("--like takes sizes and ICC of a run: leave out --variants, --icc.")
     else:

@@ -34,8 +34,9 @@ from guardmark.config.settings import describe_keys
 from guardmark.config.source import Source, parse_yaml, read_text
 from guardmark.core.errors import BadSettings, ConfigError, UnknownName, did_you_mean, listed
 from guardmark.core.limits import MOST_DEFENSES
-from guardmark.core.manifest import BASELINE_ROLE
+from guardmark.core.manifest import BASELINE_ROLE, IN_PROCESS
 from guardmark.core.sample import DEFAULT_TAXONOMY, Taxonomy, extended
+from guardmark.datasets.builtin import DEFAULT_SET
 from guardmark.datasets.loading import DataReading, LoadedData, load
 from guardmark.datasets.settings import dataset_specs
 from guardmark.defenses.profile import TYPES, kind_of_profile
@@ -161,6 +162,9 @@ def _check_parts(
         if not isinstance(part_type, str):
             mistakes.append(f"{here}: {dotted} needs a type, for example type: pattern.")
             continue
+        if part_type == IN_PROCESS:
+            mistakes.append(f"{here}: {dotted}: {_not_rebuilt(settings)}")
+            continue
         try:
             model = settings_model(kind, part_type)
             # Every part may state its type and its version, and a defense its role; no type has
@@ -189,6 +193,16 @@ def _check_parts(
                 describe_mistakes(error, model, path, source, common=("version", "role"))
             )
     return checked
+
+
+def _not_rebuilt(settings: Mapping[str, Any]) -> str:
+    """Say that an object of a script is not in the file that tells of it, and what to do."""
+    target = str(settings.get("object", ""))
+    return (
+        f"was measured from Python ({target or 'an object'}), and no file rebuilds an object. Call "
+        "guardmark.run() again, or name a function that a file holds: {type: python, target: "
+        '"FILE.py:NAME"}.'
+    )
 
 
 def part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Keys, dict[str, Any]]]:
@@ -262,7 +276,7 @@ def builtin_config(
         return parse_config(text, folder=Path.cwd(), shown_as="built-in")
     document, source = parse_yaml(text, "built-in")
     document = cast("dict[str, Any]", document)
-    known, document["data"] = document["defenses"], [{"builtin": "core@2"}]
+    known, document["data"] = document["defenses"], [{"builtin": DEFAULT_SET}]
     document["defenses"] = {
         name: known.get(name) or {"type": TYPES[kind_of_profile(name)], "profile": name}
         for name in defenses
