@@ -9,6 +9,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import file_digest
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -373,11 +374,11 @@ def _file_spec(
 
 
 def _require_same(file: DatasetSpec, stated: str, *, metadata: str) -> None:
-    from guardmark.datasets.loading import file_sha256
-
     if not file.path.is_file():
         raise DatasetError(f"{metadata} describes {file.shown_as}, which is not there.\n{_HINT}")
-    if stated and file_sha256(file.path) != stated.lower():
+    with file.path.open("rb") as opened:
+        digest = file_digest(opened, "sha256").hexdigest()
+    if stated and digest != stated.lower():
         raise DatasetError(
             f"{file.shown_as} is not the file that {metadata} describes (sha256 differs).\n"
             "Next: fetch it again, or write its metadata anew: guardmark data croissant FILE."
