@@ -62,6 +62,32 @@ if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.sample import Sample
 
+_EVIDENCE_SYSTEM: Final = {
+    "blind_spot": "blind-spots",
+    "critical": "system-samples",
+    "false_alarms": "system-samples",
+    "better": "comparison",
+    "trade_off": "comparison",
+}
+
+_EVIDENCE: Final = {
+    "failures": "overview",
+    "blind_spot": "blind-spots",
+    "no_separation": "overview",
+    "mostly_bypassed": "chart-category-asr",
+    "critical": "worst",
+    "false_alarms": "worst",
+    "threshold": "limits",
+    "better": "comparison",
+    "trade_off": "comparison",
+    "too_wide": "overview",
+}
+
+_SIDES: Final = {
+    "attack_success_rate": "attacks",
+    "false_positive_rate": "benign samples",
+}
+
 MORE_ADVICE: Final = "more-advice"  # the table of those past the first
 _FIRST: Final = 3
 _MOST_OF_BODY: Final = 200
@@ -145,7 +171,11 @@ def _doubts(analysis: RunAnalysis) -> Iterator[_Item]:
     """Yield what makes every figure doubtful: it comes before any of them."""
     for each in analysis.alike:
         body, count = each.body[:_MOST_OF_BODY], count_text(each.count)
-        text = say("alike_next", defense=each.defense, body=body, count=count)
+        text = (
+            f"{each.defense}: name the field that the service reads (`--body` with "
+            f"`--url`, `body` in a configuration). It was sent {body}, and all {count} answers "
+            "are alike: its rates tell nothing until that is settled."
+        )
         yield _Item(text=text, evidence="overview")
     for line in unseen_sentences(analysis.unseen):
         yield _Item(text=line, evidence="overview")
@@ -232,8 +262,8 @@ def _command(advice: Advice, run: str) -> str:
 
 def _evidence(advice: Advice) -> str:
     if advice.scope == SYSTEM:
-        return words_of("evidence_system").get(advice.rule, "pipeline")
-    return words_of("evidence")[advice.rule]
+        return _EVIDENCE_SYSTEM.get(advice.rule, "pipeline")
+    return _EVIDENCE[advice.rule]
 
 
 def _broken(cards: tuple[AdaptiveCard, ...], most: float) -> Iterator[_Item]:
@@ -311,7 +341,7 @@ def _how_sure(analysis: RunAnalysis) -> str:
     if retries := analysis.retries:
         kinds = ", ".join(sorted({kind for each in retries for kind, _ in each.failures}))
         count = count_text(sum(each.resent for each in retries))
-        resent = say("resent", count=count, kinds=kinds)
+        resent = f"{count} answers took more than one request ({kinds}). "
     failed = sum(e.card.confusion.malformed + e.card.confusion.errors for e in analysis.defenses)
     sure = 100 * analysis.settings.confidence
     more = {"failed": failed, "resent": resent, "adapted": adapted, "confidence": sure}
@@ -323,7 +353,7 @@ def advice_sentence(advice: Advice) -> str:
     is_system = advice.scope == SYSTEM
     sentences = "advice_system" if is_system else "advice"
     rate = words_of("widths_system" if is_system else "widths").get(advice.subject, "")
-    what = words_of("sides").get(advice.subject, "")
+    what = _SIDES.get(advice.subject, "")
     parts = {"defense": advice.defense, "subject": advice.subject, "rate": rate, "what": what}
     parts["subject_"], parts["other_"] = (
         subject(each, advice.scope, advice.version) for each in (advice.defense, advice.subject)

@@ -28,13 +28,44 @@ from guardmark.reports.document.wording import (
     percent_text,
     say,
     value_text,
-    words_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from guardmark.analysis.gate import GateCheck, GateResult
+
+_GATE: Final = {
+    "asr_upper": "ASR",
+    "fpr_upper": "FPR",
+    "max_malformed": "malformed answers",
+    "max_errors": "errors",
+    "latency_p95_upper_ms": "latency p95",
+    "system.asr_upper": "system attack success",
+    "system.over_refusal_upper": "over-refusal",
+    "system.regression_asr": "system attack success against the baseline",
+    "system.regression_over_refusal": "over-refusal against the baseline",
+    "judge.min_agreement": "judge against people, disagreement",
+    "utility_lower": "tasks not done",
+    "attack_success_upper": "attack success",
+    "utility_loss_upper": "tasks lost to guards",
+    "regression_asr": "ASR against the baseline",
+    "regression_fpr": "FPR against the baseline",
+}
+
+_GATE_METHOD: Final = {
+    "deciding": (
+        "n that would decide: a new set of about so many, looked at once, would "
+        "decide in 8 of 10 runs, if the rate stays."
+    ),
+    "rates": (
+        "A limit is held when the whole {confidence} interval lies on its good side, "
+        "broken when the exact lower bound of the same confidence lies beyond it "
+        "(Clopper-Pearson at the effective number of samples; Holm over all slices), "
+        "undecided otherwise. A regression is broken when it is significant (Holm) "
+        "and larger than the margin."
+    ),
+}
 
 _OF_SYSTEM: Final = f"{SYSTEM}."
 _UNITS: Final = {
@@ -93,7 +124,7 @@ def _unit_of_slice(check: GateCheck) -> str:
 
 def _figure_words(check: GateCheck) -> str:
     """Return what the figure of a check is called."""
-    words = words_of("gate")
+    words = _GATE
     if not is_of_slice(check):
         return words[check.rule]
     side = "asr_upper" if check.rule.endswith("asr_upper") else "fpr_upper"
@@ -218,8 +249,8 @@ def gate_document(
             caveats=tuple(caveats),
             sections=(section("limits", "", _limits(checks), undone),) if checks else (),
         )
-    method = words_of("gate_method")["rates"].format(confidence=f"{100 * result.confidence:g} %")
-    deciding = words_of("gate_method")["deciding"]
+    method = _GATE_METHOD["rates"].format(confidence=f"{100 * result.confidence:g} %")
+    deciding = _GATE_METHOD["deciding"]
     asks_for_more = any(check.needed for check in checks)
     return Document(
         title=f"Guard gate: {_LOOKS[result.standing][2]}",

@@ -23,6 +23,25 @@ if TYPE_CHECKING:
     from guardmark.store.columns import PartUsage
     from guardmark.store.loop_load import LoopLoad
 
+_LATENCY_MODES: Final = {
+    "isolated": "one call at a time, so times are those of an idle service",
+    "loaded": (
+        "several calls in flight; a slow answer holds back the next call, so times "
+        "under a steady stream of requests may be longer"
+    ),
+    "open": (
+        "calls at planned times, whether or not earlier ones have ended; times count from the plan"
+    ),
+}
+
+_STAGES: Final = {
+    "defense": "defense",
+    "warmup": "warm-up",
+    "model": "target model",
+    "judge": "judge",
+    "try": "attacker's tries",
+}
+
 _MOST_CHARTS = 6
 
 
@@ -37,12 +56,11 @@ def write(analysis: RunAnalysis) -> Section:
         lead = nothing if spent or again else None
         return section("latency", "Latency", lead, spent, again, otherwise=nothing)
     latency = timed[0][2]
-    mode = say(
-        "latency",
-        mode=latency.mode.value,
-        words=words_of("latency_modes")[latency.mode],
-        in_flight=count_text(latency.concurrency),
-        warmup=count_text(latency.warmup),
+    mode = (
+        f"Mode {latency.mode.value}: {words_of('latency_modes')[latency.mode]}. At "
+        f"most {count_text(latency.concurrency)} in flight; "
+        f"{count_text(latency.warmup)} warm-up calls a defense are left out, and so "
+        "are first calls and answers from the cache."
     )
     spreads = [(each.name, each.latency.histogram) for each in analysis.candidates]
     charts = [_histogram(each, spread) for each, spread in spreads if spread is not None]
@@ -78,7 +96,12 @@ def _remarks(defense: DefenseAnalysis) -> Iterator[str]:
     if latency.drift is not None:
         yield f"{defense.name}: {_drift(latency.drift)}"
     if latency.is_counted:
-        yield say("counted_times")
+        yield (
+            "The run is large, so times are told to three digits, and their limits take "
+            "the samples of a group to be alike: they are never too narrow for groups. "
+            "The order of its calls is not read, so times that hang together are not "
+            "allowed for."
+        )
     if latency.is_amortised:
         yield f"{defense.name}: times are shares of a batch's time."
     if latency.shared:
@@ -108,7 +131,13 @@ _LEAST_BUSY_NS: Final = 2_000_000_000  # shorter waits are start-up
 def _busy(load: LoopLoad) -> Iterator[str]:
     """Say that this machine, and not a service, set the times."""
     if load.share is not None and load.share >= _BUSY and load.total_ns >= _LEAST_BUSY_NS:
-        yield say("busy_machine", share=percent_text(load.share))
+        yield (
+            "This machine was busy: while it waited for services, the thread that reads "
+            f"their answers was at work {percent_text(load.share)} of the time. What "
+            "answers took above the median is then partly this machine's time and not "
+            "the service's; fewer calls in flight (run.concurrency), or more machines, "
+            "tell the service's own."
+        )
 
 
 def _histogram(defense: str, spread: LatencyHistogram) -> Histogram:
@@ -185,7 +214,7 @@ def _retry_cells(retries: PartRetries) -> tuple[Value, ...]:
 
 
 def _stage(usage: PartUsage | PartRetries) -> str:
-    stage = words_of("stages").get(usage.stage, usage.stage)
+    stage = _STAGES.get(usage.stage, usage.stage)
     return stage if usage.layer.partition("/")[0] == FIRST_LAYER else f"{stage} ({usage.layer})"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.compare.categories import CategoryRow, category_rows
 from guardmark.analysis.compare.merit import by_merit
@@ -46,6 +46,14 @@ if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.manifest import RunManifest
     from guardmark.reports.document.blocks import Block
+
+_CATEGORIES: Final = {
+    "direct_injection": "the user tells the model to ignore its orders",
+    "indirect_injection": "orders hidden in documents and results of tools",
+    "jailbreak": "talking the model out of its rules",
+    "extraction": "getting its prompt or private data out",
+    "output_manipulation": "bending the form or the content of answers",
+}
 
 _MOST_ROWS = 25
 _MOST_COLUMNS = 8  # defenses beside each other
@@ -94,7 +102,7 @@ def category_table(analysis: RunAnalysis, *, is_attack: bool) -> Table | None:
     if len(defenses) < 2 or not rows:
         return None
     title = "Category" if is_attack else "Topic"
-    meanings = words_of("categories")
+    meanings = _CATEGORIES
     columns: dict[str, Callable[[CategoryRow], Any]] = {
         title: lambda row: name(row.category),
         "What it is": lambda row: words(meanings.get(row.category, "") if is_attack else ""),
@@ -105,7 +113,7 @@ def category_table(analysis: RunAnalysis, *, is_attack: bool) -> Table | None:
         },
     }
     left = len(defenses) - _MOST_COLUMNS
-    note = say("categories_bold")
+    note = "Bold: the whole interval lies below those of all other defenses in the row."
     if left > 0:
         note += f" {count_text(left)} more defenses have tables of their own."
     return table_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.merit import by_merit
 from guardmark.reports.document.blocks import (
@@ -25,7 +25,7 @@ from guardmark.reports.document.cells import (
     with_counts,
     without_columns,
 )
-from guardmark.reports.document.wording import count_text, percent_text, say, words_of
+from guardmark.reports.document.wording import count_text, percent_text, say
 from guardmark.stats.figures import Ratio
 
 if TYPE_CHECKING:
@@ -36,6 +36,30 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Estimate
     from guardmark.reports.document.blocks import Headline
     from guardmark.reports.document.cells import Value
+
+_CARD: Final = {
+    "Attack success rate (ASR)": "attack_success_rate",
+    "True positive rate (TPR, recall)": "true_positive_rate",
+    "False positive rate (FPR)": "false_positive_rate",
+    "False negative rate (FNR)": "false_negative_rate",
+    "Precision, at this mix": "ratios.precision",
+    "F1, at this mix": "ratios.f1",
+    "Balanced error": "ratios.balanced_error",
+    "TPR minus FPR (Youden's J)": "ratios.youden",
+    "Matthews correlation, at this mix": "ratios.correlation",
+    "Answered share, attacks": "answered_attacks",
+    "Answered share, benign": "answered_benign",
+    "ASR, failures allowed (fail-open)": "fail_open.attack_success_rate",
+    "ASR, failures blocked (fail-closed)": "fail_closed.attack_success_rate",
+    "FPR, failures allowed (fail-open)": "fail_open.false_positive_rate",
+    "FPR, failures blocked (fail-closed)": "fail_closed.false_positive_rate",
+    "ASR under the run's policy": "under_policy.attack_success_rate",
+    "FPR under the run's policy": "under_policy.false_positive_rate",
+    "Groups with any variant allowed": "any_bypass",
+    "ASR, every group weighing the same": "group_mean",
+    "Attacks cut to fit it, of those answered": "truncated_attacks",
+    "Benign samples cut to fit it, of those answered": "truncated_benign",
+}
 
 _TABLED_FROM = 3
 _OF_FAILURES = ("Answered", "Malformed", "Errors")
@@ -88,7 +112,7 @@ def _overview(
 
 def _card(defense: DefenseAnalysis) -> Table:
     card = defense.card
-    paths = words_of("card").items()
+    paths = _CARD.items()
     rates = {label: rate for label, path in paths if (rate := value_at(path, card)) is not None}
     kinds = ", ".join(f"{kind} {count_text(n)}" for kind, n in card.confusion.error_kinds)
     return table_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.defense.scorecard import complement
 from guardmark.reports.document.blocks import (
@@ -26,13 +26,22 @@ from guardmark.reports.document.cells import (
     with_counts,
     words,
 )
-from guardmark.reports.document.wording import count_text, percent_text, value_text, words_of
+from guardmark.reports.document.wording import count_text, percent_text, value_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.scores import LimitedPoint, ScoreDetails, ThresholdAnalysis
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Part
     from guardmark.reports.document.cells import Value
+
+_THRESHOLDS: Final = {
+    "method": (
+        "Thresholds are chosen on a calibration half of the groups and measured on "
+        "the other half; nothing was called again. A limit on false alarms that the "
+        "benign samples are too few to show is not resolvable. Bands around curves "
+        "hold at one threshold fixed beforehand, not along the whole curve."
+    ),
+}
 
 _FEW = 20
 _Scored = list[tuple[str, "ThresholdAnalysis"]]
@@ -48,7 +57,7 @@ def write(analysis: RunAnalysis) -> Section:
         return section("thresholds", "Thresholds", otherwise=nothing)
     return section(
         *("thresholds", "Thresholds"),
-        words_of("thresholds")["method"],
+        _THRESHOLDS["method"],
         _limits(scored),
         _operating(scored) if any(analysed.chosen for _, analysed in scored) else None,
         [_area_words(*each) for each in scored],

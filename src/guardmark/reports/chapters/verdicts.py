@@ -21,7 +21,6 @@ from guardmark.reports.document.wording import (
     interval_text,
     measure_text,
     percent_text,
-    say,
     words_of,
 )
 from guardmark.stats.rates.clustered import EffectiveCounts
@@ -95,7 +94,7 @@ def _quoted(arm: str, analysis: RunAnalysis, exchanges: Mapping[str, SampleStory
         if got_out and (story := exchanges.get(listed.sample.id)) and story.answer:
             words = (listed.sample.prompt.words, story.answer)
             asked, answer = (plain_line(x[:_QUOTED]) + "…" * (len(x) > _QUOTED) for x in words)
-            return say("exchange", asked=asked, answer=answer, sample=listed.sample.id)
+            return f'For instance, {listed.sample.id}: "{asked}" was answered "{answer}"'
     return ""
 
 
@@ -128,11 +127,12 @@ def _of_system(judged: JudgedCandidate, limits: RelianceLimits) -> Headline:
 def _as_one_of(judged: JudgedCandidate) -> Iterator[str]:
     """Say why a candidate that looks reliable by itself is not told to be."""
     if judged.chosen is not None:
-        yield say(
-            "one_of_many",
-            count=judged.chosen.candidates,
-            through=figure_text(judged.chosen.attack_success_rate),
-            alarms=figure_text(judged.chosen.false_positive_rate),
+        yield (
+            "by itself it keeps the limits, but so may the luckiest of "
+            f"{judged.chosen.candidates} candidates: allowing for the choice, "
+            f"{figure_text(judged.chosen.attack_success_rate)} of attacks get through and "
+            f"{figure_text(judged.chosen.false_positive_rate)} of benign samples are "
+            "blocked"
         )
 
 
@@ -185,7 +185,10 @@ def _without_verdict(headline: Headline, alike: AlikeAnswers) -> Headline:
         headline,
         answer=_NO_VERDICT,
         tone=Tone(words_of("tones")[Reliance.NO_DATA.value]),
-        reason=say("alike", count=count_text(alike.count), verb=_VERBS[alike.outcome]),
+        reason=(
+            f"all {count_text(alike.count)} answers are alike (it {_VERBS[alike.outcome]} everything), "
+            "so that it may not read what it is sent"
+        ),
     )
 
 
@@ -236,8 +239,10 @@ def _adapted(card: AdaptiveCard) -> str:
         if chosen is not None:
             after = figure_text(chosen.rate)
             rate += f" (allowing for the choice among {len(tried)}, {after})"
-        alone = say("operators_alone", operator=best.chain, rate=rate)
-    return say("adapted", share=share, alone=alone)
+        alone = f"; the trick that gets most through by itself: {best.chain}, {rate}"
+    return (
+        f"rewritten by an attacker who watches the answers, {share} of attacks get through{alone}"
+    )
 
 
 def _notes(defense: DefenseAnalysis) -> Iterator[str]:
@@ -245,10 +250,16 @@ def _notes(defense: DefenseAnalysis) -> Iterator[str]:
     if share is not None and share < ANSWERED_ENOUGH:
         ends = (card.fail_closed.attack_success_rate, card.fail_open.attack_success_rate)
         low, high = (percent_text(end.value) for end in ends)
-        yield say("unanswered", share=percent_text(share), low=low, high=high)
+        yield (
+            f"only {percent_text(share)} of samples got an answer: attacks get through in "
+            f"{low} (failures block) to {high} (failures allow) of all"
+        )
     if card.truncated_attacks and card.truncated_benign:
         attacks, benign = map(rate_text, (card.truncated_attacks, card.truncated_benign))
-        yield say("truncated", attacks=attacks, benign=benign)
+        yield (
+            "texts were cut to fit it, and what stood behind the cut was not examined: "
+            f"{attacks} of attacks, {benign} of benign samples"
+        )
     yield from group_cautions(card.true_positive_rate, card.false_positive_rate)
     if defense.stopped:
         yield f"stopped early: {'; '.join(each.sentence for each in defense.stopped)}"

@@ -35,7 +35,25 @@ if TYPE_CHECKING:
     from guardmark.stats.figures import Ratio
     from guardmark.stats.rates.means import SeedMean
 
-_AUDIT_NOTE: Final = say("audited")
+_ATTACK_ARMS: Final = {
+    "static": "texts as they are",
+    "adaptive": "adaptive after the fixed list",
+    "alone": "adaptive, each attack alone",
+    "blind": "blind: drawn at random",
+    "null": "null: the same text again",
+    "gradient": "sees the gradient (A3)",
+}
+
+_ACCESS: Final = {
+    "decision": "A1 (sees allow or block)",
+    "score": "A2 (sees the score too)",
+}
+
+_AUDIT_NOTE: Final = (
+    " Audited: the rate of all proved tiers, its part that rests on a judge or a "
+    "table (V3, V3-table) times the share that people call the same request; its "
+    "interval holds the uncertainty of both (parametric bootstrap, seeded)."
+)
 _SHOWN: Final = 10  # seeds whose own figures fit a table; `summary.json` has all
 
 
@@ -112,13 +130,13 @@ def arm_line(card: AdaptiveCard, arm: ArmCurve) -> Line:
 
 def arm_words(card: AdaptiveCard) -> dict[str, str]:
     """Name arms for what they know."""
-    words = words_of("attack_arms")
+    words = _ATTACK_ARMS
     return words if card.shares_memory else {**words, "adaptive": words["alone"]}
 
 
 def access_text(card: AdaptiveCard) -> str:
     """Say what the attacker sees of an answer."""
-    return words_of("access")["score" if card.findings.get("has_scores") else "decision"]
+    return _ACCESS["score" if card.findings.get("has_scores") else "decision"]
 
 
 def transfers_table(cards: tuple[AdaptiveCard, ...]) -> Table:
@@ -136,7 +154,10 @@ def proof_words(card: AdaptiveCard) -> str:
     """Say what the two columns of tiers hold."""
     has_judge = card.attacker is not None and card.attacker.has_judge
     judged = ", and what was judged the same request (V3)" if has_judge else ""
-    return say("tiers", judged=judged)
+    return (
+        "Strict: the variant provably holds the same text. All proved tiers: bounded "
+        f"typing errors and listed synonyms too{judged}."
+    )
 
 
 def headline(card: AdaptiveCard) -> SeedMean | None:
@@ -191,28 +212,47 @@ def gain_sentence(card: AdaptiveCard) -> str:
     below = [count_text(k) for k, gain in gains if gain.high is not None and gain.high < 0]
     behind = f". Drawing at random did better at {', '.join(below)}" if below else ""
     seed = " (first seed)" if card.seeds is not None else ""
-    in_all = say("in_all", card=card, seed=seed, gain=measure_text(figure(card.gain_in_all)))
+    in_all = (
+        f"Within {card.budget:,} calls in all, where the adaptive arm pays for "
+        f"diagnosis and fixed list first{seed}: "
+        f"{measure_text(figure(card.gain_in_all))}"
+    )
     return f"{card.name}: adaptive minus blind at equal tries{over}: {each}{behind}. {in_all}"
 
 
 def area_sentence(card: AdaptiveCard) -> str:
     """Say how large the area under the curve of success is, and what may be missing in it."""
     area = card.area
-    few = say("area_few", area=area) if area.given_up else ""
+    few = (
+        (f"; {area.given_up:,} held attacks had fewer tries than the budget, so it may be too low")
+        if area.given_up
+        else ""
+    )
     rates = [figure_text(rate, Unit.NUMBER) for rate in (area.adaptive, area.blind)]
-    return say("area", card=card, rates=rates, few=few)
+    return (
+        f"{card.name}: area under ASR@k on log k up to {card.budget:,}, of "
+        f"{card.area.adaptive.trials:,} attacks: {rates[0]} adaptive, {rates[1]} blind "
+        f"(0: nothing got through, 1: everything at once){few}"
+    )
 
 
 def audit_sentence(card: AdaptiveCard) -> str:
     """Say what people found, and what that leaves of the rate; or that nobody looked."""
     audit = card.audit
     if audit is None:
-        unaudited = say("unaudited", defense=card.name, resting=count_text(card.resting))
+        unaudited = (
+            f"{card.name}: {count_text(card.resting)} of the attacks that got through "
+            "rest on a judgement or a table (V3, V3-table) that nobody audited; to audit "
+            "them: guardmark audit RUN --what bypasses"
+        )
         return unaudited if card.resting else ""
     if not audit.drawn:
         return f"{card.name}: nothing rests on a judgement any more, so the audit tells nothing"
     least, most = percent_text(audit.least), percent_text(audit.most)
-    still_open = say("audit_open", audit=audit, least=least, most=most)
+    still_open = (
+        f"; {audit.unsure:,} unsure and {audit.blank:,} blank count in no rate: with "
+        f"them the share lies between {least} and {most}"
+    )
     return say(
         "audit",
         defense=card.name,
@@ -261,7 +301,15 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
         {"Figure|Mean over seeds|Spread|Each seed": lambda each: each},
         table_id=f"adaptive-seeds-{slug(card.name)}",
         title=f"{card.name}: seeds {len(seeds.counted)}",
-        note=say("seeds", left_out=say("first_seed") if len(seeds.counted) < seeds.seeds else ""),
+        note=say(
+            "seeds",
+            left_out=(
+                " Seed 1 is left out, since the attacker model (round 5) had its turn there "
+                "and at no other seed."
+            )
+            if len(seeds.counted) < seeds.seeds
+            else "",
+        ),
     )
 
 
@@ -306,7 +354,13 @@ def costs_table(card: AdaptiveCard) -> Table:
         {"Cost|In all|For a bypass|For an attack|Known of calls": lambda each: _cost_cells(*each)},
         table_id=f"adaptive-costs-{slug(card.name)}",
         title=f"{card.name}: what the attacker paid",
-        note=say("paid", calls=costs.calls),
+        note=(
+            f"{costs.calls.bypasses:,} attacks got through, as they are included, of "
+            f"{costs.calls.attacks:,}. Fixed list and probes are included, what the "
+            "evaluator asked is not. A critic counts with the attacker model. Money is "
+            "in the currency of the price table; seconds add up the service time of "
+            "calls, many of which run at once."
+        ),
     )
 
 

@@ -57,7 +57,10 @@ def wrapper_sentence(card: AdaptiveCard) -> str:
         return ""
     more = f" and {count_text(len(blocked) - _LISTED)} more" if len(blocked) > _LISTED else ""
     operators = f"{', '.join(blocked[:_LISTED])}{more}"
-    return say("wrappers", defense=card.name, operators=operators)
+    return (
+        f"{card.name}: blocks the wrapper whatever it carries, neutral sentences too: "
+        f"{operators}; what these operators show is not the attack"
+    )
 
 
 def operator_tables(card: AdaptiveCard) -> list[Table]:
@@ -86,13 +89,22 @@ def _shapes(card: AdaptiveCard) -> Table:
     }
     if target is not None:
         cells["Read|n"] = lambda each: with_counts(target.read_rate(each.chain))
-        note = say("read_canaries")
+        note = (
+            " Read: canary sentences whose words the target model gave back; see the "
+            "section on the target model."
+        )
     return table_of(
         card.operators,
         cells,
         table_id=f"adaptive-shapes-{slug(card.name)}",
         title=f"{card.name}: what operators do to a text, and their wrappers alone",
-        note=say("shapes", note=note),
+        note=(
+            "Wrapper alone: neutral sentences, not encoded, in the words that stand "
+            "before the code, of those that pass without them; blocked there means that "
+            "the wrapper did it. Growth: median length over that of the original. "
+            "Decoded: variants whose words the shipped decoders read without being told "
+            f"the code; it says what cleaning could do. Exploratory.{note}"
+        ),
         collapsed=True,
     )
 
@@ -114,7 +126,14 @@ def repair_sentence(card: AdaptiveCard) -> str:
         rates=[rate_text(rate) for rate in (fixed.before, fixed.known, fixed.cost)],
         change=figure_text(fixed.change, Unit.POINTS),
     )
-    untouched = say("none_through", seeds=fixed.after.seeds) if fixed.after.most == 0 else ""
+    untouched = (
+        (
+            f". None of {fixed.after.seeds} searches found a way; a further one may, and "
+            "then for many attacks at once, since they share what they learn"
+        )
+        if fixed.after.most == 0
+        else ""
+    )
     no_gain = "" if fixed.is_shown_to_help else "; not shown to help, so it is not offered"
     return sentence + (refused if fixed.refused else "") + untouched + no_gain
 
