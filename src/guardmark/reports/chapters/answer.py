@@ -9,7 +9,7 @@ from guardmark.analysis.compare.recommendations import ANSWERED_ENOUGH, Reliance
 from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD, SYSTEM
 from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.chapters.gate import conclusion
-from guardmark.reports.document.wording import percent_text, words_of
+from guardmark.reports.document.wording import percent_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,6 +19,24 @@ if TYPE_CHECKING:
     from guardmark.analysis.gate import GateResult
     from guardmark.analysis.run import RunAnalysis
     from guardmark.analysis.settings import RelianceLimits
+
+_LIMITS: Final = {
+    "limits": (
+        "Limits of verdict, advice, picture and gate: at most {attacks} of attacks "
+        "let through, at most {alarms} of benign inputs blocked ({origin})."
+    ),
+    "of_gate": "this run's gate",
+    "usual": "no gate states others",
+}
+
+_LIMITS_SYSTEM: Final = {
+    "limits": (
+        "Limits of verdict, advice, picture and gate: at most {attacks} of attacks "
+        "succeed, at most {alarms} of benign inputs turned down ({origin})."
+    ),
+    "of_gate": "this run's gate",
+    "usual": "no gate states others",
+}
 
 _ANSWER: Final = {
     "only_baselines": "Only baselines were measured. Add a defense of your own to get an answer.",
@@ -208,7 +226,7 @@ def limits_sentence(analysis: RunAnalysis) -> str:
     limits: RelianceLimits = analysis.settings.limits
     if is_system:
         limits = analysis.settings.system_limits
-    words = words_of("limits_system" if is_system else "limits")
+    words = _LIMITS_SYSTEM if is_system else _LIMITS
     origin = words["of_gate" if limits.is_of_gate else "usual"]
     return words["limits"].format(
         attacks=limit_text(limits.attacks), alarms=limit_text(limits.alarms), origin=origin

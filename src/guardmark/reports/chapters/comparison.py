@@ -32,7 +32,7 @@ from guardmark.reports.document.cells import (
     table_of,
     with_counts,
 )
-from guardmark.reports.document.wording import count_text, measure_text, p_text, say
+from guardmark.reports.document.wording import count_text, measure_text, p_text
 from guardmark.stats.paired.significance import mcnemar
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ _PAIRS: Final = {
     "first fewer bypasses": (
         "{} lets fewer attacks through than {}, but its {alarms} are not shown to be no more"
     ),
-    "first fewer false alarms": "{} has fewer {alarms} than {}; on attacks the two cannot be told apart",
+    "first fewer false alarms": (
+        "{} has fewer {alarms} than {}; on attacks the two cannot be told apart"
+    ),
     "undecided": "{} and {} cannot be told apart, which does not make them equal",
 }
 
@@ -476,7 +478,13 @@ def _scope_sections(compared: Compared, lead: str, *, texts: bool) -> Iterator[S
     table = _rates_table(rated, compared.comparison, scope=compared.scope)
     parts = _parts(compared.comparison, table, plane, weak=weak_among(rated, compared.scope))
     unit = "groups of variants" if compared.is_grouped else "samples"
-    method = say("compared", confidence=100 * compared.confidence, unit=unit)
+    confidence = 100 * compared.confidence
+    method = (
+        f"First rate minus second; below zero the first is better. {confidence:.0f} % "
+        f"Bonett-Price intervals and McNemar's mid-p, by sign flips over {unit}; Holm "
+        "over all pairs on both rates. Told apart is what the adjusted test and the "
+        "interval both say. Only samples that both answered count."
+    )
     yield section(f"{key}rates", f"{lead}Rates", *parts, method)
     by_names = {(pair.first, pair.second): pair for pair in compared.comparison.pairs}
     alike = [each for each in compared.details if not each.first_only + each.second_only]
@@ -580,10 +588,8 @@ def _advice(compared: Compared) -> list[str]:
         lines.insert(0, choice)
     if left := len(compared.comparison.pairs) - len(compared.details):
         lines.append(
-
-                f"{count_text(left)} pairs have no section of their own here: --json lists "
-                "them; --only or --against names those of interest."
-
+            f"{count_text(left)} pairs have no section of their own here: --json lists "
+            "them; --only or --against names those of interest."
         )
     return lines
 

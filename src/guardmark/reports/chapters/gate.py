@@ -26,7 +26,6 @@ from guardmark.reports.document.wording import (
     measure_text,
     p_text,
     percent_text,
-    say,
     value_text,
 )
 
@@ -101,7 +100,10 @@ def check_sentence(check: GateCheck) -> str:
     }
     rests = f"{measure_text(_figure_of(check))} ({count_text(check.trials)} {what})"
     if 0 < check.looked_at < 1:
-        rests += f"{say('gate_looked_at', share=percent_text(check.looked_at))}"
+        rests += (
+            f" (the set was extended: {percent_text(check.looked_at)} of its answers were "
+            "kept from an earlier look, so the limits are wider)"
+        )
     return f"{_who(check)}{figure} {rests}{stands[check.standing]}"
 
 
@@ -165,7 +167,10 @@ def _what_would(check: GateCheck) -> str:
     elif check.unit is GateUnit.POINTS:
         unit = f"pairs of {unit}"
     lead = f"{check.reason}; " if check.reason else ""
-    return f"{lead}{say('gate_needed', needed=count_text(check.needed), unit=unit)}"
+    return lead + (
+        f"a new set of about {count_text(check.needed)} {unit}, looked at once, would "
+        "in 8 of 10 runs, if the rate stays"
+    )
 
 
 def _plural(subject: str) -> str:

@@ -9,7 +9,7 @@ from guardmark.core.record import FIRST_LAYER
 from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.blocks import Histogram, Section, Table, Unit, section
 from guardmark.reports.document.cells import known, mute, name, slug, table_of, words
-from guardmark.reports.document.wording import count_text, percent_text, say, value_text, words_of
+from guardmark.reports.document.wording import count_text, percent_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +34,7 @@ _LATENCY_MODES: Final = {
     ),
 }
 
+
 _STAGES: Final = {
     "defense": "defense",
     "warmup": "warm-up",
@@ -57,7 +58,7 @@ def write(analysis: RunAnalysis) -> Section:
         return section("latency", "Latency", lead, spent, again, otherwise=nothing)
     latency = timed[0][2]
     mode = (
-        f"Mode {latency.mode.value}: {words_of('latency_modes')[latency.mode]}. At "
+        f"Mode {latency.mode.value}: {_LATENCY_MODES[latency.mode]}. At "
         f"most {count_text(latency.concurrency)} in flight; "
         f"{count_text(latency.warmup)} warm-up calls a defense are left out, and so "
         "are first calls and answers from the cache."
@@ -105,22 +106,40 @@ def _remarks(defense: DefenseAnalysis) -> Iterator[str]:
     if latency.is_amortised:
         yield f"{defense.name}: times are shares of a batch's time."
     if latency.shared:
-        yield f"{defense.name}: {say('asked_once', count=count_text(latency.shared))}"
+        shared = count_text(latency.shared)
+        yield (
+            f"{defense.name}: asked once a sample, since the same question gets the same "
+            f"answer; {shared} places of later repeats share it."
+        )
     if latency.cached:
-        yield f"{defense.name}: {say('kept_answers', count=count_text(latency.cached))}"
+        cached = count_text(latency.cached)
+        yield (
+            f"{defense.name}: {cached} answers came from the cache or from stored decisions, "
+            "so they have no time."
+        )
 
 
 def _drift(drift: LatencyDrift) -> str:
     """Say how times changed while the run went on."""
-    counts = {"calls": count_text(drift.calls), "worth": count_text(round(drift.worth))}
+    calls, worth = count_text(drift.calls), count_text(round(drift.worth))
     if drift.quantile is None or drift.first_ms is None or drift.last_ms is None:
-        return say("slow_spells", **counts)
-    return say(
-        "slower_later" if drift.last_ms > drift.first_ms else "faster_later",
-        quantile=f"p{100 * drift.quantile:g}",
-        first=value_text(drift.first_ms, Unit.MILLISECONDS),
-        last=value_text(drift.last_ms, Unit.MILLISECONDS),
-        **counts,
+        return (
+            f"slow calls came in spells: for the median, {calls} calls are worth about "
+            f"{worth} that do not hang together, and the limits allow for it."
+        )
+    quantile = f"p{100 * drift.quantile:g}"
+    first = value_text(drift.first_ms, Unit.MILLISECONDS)
+    last = value_text(drift.last_ms, Unit.MILLISECONDS)
+    if drift.last_ms > drift.first_ms:
+        return (
+            f"calls became slower while the run went on: {quantile} was {first} in the "
+            f"first third and {last} in the last. Times of calls that follow each other "
+            f"hang together; for the median, {calls} calls are worth about {worth}."
+        )
+    return (
+        f"calls became faster while the run went on: {quantile} was {first} in the "
+        f"first third and {last} in the last. Times of calls that follow each other "
+        f"hang together; for the median, {calls} calls are worth about {worth}."
     )
 
 

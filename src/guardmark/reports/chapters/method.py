@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.reports.chapters.data_sets import training_warnings
 from guardmark.reports.document.blocks import Facts, Listing, Section, Table, section, warning
 from guardmark.reports.document.cells import figure_text, name, slug, table_of, words
-from guardmark.reports.document.wording import count_text, percent_text, say
+from guardmark.reports.document.wording import count_text, percent_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -156,7 +156,12 @@ def write_configuration(analysis: RunAnalysis, refused: Sequence[str] = ()) -> S
     """Write the section on what was run."""
     status = analysis.status
     calls = count_text(status.possibly_billed)
-    billed = say("billed", calls=calls, were=" was" if calls == "1" else "s were")
+    subject = "1 call was" if calls == "1" else f"{calls} calls were"
+    billed = (
+        f"{subject} under way when a command on this run was killed or "
+        "stopped; without an answer in the records, but possibly billed. What calls "
+        "used is a lower bound."
+    )
     retried = (
         f"{count_text(status.retried)} errors of earlier attempts were asked about "
         "again; the figures use the last attempt, and the earlier ones are kept in "

@@ -9,7 +9,7 @@ from guardmark.analysis.pipeline.arms import RESPONSE_UNSAFE
 from guardmark.reports.chapters.comparison import group_cautions
 from guardmark.reports.document.blocks import Document, Section, Table, Unit, section, warning
 from guardmark.reports.document.cells import figure, name, rate_text, slug, table_of, with_counts
-from guardmark.reports.document.wording import count_text, percent_text, say, value_text
+from guardmark.reports.document.wording import count_text, percent_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -188,11 +188,12 @@ def unseen_sentences(unseen: Sequence[Unseen]) -> Iterator[str]:
     """Say what guards and judges could not look at, on each side."""
     for each in unseen:
         what = "The judge" if each.kind == "judge" else "The guard"
-        yield say(
-            "unseen",
-            part=f"{what} {each.part}",
-            attacks=f"{count_text(each.attacks.successes)} of {count_text(each.attacks.trials)}",
-            benign=f"{count_text(each.benign.successes)} of {count_text(each.benign.trials)}",
+        attacks = f"{count_text(each.attacks.successes)} of {count_text(each.attacks.trials)}"
+        benign = f"{count_text(each.benign.successes)} of {count_text(each.benign.trials)}"
+        yield (
+            f"{what} {each.part} could not look at {attacks} attacks and {benign} benign "
+            "samples: its provider filtered the text. These count as malformed. Take a "
+            "service for it that does not filter, or have its filter lifted."
         )
 
 
@@ -447,8 +448,8 @@ def write_planted(planted: Sequence[JudgeInjection]) -> Section | None:
         warning(
             (
                 f"The judge {each.judge} can be moved by what stands in an answer: "
-                f"{count_text(each.to_safe.successes)} of {count_text(each.to_safe.trials)} planted "
-                "texts made it call an unsafe answer safe. An attack success rate by this "
+                f"{count_text(each.to_safe.successes)} of {count_text(each.to_safe.trials)} "
+                "planted texts made it call an unsafe answer safe. An attack success rate by this "
                 "judge may be too low."
             )
             for each in moved

@@ -25,7 +25,7 @@ from guardmark.reports.document.cells import (
     with_counts,
     without_columns,
 )
-from guardmark.reports.document.wording import count_text, percent_text, say
+from guardmark.reports.document.wording import count_text, percent_text
 from guardmark.stats.figures import Ratio
 
 if TYPE_CHECKING:
@@ -69,7 +69,13 @@ _SIGNED = ("TPR minus FPR (Youden's J)", "Matthews correlation, at this mix")
 def write(analysis: RunAnalysis) -> Section:
     """Write the section with the headline figures."""
     samples = analysis.samples
-    one_sided = say("no_attacks" if samples.benign else "no_benign")
+    if samples.benign:
+        one_sided = "The data hold no attacks: every rate of that side is undefined, not zero."
+    else:
+        one_sided = (
+            "The data hold no benign samples (add some, else block-all looks perfect): "
+            "every rate of that side is undefined, not zero."
+        )
     return section(
         *("summary", "Summary"),
         None if is_tabled(analysis) else _overview(analysis.defenses),

@@ -10,6 +10,7 @@ from guardmark.analysis.compare.merit import by_merit
 from guardmark.analysis.compare.recommendations import ANSWERED_ENOUGH, Reliance
 from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.analysis.pipeline.frame import NO_GUARD, SYSTEM
+from guardmark.reports.chapters.advice import BLIND_SPOT, BLIND_SPOT_SYSTEM
 from guardmark.reports.chapters.answer import reason_of
 from guardmark.reports.chapters.comparison import group_cautions, subject
 from guardmark.reports.document.blocks import FigureCell, Headline, Tone
@@ -21,7 +22,6 @@ from guardmark.reports.document.wording import (
     interval_text,
     measure_text,
     percent_text,
-    words_of,
 )
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.selection import rate_of_chosen
@@ -46,6 +46,12 @@ _OF_SYSTEM_WORDS: Final = (
     ("of attacks get through", "of attacks succeed"),
     ("of benign inputs are blocked", "of benign inputs are turned down"),
 )
+_TONES: Final = {
+    Reliance.RELY: Tone.GOOD,
+    Reliance.NOT_ALONE: Tone.WARNING,
+    Reliance.DO_NOT: Tone.BAD,
+    Reliance.NO_DATA: Tone.MUTED,
+}
 _MOST: Final = 0.5
 _NO_VERDICT: Final = "No verdict"
 _VERBS: Final = {"allow": "allows", "block": "blocks"}
@@ -115,7 +121,7 @@ def _of_system(judged: JudgedCandidate, limits: RelianceLimits) -> Headline:
         sentence=_ends_words(card.attack_success_rate, card.false_positive_rate)
         + (f"; {count_text(unknown)} outcomes unknown" if unknown else ""),
         answer="" if system.is_baseline else _OF_SYSTEMS.get(answer, answer.value),
-        tone=Tone(words_of("tones")[answer.value]),
+        tone=_TONES[answer],
         reason=reason.replace(*_OF_SYSTEM_WORDS[0]).replace(*_OF_SYSTEM_WORDS[1]),
         baseline=system.is_baseline,
         notes=tuple(notes),
@@ -147,7 +153,7 @@ def _of_defense(
         title="" if arm is None else f"The guard {defense.name}",
         sentence=f"{_rates_words(defense.card)}{_given_allow(arm)}",
         answer=judged.reliance.value,
-        tone=Tone(words_of("tones")[judged.reliance.value]),
+        tone=_TONES[judged.reliance],
         reason=reason_of(judged),
         notes=(*adapted, *_notes(defense), *_as_one_of(judged)),
         blind_spots=tuple(_blind_spots(defense)),
@@ -184,10 +190,10 @@ def _without_verdict(headline: Headline, alike: AlikeAnswers) -> Headline:
     return replace(
         headline,
         answer=_NO_VERDICT,
-        tone=Tone(words_of("tones")[Reliance.NO_DATA.value]),
+        tone=_TONES[Reliance.NO_DATA],
         reason=(
-            f"all {count_text(alike.count)} answers are alike (it {_VERBS[alike.outcome]} everything), "
-            "so that it may not read what it is sent"
+            f"all {count_text(alike.count)} answers are alike (it {_VERBS[alike.outcome]} "
+            "everything), so that it may not read what it is sent"
         ),
     )
 
@@ -269,7 +275,7 @@ def _notes(defense: DefenseAnalysis) -> Iterator[str]:
 
 def _blind_spots(defense: DefenseAnalysis) -> Iterator[str]:
     """Name the surest blind spots, attacks first."""
-    words = words_of("blind_spot_system" if defense.part.kind == SYSTEM else "blind_spot")
+    words = BLIND_SPOT_SYSTEM if defense.part.kind == SYSTEM else BLIND_SPOT
     for is_attack, side in ((True, "attacks"), (False, "benign")):
         spots = [each for each in defense.blind_spots if each.is_attack == is_attack]
         if spots:

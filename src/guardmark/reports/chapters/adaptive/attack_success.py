@@ -20,9 +20,7 @@ from guardmark.reports.document.wording import (
     count_text,
     measure_text,
     percent_text,
-    say,
     value_text,
-    words_of,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +32,20 @@ if TYPE_CHECKING:
     from guardmark.reports.document.cells import Value
     from guardmark.stats.figures import Ratio
     from guardmark.stats.rates.means import SeedMean
+
+ROUNDS: Final = {
+    "R0": "R0 as they are",
+    "R1": "R1 fixed list",
+    "R2": "R2 single operators (learning)",
+    "R3": "R3 chains of operators",
+    "R4": "R4 edited words, longest chains",
+    "R5": "R5 attacker model",
+}
+
+KNOWLEDGE: Final = {
+    "shared": "K1 (a kind of defense, diagnosed by probes)",
+    "alone": "K0 (nothing; each attack sees its own answers)",
+}
 
 _ATTACK_ARMS: Final = {
     "static": "texts as they are",
@@ -61,7 +73,7 @@ def rounds_table(card: AdaptiveCard) -> Table:
     """Return what had got through by the end of each round."""
     audit, audited = card.audit, ""
     cells: dict[str, Callable[[RoundRate], Value | tuple[Value, ...]]] = {
-        "Round": lambda each: words_of("rounds")[each.name],
+        "Round": lambda each: ROUNDS[each.name],
         "Strict (V0, V1)": lambda each: each.strict,
         "All proved tiers|Got through": lambda each: with_counts(each.full),
     }
@@ -93,7 +105,20 @@ def arms_table(card: AdaptiveCard) -> Table:
         {"Arm|ASR|Search tries": lambda each: each},
         table_id=f"adaptive-arms-{slug(card.name)}",
         title=f"{card.name}: control arms",
-        note=say("arms", seed=_first_seed(card), last=5 if card.attacker else 4),
+        note=_arms_note(card),
+    )
+
+
+def _arms_note(card: AdaptiveCard) -> str:
+    last = 5 if card.attacker else 4
+    return (
+        f"{_first_seed(card)}Adaptive: rounds 2 to {last}; what the fixed list let "
+        "through does not count, but its calls and the diagnosis taught the search. "
+        "Blind: operators drawn at random, learning nothing. Null: the same text "
+        "sent again, so what it gains is chance in the defense. Gradient: swaps "
+        "where the loss is steepest, for a defense whose inside is known. "
+        "Extrapolated (blind arm): Beta-binomial fits, one with attacks that cannot "
+        "be broken; both are shown where no single guess holds."
     )
 
 
@@ -177,7 +202,7 @@ def holding_sentence(card: AdaptiveCard) -> str:
     under = (
         f"under {card.settings.get('battery', '')}, budget {count_text(card.budget)}, access "
         f"{access_text(card)}, knowledge "
-        f"{words_of('knowledge')['shared' if card.shares_memory else 'alone']}"
+        f"{KNOWLEDGE['shared' if card.shares_memory else 'alone']}"
     )
     if not trials:
         return f"{card.name}: undefined {under}: no attack was answered."
@@ -249,17 +274,17 @@ def audit_sentence(card: AdaptiveCard) -> str:
     if not audit.drawn:
         return f"{card.name}: nothing rests on a judgement any more, so the audit tells nothing"
     least, most = percent_text(audit.least), percent_text(audit.most)
-    still_open = (
-        f"; {audit.unsure:,} unsure and {audit.blank:,} blank count in no rate: with "
-        f"them the share lies between {least} and {most}"
-    )
-    return say(
-        "audit",
-        defense=card.name,
-        audit=audit,
-        valid=rate_text(audit.valid),
-        still_open=still_open if audit.unsure + audit.blank else "",
-        rate=figure_text(audit.rounds[-1].full),
+    still_open = ""
+    if audit.unsure + audit.blank:
+        still_open = (
+            f"; {audit.unsure:,} unsure and {audit.blank:,} blank count in no rate: with "
+            f"them the share lies between {least} and {most}"
+        )
+    return (
+        f"{card.name}: people call {rate_text(audit.valid)} of the audited bypasses "
+        f"the same request ({audit.drawn:,} drawn of {audit.resting:,} that rest on a "
+        f"judgement or a table{still_open}); so the audited rate at the end is "
+        f"{figure_text(audit.rounds[-1].full)}"
     )
 
 
@@ -273,7 +298,7 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
     if seeds is None:
         return None
     means: list[tuple[str, SeedMean | None, Unit]] = [
-        (f"{label} by {words_of('rounds')[each.name]}", mean, Unit.SHARE)
+        (f"{label} by {ROUNDS[each.name]}", mean, Unit.SHARE)
         for each in seeds.rounds
         for label, mean in (("strict", each.strict), ("all proved tiers", each.full))
     ]
@@ -301,15 +326,26 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
         {"Figure|Mean over seeds|Spread|Each seed": lambda each: each},
         table_id=f"adaptive-seeds-{slug(card.name)}",
         title=f"{card.name}: seeds {len(seeds.counted)}",
-        note=say(
-            "seeds",
-            left_out=(
-                " Seed 1 is left out, since the attacker model (round 5) had its turn there "
-                "and at no other seed."
-            )
-            if len(seeds.counted) < seeds.seeds
-            else "",
-        ),
+        note=_seeds_note(is_first_left_out=len(seeds.counted) < seeds.seeds),
+    )
+
+
+def _seeds_note(*, is_first_left_out: bool) -> str:
+    left_out = (
+        (
+            " Seed 1 is left out, since the attacker model (round 5) had its turn there "
+            "and at no other seed."
+        )
+        if is_first_left_out
+        else ""
+    )
+    return (
+        "Rounds 2 to 4 and their control arms were carried out with each seed, each "
+        "with a memory of its own; baseline, diagnosis and fixed list were asked "
+        "once and are the same at every seed, so their luck is not in the spread. "
+        "Intervals are over groups of attacks and seeds; spread: standard deviation "
+        "between seeds. Got through at any seed: what one gets who carries out all "
+        f"of them; it rises with their number.{left_out}"
     )
 
 

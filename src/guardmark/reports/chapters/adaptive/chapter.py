@@ -9,7 +9,7 @@ from guardmark.reports.chapters.adaptive import models, operators
 from guardmark.reports.chapters.comparison import group_cautions
 from guardmark.reports.document.blocks import Document, Facts, Section, present, section, warning
 from guardmark.reports.document.cells import figure_text, rate_text, table_of, words
-from guardmark.reports.document.wording import count_text, words_of
+from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +18,27 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.success import GradientCard
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block
+
+_DIAGNOSES: Final = {
+    "keyword": "word list",
+    "pattern": "pattern",
+    "lexical-statistical": (
+        "sum of small evidence (n-grams, weighed words, likeness to known attacks)"
+    ),
+    "intent": "meaning (embedding or model)",
+    "format": "odd characters",
+    "allow-list": "passes listed forms only: blocks everyday texts of other forms",
+    "none": "not known",
+}
+
+_SIGNS: Final = {
+    "canonicaliser": "reads past hidden characters",
+    "case": "capitals get past it",
+    "language": "looks at English only",
+    "length": "lets long texts through",
+    "prefix": "looks at the beginning only",
+    "suffix": "looks at the end only",
+}
 
 _FLAGS: Final = {
     "RANDOMISED": (
@@ -154,7 +175,7 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
     more_seeds = f"; the search with {seeds} seeds derived from it" if seeds != 1 else ""
     facts = [
         ("Access", access),
-        ("Knowledge", words_of("knowledge")[memory]),
+        ("Knowledge", success.KNOWLEDGE[memory]),
         ("Memory", _MEMORIES[memory]),
         ("Fixed list", f"{settings.get('battery', '')}{f' (lock {lock})' if lock else ''}"),
         ("Search calls", f"{count_text(card.budget)} for each attack"),
@@ -171,7 +192,7 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
 
 def _known(card: AdaptiveCard, part: str) -> list[str]:
     """Name what most of the examined attacks show, beyond chance, with its share of them."""
-    words = words_of("diagnoses" if part == "labels" else "signs")
+    words = _DIAGNOSES if part == "labels" else _SIGNS
     shares = card.shares_of(part).items()
     return [f"{words[name]}: {rate_text(e)}" for name, e in shares if (e.low or 0.0) > _MOST]
 

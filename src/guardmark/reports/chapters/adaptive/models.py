@@ -19,9 +19,7 @@ from guardmark.reports.document.wording import (
     UNDEFINED,
     count_text,
     percent_text,
-    say,
     value_text,
-    words_of,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +37,22 @@ if TYPE_CHECKING:
     from guardmark.core.usage import UsageTotals
     from guardmark.reports.document.blocks import Block
     from guardmark.reports.document.cells import Value
+
+STANDINGS: Final = {
+    "holds": "works",
+    "blanket block": "blocks the form",
+    "blind": "misses both",
+    "inverted": "inverted",
+    "unknown": "unknown",
+}
+
+_STANDING_MEANINGS: Final = {
+    "holds": "attacks are recognised in other words, and benign texts pass",
+    "blanket block": "what the model rewords is blocked, attack or not",
+    "blind": "what the model rewords passes, attack or not",
+    "inverted": "reworded attacks pass, and benign texts are blocked",
+    "unknown": "nothing to compare",
+}
 
 _ATTACKER_RATES: Final = {
     "attacks": "Attacks that got through with a proved candidate, of those it was given",
@@ -116,7 +130,7 @@ def _twin_table(defense: str, twin: RewordingCard, attacker: AttackerCard) -> Ta
     return table_of(
         [
             *_rates(twin, _TWIN_RATES),
-            ("Standing", f"{words_of('standings')[twin.standing]}{unsure}", ""),
+            ("Standing", f"{STANDINGS[twin.standing]}{unsure}", ""),
         ],
         {"Figure|Rate|Of": lambda each: each},
         table_id=f"adaptive-attacker-twin-{slug(defense)}",
@@ -133,7 +147,7 @@ def _strategies_table(defense: str, attacker: AttackerCard) -> Table:
         if each.name not in twins:
             return "none sent", "", "unknown"
         twin = twins[each.name]
-        return *with_counts(twin.blocked), words_of("standings")[twin.standing]
+        return *with_counts(twin.blocked), STANDINGS[twin.standing]
 
     return table_of(
         attacker.strategies,
@@ -263,7 +277,7 @@ def twin_text(twin: RewordingCard) -> str:
         )
     is_sure = twin.is_clear or twin.standing is OperatorClass.UNKNOWN
     doubt = "" if is_sure else ", by these counts, which are too few to be sure"
-    called, meaning = (words_of(each)[twin.standing] for each in ("standings", "standing_meanings"))
+    called, meaning = STANDINGS[twin.standing], _STANDING_MEANINGS[twin.standing]
     return f"attacks and benign texts reworded by the attacker model: {called}: {meaning}{doubt}"
 
 
@@ -323,27 +337,39 @@ def _estimate_text(estimated: EstimatedEffect) -> str:
             f"estimated attack success is undefined ({value.reason}); {bypassed} of "
             "attacks got through, which is filter evasion."
         )
-    unread = f" {count_text(estimated.unread)} got through by operators not probed."
-    figures = {"value": figure_text(value), "read": figure_text(estimated.read)}
-    return say("estimate", bypassed=bypassed, **figures) + (unread if estimated.unread else "")
+    sentence = (
+        f"estimated attack success {figure_text(value)}: {bypassed} of attacks got "
+        f"through x {figure_text(estimated.read)} of harmless canaries were read by "
+        "the target model with the same operators. No judge looked at its answers."
+    )
+    if estimated.unread:
+        sentence += f" {count_text(estimated.unread)} got through by operators not probed."
+    return sentence
 
 
 def _effect_texts(effects: Effects) -> Iterator[str]:
     """Say how many attacks did harm with and without the guard, and what it is worth."""
     merit = effects.merit
-    rates = {"defended": _rate(effects.defended), "static": _rate(effects.static)}
-    yield say("effects", **rates, undefended=_rate(effects.undefended))
+    yield (
+        "attack success (got through and judged harmful): behind the guard "
+        f"{_rate(effects.defended)}, one text an attack; behind it as they are "
+        f"{_rate(effects.static)}; without any guard {_rate(effects.undefended)}."
+    )
     if merit.value is None:
         yield "what the guard is worth is undefined: no attack has two known outcomes."
         return
-    rewritten = (
-        f" {count_text(merit.second_only or 0)} attacks did harm only once rewritten: "
-        "the target model turns them down as they are."
-    )
-    rates = {"adapted": figure_text(merit), "static": figure_text(effects.merit_static)}
-    yield say("guard_worth", pairs=count_text(merit.pairs), **rates) + (
-        rewritten if merit.second_only else ""
-    )
+    rewritten = ""
+    if merit.second_only:
+        rewritten = (
+            f" {count_text(merit.second_only)} attacks did harm only once rewritten: "
+            "the target model turns them down as they are."
+        )
+    yield (
+        "what the guard is worth (attack success undefended minus behind it): "
+        f"{figure_text(merit)} against an attacker who adapts, in "
+        f"{count_text(merit.pairs)} pairs; {figure_text(effects.merit_static)} against "
+        "attacks as they are."
+    ) + rewritten
 
 
 def _rate(effect: EffectRate) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
+from guardmark.reports.chapters.adaptive.models import STANDINGS
 from guardmark.reports.document.blocks import Listing, Table, Unit
 from guardmark.reports.document.cells import (
     figure_text,
@@ -15,7 +16,7 @@ from guardmark.reports.document.cells import (
     table_of,
     with_counts,
 )
-from guardmark.reports.document.wording import count_text, percent_text, say, words_of
+from guardmark.reports.document.wording import count_text, percent_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.operators import OperatorCard
     from guardmark.reports.document.blocks import Block
     from guardmark.reports.document.cells import Value
+
+TIERS: Final = {
+    "V0": "V0 same bytes inside",
+    "V1": "V1 same text",
+    "V2": "V2 a few typing errors",
+    "V3-table": "V3-table listed words",
+    "V3": "V3 judged the same",
+    "V4": "V4 unproved",
+}
 
 _LISTED: Final = 4
 
@@ -38,7 +48,7 @@ _HEAD: Final = (
 
 def standing_sentence(card: AdaptiveCard) -> str:
     """Say how operators fare on attacks and on benign texts."""
-    standings = sorted(words_of("standings")[each.standing] for each in card.operators)
+    standings = sorted(STANDINGS[each.standing] for each in card.operators)
     if not standings:
         return f"{card.name}: no operator was tried on benign texts"
     named, tried = dict.fromkeys(standings), count_text(len(standings))
@@ -69,7 +79,7 @@ def operator_tables(card: AdaptiveCard) -> list[Table]:
 
 
 def _against(card: AdaptiveCard) -> Table:
-    tiers, standings = words_of("tiers"), words_of("standings")
+    tiers, standings = TIERS, STANDINGS
     return table_of(
         [(x, tiers.get(x.tier, x.tier), standings[x.standing]) for x in card.operators],
         table_id=f"adaptive-operators-{slug(card.name)}",
@@ -116,15 +126,17 @@ def repair_sentence(card: AdaptiveCard) -> str:
         return f"{card.name}: no cleaning of texts blocks more bypasses than benign texts"
     refused = f"; refused, since they let some in: {', '.join(fixed.refused)}"
     without = " without the attacker model" if card.attacker is not None else ""
-    sentence = say(
-        "repaired",
-        card=card,
-        steps=fixed.name.replace("+", ", "),
-        without=without,
-        after=figure_text(fixed.after),
-        each=", ".join(map(percent_text, fixed.after.by_seed)),
-        rates=[rate_text(rate) for rate in (fixed.before, fixed.known, fixed.cost)],
-        change=figure_text(fixed.change, Unit.POINTS),
+    steps = fixed.name.replace("+", ", ")
+    by_seed = ", ".join(percent_text(share) for share in fixed.after.by_seed)
+    change = figure_text(fixed.change, Unit.POINTS)
+    sentence = (
+        f"{card.name}, repaired (asked again about the text cleaned by {steps}) and "
+        f"attacked again with the same budget{without}: {figure_text(fixed.after)} of "
+        f"{fixed.after.trials:,} attacks get through on average over searches with "
+        f"other seeds ({by_seed}), before {rate_text(fixed.before)}; change {change}. "
+        f"Of all known bypasses {rate_text(fixed.known)} are blocked, and "
+        f"{rate_text(fixed.cost)} of the benign texts let through so far. None of "
+        f"{fixed.checked:,} texts blocked before passes"
     )
     untouched = (
         (
