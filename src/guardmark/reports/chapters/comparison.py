@@ -345,9 +345,36 @@ def pairs_table(sides: Sequence[_Side], *, is_attack: bool, collapsed: bool = Tr
     rate = _rate(sides, is_attack=is_attack)
     return table_of(
         sides,
+        {
+            "First": lambda row: name(row[0].first),
+            "Second": lambda row: name(row[0].second),
+            "Difference: first rate minus second; below zero the first is better": lambda row: (
+                row[1].difference
+            ),
+            "p: cluster sign-flip mid-p; McNemar's mid-p without groups": lambda row: figure(
+                row[1].difference.p_value, Unit.P_VALUE
+            ),
+            "p (Holm): adjusted over all pairs on both rates, and areas of scores": lambda row: (
+                figure(row[1].adjusted_p, Unit.P_VALUE)
+            ),
+            "Only first: samples on which only the first erred": lambda row: (
+                row[1].difference.first_only
+            ),
+            "Only second: samples on which only the second erred": lambda row: (
+                row[1].difference.second_only
+            ),
+            "Both: samples on which both erred": lambda row: row[1].both,
+            "Neither: samples on which neither erred": lambda row: row[1].neither,
+            "Left out: samples without a decision on one side": lambda row: row[1].unpaired,
+        },
         table_id=f"pairs-{rate.lower().replace(' ', '-')}",
         title=f"Pairs on the same {'attacks' if is_attack else 'benign samples'} ({rate})",
         collapsed=collapsed,
+        texts=("Second",),
+        note=(
+            "Samples without a decision on one side are left out and counted, never "
+            "taken as allowed."
+        ),
     )
 
 

@@ -8,7 +8,7 @@ from guardmark.analysis.pipeline.frame import SYSTEM
 from guardmark.core.record import FIRST_LAYER
 from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.blocks import Histogram, Section, Table, Unit, section
-from guardmark.reports.document.cells import known, mute, name, slug, table_of, words
+from guardmark.reports.document.cells import figure, known, mute, name, slug, table_of, words
 from guardmark.reports.document.wording import count_text, percent_text, value_text
 
 if TYPE_CHECKING:
@@ -86,7 +86,29 @@ def _table(timed: list[tuple[TextCell, bool, Latency]]) -> Table:
         for side in (of.attacks, of.benign)
         if side.timed
     ]
-    return mute(table_of(sides, table_id="latency-table"), (each[-1] for each in sides))
+    return mute(
+        table_of(
+            sides,
+            {
+                "Stage": lambda row: row[0],
+                "Samples": lambda row: row[2],
+                "p50": lambda row: figure(row[1].quantiles[0], Unit.MILLISECONDS),
+                "p95": lambda row: figure(row[1].quantiles[1], Unit.MILLISECONDS),
+                "p99": lambda row: figure(row[1].quantiles[2], Unit.MILLISECONDS),
+                "Timed": lambda row: row[1].timed,
+                "Timeouts": lambda row: row[1].timeouts,
+            },
+            table_id="latency-table",
+            texts=("Samples",),
+            title="Service time",
+            note=(
+                "Intervals are order statistics and assume no shape. No interval below n: a "
+                "point from fewer times than an interval needs, and how many that is. "
+                "Timeouts count as at least as long as was waited."
+            ),
+        ),
+        (each[-1] for each in sides),
+    )
 
 
 def _remarks(defense: DefenseAnalysis) -> Iterator[str]:
@@ -221,6 +243,8 @@ def _resent(analysis: RunAnalysis) -> Table:
             "Time: of failed requests, and of waits before the next": _retry_cells,
         },
         table_id=RETRIES_TABLE,
+        title="Requests that were sent again",
+        note="Latencies are those of the last request of each answer.",
         texts=("At", "Sent again", "Failed requests", "Time"),
     )
 

@@ -216,6 +216,11 @@ def _parts(analysis: RunAnalysis) -> Table:
         },
         table_id="parts",
         texts=("Kind", "Type", "Version", "View", "Threshold", "Fingerprint"),
+        title="What ran",
+        note=(
+            "The view is what of a prompt a defense is shown; the same defense may look "
+            "good on one and miss attacks on another."
+        ),
     )
 
 
@@ -244,4 +249,5 @@ def _data(analysis: RunAnalysis) -> Table:
         },
         table_id="data",
         texts=("Version", "Files", "Hash"),
+        title="Data",
     )

@@ -175,6 +175,14 @@ def write_blind_spots(analysis: RunAnalysis) -> Section:
         table_id="blind-spots",
         texts=("Slice", "Errors are", "Also called"),
         collapsed=len(found) > _MOST_OPEN,
+        title="Slices that are worse than the rest",
+        note=(
+            "Every value of every facet, and every combination of two, with at least 20 "
+            "answered samples in 10 groups is held against all other samples of its "
+            "label. The limits of the difference hold for all slices and defenses at "
+            "once. A combination is named where it is worse than what is left of each of "
+            "its two values; a value that is no worse without its combinations is not."
+        ),
     )
     nothing = "No slice is shown to be worse than the rest, of all that were searched."
     shown = table if found else None
@@ -318,6 +326,7 @@ def _coverage_table(analysis: RunAnalysis) -> Table:
             "Standings": lambda each: tuple(standing[each.name] for standing in standings),
         },
         table_id="coverage-table",
+        title="Categories of attack",
     )
     named = (Column(title=defense.name) for defense in analysis.candidates)
     return replace(table, columns=(*table.columns[:2], *named))

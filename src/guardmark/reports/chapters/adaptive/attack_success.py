@@ -172,6 +172,8 @@ def transfers_table(cards: tuple[AdaptiveCard, ...]) -> Table:
         {"Won against|Replayed on|Passed": lambda each: each},
         table_id="adaptive-transfer",
         texts=("Replayed on",),
+        title="What won against one defense, replayed once on another",
+        note="Of attacks that the other defense blocked as they are.",
     )
 
 
@@ -424,4 +426,9 @@ def calls_table(card: AdaptiveCard) -> Table:
         table_id=f"adaptive-calls-{slug(card.name)}",
         title=f"{card.name}: calls by account",
         collapsed=True,
+        note=(
+            "The attacker pays for baseline, diagnosis, battery, search and confirm; "
+            "twin, wrapper, repair, transfer and reworded benign texts are the "
+            "evaluator's."
+        ),
     )

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Final
 from guardmark.reports.chapters.adaptive import attack_success as success
 from guardmark.reports.chapters.adaptive import models, operators
 from guardmark.reports.chapters.comparison import group_cautions
-from guardmark.reports.document.blocks import Document, Facts, Section, present, section, warning
-from guardmark.reports.document.cells import figure_text, rate_text, table_of, words
+from guardmark.reports.document.blocks import (
+    Document,
+    Facts,
+    Section,
+    Unit,
+    present,
+    section,
+    warning,
+)
+from guardmark.reports.document.cells import figure, figure_text, name, rate_text, table_of, words
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
@@ -105,7 +113,31 @@ def _across(
         )
         for name, view in left_out.items()
     )
-    tables = table_of(pairs, table_id="adaptive-pairs"), success.transfers_table(cards)
+    tables = (
+        table_of(
+            pairs,
+            {
+                "First": lambda row: name(row.first),
+                "Second": lambda row: name(row.second),
+                "Attacks": lambda row: row.attacks,
+                "Area: first minus second; above 0 the first falls sooner": lambda row: figure(
+                    row.area, Unit.NUMBER
+                ),
+                "p area": lambda row: figure(row.area_adjusted, Unit.P_VALUE),
+                "Got through: by the last round, first minus second": lambda row: row.outcome,
+                "p got through": lambda row: figure(row.outcome_adjusted, Unit.P_VALUE),
+            },
+            table_id="adaptive-pairs",
+            texts=("Second",),
+            title="Defenses under the same attacker, attack by attack",
+            note=(
+                "Over attacks that both answered. Area: under ASR@k on log k; its p is that "
+                "of a permutation test over groups. Got through: McNemar's test, or its form "
+                "for groups. Each column of p is adjusted by Holm over the pairs."
+            ),
+        ),
+        success.transfers_table(cards),
+    )
     shown = (table for table in tables if table.rows)
     return present(warning(lines), *models.target_blocks(cards), *shown)
 

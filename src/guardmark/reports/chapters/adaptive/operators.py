@@ -82,9 +82,29 @@ def _against(card: AdaptiveCard) -> Table:
     tiers, standings = TIERS, STANDINGS
     return table_of(
         [(x, tiers.get(x.tier, x.tier), standings[x.standing]) for x in card.operators],
+        {
+            "Operators": lambda row: name(row[0].chain),
+            "Tier": lambda row: row[1],
+            "Attacks through": lambda row: row[0].bypassed,
+            "Benign blocked": lambda row: row[0].benign_blocked,
+            "Standing": lambda row: row[2],
+            "Only this one": lambda row: row[0].unique,
+        },
         table_id=f"adaptive-operators-{slug(card.name)}",
         title=f"{card.name}: operators on attacks and on benign texts",
         collapsed=True,
+        texts=(
+            "Tier",
+            "Standing",
+        ),
+        note=(
+            "Works: most attacks are blocked with it and most benign texts are not. "
+            "Blocks the form: most of both are blocked, so the form is blocked and not "
+            "the attack. Misses both: neither. Inverted: benign texts are blocked and "
+            "attacks are not. A text that was tried twice counts once. Rows are "
+            "exploratory: no correction for their number. Only this one: attacks that "
+            "nothing else on the fixed list brought through."
+        ),
     )
 
 
@@ -154,9 +174,22 @@ def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
     """Return the table of repairs, and the one that was attacked again as lines to copy."""
     table = table_of(
         card.repairs,
+        {
+            "Cleaning": lambda row: name(row.name),
+            "Bypasses blocked|n": lambda row: with_counts(row.closed),
+            "Benign texts lost|n": lambda row: with_counts(row.cost),
+            "Attacks let in|n": lambda row: with_counts(row.opened),
+        },
         table_id=f"adaptive-repairs-{slug(card.name)}",
         title=f"{card.name}: what cleaning texts first would change",
         collapsed=True,
+        note=(
+            "At most 200 texts of each kind. Lost: of benign texts that pass, blocked "
+            "once cleaned. Let in: of attacks blocked as they are, passed once cleaned; "
+            "such a step is refused. What helps by itself is tried together. Rows are "
+            "counted on the texts they are chosen on and say nothing of the next attack: "
+            "that is what the second attack is for."
+        ),
     )
     if not (entry := _repair_entry(card, taken)):
         return [table]
