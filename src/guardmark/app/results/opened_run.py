@@ -168,6 +168,7 @@ def analysis_settings(reader: RecordReader, config: Config | None = None) -> Ana
         replicates=stats.replicates,
         weights=weights,
         slices=tuple(stats.slices),
+        category_map=stats.categories_meant,
         limits=_limits(config),
         system_limits=_system_limits(config),
         legacy_cards=tuple(config.pipeline.legacy_cards) if config.pipeline else (),

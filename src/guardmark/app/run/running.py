@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from guardmark.app.run.run_folder import RunLocation
     from guardmark.app.settings import Config
     from guardmark.core.manifest import DataManifest, RunManifest
+    from guardmark.core.sample import Sample
     from guardmark.datasets.loading import DataReading, LoadedData
     from guardmark.engine.plan import Parts
     from guardmark.engine.runner import RunSummary
@@ -286,6 +287,20 @@ class _Invocation:
                     f"stats.slices names {name!r}, which none of the first {count:,} samples has "
                     "in its metadata: nothing is sliced by it"
                 )
+        yield from self._note_category_map(samples)
+
+    def _note_category_map(self, samples: Sequence[Sample]) -> Iterator[str]:
+        """Note categories that native ones are said to stand for and no sample has."""
+        known = {sample.category for sample in samples}
+        for defense, categories in self.loaded.config.stats.categories_meant:
+            for native, own in categories.items():
+                for name in own:
+                    if name not in known:
+                        yield (
+                            f"stats.category_map says that {native!r} of {defense} stands for "
+                            f"{name!r}, a category that none of the first {len(samples):,} "
+                            "samples has"
+                        )
 
     async def _measure(
         self, location: RunLocation, writer: RecordWriter, warnings: Sequence[str]
