@@ -217,7 +217,7 @@ def _first_look(manifest: RunManifest) -> str:
     limit = run.get("limit") if isinstance(run, dict) else None
     if not isinstance(limit, int):
         return ""
-    return f"; a first look, {count_text(limit)} of the samples at most (--limit)"
+    return f"; a first look: at most {count_text(limit)} samples (--limit)"
 
 
 def _data_words(manifest: RunManifest) -> str:
