@@ -66,11 +66,11 @@ def new_word(card: dict[str, Any]) -> None:
 
 
 def better_in_words_of_others(card: dict[str, Any]) -> None:
-    """Give a framework another rate as evidence than stands on the card."""
+    """Give a framework other counts as evidence than stand on the card."""
     items = [item for framework in card["crosswalk"] for item in framework["items"]]
     (first, *_) = (item for item in items if item["evidence"])
     figure = first["evidence"][0]["figure"]
-    figure.update(successes=0, value=0.0, low=0.0)
+    figure["trials"] += 1
 
 
 CHANGES = [
