@@ -36,7 +36,6 @@ class DatasetSpec:
     exclude_variants: frozenset[str] = frozenset()
     defaults: Mapping[str, str] = field(default_factory=dict)
     open_categories: bool = False
-    class_names: bool = True  # put the names of classes in place of their numbers
     images: Path | None = None  # folder of images, where it is not that of the file
     files: Mapping[str, Path] = field(default_factory=dict)
     rows: Callable[[], Iterator[tuple[int, dict[str, object] | Fault]]] | None = None
