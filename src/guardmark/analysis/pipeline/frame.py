@@ -148,6 +148,8 @@ def _label_weights(reader: RecordReader, frame: Frame, layer: str) -> Floats | N
         return None
     weights = np.zeros(frame.manifest.repeats * frame.sample_count)
     for sample, repeat, weight in stored:
+        if int(sample) >= frame.sample_count:
+            continue  # it has no label
         weights[int(repeat) * frame.sample_count + int(sample)] = float(weight)
     return weights
 
