@@ -115,10 +115,8 @@ def test_a_turn_that_failed_is_not_overwritten_by_the_last(
     assert answer.verdict is not None
     assert answer.verdict.label is VerdictLabel.UNSAFE
     assert (sample.prompt.text, answer.response.text) == ("kiwi, now", "KIWI-7")
-    assert run.warnings == (
-        "1 tests passed by their last turn though an earlier turn failed: they are taken as "
-        "unsafe, with the text and the answer of that turn",
-    )
+    (warning,) = run.warnings
+    assert warning.startswith("1 tests passed by their last turn though an earlier turn failed")
 
 
 def test_strategies_on_one_text_are_one_group(tmp_path: Path) -> None:

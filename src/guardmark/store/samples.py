@@ -244,8 +244,8 @@ def count_labelled(connection: StoreConnection) -> int:
         return count(connection)
     numbers = json.dumps(unlabelled)
     of_kinds = "FROM samples WHERE kind IN (SELECT value FROM json_each(?))"
-    first = connection.value(f"SELECT min(position) {of_kinds}", (numbers,))  # noqa: S608 - constants of ours
-    without_label = connection.value(f"SELECT count(*) {of_kinds}", (numbers,))  # noqa: S608 - as above
+    first = connection.value(f"SELECT min(position) {of_kinds}", (numbers,))
+    without_label = connection.value(f"SELECT count(*) {of_kinds}", (numbers,))
     if first is None:
         return count(connection)
     if first + without_label != count(connection):

@@ -22,7 +22,7 @@ CREATE TABLE layers (
 );
 
 -- What samples have in common. The columns of text are the facets, in their order. `is_attack` is
--- 1 for attacks, 0 for benign samples and 2 where nobody said; unlabelled samples stand behind all others.
+-- 1 for attacks, 0 for benign samples and 2 for unlabelled ones, which stand behind all others.
 CREATE TABLE kinds (
     id INTEGER PRIMARY KEY,
     is_attack INTEGER NOT NULL,

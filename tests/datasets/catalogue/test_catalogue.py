@@ -195,7 +195,9 @@ def test_the_number_of_a_class_is_translated_by_the_entry(own: Path, names: list
 def test_a_number_whose_name_says_the_opposite_is_refused(own: Path) -> None:
     """The home has turned its numbers round since the entry was written."""
     _with_classes(own, ["injection", "legit"])
-    with pytest.raises(DatasetError, match=r"'legit'.* the entry takes the number for the opposite"):
+    with pytest.raises(
+        DatasetError, match=r"'legit'.* the entry takes the number for the opposite"
+    ):
         opened(own)
 
 

@@ -6,7 +6,6 @@ is said; decisions, verdicts, labels, groups and facets come back as they were.
 
 from __future__ import annotations
 
-import csv
 import json
 from enum import Enum
 from hashlib import sha256
