@@ -442,7 +442,7 @@ def finding_columns(reader: RecordReader, defense: str) -> tuple[FindingColumns,
     """Read what the answers of a defense say of native categories, in order of their names."""
     import numpy as np
 
-    key = (defense, STAGE_CODE[Stage.DEFENSE], FIRST_LAYER)
+    key = (defense, STAGE_CODE[Stage.DEFENSE], FIRST_LAYER, reader.sample_count())
     findings = query("findings").format(of_part=_OF_PART)
     columns: dict[str, tuple[array[int], array[int], array[int], array[float]]] = {}
     with values_of(reader.path):
