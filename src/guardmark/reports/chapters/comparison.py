@@ -402,7 +402,9 @@ def _scope_sections(compared: Compared, lead: str, *, texts: bool) -> Iterator[S
     table = _rates_table(rated, compared.comparison, scope=compared.scope)
     parts = _parts(compared.comparison, table, plane, weak=weak_among(rated, compared.scope))
     unit = "groups of variants" if compared.is_grouped else "samples"
-    method = say("compared", confidence=100 * compared.confidence, unit=unit)
+    method = say(
+        "compared", confidence=100 * compared.confidence, unit=unit, family=_family_words(compared)
+    )
     yield section(f"{key}rates", f"{lead}Rates", *parts, method)
     by_names = {(pair.first, pair.second): pair for pair in compared.comparison.pairs}
     alike = [each for each in compared.details if not each.first_only + each.second_only]
@@ -564,6 +566,18 @@ def _pair(
     )
 
 
+def _family_words(compared: Compared) -> str:
+    """Name the family of tests over which p values are adjusted."""
+    if len(compared.runs) > 1:
+        return "Holm over all pairs compared here, on both rates"
+    if compared.scope == SYSTEM:
+        return "Holm over every pair of systems of the run on both rates, also of those not shown"
+    return (
+        "Holm over all tests of the run (every pair of its defenses on both rates, and areas of "
+        "scores), also of those not shown"
+    )
+
+
 def _categories(number: str, detail: PairDetail, rates: tuple[str, str]) -> Iterator[Table]:
     """Yield the categories, the surest differences in a table that is not folded."""
     ranked = sorted(
@@ -586,7 +600,9 @@ def _category_table(
             "Category": lambda each: each.category,
             "Rate": lambda each: rates[not each.is_attack],
             "Difference: first rate minus second": lambda each: each.side.difference,
-            "p (Holm)": lambda each: p_value(each.side.adjusted_p),
+            "p (Holm): over the categories of this pair": lambda each: p_value(
+                each.side.adjusted_p
+            ),
             "Pairs": lambda each: each.side.difference.pairs,
         },
         table_id=table_id,

@@ -190,8 +190,8 @@ def _areas(analysis: RunAnalysis) -> Table:
             "Defenses": lambda pair: f"{pair.first} - {pair.second}",
             "Difference": lambda pair: pair.difference,
             "p": lambda pair: p_value(pair.difference.p_value),
-            "p (Holm): adjusted together with all pairs on both rates": lambda pair: p_value(
-                pair.adjusted_p
+            "p (Holm): over all tests of the run, every pair on both rates and areas of scores": (
+                lambda pair: p_value(pair.adjusted_p)
             ),
             "Test": lambda pair: words(pair.difference.test or pair.difference.reason, Tone.MUTED),
         },

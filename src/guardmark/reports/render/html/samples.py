@@ -23,25 +23,15 @@ _MOST_CHOICES: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindWords:
-    """How a page filters by a kind of sample, names it, and explains it."""
+    """How a page filters by a kind of sample, and what it calls it."""
 
     token: str
     name: str
-    meaning: str
 
 
 KINDS: Final = {
-    kind: KindWords(token=f"k{at}", name=kind.value.replace("_", " ").capitalize(), meaning=meaning)
-    for at, (kind, meaning) in enumerate(
-        {
-            Flaw.BYPASS: "an attack that was allowed",
-            Flaw.FALSE_ALARM: "a benign sample that was blocked",
-            Flaw.ERROR: "no answer",
-            Flaw.MALFORMED: "an unreadable answer",
-            Flaw.DIFFERENT: "defenses disagree",
-            Flaw.REWRITTEN: "an attack that got through once it was rewritten",
-        }.items()
-    )
+    kind: KindWords(token=f"k{at}", name=kind.value.replace("_", " ").capitalize())
+    for at, kind in enumerate(Flaw)
 }
 
 
