@@ -164,6 +164,8 @@ class RunComparison:
     # Baselines that were not compared, since they are no candidates.
     left_out: tuple[str, ...] = ()
     areas: tuple[AreaPair, ...] = field(default=(), metadata={"json": False})
+    # Whether p values are adjusted over every pair of the run, shown here or not.
+    is_whole_family: bool = field(default=True, metadata={"json": False})
     # The systems of the same runs against each other, where they have a pipeline.
     system: RunComparison | None = field(default=None, metadata={"json": False})
 
@@ -294,8 +296,10 @@ def compare_arms(
         benign=_best_set(frame, ranked, pairs, is_attack=False),
         left_out=tuple(arm.name for arm in frame.arms if arm.name not in outcomes),
         areas=tuple(
-            replace(each, adjusted_p=p) for each, p in zip(areas, adjusted_areas, strict=False)
+            replace(each, adjusted_p=p)
+            for each, p in zip(areas, adjusted_areas[: len(areas)], strict=True)
         ),
+        is_whole_family=chosen is None or is_one_run,
     )
 
 
