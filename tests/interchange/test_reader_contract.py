@@ -673,6 +673,84 @@ class TestDecisions(ReaderContract):
         return Reading(rows=tuple(rows))
 
 
+class TestLangfuse(ReaderContract):
+    """Observations of the type GUARDRAIL, as Langfuse exports them."""
+
+    tool = "langfuse"
+    has_rows_by_line = True
+
+    def write(self, folder: Path, rows: Sequence[ForeignRow]) -> Path:
+        """Write observations, and one of another type between them."""
+        made: list[Json] = [{"id": "chat", "type": "GENERATION", "input": "not a guard"}]
+        for number, row in enumerate(rows):
+            metadata = without_nothing({"label": row.label, "sample_id": row.id})
+            made.append(
+                {
+                    "id": f"observation-{number}",
+                    "type": "GUARDRAIL",
+                    "name": "words",
+                    "startTime": "2026-05-01T00:00:00.000Z",
+                    "input": row.text,
+                    "output": {"blocked": row.says},
+                    "metadata": metadata,
+                }
+            )
+        path = folder / "observations.jsonl"
+        path.write_text(lines_of(made), encoding="utf-8")
+        return path
+
+
+class TestPhoenix(ReaderContract):
+    """Spans of the kind GUARDRAIL, as Phoenix exports them: names with dots."""
+
+    tool = "phoenix"
+    has_rows_by_line = True
+
+    def write(self, folder: Path, rows: Sequence[ForeignRow]) -> Path:
+        """Write spans; the output stands as JSON in a text."""
+        made: list[Json] = []
+        for number, row in enumerate(rows):
+            metadata = without_nothing({"label": row.label, "sample_id": row.id})
+            made.append(
+                {
+                    "name": "words",
+                    "span_kind": "GUARDRAIL",
+                    "context.span_id": f"{number:016x}",
+                    "start_time": "2026-05-01T00:00:00+00:00",
+                    "status_code": "OK",
+                    "attributes.input.value": row.text,
+                    "attributes.output.value": json.dumps({"blocked": row.says}),
+                    "attributes.metadata": metadata,
+                }
+            )
+        path = folder / "spans.jsonl"
+        path.write_text(lines_of(made), encoding="utf-8")
+        return path
+
+
+class TestMlflowTraces(ReaderContract):
+    """Traces of MLflow with a span of the type GUARDRAIL."""
+
+    tool = "mlflow"
+    has_rows_by_line = True
+
+    def write(self, folder: Path, rows: Sequence[ForeignRow]) -> Path:
+        """Write traces; values of attributes stand as JSON in texts."""
+        made: list[Json] = []
+        for row in rows:
+            tags = without_nothing({"label": row.label, "sample_id": row.id})
+            attributes = {
+                "mlflow.spanType": json.dumps("GUARDRAIL"),
+                "mlflow.spanInputs": json.dumps(row.text),
+                "mlflow.spanOutputs": json.dumps({"blocked": row.says}),
+            }
+            span = {"name": "words", "parent_span_id": "a", "attributes": attributes}
+            made.append({"info": {"trace_id": "t", "tags": tags}, "data": {"spans": [span]}})
+        path = folder / "traces.jsonl"
+        path.write_text(lines_of(made), encoding="utf-8")
+        return path
+
+
 def contracts(base: type[ReaderContract]) -> set[type[ReaderContract]]:
     """Every contract of this module below a base."""
     below = {each for each in base.__subclasses__() if each.__module__ == __name__}
