@@ -230,6 +230,9 @@ def _sample_lines(
     if not texts:
         yield f"  sha256 {sample.prompt.digest().hex()}"
     elif full:
+        for tool in sample.prompt.tools:
+            yield f"  [tool {spell_hidden(tool.name)}]"
+            yield from (f"    {line}" for line in spell_hidden(tool.description).split("\n"))
         for message in sample.prompt.messages:
             yield f"  [{message.role.value}]"
             yield from (f"    {line}" for line in spell_hidden(message.content).split("\n"))
@@ -258,6 +261,8 @@ def _sample_json(listed: ListedSample, *, texts: bool) -> dict[str, object]:
             {"role": message.role.value, "content": message.content}
             for message in sample.prompt.messages
         ]
+        if sample.prompt.tools:
+            document["tools"] = [tool.chat for tool in sample.prompt.tools]
     return document
 
 
