@@ -129,6 +129,12 @@ def run_sarif(reader: RecordReader, analysis: RunAnalysis, *, texts: bool) -> st
         Located(listed=each, place=_place(manifest, reader.position_of(each.sample.id) or 0))
         for each in worst.listed
     )
+    if analysis.adaptive:
+        from guardmark.app.results.transcripts import listed_bypasses  # loads the attacks
+
+        located += tuple(
+            Located(listed=each, place=manifest.name) for each in listed_bypasses(reader)
+        )
     baselines = frozenset(each.name for each in analysis.defenses if each.is_baseline)
     analysed = Analysed(
         run=manifest.name,
@@ -161,6 +167,8 @@ _EXPORTS = {
     "parquet": ("records.parquet", "guardmark.interchange.records.writing:write_parquet"),
     "promptfoo": ("promptfoo.json", "guardmark.interchange.promptfoo:write_promptfoo"),
     "latex": ("latex", "guardmark.app.results.artefacts:write_latex"),
+    "dataset": ("bypasses.jsonl", "guardmark.app.results.transcripts:write_regression_data"),
+    "transcripts": ("transcripts.jsonl", "guardmark.app.results.transcripts:write_transcripts"),
     "pdf": ("figures", "guardmark.app.results.artefacts:write_pdf"),
     "svg": ("figures", "guardmark.app.results.artefacts:write_svg"),
 }

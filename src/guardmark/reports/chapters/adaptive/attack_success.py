@@ -182,6 +182,8 @@ def holding_sentence(card: AdaptiveCard) -> str:
 
 def gain_sentence(card: AdaptiveCard) -> str:
     """Say what learning added to drawing at random; a loss is named only beyond chance."""
+    if card.gain_in_all is None:
+        return f"{card.name}: no control arms were asked, so what learning added is not known"
     gains = [(k, figure(gain)) for k, gain in card.gains]
     over = ""
     if card.seeds is not None and headline(card) is not None:
@@ -199,6 +201,8 @@ def area_sentence(card: AdaptiveCard) -> str:
     """Say how large the area under the curve of success is, and what may be missing in it."""
     area = card.area
     few = say("area_few", area=area) if area.given_up else ""
+    if area.blind is None:
+        return ""
     rates = [figure_text(rate, Unit.NUMBER) for rate in (area.adaptive, area.blind)]
     return say("area", card=card, rates=rates, few=few)
 
