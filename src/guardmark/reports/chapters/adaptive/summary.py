@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from guardmark.reports.chapters.adaptive.models import meaning_sentences
 from guardmark.reports.chapters.adaptive.chapter import sight_text
 from guardmark.reports.document.blocks import Bullets, Document, muted, present, section, warning
 from guardmark.reports.document.cells import figure, name, table_of
-from guardmark.reports.document.wording import count_text, counts_text
+from guardmark.reports.document.wording import count_text, counts_text, words_of
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.selection import rate_of_chosen
 
@@ -116,9 +117,23 @@ def _lines(card: AdaptiveCard, example: TrickExample | None, is_named: bool) -> 
         yield f"{start}cheapest trick: {best.chain}, alone {_trick_rate(card, best)}"
     if example is not None:
         yield f"for example: {_cut(example.original)}  ->  {_cut(example.rewritten)}"
+    yield from _cautions(card, start)
     if card.repaired is not None and card.repaired.is_shown_to_help:
         steps = card.repaired.name.replace("+", ", ")
         yield f"{start}a repair helps: ask again about the text cleaned by {steps} (repair.yaml)"
+
+
+def _cautions(card: AdaptiveCard, start: str) -> Iterator[str]:
+    """Say what a pass amounts to, and what makes these rates uncertain."""
+    if card.rounds[-1].full.successes or card.target is not None:
+        for sentence in meaning_sentences(card):
+            yield f"{start}{sentence.rstrip('.')}"
+    for flag in card.flags:
+        yield f"{start}{flag}: {words_of('flags').get(flag, flag)}"
+    if card.missing:
+        yield f"{start}{count_text(card.missing)} attacks got no answer; left out"
+    if card.unanswered:
+        yield f"{start}{count_text(card.unanswered)} tries got no answer; they count in no rate"
 
 
 def cheapest_trick(card: AdaptiveCard) -> OperatorCard | None:
