@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from guardmark.reports.chapters.adaptive.chapter import FLAGS, sight_text
 from guardmark.reports.chapters.adaptive.models import meaning_sentences
-from guardmark.reports.chapters.adaptive.chapter import sight_text
 from guardmark.reports.document.blocks import Bullets, Document, muted, present, section, warning
 from guardmark.reports.document.cells import figure, name, table_of
-from guardmark.reports.document.wording import count_text, counts_text, words_of
+from guardmark.reports.document.wording import count_text, counts_text
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.selection import rate_of_chosen
 
@@ -129,7 +129,7 @@ def _cautions(card: AdaptiveCard, start: str) -> Iterator[str]:
         for sentence in meaning_sentences(card):
             yield f"{start}{sentence.rstrip('.')}"
     for flag in card.flags:
-        yield f"{start}{flag}: {words_of('flags').get(flag, flag)}"
+        yield f"{start}{flag}: {FLAGS.get(flag, flag)}"
     if card.missing:
         yield f"{start}{count_text(card.missing)} attacks got no answer; left out"
     if card.unanswered:
