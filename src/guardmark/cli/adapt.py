@@ -284,18 +284,17 @@ def _drawn(finished: _Finished) -> str:
 
 def _examples(finished: _Finished) -> dict[str, TrickExample]:
     """Return for each defense what its cheapest trick made of an attack."""
-    from guardmark.app.results.transcripts import examples_of
+    from guardmark.app.results.transcripts import example_of
     from guardmark.reports.chapters.adaptive.summary import TrickExample, cheapest_trick
     from guardmark.store.reader import RecordReader
 
-    best = {card.name: cheapest_trick(card) for card in finished.analysis.adaptive}
-    chains = [(defense, each.chain) for defense, each in best.items() if each is not None]
-    with RecordReader(finished.folder.records) as reader:
-        found = examples_of(reader, chains)
     examples = {}
-    for defense, each in found.items():
-        if each.bypass is not None and each.bypass.text is not None:
-            examples[defense] = TrickExample(
-                original=each.sample.prompt.text, rewritten=each.bypass.text
-            )
+    with RecordReader(finished.folder.records) as reader:
+        for card in finished.analysis.adaptive:
+            best = cheapest_trick(card)
+            if best is None:
+                continue
+            made = example_of(reader, defense=card.name, chain=best.chain)
+            if made is not None:
+                examples[card.name] = TrickExample(original=made[0], rewritten=made[1])
     return examples

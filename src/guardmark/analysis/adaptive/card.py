@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from guardmark.store.reader import RecordReader
 
 _STEPS: Final = (1, 2, 5, 10, 16, 20, 50, 64, 100, 200, 512)
-_TOLD: Final = (1, 16, 64)  # search calls of which a summary tells
+_TOLD: Final = (1, 16, 64)  # search calls of which a summary tells, beside the budget
 _AHEAD: Final = 4  # times the budget, as far as blind tries are extrapolated
 YES: Final = "yes"
 NO: Final = "no"
@@ -200,6 +200,7 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
 def _card(view: AttackMask, attack: Flags, *, lengths: Ints) -> AdaptiveCard:
     records, budget, rates = view.records, view.records.budget, view.rates
     ks = [k for k in sorted({*_STEPS, budget}) if k <= budget]
+    told = [k for k in sorted({*_TOLD, budget}) if k <= budget]
     reached = view.rounds | {"R0", "R1"} | ({"R5"} if records.attacker else set())
     rounds = [name for name in ROUNDS if name in reached]
     survival, mean_tries = _survival(view, budget)
@@ -229,7 +230,7 @@ def _card(view: AttackMask, attack: Flags, *, lengths: Ints) -> AdaptiveCard:
             )
             for name, arm in (NAMED_ARMS if records.has_controls else NAMED_ARMS[:1])
         ),
-        at_calls=tuple((k, view.rate(view.by(ADAPTIVE, k))) for k in _TOLD if k <= budget),
+        at_calls=tuple((k, view.rate(view.by(ADAPTIVE, k))) for k in told),
         asr_at=at_k,
         gains=_gains(view, ks),
         gain_in_all=_gain_in_all(view),

@@ -17,7 +17,7 @@ from guardmark.store.layers import ADAPTIVE
 from guardmark.store.run_dir import whole_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
@@ -200,17 +200,19 @@ def write_regression_data(reader: RecordReader, path: Path) -> int:
     return len(rows)
 
 
-def examples_of(reader: RecordReader, chains: Sequence[tuple[str, str]]) -> dict[str, Transcript]:
-    """Return for each defense a bypass by its named chain, or by any where there is none."""
-    found: dict[str, Transcript] = {}
-    wanted = dict(chains)
-    for each in adaptive_bypasses(reader):
-        won = each.bypass
-        if won is None or won.text is None:
+def example_of(reader: RecordReader, *, defense: str, chain: str) -> tuple[str, str] | None:
+    """Return an attack and what a chain of the fixed list made of it that got through."""
+    samples = list(reader.samples())
+    seed = int(str(reader.layer_settings(ADAPTIVE).get("seed", 0)))
+    texts = VariantTexts(reader=reader, defense=defense, samples=samples, seed=seed)
+    for records in read_adaptive(reader):
+        if records.name != defense:
             continue
-        is_wanted = won.chain == wanted.get(each.defense)
-        if each.defense not in found or (is_wanted and each.defense in wanted):
-            found[each.defense] = each
-        if is_wanted:
-            wanted.pop(each.defense)
-    return found
+        for at, history in records.battery.items():
+            for each in history.tries:
+                if each.chain != chain or not history.holds(each, FULL):
+                    continue
+                made = texts.text_of(each)
+                if made is not None:
+                    return samples[at].prompt.text, made.text
+    return None

@@ -256,7 +256,8 @@ def area_sentence(card: AdaptiveCard) -> str:
         return ""
     few = ""
     if area.given_up:
-        few = f"; {area.given_up:,} held attacks had fewer tries than the budget, so it may be too low"
+        count = f"{area.given_up:,} held attacks"
+        few = f"; {count} had fewer tries than the budget, so it may be too low"
     rates = [figure_text(rate, Unit.NUMBER) for rate in (area.adaptive, area.blind)]
     return (
         f"{card.name}: area under ASR@k on log k up to {card.budget:,}, of "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.reports.chapters.adaptive.chapter import FLAGS, sight_text
 from guardmark.reports.chapters.adaptive.models import meaning_sentences
 from guardmark.reports.document.blocks import Bullets, Document, muted, present, section, warning
-from guardmark.reports.document.cells import figure, name, table_of
+from guardmark.reports.document.cells import figure, figure_text, name, table_of
 from guardmark.reports.document.wording import count_text, counts_text
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.selection import rate_of_chosen
@@ -67,11 +67,10 @@ def adaptive_summary(
 
 
 def rates_table(cards: Sequence[AdaptiveCard]) -> Table:
-    """Return the share that got through as they are, by the fixed list and by search calls."""
+    """Return the share that got through as they are, and by numbers of search calls."""
     columns: dict[str, Callable[[AdaptiveCard], Value]] = {
         "Defense": lambda card: name(card.name),
         "As they are": lambda card: card.rounds[0].full,
-        "Fixed list": lambda card: card.battery_full,
     }
     for at, calls in enumerate(k for k, _ in cards[0].at_calls):
         said = "1 search call" if calls == 1 else f"{count_text(calls)} calls"
@@ -112,6 +111,11 @@ def _lines(card: AdaptiveCard, example: TrickExample | None, is_named: bool) -> 
             f"{start}nothing got {count_text(blocked)} blocked attacks through: neither the fixed "
             "list nor the search"
         )
+    listed = card.battery_full
+    yield (
+        f"{start}the fixed list gets {counts_text(figure(listed))} attacks through, "
+        f"{figure_text(listed)}"
+    )
     best = cheapest_trick(card)
     if best is not None:
         yield f"{start}cheapest trick: {best.chain}, alone {_trick_rate(card, best)}"
@@ -182,7 +186,7 @@ def _trick_rate(card: AdaptiveCard, best: OperatorCard) -> str:
 
 def _cut(text: str) -> str:
     """Return the beginning of a text on one line, in quotation marks."""
-    line = " ".join(text.split())
+    line = " ".join(text.replace("\n", " ⏎ ").split())
     if len(line) > _EXCERPT:
         line = f"{line[: _EXCERPT - 1]}…"
     return f'"{line}"'
