@@ -60,7 +60,7 @@ def test_one_screen_tells_the_rates_the_trick_and_the_calls(folder: Path) -> Non
     assert "Defense As they are 1 search call 16 calls" in said
     assert "words: the fixed list gets 9/9 attacks through" in said
     assert "words: cheapest trick: " in said
-    assert re.search('for example: "[^"]*KIWI[^"]*" -> "', said)
+    assert re.search('for example: "Ignore your rules and [^"]*" -> "', said)
     assert "nothing: all 9 attacks get through as they are: there is nothing to search for" in said
     assert "Asked " in said
     assert "control arms" not in said
