@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -51,7 +52,7 @@ SAID_OF: Final = {"builtin": _CHOICE, "catalogue": _PUBLIC | {"revision"}, "suit
 _OF_PUBLIC: Final = frozenset(
     {"catalogue", "hub", "suite", "revision", "subset", "split", "from_", "use"}
 )
-_OPTIONAL: Final = _OF_PUBLIC | {"encoding", "images"}
+_OPTIONAL: Final = _OF_PUBLIC | {"encoding", "images", "unlabelled"}
 _ORIGINS: Final = ("path", "builtin", "catalogue", "hub", "suite")
 
 
@@ -114,6 +115,7 @@ class DataSettings(Settings):
     sha256: str | None = None
     images: str = ""
     open_categories: bool = False
+    unlabelled: Literal["refuse", "keep", "leave_out"] = "refuse"
 
     @property
     def origin(self) -> str:
@@ -233,6 +235,7 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
             exclude_variants=exclude,
             defaults=entry.defaults,
             open_categories=entry.open_categories or entry.format == "prompt_pack",
+            unlabelled=entry.unlabelled,
         )
         for shown_as, path in shown.items()
     )
@@ -329,6 +332,7 @@ def _spec(name: str, entry: CatalogueEntry, files: Mapping[str, Path]) -> Datase
         version=entry.revision,
         files={f"{own}/{path}": where for path, where in files.items()},
         rows=partial(mapped_rows, entry, own, files),
+        unlabelled=entry.unlabelled,
     )
 
 
@@ -364,11 +368,22 @@ def merge_files(manifests: Sequence[DataManifest]) -> tuple[DataManifest, ...]:
                 sha256=data_sha256(files),
                 attacks=sum(manifest.attacks for manifest in files),
                 benign=sum(manifest.benign for manifest in files),
+                unlabelled=sum(manifest.unlabelled for manifest in files),
+                by_source=_summed(manifest.by_source for manifest in files),
+                by_variant=_summed(manifest.by_variant for manifest in files),
                 files={file: h for manifest in files for file, h in manifest.files.items()},
                 mapping={f: path for manifest in files for f, path in manifest.mapping.items()},
             )
         )
     return tuple(merged)
+
+
+def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Add counts by name."""
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    return dict(total)
 
 
 def data_sha256(manifests: Sequence[DataManifest]) -> str:
@@ -431,4 +446,8 @@ def _unused_text(columns: Sequence[str], mapping: Mapping[str, str]) -> str:
 def _counts(manifests: Sequence[DataManifest]) -> str:
     attacks = sum(manifest.attacks for manifest in manifests)
     benign = sum(manifest.benign for manifest in manifests)
-    return f"{counted(attacks, 'attack')}, {benign:,} benign"
+    unlabelled = sum(manifest.unlabelled for manifest in manifests)
+    counts = f"{counted(attacks, 'attack')}, {benign:,} benign"
+    if unlabelled:
+        counts += f", {unlabelled:,} without a label (answered and judged, in no rate)"
+    return counts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import tomllib
+from collections import Counter
 from contextlib import closing
 from functools import cache
 from hashlib import sha256
@@ -123,7 +124,7 @@ def store_rows(
 
 def describe_data(imported: imported.ImportedRun, *, name: str, home: Path) -> DataManifest:
     """Describe the samples of a run as a manifest describes data."""
-    attacks = sum(row.sample.is_attack for row in imported.rows)
+    labels = Counter(row.sample.label for row in imported.rows)
     digest = sha256()
     for row in imported.rows:
         digest.update(row.sample.id.encode() + row.sample.prompt.digest())
@@ -131,8 +132,11 @@ def describe_data(imported: imported.ImportedRun, *, name: str, home: Path) -> D
         name=name,
         version="",
         sha256=digest.hexdigest(),
-        attacks=attacks,
-        benign=len(imported.rows) - attacks,
+        attacks=labels[Label.ATTACK],
+        benign=labels[Label.BENIGN],
+        unlabelled=labels[Label.UNLABELLED],
+        by_source=Counter(row.sample.source for row in imported.rows),
+        by_variant=Counter(row.sample.variant for row in imported.rows),
         files={str(home / file): sealed for file, sealed in imported.files.items()},
     )
 

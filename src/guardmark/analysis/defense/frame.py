@@ -92,6 +92,7 @@ class Frame:
     `stops` is the rule that could end defenses early, as far as it was decided. A counted run has
     each kind of group once: `weights` say of each sample how many such groups there are, `times`
     are kinds of records with a time and `examples` the first samples that are worth reading.
+    Samples without a label are left out, unless every sample was asked for (`is_every`).
     """
 
     manifest: RunManifest
@@ -104,6 +105,7 @@ class Frame:
     examples: Frame | None = None
     positions: NDArray[np.int64] | None = None  # of examples in the run
     metadata: Mapping[str, Facet] = field(default_factory=dict)  # fields that settings name
+    is_every: bool = False
 
     @property
     def sample_count(self) -> int:
@@ -241,8 +243,10 @@ def is_decision(outcomes: NDArray[np.int8]) -> Marks:
     return decided
 
 
-def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
-    """Read a run as columns."""
+def read_frame(
+    reader: RecordReader, settings: AnalysisSettings, *, is_every: bool = False
+) -> Frame:
+    """Read a run as columns; every sample, for exports that keep those without a label."""
     manifest = reader.manifest()
     parts = {part.name for part in manifest.parts if part.kind == "defense"}
     # The arm without a guard holds answers and verdicts only, or nothing.
@@ -262,10 +266,13 @@ def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
     return Frame(
         manifest=manifest,
         settings=settings,
-        samples=sample_columns(reader),
+        samples=sample_columns(reader, is_every=is_every),
+        is_every=is_every,
         metadata=metadata_facets(reader, settings.slices),
         arms=tuple(
-            part_column(manifest, record_columns(reader, name), thresholds.get(name))
+            part_column(
+                manifest, record_columns(reader, name, is_every=is_every), thresholds.get(name)
+            )
             for name in names
         ),
         stops=stops,

@@ -275,7 +275,7 @@ class _Invocation:
             return
         views = [str(built.manifest.view) for built in self.parts.defenses]
         yield from note_equal_texts(writer, views)
-        count = min(writer.sample_count, _MOST_SEARCHED)
+        count = min(writer.labelled_count, _MOST_SEARCHED)
         samples = [writer.sample(position) for position in range(count)]
         yield from note_patterns(samples)
         yield from note_copies(samples)

@@ -137,6 +137,7 @@ class CatalogueEntry(Settings):
     differences: str = ""  # between our rows and another normalised copy
     files: tuple[SourceFile, ...] = ()
     rows: dict[str, Any] = {}
+    unlabelled: Literal["refuse", "leave_out"] = "refuse"  # rows whose label comes out empty
     unread: str = ""  # why there are no rows to read, and what to do instead
 
     @model_validator(mode="after")
