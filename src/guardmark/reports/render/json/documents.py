@@ -47,12 +47,14 @@ _FIRST_VERSION: Final = 1  # of the documents whose fields never changed
 
 
 def _adaptive_text(card: AdaptiveCard) -> str:
+    """Say what was broken, under which conditions, and what getting through amounts to."""
     from guardmark.reports.chapters.adaptive.attack_success import holding_sentence  # loads attacks
 
     return holding_sentence(card)
 
 
 def _threat_model(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
+    """Return who attacks, with what: what every figure of the section is conditional on."""
     from guardmark.reports.chapters.adaptive.chapter import threat_card  # loads attacks
 
     return threat_card(card)
