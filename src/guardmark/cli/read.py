@@ -127,7 +127,7 @@ def show_command(
             lines = _sample_lines(each, full=is_full, texts=not no_texts, is_system=is_system)
             echo(*lines, *_story_lines(story, full=is_full), "")
     if not as_json:
-        echo(_count_line(len(shown.listed), limit, chosen))
+        echo(_count_line(len(shown.listed), limit, chosen, among=shown.among))
 
 
 _KINDS_OF_CASES = {
@@ -185,10 +185,19 @@ def _story_lines(story: SampleStory | None, *, full: bool) -> Iterator[str]:
         yield from (f"  {who}: {first}", *(f"    {line}" for line in more))
 
 
-def _count_line(total: int, limit: int, chosen: Selection) -> str:
-    what = _flaw_word(chosen.flaw, chosen.is_system) or "sample worth reading"
+def _count_line(total: int, limit: int, chosen: Selection, *, among: int) -> str:
+    """Say how many samples there are, and of how many defenses one is enough to be among them."""
+    if not total:
+        what = _flaw_word(chosen.flaw, chosen.is_system) or "sample worth reading"
+        return f"None: no {what}."
     more = f"; --limit {total} shows them all" if total > limit else ""
-    return f"{min(total, limit):,} of {total:,}{more}." if total else f"None: no {what}."
+    counted = f"{min(total, limit):,} of {total:,}"
+    if chosen.flaw is not None and among > 1:
+        from guardmark.reports.chapters.advice import flaw_meaning
+
+        meaning = flaw_meaning(chosen.flaw, among=among, is_system=chosen.is_system)
+        counted = f"{counted} {meaning}"
+    return f"{counted}{more}."
 
 
 def _flaw_word(flaw: Flaw | None, is_system: bool) -> str:
@@ -299,8 +308,8 @@ _FORMATS = ("html", "md", "json", "csv", "junit", "sarif")
     metavar="FRAMEWORK",
     help=(
         "Print which figures are evidence for which item of a framework: ailuminate, "
-        "atlas, eu-ai-act, nist-ai-rmf, owasp-agentic or owasp-llm. Says of nothing "
-        "that it conforms."
+        "atlas, eu-ai-act, nist-ai-rmf, owasp-agentic, owasp-llm, or one of your own (a "
+        ".toml file). Says of nothing that it conforms."
     ),
 )
 @click.option("--no-texts", is_flag=True, help="Leave prompt texts out: hashes only.")
@@ -431,8 +440,8 @@ def _tell_address(serving: Serving, *, as_json: bool) -> None:
     "forms",
     required=True,
     help=(
-        "Formats, separated by commas: csv, inspect, jsonl, latex, minorbench, otel, "
-        "parquet, pdf, promptfoo, svg."
+        "Formats, separated by commas: csv, inspect, jsonl, latex, minorbench, mlflow "
+        "(sent to MLFLOW_TRACKING_URI), otel, parquet, pdf, promptfoo, svg."
     ),
 )
 @click.option("-o", "--out", type=_PATH, help="File to write.")

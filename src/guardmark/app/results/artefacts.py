@@ -181,6 +181,12 @@ def _write_promptfoo(reader: RecordReader, path: Path) -> int:
     return write_promptfoo(reader, path)
 
 
+def _write_mlflow(reader: RecordReader, path: Path) -> int:
+    from guardmark.app.results.mlflow_export import write_mlflow  # needs an extra
+
+    return write_mlflow(reader, path)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
     """What was written."""
@@ -249,6 +255,7 @@ _USUAL_NAMES: Final = {
     "jsonl": "results.jsonl",
     "minorbench": "minorbench",
     "inspect": "inspect",
+    "mlflow": "mlflow",
     "otel": "spans.otlp.jsonl",
     "parquet": "records.parquet",
     "promptfoo": "promptfoo.json",
@@ -263,6 +270,7 @@ _WRITERS: Final[Mapping[str, Callable[..., int]]] = {
     "jsonl": write_lines,
     "minorbench": _write_minorbench,
     "inspect": _write_inspect,
+    "mlflow": _write_mlflow,
     "otel": _write_otel,
     "parquet": write_parquet,
     "promptfoo": _write_promptfoo,
