@@ -460,8 +460,8 @@ _FORMATS = ("html", "md", "json", "csv", "junit", "sarif")
     metavar="FRAMEWORK",
     help=(
         "Print which figures are evidence for which item of a framework: ailuminate, "
-        "atlas, eu-ai-act, nist-ai-rmf, owasp-agentic or owasp-llm. Says of nothing "
-        "that it conforms."
+        "atlas, eu-ai-act, nist-ai-rmf, owasp-agentic, owasp-llm, or one of your own (a "
+        ".toml file). Says of nothing that it conforms."
     ),
 )
 @click.option("--no-texts", is_flag=True, help="Leave prompt texts out: hashes only.")
@@ -592,8 +592,8 @@ def _tell_address(serving: Serving, *, as_json: bool) -> None:
     "forms",
     required=True,
     help=(
-        "Formats, separated by commas: csv, inspect, jsonl, latex, minorbench, otel, "
-        "parquet, pdf, promptfoo, svg."
+        "Formats, separated by commas: csv, inspect, jsonl, latex, minorbench, mlflow "
+        "(sent to MLFLOW_TRACKING_URI), otel, parquet, pdf, promptfoo, svg."
     ),
 )
 @click.option("-o", "--out", type=_PATH, help="File to write.")

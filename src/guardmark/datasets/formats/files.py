@@ -14,7 +14,7 @@ from itertools import accumulate
 from json.scanner import make_scanner
 from pathlib import PosixPath
 from tempfile import SpooledTemporaryFile
-from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, Final, cast
 
 from guardmark.config.source import parse_yaml
 from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed, needs
@@ -48,7 +48,7 @@ _BY_SUFFIX = {
     ".yaml": "yaml",
     ".yml": "yaml",
 }
-FORMATS = ("jsonl", "json", "csv", "tsv", "parquet", "yaml", "prompt_pack")
+FORMATS: Final = ("jsonl", "json", "csv", "tsv", "parquet", "yaml", "prompt_pack")
 _LONGEST_YAML = 64 << 20  # bytes: a YAML file is read whole
 _LONGEST_LINE = 256 << 20
 _AHEAD = 1 << 20  # characters of a list that are read at once
@@ -100,6 +100,18 @@ def read_rows(spec: DatasetSpec) -> Iterator[RawRow]:
             f"The data file {spec.shown_as} cannot be read: {reason}.\n"
             "Fetch or pack it again; it is cut off, or not what its name says."
         ) from error
+
+
+def read_document(spec: DatasetSpec) -> object:
+    """Read a file that is one JSON document, whole."""
+    try:
+        with open_text(spec) as stream:
+            return _DECODER.decode(stream.read(_LONGEST_LINE).decode("utf-8-sig"))
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise _not_opened(spec, error.strerror) from error
+    except (ValueError, RecursionError) as error:
+        reason = getattr(error, "msg", "nested too deeply")
+        raise _broken(spec.shown_as, f"is not JSON ({reason})") from error
 
 
 def file_format(spec: DatasetSpec) -> str:
