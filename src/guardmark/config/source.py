@@ -75,13 +75,21 @@ def read_text(path: Path, subject: str, *, next_step: str = "") -> str:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode) and not _is_standard_input(path):
             raise ConfigError(f"{subject} cannot be read: it is not a file.{next_step}")
-        if about.st_size > MOST_TEXT_BYTES:
+        with path.open("rb") as file:
+            # What a shell hands over may have no end, so the size that the system states is no help.
+            content = file.read(MOST_TEXT_BYTES + 1)
+        if len(content) > MOST_TEXT_BYTES:
             most = f"{MOST_TEXT_BYTES >> 20} MiB"
             raise ConfigError(f"{subject} cannot be read: it has more than {most}.{next_step}")
-        return path.read_text(encoding="utf-8-sig")
+        return _universal_lines(content.decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise ConfigError(f"{subject} cannot be read: {reason}.{next_step}") from error
+
+
+def _universal_lines(text: str) -> str:
+    """Return a text whose lines all end in a line feed, as Python reads texts."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _is_standard_input(path: Path) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import codecs
 import csv
+import errno
 import fnmatch
 import gzip
 import io
 import json
+import stat
 from base64 import b64encode
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -126,8 +128,10 @@ def file_format(spec: DatasetSpec) -> str:
 
 
 def open_bytes(path: Path) -> io.BufferedReader:
-    """Open a file of this machine, or an object of a store."""
+    """Open a file of this machine, or an object of a store; a pipe or a device is none."""
     if not address_of(path):
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError(errno.EINVAL, "it is a pipe, a device or a folder, not a file")
         return path.open("rb")
     with _store(path) as (system, inner):
         return io.BufferedReader(system.open_input_file(inner), _AHEAD)
