@@ -20,6 +20,7 @@ from tests.engine.parts import Inline, Remote, built, number_of, thirds
 
 from guardmark.app.parts import building
 from guardmark.app.parts.loading import parse_config
+from guardmark.config.deadline import CallAlarm, Overrun
 from guardmark.core.errors import BudgetReached, UntrustworthyRun
 from guardmark.core.manifest import LatencyMode
 from guardmark.core.outcome import Decision, ErrorKind
@@ -27,7 +28,6 @@ from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt
 from guardmark.defenses.chain import InlineChain
 from guardmark.defenses.classifier import ClassifierDefense
-from guardmark.defenses.deadline import CallAlarm, Overrun
 from guardmark.defenses.function import defense_from
 from guardmark.defenses.pattern import CompiledRule, PatternDefense
 from guardmark.engine import runner

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 from pydantic import Field, field_validator
 
 from guardmark.canon.steps import CANON_STEPS, CANON_VERSION, Step, apply_steps
+from guardmark.config.deadline import holds_interpreter, timeout_of
 from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError, UnknownName, did_you_mean, listed
 from guardmark.core.protocols import BatchDefense, Defense, InlineDefense, SampleBound
-from guardmark.defenses.deadline import holds_interpreter, timeout_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -11,13 +11,13 @@ from os import cpu_count
 from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Final
 
+from guardmark.config.deadline import holds_interpreter
 from guardmark.core.errors import BudgetReached, ConfigError, StorageError, UntrustworthyRun
 from guardmark.core.manifest import LatencyMode
 from guardmark.core.protocols import BatchDefense, InlineDefense, SampleBound
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
 from guardmark.defenses.answers import NEXT_CONFIDENCE
-from guardmark.defenses.deadline import holds_interpreter
 from guardmark.engine import plan as planning
 from guardmark.engine.execution.actors import ActorDefense, RayExecutor
 from guardmark.engine.execution.batches import BatchExecutor, takes_batches

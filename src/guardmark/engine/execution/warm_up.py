@@ -7,10 +7,10 @@ from itertools import islice
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
+from guardmark.config.deadline import timeout_of
 from guardmark.core.errors import BudgetReached
 from guardmark.core.protocols import InlineDefense
 from guardmark.core.record import AskingAbout, Stage
-from guardmark.defenses.deadline import timeout_of
 from guardmark.engine.calls import (
     admit_call,
     as_coroutine,

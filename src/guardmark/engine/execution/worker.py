@@ -13,12 +13,12 @@ from threading import Thread
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING
 
+from guardmark.config.deadline import timeout_of
 from guardmark.core.errors import GuardmarkError
 from guardmark.core.outcome import Decision, ErrorKind
 from guardmark.core.protocols import BatchDefense, InlineDefense, SampleBound
 from guardmark.core.sample import Prompt
 from guardmark.defenses.calls.failure import Failure
-from guardmark.defenses.deadline import timeout_of
 from guardmark.engine.calls import (
     Answers,
     as_coroutine,
