@@ -56,9 +56,11 @@ class Forked:
         )
 
     def __enter__(self) -> Self:
+        """Be there while a block runs."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """End the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(timeout=60)
@@ -112,14 +114,14 @@ def _become(words: list[str], cwd: str, out: int, err: int) -> None:
         nothing = os.open(os.devnull, os.O_RDONLY)
         for number, target in ((nothing, 0), (out, 1), (err, 2)):
             os.dup2(number, target)
-        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: PTH123, SIM115
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: PTH123, SIM115
-        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: PTH123, SIM115
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.argv = ["guardmark", *words]
         main()
     except SystemExit as left:
         code = left.code if isinstance(left.code, int) else 1
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - the parent is told, whatever it was
         import traceback
 
         traceback.print_exc()

@@ -77,7 +77,8 @@ def _stand_in_for_closed_streams() -> None:
     if sys.stdin is None:
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - until the end
     if sys.stdout is None:
-        sys.stdout = _ClosedOutput(Path(os.devnull).open("wb"), encoding="utf-8")
+        nowhere = Path(os.devnull).open("wb")  # noqa: SIM115 - until the end
+        sys.stdout = _ClosedOutput(nowhere, encoding="utf-8")
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
 

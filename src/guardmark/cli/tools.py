@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 _PATH = click.Path(path_type=Path)
+_LIST_PATIENCE_S = 5.0
+"""Time that a package of a part has to be imported for the list; a run gives it a minute."""
 
 
 @click.command()
@@ -52,7 +54,9 @@ def _sentence(kind: str, name: str) -> str:
     from guardmark.core.errors import ConfigError
 
     try:
-        return (settings_model(kind, name).__doc__ or "").partition("\n")[0]
+        return (settings_model(kind, name, patience_s=_LIST_PATIENCE_S).__doc__ or "").partition(
+            "\n"
+        )[0]
     except ConfigError as error:
         return " ".join(str(error).split())
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import stat
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from guardmark.core.errors import ConfigError
-from guardmark.core.limits import LONGEST_NUMBER, MOST_TEXT_BYTES
+from guardmark.core.limits import LONGEST_NUMBER, MOST_TEXT_BYTES, MOST_YAML_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_MOST_PLACES: Final = 200_000  # an alias of an alias of an alias comes to any number
 Keys = tuple[str, ...]  # keys and indices from the top of the file, as text
 
 
@@ -76,7 +75,7 @@ def read_text(path: Path, subject: str, *, next_step: str = "") -> str:
         if not stat.S_ISREG(about.st_mode) and not _is_standard_input(path):
             raise ConfigError(f"{subject} cannot be read: it is not a file.{next_step}")
         with path.open("rb") as file:
-            # What a shell hands over may have no end, so the size that the system states is no help.
+            # What a shell hands over may have no end, and no size that the system knows.
             content = file.read(MOST_TEXT_BYTES + 1)
         if len(content) > MOST_TEXT_BYTES:
             most = f"{MOST_TEXT_BYTES >> 20} MiB"
@@ -132,9 +131,9 @@ def _note_places(node: yaml.Node, path: Keys, places: dict[Keys, tuple[int, int]
         children = [(str(key.value), key, value) for key, value in node.value]
     elif isinstance(node, yaml.SequenceNode):
         children = [(str(index), item, item) for index, item in enumerate(node.value)]
-    if len(places) + len(children) > _MOST_PLACES:
+    if len(places) + len(children) > MOST_YAML_VALUES:
         raise yaml.constructor.ConstructorError(
-            problem=f"it comes to more than {_MOST_PLACES:,} values (aliases count each time)",
+            problem=f"it comes to more than {MOST_YAML_VALUES:,} values (aliases count each time)",
             problem_mark=node.start_mark,
         )
     for name, marked, child in children:

@@ -125,8 +125,8 @@ def _text_message(message: Message) -> dict[str, Any]:
 
 def _read_text(words: str, number: int) -> Move:
     """Read the lines of the text protocol; an answer is what holds none."""
-    calls = []
-    others = []
+    calls: list[AgentCall] = []
+    others: list[str] = []
     for line in words.split("\n"):
         written = _call_written_in(line)
         if written is None:
