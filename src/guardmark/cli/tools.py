@@ -54,11 +54,10 @@ def _sentence(kind: str, name: str) -> str:
     from guardmark.core.errors import ConfigError
 
     try:
-        return (settings_model(kind, name, patience_s=_LIST_PATIENCE_S).__doc__ or "").partition(
-            "\n"
-        )[0]
+        model = settings_model(kind, name, patience_s=_LIST_PATIENCE_S)
     except ConfigError as error:
         return " ".join(str(error).split())
+    return (model.__doc__ or "").partition("\n")[0]
 
 
 def _list_profiles(*, as_json: bool) -> None:

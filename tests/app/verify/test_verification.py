@@ -245,16 +245,18 @@ def test_texts_are_looked_for_in_files_of_other_forms(
     (home / "bench.yaml").write_text(config, encoding="utf-8")
     monkeypatch.chdir(home)
     out = measure(load_config(home / "bench.yaml"), RunOptions(out=home / "out"), Session()).folder
-    whole = verify(out.path)
+    whole = verify(out.path, data=[home])
     assert whole.holds
     (home / name).write_bytes(content[:-30])
-    places = [where for where, *_ in said(verify(out.path))]
+    places = [where for where, *_ in said(verify(out.path, data=[home]))]
     assert places[0] == f"{name}: sha256"
     assert len(places) == COUNT + 1
     (home / name).unlink()
-    without = verify(out.path)
+    without = verify(out.path, data=[home])
     assert whole.compared - without.compared == COUNT + 1  # each text, and the hash
-    assert without.notes[0] == f"{name} was not found; --data FOLDER says where it lies."
+    assert without.notes[0] == (
+        f"{name} was not compared with the data; --data FOLDER says where it lies (--data . here)."
+    )
 
 
 def test_a_description_that_was_changed_is_named_by_its_place(run: Path) -> None:
