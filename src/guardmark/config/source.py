@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import stat
+import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+STANDARD_INPUT: Final = "-"
+"""A name that stands for what is piped in."""
 Keys = tuple[str, ...]  # keys and indices from the top of the file, as text
 
 
@@ -71,24 +74,37 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 def read_text(path: Path, subject: str, *, next_step: str = "") -> str:
     """Read a file that a configuration names; the subject says which it is."""
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode) and not _is_standard_input(path):
-            raise ConfigError(f"{subject} cannot be read: it is not a file.{next_step}")
-        with path.open("rb") as file:
-            # What a shell hands over may have no end, and no size that the system knows.
-            content = file.read(MOST_TEXT_BYTES + 1)
-        if len(content) > MOST_TEXT_BYTES:
-            most = f"{MOST_TEXT_BYTES >> 20} MiB"
-            raise ConfigError(f"{subject} cannot be read: it has more than {most}.{next_step}")
-        return _universal_lines(content.decode("utf-8-sig"))
+        text = _whole_text(path)
+    except _NoText as error:
+        raise ConfigError(f"{subject} cannot be read: {error}.{next_step}") from error
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise ConfigError(f"{subject} cannot be read: {reason}.{next_step}") from error
-
-
-def _universal_lines(text: str) -> str:
-    """Return a text whose lines all end in a line feed, as Python reads texts."""
+    # All lines end in a line feed, as where Python reads a text.
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+class _NoText(Exception):
+    """A path leads to no text that is read whole; the message says why."""
+
+
+def _whole_text(path: Path) -> str:
+    """Read a text of limited length: what a shell hands over may have no end."""
+    if str(path) == STANDARD_INPUT:
+        text = sys.stdin.read(MOST_TEXT_BYTES + 1)
+        if len(text) > MOST_TEXT_BYTES:
+            raise _NoText(_TOO_LONG)
+        return text
+    if not stat.S_ISREG(path.stat().st_mode) and not _is_standard_input(path):
+        raise _NoText("it is not a file")
+    with path.open("rb") as file:
+        content = file.read(MOST_TEXT_BYTES + 1)
+    if len(content) > MOST_TEXT_BYTES:
+        raise _NoText(_TOO_LONG)
+    return content.decode("utf-8-sig")
+
+
+_TOO_LONG: Final = f"it has more than {MOST_TEXT_BYTES >> 20} MiB"
 
 
 def _is_standard_input(path: Path) -> bool:
