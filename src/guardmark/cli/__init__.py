@@ -1,4 +1,8 @@
-"""Words typed by a person: commands as thin shims over the verbs of `app`."""
+"""Words typed by a person: commands as thin shims over the verbs of `app`.
+
+Options and their help live here; what a command does stands in `app`. Begin with `commands.toml`,
+the list that `guardmark --help` prints, then the file of a command.
+"""
 
 from __future__ import annotations
 
