@@ -12,7 +12,7 @@ from guardmark.core.errors import GuardmarkError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-_SHORT: Final = {"-o": "--out"}
+_ALSO: Final = {"-o": "--out", "--failed": "--retry-errors"}
 _OPTION: Final = re.compile(r"(?<![\w-])(?:-o\b|--[a-z][a-z-]*)")
 
 
@@ -34,7 +34,7 @@ def translated(text: str, parameters: Mapping[str, inspect.Parameter]) -> str:
     """Name parameters in the place of options; what a verb does not take stays an option."""
 
     def in_python(match: re.Match[str]) -> str:
-        option = _SHORT.get(match[0], match[0])
+        option = _ALSO.get(match[0], match[0])
         name = option.removeprefix("--").replace("-", "_")
         known = parameters.get(name)
         if known is None:

@@ -39,6 +39,7 @@ class RunSettings(ClusterSettings):
     """How the run goes about its work."""
 
     concurrency: int = Field(16, ge=1, le=2_000)
+    limit: int | None = Field(None, ge=1)  # samples; None: all
     repeats: int = Field(1, ge=1, le=10_000)
     repeat_guards: bool = False
     seed: int = Field(7, ge=0)

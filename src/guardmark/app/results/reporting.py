@@ -230,6 +230,7 @@ class RunOutput:
     """What a finished run has to say."""
 
     document: Document  # What a terminal shows of the report.
+    whole: Document  # All of the report.
     analysis: RunAnalysis
     files: tuple[tuple[str, Path], ...]
     complaints: tuple[str, ...]
@@ -273,6 +274,7 @@ def finish(
     paths = (("report", to.report_html), ("summary", to.summary_json))
     return RunOutput(
         document=shorten(document, run=str(folder.path)),
+        whole=document,
         analysis=analysis,
         files=tuple((label, path) for label, path in paths if path.exists()),
         complaints=tuple(_complaints(analysis, config, folder)),

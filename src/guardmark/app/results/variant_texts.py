@@ -13,8 +13,9 @@ from guardmark.adaptive.search import MOST_USES
 from guardmark.adaptive.state import text_digest
 from guardmark.analysis.adaptive.rows import read_adaptive
 from guardmark.core.sample import Sample, Severity
+from guardmark.reports.chapters.adaptive.attack_success import ROUNDS
+from guardmark.reports.chapters.adaptive.operators import TIERS
 from guardmark.reports.chapters.advice import Rewrite
-from guardmark.reports.document.wording import words_of
 from guardmark.store.layers import ADAPTIVE, ATTACKER
 from guardmark.store.tries import read_tries
 
@@ -81,8 +82,8 @@ def read_rewrites(reader: RecordReader, *, most: int) -> tuple[Rewrite, ...]:
         if at in best or len(best) >= most:
             continue
         if (made := texts_of(defense=name).text_of(attempt)) is not None:
-            proof = words_of("tiers").get(attempt.tier, attempt.tier)
-            round_ = words_of("rounds").get(attempt.round, attempt.round)
+            proof = TIERS.get(attempt.tier, attempt.tier)
+            round_ = ROUNDS.get(attempt.round, attempt.round)
             how = f"{attempt.chain or 'as it is'}; {proof}; {round_}, try {number}"
             best[at] = Rewrite(sample=samples[at], defense=name, how=how, text=made.text)
     return tuple(best.values())

@@ -88,7 +88,7 @@ def find_place(
     if is_retry:
         raise StoreError(
             "There is no run of this configuration and data whose errors could be asked about "
-            "again.\nNext: leave out --retry-errors, or name the folder of the run with -o."
+            "again.\nNext: leave out --failed, or name the folder of the run with -o."
         )
     return RunLocation(folder=new)
 

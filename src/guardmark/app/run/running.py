@@ -271,7 +271,7 @@ class _Invocation:
         # The manifest with the samples: without it they could not be told from other data.
         writer.load_samples(samples, manifest=lambda: self._manifest(data))
         builtin = {(each.builtin or "").partition("@")[0] for each in self.loaded.config.data}
-        for line in describe_data(data.manifests, builtin):
+        for line in describe_data(data.manifests, builtin, data.unused):
             self.session.announce(line)
         # Before the first look at a service, which the calls then follow at once.
         write_description(folder, self.loaded.config, merge_files(data.manifests))
@@ -415,10 +415,10 @@ def _check_retry(loaded: LoadedConfig, options: RunOptions) -> None:
     if not options.retry_errors:
         return
     if options.fresh:
-        raise ConfigError("--retry-errors continues a run and --fresh starts one: choose one.")
+        raise ConfigError("--failed continues a run and --fresh starts one: choose one.")
     if loaded.config.run.stop_when:
         raise ConfigError(
-            "--retry-errors cannot be used with stop_when: its checks have been made already.\n"
+            "--failed cannot be used with stop_when: its checks have been made already.\n"
             "Next: start again with --fresh."
         )
 
@@ -428,7 +428,10 @@ def with_options(loaded: LoadedConfig, options: RunOptions) -> LoadedConfig:
     update: dict[str, object] = {"shard": options.shard} if options.shard else {}
     if options.stop_when:
         update["stop_when"] = [parse_stop_rule(rule).said for rule in options.stop_when]
-    update |= {"repeat_guards": True} if options.repeat_guards else {}
+    if options.repeat_guards:
+        update["repeat_guards"] = True
+    if options.limit is not None:
+        update["limit"] = options.limit
     run = loaded.config.run.model_copy(update=update)
     return replace(loaded, config=loaded.config.model_copy(update={"run": run}))
 

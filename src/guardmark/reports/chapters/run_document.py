@@ -41,7 +41,7 @@ from guardmark.reports.document.blocks import (
     muted,
     section,
 )
-from guardmark.reports.document.wording import date_text
+from guardmark.reports.document.wording import count_text, date_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.gate import GateResult
@@ -81,6 +81,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
         f"{_data_words(manifest)}: {counted(samples.attacks, 'attack')}, "
         f"{samples.benign:,} benign; {date_text(manifest.created_utc)}"
     )
+    subtitle += _first_look(manifest)
     if manifest.evaluator:
         subtitle += f"; {manifest.evaluator}"
     if analysis.pipeline is not None:
@@ -217,6 +218,15 @@ def _adaptive(analysis: RunAnalysis) -> Section:
     from guardmark.reports.chapters.adaptive import chapter
 
     return chapter.write(analysis)
+
+
+def _first_look(manifest: RunManifest) -> str:
+    """Say that a run took some of the data only; nothing for others."""
+    run = manifest.settings.get("run")
+    limit = run.get("limit") if isinstance(run, dict) else None
+    if not isinstance(limit, int):
+        return ""
+    return f"; a first look: at most {count_text(limit)} samples (--limit)"
 
 
 def _data_words(manifest: RunManifest) -> str:
