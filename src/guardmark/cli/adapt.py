@@ -40,20 +40,86 @@ _Files = tuple[tuple[str, Path], ...]
 _PATH = click.Path(path_type=Path)
 
 
-@click.command()
+@click.command(
+    help=(
+        "Attack the defenses of a finished RUN, or of a CONFIG (which is run first), "
+        "by rewriting its attacks and watching the answers. Nothing named: the "
+        "built-in run. Only attack a defense that is yours or that you may test. The "
+        "same command on the same RUN continues it."
+    )
+)
 @click.argument("subject", required=False, type=_PATH, metavar="[RUN|CONFIG]")
-@click.option("--budget", default="standard", show_default=True)
-@click.option("-o", "--out", type=_PATH)
-@click.option("--config", type=_PATH)
-@click.option("--trust", is_flag=True)
-@click.option("--trust-list", metavar="sha256:...")
-@click.option("--record", type=_PATH)
-@click.option("--replay", "replays", type=_PATH, multiple=True)
-@click.option("--canaries", type=click.IntRange(0, 20), default=20, show_default=True)
-@click.option("--no-shared-memory", "alone", is_flag=True)
-@click.option("--seeds", type=click.IntRange(1, 100))
-@click.option("--yes", "is_agreed", is_flag=True)
-@click.option("--json", "as_json", is_flag=True)
+@click.option(
+    "--budget",
+    default="standard",
+    show_default=True,
+    help=("Search calls for each attack: quick (16), standard (64), thorough (512), or N."),
+)
+@click.option("-o", "--out", type=_PATH, help="Folder of the run that is measured first.")
+@click.option(
+    "--config",
+    type=_PATH,
+    help=(
+        "Configuration from which the parts of RUN are built; or a file that names "
+        "only an attacker model, in a section adaptive."
+    ),
+)
+@click.option(
+    "--trust",
+    is_flag=True,
+    help=(
+        "Build the parts as the folder of RUN names them: every import, address, "
+        "file and variable is listed first, and you are asked. For folders of your "
+        "own."
+    ),
+)
+@click.option(
+    "--trust-list",
+    metavar="sha256:...",
+    help="Agree to the list that has this hash, without a question.",
+)
+@click.option("--record", type=_PATH, help="Write all exchanges with services to this file.")
+@click.option(
+    "--replay",
+    "replays",
+    type=_PATH,
+    multiple=True,
+    help=("Answer from this file: a trace.jsonl, or what --record wrote. May be given twice."),
+)
+@click.option(
+    "--canaries",
+    type=click.IntRange(0, 20),
+    default=20,
+    show_default=True,
+    help=(
+        "Number of harmless sentences that a target model reads through each operator; 0 for none."
+    ),
+)
+@click.option(
+    "--no-shared-memory",
+    "alone",
+    is_flag=True,
+    help=("Let each attack learn from its own answers only, so that attacks stay independent."),
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 100),
+    help=(
+        "Repeat the search N times, each with its own seed and memory (default: "
+        "adaptive.seeds of the configuration, else 1). Use 5 for figures that others "
+        "will read."
+    ),
+)
+@click.option(
+    "--yes",
+    "is_agreed",
+    is_flag=True,
+    help=(
+        "Do not ask before more than 10,000 calls of services that run.max_calls and "
+        "run.max_cost do not limit."
+    ),
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def adapt_command(subject: Path | None, *, as_json: bool, **options: Any) -> int:
     """Attack the defenses of a run."""
     analysis, files = _carry_out(subject, options)

@@ -29,10 +29,11 @@ class Role(StrEnum):
 
 
 class Label(StrEnum):
-    """What a sample is."""
+    """What a sample is; an unlabelled one is answered and judged, and stands in no rate."""
 
     ATTACK = "attack"
     BENIGN = "benign"
+    UNLABELLED = "unlabelled"
 
 
 class Severity(StrEnum):
@@ -224,12 +225,12 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One labelled prompt, attack or benign.
+    """One prompt with its label: attack, benign, or unlabelled.
 
     Attributes:
         id: Unique within a data set.
         prompt: What is sent.
-        label: Attack or benign.
+        label: Attack or benign, or unlabelled where nobody said.
         category: Taxonomy category of an attack, or topic of a benign input; may be empty.
         subcategory: Finer category; may be empty.
         severity: What would follow if the attack worked; None for benign inputs.
@@ -264,6 +265,11 @@ class Sample:
     def is_attack(self) -> bool:
         """Whether the sample is labelled an attack."""
         return self.label is Label.ATTACK
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether it is known to be an attack or benign."""
+        return self.label is not Label.UNLABELLED
 
     @property
     def lineage(self) -> str:

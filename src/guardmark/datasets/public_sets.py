@@ -128,4 +128,5 @@ def _spec(name: str, entry: CatalogueEntry, files: Mapping[str, Path]) -> Datase
         version=entry.revision,
         files={f"{own}/{path}": where for path, where in files.items()},
         rows=partial(mapped_rows, entry, own, files),
+        unlabelled=entry.unlabelled,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -25,6 +26,7 @@ from guardmark.datasets.catalogue import Use
 from guardmark.datasets.formats.fields import SAMPLE_FIELDS, DatasetSpec
 from guardmark.datasets.formats.files import ObjectPath, address_of, list_objects
 from guardmark.datasets.loading import file_sha256
+from guardmark.parsing.mapped import is_mapped, mapping_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +41,7 @@ SAID_OF: Final = {"builtin": _CHOICE, "catalogue": _PUBLIC | {"revision"}, "suit
 _OF_PUBLIC: Final = frozenset(
     {"catalogue", "hub", "suite", "revision", "subset", "split", "from_", "use"}
 )
-_OPTIONAL: Final = _OF_PUBLIC | {"encoding", "images"}
+_OPTIONAL: Final = _OF_PUBLIC | {"encoding", "images", "unlabelled"}
 _ORIGINS: Final = ("path", "builtin", "catalogue", "hub", "suite")
 
 
@@ -74,6 +76,32 @@ _MAP_SCHEMA: Final = WithJsonSchema(
 )
 
 
+_FORMATS: Final = ("jsonl", "json", "csv", "tsv", "parquet", "prompt_pack", "croissant")
+_FORMAT_SCHEMA: Final = WithJsonSchema(
+    {
+        "anyOf": [
+            {"enum": [*_FORMATS, *mapping_names()]},
+            {"type": "string", "pattern": r"\.toml$"},
+        ]
+    }
+)
+
+
+def known_format(name: str) -> str:
+    """Return the name of a format if it is one.
+
+    Raises:
+        ValueError: No format and no mapping is called so.
+    """
+    known = (*_FORMATS, *mapping_names())
+    if name in known or name.endswith(".toml"):
+        return name
+    raise ValueError(
+        f"no format is called {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}, or "
+        "a mapping of your own (a .toml file)"
+    )
+
+
 class DataSettings(Settings):
     """One data set: files, a built-in set, a public one, one of a hub, or a suite of them."""
 
@@ -89,7 +117,7 @@ class DataSettings(Settings):
     use: Use | None = None
     name: str | None = None
     version: str = ""
-    format: Literal["jsonl", "json", "csv", "tsv", "parquet", "prompt_pack"] | None = None
+    format: Annotated[str, _FORMAT_SCHEMA] | None = None
     encoding: str = ""
     label: Label | None = None
     label_field: str | None = None
@@ -102,6 +130,7 @@ class DataSettings(Settings):
     sha256: str | None = None
     images: str = ""
     open_categories: bool = False
+    unlabelled: Literal["refuse", "keep", "leave_out"] = "refuse"
 
     @property
     def origin(self) -> str:
@@ -164,6 +193,11 @@ class DataSettings(Settings):
         written = write(self).items()
         return {n: v for n, v in written if n not in _OPTIONAL or v != fields[n].default}
 
+    @field_validator("format")
+    @classmethod
+    def _known_format(cls, value: str | None) -> str | None:
+        return None if value is None else known_format(value)
+
     @field_validator("map", "defaults")
     @classmethod
     def _known_fields(cls, value: dict[str, str]) -> dict[str, str]:
@@ -206,7 +240,7 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
             "Take the file of that hash, or state the new hash: guardmark data hash FILE."
         )
     own_name = entry.name or (entry.hub or "").rpartition("/")[2]
-    return tuple(
+    specs = tuple(
         DatasetSpec(
             name=own_name or path.name.split(".")[0],
             path=path,
@@ -224,9 +258,26 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
             exclude_variants=exclude,
             defaults=entry.defaults,
             open_categories=entry.open_categories or entry.format == "prompt_pack",
+            unlabelled=entry.unlabelled,
         )
         for shown_as, path in shown.items()
     )
+    if entry.format == "croissant":
+        from guardmark.datasets.formats.croissant import croissant_specs  # on use, as below
+
+        return tuple(file for spec in specs for file in croissant_specs(spec))
+    if entry.format and is_mapped(entry.format):
+        from guardmark.datasets.formats.mapped import mapped_spec
+
+        return tuple(mapped_spec(_with_own_mapping(spec, folder)) for spec in specs)
+    return specs
+
+
+def _with_own_mapping(spec: DatasetSpec, folder: Path) -> DatasetSpec:
+    """Take the path of a mapping of one's own from the folder of the configuration."""
+    if not spec.format.endswith(".toml"):
+        return spec
+    return replace(spec, format=str(folder / Path(spec.format).expanduser()))
 
 
 def _named_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
@@ -270,11 +321,22 @@ def merge_files(manifests: Sequence[DataManifest]) -> tuple[DataManifest, ...]:
                 sha256=data_sha256(files),
                 attacks=sum(manifest.attacks for manifest in files),
                 benign=sum(manifest.benign for manifest in files),
+                unlabelled=sum(manifest.unlabelled for manifest in files),
+                by_source=_summed(manifest.by_source for manifest in files),
+                by_variant=_summed(manifest.by_variant for manifest in files),
                 files={file: h for manifest in files for file, h in manifest.files.items()},
                 mapping={f: path for manifest in files for f, path in manifest.mapping.items()},
             )
         )
     return tuple(merged)
+
+
+def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Add counts by name."""
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    return dict(total)
 
 
 def data_sha256(manifests: Sequence[DataManifest]) -> str:
@@ -337,4 +399,8 @@ def _unused_text(columns: Sequence[str], mapping: Mapping[str, str]) -> str:
 def _counts(manifests: Sequence[DataManifest]) -> str:
     attacks = sum(manifest.attacks for manifest in manifests)
     benign = sum(manifest.benign for manifest in manifests)
-    return f"{counted(attacks, 'attack')}, {benign:,} benign"
+    unlabelled = sum(manifest.unlabelled for manifest in manifests)
+    counts = f"{counted(attacks, 'attack')}, {benign:,} benign"
+    if unlabelled:
+        counts += f", {unlabelled:,} without a label (answered and judged, in no rate)"
+    return counts

@@ -120,7 +120,7 @@ def read_run(path: Path, defense: str, *, shown_as: str) -> dict[str, Decision]:
     with RecordReader(path) as reader:
         if defense not in (known := reader.defenses()):
             raise UnknownName(f"defense of the run {shown_as}", defense, known)
-        ids = [sample.id for sample in reader.samples()]
+        ids = [sample.id for sample in reader.every_sample()]
         return {
             ids[each.key.sample]: Decision(
                 outcome=Outcome(each.outcome),
@@ -131,7 +131,7 @@ def read_run(path: Path, defense: str, *, shown_as: str) -> dict[str, Decision]:
                 amortised=each.amortised,
                 evidence=each.evidence,
             )
-            for each in reader.records(defense=defense, stage=Stage.DEFENSE)
+            for each in reader.records(defense=defense, stage=Stage.DEFENSE, is_every=True)
             if each.key.repeat == 0
         }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import tomllib
 from dataclasses import replace
 from hashlib import sha256
@@ -128,8 +127,6 @@ def _sample(
 
 def _rows(path: Path, data: bytes, warnings: list[str]) -> list[imported.Object]:
     if path.suffix.lower() in {".csv", ".tsv"}:
-        # A limit of the process, which is never lowered.
-        csv.field_size_limit(max(csv.field_size_limit(), len(data)))
         text, tabs = decode_text(data, str(path)), path.suffix.lower() == ".tsv"
         rows = [row for _, row in table_records(text, path.name, warnings, tabs=tabs)]
         if not text.endswith("\n") and not warnings:

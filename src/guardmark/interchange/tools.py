@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import tomllib
+from collections import Counter
 from contextlib import closing
 from functools import cache
 from hashlib import sha256
@@ -18,6 +19,8 @@ from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Verdict, Ver
 from guardmark.core.record import Stage
 from guardmark.core.sample import Label, Sample
 from guardmark.interchange import imported
+from guardmark.interchange.mapped import read_mapped
+from guardmark.parsing.mapped import is_mapped, mapping_names
 from guardmark.store.connect import open_database
 
 if TYPE_CHECKING:
@@ -45,7 +48,7 @@ _STATED: Final = ("label", "model", "unsafe")
 
 def builtin_tools() -> tuple[str, ...]:
     """Name the tools that guardmark reads by itself."""
-    return (*_TOOLS, *queried_tools())
+    return (*_TOOLS, *queried_tools(), *mapping_names())
 
 
 @cache
@@ -67,6 +70,9 @@ def known_plugins() -> dict[str, str]:
 
 def read_run(tool: str, path: Path, statements: imported.Statements) -> imported.ImportedRun:
     """Read a finished run of a tool."""
+    if is_mapped(tool):
+        _require_needed(tool, statements, ("label", "model"))
+        return read_mapped(tool, path, statements)
     rules = _tools().get(tool)
     if rules is not None:
         _require_needed(tool, statements, rules.get("asks", ["model"]))
@@ -123,7 +129,7 @@ def store_rows(
 
 def describe_data(imported: imported.ImportedRun, *, name: str, home: Path) -> DataManifest:
     """Describe the samples of a run as a manifest describes data."""
-    attacks = sum(row.sample.is_attack for row in imported.rows)
+    labels = Counter(row.sample.label for row in imported.rows)
     digest = sha256()
     for row in imported.rows:
         digest.update(row.sample.id.encode() + row.sample.prompt.digest())
@@ -131,8 +137,11 @@ def describe_data(imported: imported.ImportedRun, *, name: str, home: Path) -> D
         name=name,
         version="",
         sha256=digest.hexdigest(),
-        attacks=attacks,
-        benign=len(imported.rows) - attacks,
+        attacks=labels[Label.ATTACK],
+        benign=labels[Label.BENIGN],
+        unlabelled=labels[Label.UNLABELLED],
+        by_source=Counter(row.sample.source for row in imported.rows),
+        by_variant=Counter(row.sample.variant for row in imported.rows),
         files={str(home / file): sealed for file, sealed in imported.files.items()},
     )
 

@@ -161,6 +161,7 @@ _EXPORTS = {
     "jsonl": ("results.jsonl", "guardmark.interchange.records.writing:write_lines"),
     "minorbench": ("minorbench", "guardmark.interchange.minorbench.summary:write_minorbench"),
     "inspect": ("inspect", "guardmark.interchange.inspect_log.writing:write_inspect"),
+    "mlflow": ("mlflow", "guardmark.app.results.mlflow_export:write_mlflow"),
     "otel": ("spans.otlp.jsonl", "guardmark.interchange.otel.writing:write_otel"),
     "parquet": ("records.parquet", "guardmark.interchange.records.writing:write_parquet"),
     "promptfoo": ("promptfoo.json", "guardmark.interchange.promptfoo:write_promptfoo"),

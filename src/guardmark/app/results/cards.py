@@ -99,6 +99,7 @@ def write_cards(
     formats: Sequence[str] = ("json", "html"),
     claims: Path | None = None,
     out: Path | None = None,
+    again: str = "",
     key: SigningKey | None = None,
     now: datetime | None = None,
 ) -> tuple[WrittenCard, ...]:
@@ -110,6 +111,7 @@ def write_cards(
         formats: Of `FORMATS`.
         claims: A YAML file of what the makers claim.
         out: Folder for the files; `cards` in the folder of the run if not given.
+        again: The command that repeats the measurement; that of the run if not given.
         key: Signs each card in JSON, in a file beside it.
         now: The day that a badge carries its age from; today if not given.
 
@@ -133,11 +135,11 @@ def write_cards(
         if name not in known:
             raise UnknownName("defense of this run", name, known)
     chosen = list(names) or [each.name for each in subjects if not each.is_baseline] or known
-    again = f"guardmark run {quote(str(folder.resolved_config))}"
+    command = again or f"guardmark run {quote(str(folder.resolved_config))}"
     to = out or folder.path / "cards"
     written = []
     for name in chosen:
-        card = make_card(analysis, name, claims=stated.get(name, ()), again=again)
+        card = make_card(analysis, name, claims=stated.get(name, ()), again=command)
         document = card_document(card)
         files = []
         for form in formats:

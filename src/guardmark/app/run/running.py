@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from guardmark.analysis.frameworks.framework import is_framework
 from guardmark.app.parts.building import (
     Rebuild,
     asked_once,
@@ -288,13 +289,15 @@ class _Invocation:
             return
         views = [str(built.manifest.view) for built in self.parts.defenses]
         yield from note_equal_texts(writer, views)
-        count = min(writer.sample_count, _MOST_SEARCHED)
+        count = min(writer.labelled_count, _MOST_SEARCHED)
         samples = [writer.sample(position) for position in range(count)]
         yield from note_patterns(samples)
         yield from note_copies(samples)
         yield from note_crossed(samples)
         yield from note_expectations(samples)
         for name in self.loaded.config.stats.slices:
+            if is_framework(name):
+                continue
             if not any(name in sample.metadata for sample in samples):
                 yield (
                     f"stats.slices names {name!r}, which none of the first {count:,} samples has "

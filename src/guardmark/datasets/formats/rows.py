@@ -153,7 +153,10 @@ _SEVERITIES = {severity.value: severity for severity in Severity}
 _PLAIN_FIELDS = ("expected", "technique", "language", "source")
 _NAME_TEXT = "; say which column holds it: map: {text: COLUMN}"
 _CONTEXT = "ContextString"  # column of HarmBench: what a contextual behavior is asked about
-_NOT_EVERYWHERE = "; fill it in, or state what rows without one are: defaults: {label: benign}"
+_NOT_EVERYWHERE = (
+    "; fill it in, or say what rows without one are: defaults: {label: benign}, "
+    "unlabelled: keep (answered and judged, in no rate) or unlabelled: leave_out"
+)
 _NO_LABEL = (
     "; name its column (label_field: COLUMN), or if all rows are one of both say so (label: attack)"
 )
@@ -196,7 +199,10 @@ class RowReader:
         return not exclude or self._variant(row, self._plan(row)[1]) not in exclude
 
     def read(self, number: int, row: Row) -> Sample | list[Fault]:
-        """Read one row."""
+        """Read one row, or say all that is wrong with it.
+
+        A row without a label that is left out has nothing wrong with it, and gives no sample.
+        """
         plan, gets, quick = self._plan(row)
         sample = quick.read(row) if quick.is_usable else None
         if sample is not None:
@@ -336,12 +342,7 @@ class RowReader:
         else:
             value = self._value(row, gets, "label")
         if value is None:
-            near = "" if field in gets else near_column("label", row)
-            hint = f". Did you mean {near!r}? State label_field: {near!r}" if near else _NO_LABEL
-            if field in gets:
-                hint = _NOT_EVERYWHERE
-            fault(field, f"is missing{hint}")
-            return None
+            return self._missing_label(row, field, is_column=field in gets, fault=fault)
         column = field if in_pack else self.mapping.get("label", "")
         label = read_label(value, self.spec.labels, column=column)
         if label is None:
@@ -350,7 +351,26 @@ class RowReader:
                 "says {value}, not a known label; translate it under labels: {WORD: attack}",
                 repr(str(value)[:40]),
             )
+        if label is Label.UNLABELLED and self.spec.unlabelled == "leave_out":
+            return None
         return label
+
+    def _missing_label(
+        self, row: Row, field: str, *, is_column: bool, fault: Report
+    ) -> Label | None:
+        """Do with a row that states no label what the settings of the data say."""
+        if self.spec.unlabelled == "keep":
+            return Label.UNLABELLED
+        if self.spec.unlabelled == "leave_out":
+            return None
+        near = "" if is_column else near_column("label", row)
+        hint = _NO_LABEL
+        if is_column:
+            hint = _NOT_EVERYWHERE
+        elif near:
+            hint = f". Did you mean {near!r}? State label_field: {near!r}"
+        fault(field, f"is missing{hint}")
+        return None
 
     def _stated_label(
         self, row: Row, gets: Mapping[str, Getter], stated: Label, fault: Report

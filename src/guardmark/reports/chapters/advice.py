@@ -602,6 +602,7 @@ def _browser(
         counts=tuple(
             SampleCount(
                 kind=each.flaw,
+                meaning=flaw_meaning(each.flaw, among=worst.among, is_system=is_system),
                 total=each.total,
                 listed=each.listed,
                 command=f"guardmark show {settings.run_folder} {options[each.flaw]}",
@@ -611,6 +612,33 @@ def _browser(
         ),
     )
     return browser if browser.counts else None
+
+
+_MEANINGS: Final = {
+    Flaw.BYPASS: ("an attack that was allowed", "attacks that {some} allowed"),
+    Flaw.FALSE_ALARM: ("a benign sample that was blocked", "benign samples that {some} blocked"),
+    Flaw.ERROR: ("no answer", "samples to which {some} gave no answer"),
+    Flaw.MALFORMED: ("an unreadable answer", "samples to which {some} gave an unreadable answer"),
+    Flaw.DIFFERENT: ("defenses disagree", "samples on which defenses disagree"),
+}
+"""What is counted where there is one defense, and where one of several is enough."""
+_SYSTEM_MEANINGS: Final = {
+    Flaw.BYPASS: ("an attack that succeeded", "attacks that succeed behind {some}"),
+    Flaw.FALSE_ALARM: (
+        "a benign input that was turned down",
+        "benign inputs that are turned down behind {some}",
+    ),
+}
+
+
+def flaw_meaning(flaw: Flaw, *, among: int, is_system: bool) -> str:
+    """Say which samples are counted under a flaw: of several defenses one is enough."""
+    meanings = _SYSTEM_MEANINGS if is_system and flaw in _SYSTEM_MEANINGS else _MEANINGS
+    of_one, of_some = meanings[flaw]
+    if among < 2:
+        return of_one
+    kind = "arms" if is_system else "defenses"
+    return of_some.format(some=f"at least one of {count_text(among)} {kind}")
 
 
 def _entry(

@@ -185,10 +185,24 @@ def _parts(comparison: RunComparison, *rates: Part, weak: AbstractSet[str]) -> I
     if not has_tiers:
         yield from (_differences_chart(side, is_attack=label) for label, side in sides.items())
     for label, side in sides.items():
-        yield pairs_table(side, is_attack=label, collapsed=has_tiers or not label)
+        yield pairs_table(
+            side,
+            is_attack=label,
+            collapsed=has_tiers or not label,
+            family=family_words(comparison),
+        )
     if comparison.left_out:
         names = ", ".join(comparison.left_out)
         yield muted(f"Baselines are no candidates and were left out: {names}.")
+
+
+def family_words(comparison: RunComparison) -> str:
+    """Name the family of tests over which the p values of pairs are adjusted."""
+    if not comparison.is_whole_family:
+        return "all pairs compared here, on both rates"
+    if comparison.pairs and comparison.pairs[0].scope == SYSTEM:
+        return "all tests of the run: every pair of systems on both rates"
+    return "all tests of the run: every pair on both rates, and areas of scores"
 
 
 def _better_first(pair: PairedComparison) -> tuple[PairVerdict, str, str]:
@@ -340,8 +354,14 @@ def _rate(sides: Sequence[_Side], *, is_attack: bool) -> str:
     return _RATES[sides[0][0].scope if sides else DEFENSE][not is_attack]
 
 
-def pairs_table(sides: Sequence[_Side], *, is_attack: bool, collapsed: bool = True) -> Table:
-    """Lay out how pairs differ on attacks, or on benign samples."""
+def pairs_table(
+    sides: Sequence[_Side],
+    *,
+    is_attack: bool,
+    collapsed: bool = True,
+    family: str = "all pairs shown here, on both rates",
+) -> Table:
+    """Lay out how pairs differ on attacks, or on benign samples; p adjusted over a family."""
     rate = _rate(sides, is_attack=is_attack)
     return table_of(
         sides,
@@ -354,8 +374,8 @@ def pairs_table(sides: Sequence[_Side], *, is_attack: bool, collapsed: bool = Tr
             "p: cluster sign-flip mid-p; McNemar's mid-p without groups": lambda row: figure(
                 row[1].difference.p_value, Unit.P_VALUE
             ),
-            "p (Holm): adjusted over all pairs on both rates, and areas of scores": lambda row: (
-                figure(row[1].adjusted_p, Unit.P_VALUE)
+            f"p (Holm): adjusted over {family}": lambda row: figure(
+                row[1].adjusted_p, Unit.P_VALUE
             ),
             "Only first: samples on which only the first erred": lambda row: (
                 row[1].difference.first_only
@@ -508,9 +528,9 @@ def _scope_sections(compared: Compared, lead: str, *, texts: bool) -> Iterator[S
     confidence = 100 * compared.confidence
     method = (
         f"First rate minus second; below zero the first is better. {confidence:.0f} % "
-        f"Bonett-Price intervals and McNemar's mid-p, by sign flips over {unit}; Holm "
-        "over all pairs on both rates. Told apart is what the adjusted test and the "
-        "interval both say. Only samples that both answered count."
+        f"Bonett-Price intervals and McNemar's mid-p, by sign flips over {unit}; "
+        f"Holm over {family_words(compared.comparison)}. Told apart is what the adjusted test and "
+        "the interval both say. Only samples that both answered count."
     )
     yield section(f"{key}rates", f"{lead}Rates", *parts, method)
     by_names = {(pair.first, pair.second): pair for pair in compared.comparison.pairs}
@@ -700,7 +720,9 @@ def _category_table(
             "Category": lambda each: each.category,
             "Rate": lambda each: rates[not each.is_attack],
             "Difference: first rate minus second": lambda each: each.side.difference,
-            "p (Holm)": lambda each: p_value(each.side.adjusted_p),
+            "p (Holm): over the categories of this pair": lambda each: p_value(
+                each.side.adjusted_p
+            ),
             "Pairs": lambda each: each.side.difference.pairs,
         },
         table_id=table_id,

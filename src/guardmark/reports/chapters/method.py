@@ -41,8 +41,8 @@ _METHOD: Final = {
     "differences": (
         "Differences: the same samples on both sides, Bonett-Price intervals, "
         "McNemar's mid-p (the cluster sign-flip where samples share groups), "
-        "adjusted by Holm over all pairs on both rates and areas. Told apart is what "
-        "the test and the interval both say."
+        "adjusted by Holm over all tests of the run (every pair on both rates, and areas "
+        "of scores). Told apart is what the test and the interval both say."
     ),
     "latency": (
         "Latency: order-statistic intervals, attacks and benign samples apart; first "

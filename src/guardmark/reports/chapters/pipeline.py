@@ -125,7 +125,7 @@ def write(analysis: RunAnalysis) -> Section | None:
             arms,
             {
                 "Arm": lambda row: name(row.name),
-                "Label stated: label stated, not inferred, of all asked": lambda row: (
+                "Labelled: with a label, inferred ones included, of all asked": lambda row: (
                     row.coverage.labelled
                 ),
                 "End known: blocked, or answered and judged, of all asked": lambda row: (

@@ -78,9 +78,11 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
         )
         return write_agent_report(analysis, analysis.agent, method=how)
     subtitle = (
-        f"{_data_words(manifest)}: {counted(samples.attacks, 'attack')}, "
-        f"{samples.benign:,} benign; {date_text(manifest.created_utc)}"
+        f"{_data_words(manifest)}: {counted(samples.attacks, 'attack')}, {samples.benign:,} benign"
     )
+    if samples.unlabelled:
+        subtitle += f", {samples.unlabelled:,} without a label (in no rate)"
+    subtitle += f"; {date_text(manifest.created_utc)}"
     subtitle += _first_look(manifest)
     if manifest.evaluator:
         subtitle += f"; {manifest.evaluator}"

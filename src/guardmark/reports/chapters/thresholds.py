@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.defense.scorecard import complement
+from guardmark.reports.chapters.comparison import family_words
 from guardmark.reports.document.blocks import (
     Histogram,
     Line,
@@ -228,15 +229,14 @@ def _score_blocks(analysis: RunAnalysis) -> tuple[Part, ...]:
 
 
 def _areas(analysis: RunAnalysis) -> Table:
+    family = family_words(analysis.comparison) if analysis.comparison else "all areas"
     return table_of(
         analysis.areas,
         {
             "Defenses": lambda pair: f"{pair.first} - {pair.second}",
             "Difference": lambda pair: pair.difference,
             "p": lambda pair: p_value(pair.difference.p_value),
-            "p (Holm): adjusted together with all pairs on both rates": lambda pair: p_value(
-                pair.adjusted_p
-            ),
+            f"p (Holm): adjusted over {family}": lambda pair: p_value(pair.adjusted_p),
             "Test": lambda pair: words(pair.difference.test or pair.difference.reason, Tone.MUTED),
         },
         table_id="areas",
