@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from guardmark.core.errors import DatasetError
+from guardmark.core.limits import MOST_IMAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +63,6 @@ _SEEN = {
 }
 """View to the roles of the messages that it shows, and the first of them."""
 _IMAGE = re.compile(r"[0-9a-f]{64} image/(gif|jpeg|png|webp)")
-MOST_IMAGE_BYTES = 20 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -354,7 +354,7 @@ def read_call(text: str, original: AgentCall) -> AgentCall | None:
     """Read a call that a guard wrote anew; None where it is no call of the same tool."""
     try:
         written = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(written, dict) or written.get("name") != original.name:
         return None
@@ -379,7 +379,7 @@ def _rewritten_tool(tool: ToolDefinition, text: str) -> ToolDefinition:
     """Return a definition with the description that a guard wrote: as JSON, or as it is."""
     try:
         written = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return replace(tool, description=text)
     if isinstance(written, dict) and isinstance(written.get("description"), str):
         return replace(tool, description=written["description"])

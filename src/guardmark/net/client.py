@@ -101,6 +101,7 @@ class Services:
         secret_headers: Mapping[str, str] | None = None,
         final_statuses: frozenset[int] = frozenset(),
         holds_errors: bool = False,
+        is_of_numbers: bool = False,
     ) -> Endpoint:
         """Prepare an address for many requests."""
         address = _address(url)
@@ -121,6 +122,7 @@ class Services:
                     final_statuses=final_statuses,
                     redactor=self.redactor,
                     holds_errors=holds_errors,
+                    is_of_numbers=is_of_numbers,
                 ),
             )
             for there, service in self._addresses(address)
@@ -145,7 +147,10 @@ class Services:
 
         path = "chat/completions" if protocol == "chat" else "embeddings"
         endpoint = self.endpoint(
-            f"{address}/{path}", secret_headers=secret_headers, holds_errors=True
+            f"{address}/{path}",
+            secret_headers=secret_headers,
+            holds_errors=True,
+            is_of_numbers=protocol == "embeddings",
         )
         if protocol == "embeddings":
             return EmbeddingEndpoint(endpoint=endpoint, model=model, price=price, options=options)

@@ -12,6 +12,7 @@ from sys import byteorder
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.core.errors import DatasetError, StoreError
+from guardmark.core.limits import LONGEST_SAMPLE_NAME
 from guardmark.core.sample import Image, Label, Message, Prompt, Role, Sample, Severity, ToolCall
 from guardmark.store.codec import stored_object
 from guardmark.store.connect import insert, values_of
@@ -162,10 +163,17 @@ def _row(position: int, sample: Sample, kinds: dict[Kind, int]) -> SampleRow:
             f"Sample {sample.id!r} holds a lone surrogate at character {error.start};"
             " UTF-8 cannot carry it.\nNext: take it out of the data."
         ) from error
+    kind = kind_of(sample)
+    for name in (sample.id, sample.group, *kind):
+        if isinstance(name, str) and name[LONGEST_SAMPLE_NAME:]:
+            raise DatasetError(
+                f"A sample has an id, a group or a facet of more than {LONGEST_SAMPLE_NAME:,} "
+                f"characters: {name[:40]!r} ...\nNext: shorten it in the data."
+            )
     return (
         position,
         sample.id,
-        kinds.setdefault(kind_of(sample), len(kinds)),
+        kinds.setdefault(kind, len(kinds)),
         sample.group or None,
         len(text),
         digest,

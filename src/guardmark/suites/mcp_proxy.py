@@ -250,7 +250,7 @@ class ProxiedWorld:
             raise _ProxyFault("error", "it ended")
         try:
             message = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _ProxyFault("malformed", f"it wrote {line[:_QUOTED]!r}") from error
         return message if isinstance(message, dict) else {}
 

@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.core.errors import counted, did_you_mean, listed
+from guardmark.core.limits import LONGEST_SAMPLE_NAME
 from guardmark.core.sample import Label, Prompt, Sample, Severity
 from guardmark.datasets.formats.chat_forms import is_conversation
 from guardmark.datasets.formats.fields import (
@@ -130,10 +131,10 @@ class QuickRows:
     def _match(self, row: Mapping[str, object]) -> _Match | None:
         values = self._values(row)
         sample_id, text = values[0], values[1]
-        if type(text) is not str or type(sample_id) is not str or not sample_id:
+        if type(text) is not str or type(sample_id) is not str:
             return None
-        if not text or text.isspace():
-            return None
+        if not sample_id or sample_id[LONGEST_SAMPLE_NAME:] or not text or text.isspace():
+            return None  # the long way says what is wrong
         try:
             known = self._known.get(values[_OWN:])
         except TypeError:
@@ -143,7 +144,8 @@ class QuickRows:
         group = values[2] if self._has_group else ""
         if not group:
             return None if sample_id.endswith(known.suffix) else (known, sample_id, text, "")
-        return (known, sample_id, text, group) if type(group) is str else None
+        is_usual = type(group) is str and not group[LONGEST_SAMPLE_NAME:]
+        return (known, sample_id, text, group) if is_usual else None
 
     def _metadata(self, row: Mapping[str, object]) -> Mapping[str, object]:
         return {name: row[name] for name in self._rest}
@@ -243,18 +245,26 @@ class RowReader:
         variant = self._variant(row, gets)
         plain = {field: self._text(row, gets, field) for field in _PLAIN_FIELDS}
         plain["source"] = plain["source"] or self.spec.name
+        names = {
+            "id": sample_id,
+            "category": category,
+            "subcategory": subcategory,
+            "variant": variant,
+            "group": self._text(row, gets, "group") or _origin(sample_id, variant),
+            "crossing": self._text(row, gets, "crossing"),
+        }
+        for field, value in (names | plain).items():
+            if len(value) > LONGEST_SAMPLE_NAME:
+                fault(field, f"has more than {LONGEST_SAMPLE_NAME:,} characters")
+        if faults:
+            return faults
         return Sample(
-            id=sample_id,
             prompt=prompt,
             label=label,
-            category=category,
-            subcategory=subcategory,
             severity=severity,
-            variant=variant,
-            group=self._text(row, gets, "group") or _origin(sample_id, variant),
-            crossing=self._text(row, gets, "crossing"),
             must_keep=must_keep,
             metadata=metadata,
+            **names,
             **plain,
         )
 
