@@ -20,7 +20,8 @@ from guardmark.core.errors import DatasetError, GuardmarkError, ServiceError
 from guardmark.core.sample import DEFAULT_TAXONOMY
 from guardmark.datasets.loading import load
 from guardmark.datasets.public_sets import fetch_missing
-from guardmark.datasets.settings import DataSettings, dataset_specs
+from guardmark.datasets.settings import DataSettings
+from guardmark.datasets.specs import dataset_specs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
