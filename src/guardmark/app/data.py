@@ -238,7 +238,7 @@ def open_data(
         config = load_config(Path(configs[0]))
         loaded, stats = load_data(config), config.config.stats
     else:
-        specs = [spec for target in targets for spec in _specs(target, options)]
+        specs = [spec for target in targets for spec in data_specs(target, options)]
         loaded, stats = load(specs, DEFAULT_TAXONOMY), StatsSettings()
     criteria = _criteria(loaded.taxonomy, threshold, stats)
     return OpenedData(shown_as=", ".join(targets), loaded=loaded, criteria=criteria)
@@ -263,7 +263,8 @@ def _check_options(targets: Sequence[str], options: FileOptions) -> None:
         )
 
 
-def _specs(target: str, options: FileOptions) -> tuple[DatasetSpec, ...]:
+def data_specs(target: str, options: FileOptions) -> tuple[DatasetSpec, ...]:
+    """Return how the files of a target are read: a path, or `builtin:`, `catalogue:`, `suite:`."""
     origin, _, name = target.partition(":")
     if origin in SAID_OF:
         return dataset_specs(DataSettings.model_validate({origin: name}), Path())

@@ -48,6 +48,15 @@ _PATH = click.Path(path_type=Path)
     help="Folder for the files; `cards` in the folder of RUN if not given.",
 )
 @click.option(
+    "--again",
+    metavar="COMMAND",
+    default="",
+    help=(
+        "Command that the card names as the one that repeats the measurement; that of the run if "
+        "not given."
+    ),
+)
+@click.option(
     "--sign",
     metavar="KEY",
     type=_PATH,
@@ -67,6 +76,7 @@ def card_command(
     formats: str,
     claims: Path | None,
     out: Path | None,
+    again: str,
     sign: Path | None,
     password_env: str,
 ) -> None:
@@ -75,7 +85,7 @@ def card_command(
 
     wanted = tuple(each.strip() for each in formats.split(",") if each.strip())
     key = SigningKey(path=sign, password=os.environ.get(password_env, "")) if sign else None
-    written = write_cards(run, names, formats=wanted, claims=claims, out=out, key=key)
+    written = write_cards(run, names, formats=wanted, claims=claims, out=out, again=again, key=key)
     for each in written:
         answer = each.card.answer or "baseline"
         echo(f"{each.card.subject.name}: {answer}", *(f"  {path}" for path in each.files))

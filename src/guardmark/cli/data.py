@@ -28,11 +28,34 @@ if TYPE_CHECKING:
 _FOUND_PROBLEMS = 3
 _TRUTH: dict[str, object] = {"true": True, "false": False, "null": None}
 
-_FORMATS = click.Choice(["jsonl", "json", "csv", "tsv", "parquet", "prompt_pack"])
+
+class _Format(click.ParamType[str]):
+    """A format of data by name, or a mapping of one's own in a .toml file."""
+
+    name = "FORMAT"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the format; what is none is refused with those there are."""
+        from guardmark.datasets.settings import known_format
+
+        try:
+            return known_format(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+_FORMATS = _Format()
 _READING = (
     click.argument("data", nargs=-1, required=True),
     click.option(
-        "--format", "kind", type=_FORMATS, help="Format of the files; default: by their names."
+        "--format",
+        "kind",
+        type=_FORMATS,
+        help=(
+            "Format of the files; default: by their names. One of jsonl, json, csv, tsv, parquet, "
+            "prompt_pack, croissant; langfuse, mlflow, phoenix (their exports); or a mapping of "
+            "your own (.toml)."
+        ),
     ),
     click.option(
         "--encoding",
@@ -331,6 +354,33 @@ def _hash(*, as_json: bool, **reading: Any) -> None:
     _say(hash_lines(loaded, digest), document, as_json=as_json)
 
 
+@data_command.command(
+    "croissant",
+    help=(
+        "Print the metadata of a data set as Croissant (JSON-LD), or write them beside its file: "
+        "DATA is a file of data or `builtin:NAME`."
+    ),
+)
+@click.argument("data")
+@click.option("--format", "kind", type=_FORMATS, help="Format of the file; default: by its name.")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    help="File to write; its folder is where the data have to lie.",
+)
+def _croissant(*, data: str, kind: str | None, out: Path | None) -> None:
+    from guardmark.app.croissant import describe_dataset, write_metadata
+    from guardmark.app.data import FileOptions
+
+    document = describe_dataset(data, FileOptions(format=kind or ""))
+    if out is None:
+        echo_json(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        write_metadata(document, out)
+        echo(f"Wrote {out}")
+
+
 def _opened(*, data: tuple[str, ...], threshold: float, **reading: Any) -> OpenedData:
     from guardmark.app.data import FileOptions, open_data
     from guardmark.config.source import STANDARD_INPUT
@@ -453,16 +503,22 @@ def entry_lines(name: str, known: Mapping[str, Any]) -> Iterator[str]:
     """Say all that is known but how rows are read; of long lists the first."""
     yield click.style(name, bold=True)
     for field, value in known.items():
-        each = value if isinstance(value, list | tuple) else [value]
-        for part in each[:_ROWS] if field != "rows" else ():
-            word = (
-                part.get("path") or f"{part['entry']}: {part['quota']}"
-                if isinstance(part, dict)
-                else part
-            )
-            yield f"  {field:<12}{word}"
-        if len(each) > _ROWS:
-            yield f"  {field:<12}and {len(each) - _ROWS:,} more (--json lists all)"
+        if field == "rows":
+            continue
+        parts = value if isinstance(value, list | tuple) else [value]
+        if field == "codes":
+            parts = [f"{framework}: {', '.join(codes)}" for framework, codes in value.items()]
+        for part in parts[:_ROWS]:
+            yield f"  {field:<12}{_entry_word(part)}"
+        if len(parts) > _ROWS:
+            yield f"  {field:<12}and {len(parts) - _ROWS:,} more (--json lists all)"
+
+
+def _entry_word(part: Any) -> str:
+    """Return a file by its path, a part of a suite by its quota, anything else as it is."""
+    if not isinstance(part, dict):
+        return str(part)
+    return part.get("path") or f"{part['entry']}: {part['quota']}"
 
 
 def written_lines(written: Sequence[Written]) -> Iterator[str]:

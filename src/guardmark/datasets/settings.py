@@ -34,9 +34,12 @@ from guardmark.datasets.catalogue.cache import (
 from guardmark.datasets.catalogue.mapping import mapped_rows
 from guardmark.datasets.catalogue.settings import Use, find_entry, find_suite
 from guardmark.datasets.catalogue.suite import suite_specs
+from guardmark.datasets.formats.croissant import croissant_specs
 from guardmark.datasets.formats.fields import SAMPLE_FIELDS, BadRows, DatasetSpec
 from guardmark.datasets.formats.files import ObjectPath, address_of, list_objects
+from guardmark.datasets.formats.mapped import mapped_spec
 from guardmark.datasets.loading import file_sha256, load
+from guardmark.parsing.mapped import is_mapped, mapping_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -87,6 +90,32 @@ _MAP_SCHEMA: Final = WithJsonSchema(
 )
 
 
+_FORMATS: Final = ("jsonl", "json", "csv", "tsv", "parquet", "prompt_pack", "croissant")
+_FORMAT_SCHEMA: Final = WithJsonSchema(
+    {
+        "anyOf": [
+            {"enum": [*_FORMATS, *mapping_names()]},
+            {"type": "string", "pattern": r"\.toml$"},
+        ]
+    }
+)
+
+
+def known_format(name: str) -> str:
+    """Return the name of a format if it is one.
+
+    Raises:
+        ValueError: No format and no mapping is called so.
+    """
+    known = (*_FORMATS, *mapping_names())
+    if name in known or name.endswith(".toml"):
+        return name
+    raise ValueError(
+        f"no format is called {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}, or "
+        "a mapping of your own (a .toml file)"
+    )
+
+
 class DataSettings(Settings):
     """One data set: files, a built-in set, a public one, one of a hub, or a suite of them."""
 
@@ -102,7 +131,7 @@ class DataSettings(Settings):
     use: Use | None = None
     name: str | None = None
     version: str = ""
-    format: Literal["jsonl", "json", "csv", "tsv", "parquet", "prompt_pack"] | None = None
+    format: Annotated[str, _FORMAT_SCHEMA] | None = None
     encoding: str = ""
     label: Label | None = None
     label_field: str | None = None
@@ -173,6 +202,11 @@ class DataSettings(Settings):
         written = write(self).items()
         return {n: v for n, v in written if n not in _OPTIONAL or v != fields[n].default}
 
+    @field_validator("format")
+    @classmethod
+    def _known_format(cls, value: str | None) -> str | None:
+        return None if value is None else known_format(value)
+
     @field_validator("map", "defaults")
     @classmethod
     def _known_fields(cls, value: dict[str, str]) -> dict[str, str]:
@@ -217,7 +251,7 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
             "Take the file of that hash, or state the new hash: guardmark data hash FILE."
         )
     own_name = entry.name or (entry.hub or "").rpartition("/")[2]
-    return tuple(
+    specs = tuple(
         DatasetSpec(
             name=own_name or path.name.split(".")[0],
             path=path,
@@ -239,6 +273,18 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
         )
         for shown_as, path in shown.items()
     )
+    if entry.format == "croissant":
+        return tuple(file for spec in specs for file in croissant_specs(spec))
+    if entry.format and is_mapped(entry.format):
+        return tuple(mapped_spec(_with_own_mapping(spec, folder)) for spec in specs)
+    return specs
+
+
+def _with_own_mapping(spec: DatasetSpec, folder: Path) -> DatasetSpec:
+    """Take the path of a mapping of one's own from the folder of the configuration."""
+    if not spec.format.endswith(".toml"):
+        return spec
+    return replace(spec, format=str(folder / Path(spec.format).expanduser()))
 
 
 def public_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:

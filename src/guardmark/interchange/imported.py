@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import DatasetError, UnknownName, listed
+from guardmark.core.limits import MOST_IMPORTED_BYTES
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import (
     PROVIDER_ACTIONS,
@@ -123,7 +124,6 @@ KEPT: Final = "imported"
 PART_TYPE: Final = "imported"  # type of the parts of such a run
 Object = dict[str, Any]  # a JSON object of a foreign file
 
-LARGEST: Final = 1 << 30  # bytes of a file, unpacked
 _SEVERITIES: Final = {severity.value: severity for severity in Severity}
 _FACETS: Final = ("category", "subcategory", "technique", "language", "source")
 _MOST_FAULTS: Final = 4
@@ -139,8 +139,10 @@ _ROLES: Final = {
 def bytes_of(path: Path, *, hint: str) -> bytes:
     """Read a whole file, which may be of anybody."""
     try:
-        if path.exists() and not (path.is_file() and path.stat().st_size <= LARGEST):
-            raise DatasetError(f"{path} is not a file of up to {LARGEST >> 20} MiB.\n{hint}")
+        if path.exists() and not (path.is_file() and path.stat().st_size <= MOST_IMPORTED_BYTES):
+            raise DatasetError(
+                f"{path} is not a file of up to {MOST_IMPORTED_BYTES >> 20} MiB.\n{hint}"
+            )
         return path.read_bytes()
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror}.\n{hint}") from error

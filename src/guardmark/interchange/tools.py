@@ -19,6 +19,8 @@ from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Verdict, Ver
 from guardmark.core.record import Stage
 from guardmark.core.sample import Label, Sample
 from guardmark.interchange import imported
+from guardmark.interchange.mapped import read_mapped
+from guardmark.parsing.mapped import is_mapped, mapping_names
 from guardmark.store.connect import open_database
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ _STATED: Final = ("label", "model", "unsafe", "confidence")
 
 def builtin_tools() -> tuple[str, ...]:
     """Name the tools that guardmark reads by itself."""
-    return (*_TOOLS, *queried_tools())
+    return (*_TOOLS, *queried_tools(), *mapping_names())
 
 
 @cache
@@ -68,6 +70,9 @@ def known_plugins() -> dict[str, str]:
 
 def read_run(tool: str, path: Path, statements: imported.Statements) -> imported.ImportedRun:
     """Read a finished run of a tool."""
+    if is_mapped(tool):
+        _require_needed(tool, statements, ("label", "model"))
+        return read_mapped(tool, path, statements)
     rules = _tools().get(tool)
     if rules is not None:
         _require_needed(tool, statements, rules.get("asks", ["model"]))

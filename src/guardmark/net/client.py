@@ -105,6 +105,7 @@ class Services:
         secret_headers: Mapping[str, str] | None = None,
         final_statuses: frozenset[int] = frozenset(),
         holds_errors: bool = False,
+        is_of_numbers: bool = False,
     ) -> Endpoint:
         """Prepare an address for many requests."""
         address = _address(url)
@@ -125,6 +126,7 @@ class Services:
                     final_statuses=final_statuses,
                     redactor=self.redactor,
                     holds_errors=holds_errors,
+                    is_of_numbers=is_of_numbers,
                 ),
             )
             for there, service in self._addresses(address)
@@ -147,7 +149,10 @@ class Services:
         """Prepare a model behind a server of one of the common protocols."""
         path, kind = _PROTOCOLS[protocol]
         endpoint = self.endpoint(
-            f"{address}/{path}", secret_headers=secret_headers, holds_errors=True
+            f"{address}/{path}",
+            secret_headers=secret_headers,
+            holds_errors=True,
+            is_of_numbers=protocol == "embeddings",
         )
         own: dict[str, Any] = {"endpoint": endpoint, "model": model, "price": price}
         if protocol == "chat":

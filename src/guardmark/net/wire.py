@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
+from guardmark.core.limits import MOST_VALUES_OF_AN_ANSWER
 from guardmark.core.outcome import ErrorKind
 from guardmark.net.error_bodies import error_inside, error_of
 from guardmark.net.service import ServiceAnswer
@@ -42,7 +43,7 @@ class Wire:
 
     __slots__ = (
         *("_final", "_headers", "_holds_errors", "_method", "_redactor", "_service", "_shown"),
-        *("_tls", "_url"),
+        *("_is_of_numbers", "_tls", "_url"),
     )
 
     def __init__(
@@ -55,8 +56,10 @@ class Wire:
         final_statuses: frozenset[int],
         redactor: Redactor,
         holds_errors: bool = False,
+        is_of_numbers: bool = False,
     ) -> None:
         self._holds_errors = holds_errors  # whether an answer may be an error
+        self._is_of_numbers = is_of_numbers  # whether an answer is lists of numbers, as vectors are
         self._method = method
         self._url = url
         self._headers = headers
@@ -102,6 +105,16 @@ class Wire:
             message = f"{self._shown} sent more than {most} bytes; the answer was refused"
             kind = ErrorKind.CONTRACT
             return replace(answer, error="too_large", error_kind=kind, message=message)
+        if not self._is_of_numbers and _has_too_many_values(received):
+            message = f"{self._shown} sent more than {MOST_VALUES_OF_AN_ANSWER:,} values in one"
+            message += " answer; it was refused"
+            return replace(
+                answer,
+                body=b"",
+                error="too_many_values",
+                error_kind=ErrorKind.CONTRACT,
+                message=message,
+            )
         # 206 is a part of an answer: what it says may be in the other part.
         if (200 <= status < 300 and status != _PARTIAL) or status in self._final:
             inside = error_inside(answer.body) if self._holds_errors else None
@@ -196,6 +209,18 @@ class Wire:
         return (text.splitlines() or [""])[0][:_EXCERPT] or type(error).__name__
 
 
+def _has_too_many_values(body: bytes) -> bool:
+    """Tell whether a body may hold so many values that reading it would hold up everybody else.
+
+    Commas and brackets are counted: what stands within texts counts too, as it costs next to
+    nothing to count and no answer of a guard, a judge or a model comes near the limit.
+    """
+    if len(body) <= MOST_VALUES_OF_AN_ANSWER:
+        return False
+    marks = body.count(b",") + body.count(b"[") + body.count(b"{")
+    return marks > MOST_VALUES_OF_AN_ANSWER
+
+
 async def _read(response: ClientResponse, most: int) -> bytes | None:
     """Read a body of at most so many bytes; None when there are more."""
     length = response.content_length
@@ -240,5 +265,5 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
     try:
         until = parsedate_to_datetime(value)
         return max(0.0, (until - parsedate_to_datetime(headers["Date"])).total_seconds())
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):  # a year of twenty digits
         return None

@@ -12,7 +12,18 @@ from sys import byteorder
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.core.errors import DatasetError, StoreError
-from guardmark.core.sample import Image, Label, Message, Prompt, Role, Sample, Severity, ToolCall
+from guardmark.core.limits import LONGEST_SAMPLE_NAME
+from guardmark.core.sample import (
+    Image,
+    Label,
+    Message,
+    Prompt,
+    Role,
+    Sample,
+    Severity,
+    ToolCall,
+    ToolDefinition,
+)
 from guardmark.store.codec import stored_object
 from guardmark.store.connect import insert, values_of
 from guardmark.store.run_dir import whole_file
@@ -54,7 +65,8 @@ class Chunk:
 
 def prompt_to_json(prompt: Prompt) -> str:
     """Write a whole conversation as JSON."""
-    form = [[message.form for message in prompt.messages], prompt.under_test]
+    form = prompt.form
+    form[1] = prompt.under_test  # as it was stated, which may count from the end
     return json.dumps(form, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -62,9 +74,17 @@ def prompt_of(text: str, conversation: str | None, records: Path) -> Prompt:
     """Read a prompt back; the images of a run lie beside its records."""
     if not conversation:
         return Prompt.of_text(text)
-    messages, under_test = json.loads(conversation)
+    messages, under_test, *more = json.loads(conversation)
     read = tuple(_message(records.with_name("images"), *each) for each in messages)
-    return Prompt(messages=read, under_test=under_test)
+    return Prompt(messages=read, under_test=under_test, tools=_tools(*more))
+
+
+def _tools(stated: Sequence[Sequence[Any]] = ()) -> tuple[ToolDefinition, ...]:
+    """Read back the tools that may be called."""
+    return tuple(
+        ToolDefinition(name=str(name), description=str(description), parameters=dict(parameters))
+        for name, description, parameters in stated
+    )
 
 
 def _message(folder: Path, role: str, content: str, more: Mapping[str, Any] = _NOTHING) -> Message:
@@ -162,10 +182,17 @@ def _row(position: int, sample: Sample, kinds: dict[Kind, int]) -> SampleRow:
             f"Sample {sample.id!r} holds a lone surrogate at character {error.start};"
             " UTF-8 cannot carry it.\nNext: take it out of the data."
         ) from error
+    kind = kind_of(sample)
+    for name in (sample.id, sample.group, *kind):
+        if isinstance(name, str) and name[LONGEST_SAMPLE_NAME:]:
+            raise DatasetError(
+                f"A sample has an id, a group or a facet of more than {LONGEST_SAMPLE_NAME:,} "
+                f"characters: {name[:40]!r} ...\nNext: shorten it in the data."
+            )
     return (
         position,
         sample.id,
-        kinds.setdefault(kind_of(sample), len(kinds)),
+        kinds.setdefault(kind, len(kinds)),
         sample.group or None,
         len(text),
         digest,

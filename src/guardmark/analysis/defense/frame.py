@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from guardmark.analysis.frameworks.framework import code_of, is_framework, sliced_by
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import PartManifest
 from guardmark.core.record import FIRST_LAYER, Stage
@@ -22,11 +23,12 @@ from guardmark.store.columns import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from guardmark.analysis.early_stop import EarlyStop, StopVerdict
+    from guardmark.analysis.frameworks.framework import Framework
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.manifest import RunManifest
     from guardmark.store.columns import SampleColumns
@@ -258,6 +260,7 @@ def read_frame(
     for name in (thresholds := dict(settings.thresholds)):
         if name not in names:
             raise UnknownName("defense of this run", name, names)
+    samples = sample_columns(reader, is_every=is_every)
     stops = None
     if settings.stop_when:  # most runs have no such rule
         from guardmark.analysis.early_stop import open_early_stop
@@ -266,9 +269,9 @@ def read_frame(
     return Frame(
         manifest=manifest,
         settings=settings,
-        samples=sample_columns(reader, is_every=is_every),
+        samples=samples,
         is_every=is_every,
-        metadata=metadata_facets(reader, settings.slices),
+        metadata=_named_facets(reader, samples, settings.slices),
         arms=tuple(
             part_column(
                 manifest, record_columns(reader, name, is_every=is_every), thresholds.get(name)
@@ -277,6 +280,38 @@ def read_frame(
         ),
         stops=stops,
     )
+
+
+def _named_facets(
+    reader: RecordReader, samples: SampleColumns, names: Sequence[str]
+) -> dict[str, Facet]:
+    """Return the facets that settings name: fields of the metadata, or codes of a framework.
+
+    A field of the data that is called like a framework comes first: it is what its owner says.
+    """
+    facets = metadata_facets(reader, names)
+    for name, facet in facets.items():
+        if is_framework(name) and not any(facet.names):
+            facets[name] = _codes(samples, sliced_by(name))
+    return facets
+
+
+def _codes(samples: SampleColumns, framework: Framework) -> Facet:
+    """Return the code of each attack in a framework; benign samples have none."""
+    category, subcategory = samples.category, samples.subcategory
+    is_attack = samples.is_attack
+    if category.places is not None:  # samples of one place have the label in common too
+        is_attack = np.zeros(len(category.table), dtype=np.bool_)
+        is_attack[category.places] = samples.is_attack
+    codes = []
+    for one, two, attacks in zip(
+        category.table.tolist(), subcategory.table.tolist(), is_attack.tolist(), strict=True
+    ):
+        code = ""
+        if attacks:
+            code = code_of(framework, category.names[one], subcategory.names[two])
+        codes.append(code)
+    return facet_of(codes, category.places)
 
 
 def part_column(

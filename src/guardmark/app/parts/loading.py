@@ -102,7 +102,7 @@ def config_around(
     path: Path, document: dict[str, Any], *, moved: Mapping[Keys, Keys]
 ) -> LoadedConfig:
     """Check a configuration made from sections of a file, telling places of that file."""
-    _, own = parse_yaml(path.read_text(encoding="utf-8-sig"), str(path))
+    _, own = parse_yaml(read_text(path, f"The file {path}"), str(path))
     places = dict(own.places)
     for origin, section in moved.items():
         places.update(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.matching import OpenRun
 from guardmark.analysis.compare.runs_compared import Wanted, compare_scopes
@@ -20,7 +19,13 @@ from guardmark.app.results.opened_run import analysis_settings, open_run, run_co
 from guardmark.app.secret_scan import require_no_secret
 from guardmark.core.errors import ConfigError, StoreError, UnknownName
 from guardmark.engine.probing import read_endpoints
-from guardmark.interchange.records.writing import categories_csv, variants_csv, write_lines
+from guardmark.interchange.records.writing import (
+    categories_csv,
+    variants_csv,
+    write_csv,
+    write_lines,
+    write_parquet,
+)
 from guardmark.interchange.sarif import MOST_RESULTS, Analysed, Located, sarif_json
 from guardmark.reports.chapters.run_document import build_document, digest
 from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChart
@@ -34,7 +39,7 @@ from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir, note_seals, whole_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from guardmark.analysis.gate import GateResult
@@ -129,6 +134,12 @@ def run_sarif(reader: RecordReader, analysis: RunAnalysis, *, texts: bool) -> st
         Located(listed=each, place=_place(manifest, reader.position_of(each.sample.id) or 0))
         for each in worst.listed
     )
+    if analysis.adaptive:
+        from guardmark.app.results.transcripts import listed_bypasses  # loads the attacks
+
+        located += tuple(
+            Located(listed=each, place=manifest.name) for each in listed_bypasses(reader)
+        )
     baselines = frozenset(each.name for each in analysis.defenses if each.is_baseline)
     analysed = Analysed(
         run=manifest.name,
@@ -152,19 +163,46 @@ def _place(manifest: RunManifest, position: int) -> str:
     return manifest.name
 
 
-_EXPORTS = {
-    "csv": ("records.csv", "guardmark.interchange.records.writing:write_csv"),
-    "jsonl": ("results.jsonl", "guardmark.interchange.records.writing:write_lines"),
-    "minorbench": ("minorbench", "guardmark.interchange.minorbench.summary:write_minorbench"),
-    "inspect": ("inspect", "guardmark.interchange.inspect_log.writing:write_inspect"),
-    "otel": ("spans.otlp.jsonl", "guardmark.interchange.otel.writing:write_otel"),
-    "parquet": ("records.parquet", "guardmark.interchange.records.writing:write_parquet"),
-    "promptfoo": ("promptfoo.json", "guardmark.interchange.promptfoo:write_promptfoo"),
-    "latex": ("latex", "guardmark.app.results.artefacts:write_latex"),
-    "pdf": ("figures", "guardmark.app.results.artefacts:write_pdf"),
-    "svg": ("figures", "guardmark.app.results.artefacts:write_svg"),
-}
-"""Format to its usual name below the run's folder, and its writer, which returns a count."""
+def _write_minorbench(reader: RecordReader, path: Path, *, layer: str = "") -> int:
+    from guardmark.interchange.minorbench.summary import write_minorbench
+
+    return write_minorbench(reader, path, layer=layer)
+
+
+def _write_inspect(reader: RecordReader, path: Path, *, layer: str = "") -> int:
+    from guardmark.interchange.inspect_log.writing import write_inspect
+
+    return write_inspect(reader, path, layer=layer)
+
+
+def _write_otel(reader: RecordReader, path: Path) -> int:
+    from guardmark.interchange.otel.writing import write_otel
+
+    return write_otel(reader, path)
+
+
+def _write_promptfoo(reader: RecordReader, path: Path) -> int:
+    from guardmark.interchange.promptfoo import write_promptfoo
+
+    return write_promptfoo(reader, path)
+
+
+def _write_mlflow(reader: RecordReader, path: Path) -> int:
+    from guardmark.app.results.mlflow_export import write_mlflow  # needs an extra
+
+    return write_mlflow(reader, path)
+
+
+def _write_transcripts(reader: RecordReader, path: Path) -> int:
+    from guardmark.app.results.transcripts import write_transcripts  # loads the attacks
+
+    return write_transcripts(reader, path)
+
+
+def _write_dataset(reader: RecordReader, path: Path) -> int:
+    from guardmark.app.results.transcripts import write_regression_data  # loads the attacks
+
+    return write_regression_data(reader, path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,10 +215,9 @@ class Exported:
 
 def export(run: Path, form: str, *, out: Path | None = None, layer: str = "") -> Exported:
     """Write the records of a run in another form, with the verdicts of a judging of choice."""
-    if form not in _EXPORTS:
-        raise UnknownName("export format", form, _EXPORTS)
-    name, factory = _EXPORTS[form]
-    write = cast("Callable[..., int]", resolve_name(factory))
+    if form not in _WRITERS:
+        raise UnknownName("export format", form, _WRITERS)
+    write = _WRITERS[form]
     with open_run(run) as opened:
         if not opened.reader.status().stored:
             raise StoreError(
@@ -191,7 +228,8 @@ def export(run: Path, form: str, *, out: Path | None = None, layer: str = "") ->
             raise ConfigError(f"{form} contains every judging: leave out --layer.")
         if layer:
             require_judging(opened.reader, layer)
-        path, chosen = out or opened.folder.file(name), {"layer": layer} if layer else {}
+        path = out or opened.folder.file(_USUAL_NAMES[form])
+        chosen = {"layer": layer} if layer else {}
         exported = Exported(path=path, records=write(opened.reader, path, **chosen))
         require_no_secret([path])
     if path.absolute().is_relative_to(opened.folder.path.absolute()):
@@ -228,3 +266,38 @@ def _document(reader: RecordReader) -> Document:
     return build_document(
         analysis, read_highlights(reader, analysis, run_config(reader.manifest()))
     )
+
+
+_USUAL_NAMES: Final = {
+    "csv": "records.csv",
+    "jsonl": "results.jsonl",
+    "minorbench": "minorbench",
+    "inspect": "inspect",
+    "mlflow": "mlflow",
+    "otel": "spans.otlp.jsonl",
+    "parquet": "records.parquet",
+    "promptfoo": "promptfoo.json",
+    "dataset": "bypasses.jsonl",
+    "transcripts": "transcripts.jsonl",
+    "latex": "latex",
+    "pdf": "figures",
+    "svg": "figures",
+}
+"""The file or folder below the run's folder that a format is written to."""
+
+_WRITERS: Final[Mapping[str, Callable[..., int]]] = {
+    "csv": write_csv,
+    "jsonl": write_lines,
+    "minorbench": _write_minorbench,
+    "inspect": _write_inspect,
+    "mlflow": _write_mlflow,
+    "otel": _write_otel,
+    "parquet": write_parquet,
+    "promptfoo": _write_promptfoo,
+    "dataset": _write_dataset,
+    "transcripts": _write_transcripts,
+    "latex": write_latex,
+    "pdf": write_pdf,
+    "svg": write_svg,
+}
+"""What writes a format, and returns how many records it wrote."""

@@ -12,6 +12,7 @@ from guardmark.analysis.compare.runs_compared import ScopedComparisons, Wanted, 
 from guardmark.analysis.defense.bypasses import Flaw, find_worst
 from guardmark.analysis.defense.frame import LENGTH_EDGES, LENGTH_NAMES, Frame, read_frame
 from guardmark.analysis.defense.slices import FACETS
+from guardmark.analysis.frameworks.framework import code_of, is_framework, sliced_by
 from guardmark.analysis.pipeline.frame import read_system
 from guardmark.analysis.pipeline.small_slices import (
     SliceRequest,
@@ -115,7 +116,10 @@ def _facet_value(sample: Sample, facet: str) -> str:
         return f"{sample.category}/{sample.subcategory}" if sample.subcategory else ""
     if facet in FACETS:
         return str(getattr(sample, facet) or "")
-    return word_of(sample.metadata.get(facet))
+    stated = word_of(sample.metadata.get(facet))
+    if not stated and sample.is_attack and is_framework(facet):
+        return code_of(sliced_by(facet), sample.category, sample.subcategory)
+    return stated
 
 
 def _is_wanted(listed: ListedSample, selection: Selection) -> bool:

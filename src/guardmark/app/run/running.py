@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from guardmark.analysis.frameworks.framework import is_framework
 from guardmark.app.parts.building import (
     Rebuild,
     asked_once,
@@ -282,6 +283,8 @@ class _Invocation:
         yield from note_crossed(samples)
         yield from note_expectations(samples)
         for name in self.loaded.config.stats.slices:
+            if is_framework(name):
+                continue
             if not any(name in sample.metadata for sample in samples):
                 yield (
                     f"stats.slices names {name!r}, which none of the first {count:,} samples has "

@@ -130,6 +130,7 @@ class CatalogueEntry(Settings):
     gated: bool = False
     languages: tuple[str, ...] = Field(min_length=1)
     purposes: tuple[Purpose, ...] = Field(min_length=1)
+    codes: dict[str, tuple[str, ...]] = {}  # framework to the items that the rows are about
     ask: str = Field(min_length=1)  # which detectors to ask, and which not
     groups: str = Field(min_length=1)  # which rows belong together
     faults: tuple[str, ...] = ()

@@ -22,14 +22,13 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from operator import attrgetter
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     Tree = dict[str, "Tree"] | list["Tree"] | str | float | int | bool | None
-    Sentences = Mapping[str, Mapping[str, str]]
+    Sentences = Mapping[str, Mapping[str, Callable[[Any], object]]]
 
 BESIDE: Final = "*"  # key of an entry whose own keys stand beside those of the object
 
@@ -93,10 +92,6 @@ def _readers(kind: type) -> tuple[tuple[str, Callable[[Any], Any], bool], ...]:
     return tuple((entry.key, entry.reader(), entry.is_table) for entry in entries_of(kind))
 
 
-function_at: Final[Callable[[str], Callable[[Any], object]]] = cache(resolve_name)
-"""Imports the function that a table of sentences names as `module:function`."""
-
-
 def encode(value: object, sentences: Sentences | None = None) -> Tree:
     """Turn a value into plain JSON; sentences name a class, a key and who puts it into words."""
     return _encode(value, sentences or {})
@@ -134,11 +129,11 @@ def _object(value: object, sentences: Sentences) -> dict[str, Tree]:
             tree[key] = _table(held, sentences)
         else:
             tree[key] = _encode(held, sentences)
-    for key, path in sentences.get(kind.__name__, {}).items():
-        function = function_at(path)
-        text = function(value)
-        pairs: Any = dict(text) if is_table(_returned(function)) else text  # type: ignore[call-overload]
-        tree[key] = _encode(pairs, sentences)
+    for key, write in sentences.get(kind.__name__, {}).items():
+        text: Any = write(value)
+        if is_table(_returned(write)):
+            text = dict(text)
+        tree[key] = _encode(text, sentences)
     return tree
 
 
