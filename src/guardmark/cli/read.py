@@ -657,6 +657,13 @@ def export_command(run: Path, forms: str, out: Path | None, layer: str, as_json:
     metavar="NAME=VALUE",
     help="inspect: the score that means harm; also NAME>=NUMBER.",
 )
+@click.option(
+    "--confidence",
+    default="",
+    type=click.Choice(["", "risk", "certainty"]),
+    metavar="[risk|certainty]",
+    help="table, any-guardrail: what the column `confidence` means.",
+)
 @click.option("--no-texts", is_flag=True, help="Leave texts out of the reports.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def import_command(tool: str, path: Path, *, no_texts: bool, as_json: bool, **typed: Any) -> None:
