@@ -38,7 +38,7 @@ TOO_MUCH = {
     "evidence": (evidence(raw="x" * (limits.LONGEST_EVIDENCE + 1)), "more than 16 MiB"),
     "defenses": ((MANY_ROWS.format(2_000, "defenses"), ()), "500 defenses"),
     "layers": ((MANY_ROWS.format(50_000, "layers"), ()), "2,000 layers"),
-    "name": (("UPDATE defenses SET name = ? WHERE id = 1", ("n" * 2_000_000,)), "1,000 characters"),
+    "name": (("UPDATE defenses SET name = ?", ("n" * 2_000_000,)), "1,000 characters"),
     "id": (
         ("UPDATE samples SET id = ? WHERE position = 0", ("n" * 2_000_000,)),
         "10,000 characters",
