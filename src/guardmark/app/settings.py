@@ -252,6 +252,7 @@ class AdaptiveSettings(Settings):
     history: int = Field(6, ge=0, le=64)
     max_calls: int = Field(1_000, ge=1)
     twin: int = Field(20, ge=0, le=1_000)
+    operators: list[str] = []
 
     @model_validator(mode="after")
     def _a_critic_of_somebody(self) -> AdaptiveSettings:
