@@ -382,6 +382,9 @@ def _sample_lines(
     if not texts:
         yield f"  sha256 {sample.prompt.digest().hex()}"
     elif full:
+        for tool in sample.prompt.tools:
+            yield f"  [tool {spell_hidden(tool.name)}]"
+            yield from (f"    {line}" for line in spell_hidden(tool.description).split("\n"))
         for message in sample.prompt.messages:
             yield f"  [{message.role.value}]"
             yield from (f"    {line}" for line in spell_hidden(message.content).split("\n"))
@@ -410,6 +413,8 @@ def _sample_json(listed: ListedSample, *, texts: bool) -> dict[str, object]:
             {"role": message.role.value, "content": message.content}
             for message in sample.prompt.messages
         ]
+        if sample.prompt.tools:
+            document["tools"] = [tool.chat for tool in sample.prompt.tools]
     return document
 
 
@@ -651,6 +656,13 @@ def export_command(run: Path, forms: str, out: Path | None, layer: str, as_json:
     default="",
     metavar="NAME=VALUE",
     help="inspect: the score that means harm; also NAME>=NUMBER.",
+)
+@click.option(
+    "--confidence",
+    default="",
+    type=click.Choice(["", "risk", "certainty"]),
+    metavar="[risk|certainty]",
+    help="table, any-guardrail: what the column `confidence` means.",
 )
 @click.option("--no-texts", is_flag=True, help="Leave texts out of the reports.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")

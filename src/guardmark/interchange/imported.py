@@ -39,6 +39,7 @@ class Statements:
     label: Label | None = None
     model: str = ""
     unsafe: str = ""
+    confidence: str = ""  # what a confidence means: `risk` or `certainty`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +264,13 @@ def verdict_of(is_harm: object, why: str = "") -> Verdict:
     return Verdict(label=label, evidence=Evidence(reason=why) if why else None)
 
 
-def decision_of(is_blocked: bool | None, why: str = "", *, score: object = None) -> Decision:  # noqa: FBT001 - the decision itself
+def decision_of(
+    is_blocked: bool | None,  # noqa: FBT001 - the decision itself
+    why: str = "",
+    *,
+    score: object = None,
+    kind: ScoreKind = ScoreKind.SELF_REPORTED,
+) -> Decision:
     """Take what a tool says of a defense; nothing known is malformed, a stated error an error."""
     if why:
         evidence = Evidence(message=why[:500])
@@ -274,7 +281,7 @@ def decision_of(is_blocked: bool | None, why: str = "", *, score: object = None)
     number = read_number(score)
     if number is None or not 0.0 <= number <= 1.0:
         return Decision(outcome=outcome)
-    return Decision(outcome=outcome, score=number, score_kind=ScoreKind.SELF_REPORTED)
+    return Decision(outcome=outcome, score=number, score_kind=kind)
 
 
 def rows_of(

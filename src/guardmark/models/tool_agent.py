@@ -16,7 +16,7 @@ from guardmark.parsing.thoughts import split_thoughts
 
 if TYPE_CHECKING:
     from guardmark.config.settings import BuildContext
-    from guardmark.core.case import Conversation, Move, ToolDefinition, World
+    from guardmark.core.case import Conversation, Move, World
     from guardmark.core.outcome import ChatAnswer
     from guardmark.core.sample import Message, ToolCall
     from guardmark.net.chat import ChatEndpoint
@@ -54,7 +54,7 @@ class ChatAgent:
         words = answer.words if calls else answer.text
         words = split_thoughts(words).text.strip()
         if self._agents.is_text and not calls:
-            return _read_text(words, len(conversation.messages))
+            return read_text_calls(words, len(conversation.messages))
         if not calls:
             return FinalAnswer(text=words)
         return ToolCalls(calls=tuple(_call_of(call) for call in calls), text=words)
@@ -81,7 +81,7 @@ class ChatAgents:
         messages = self._messages(conversation)
         sent: dict[str, object] = {}
         if not self.is_text and conversation.tools:
-            sent["tools"] = [_tool_form(tool) for tool in conversation.tools]
+            sent["tools"] = [tool.chat for tool in conversation.tools]
         seed = self._chat.options.get("seed")
         if isinstance(seed, int):
             sent["seed"] = seed + repeat
@@ -100,7 +100,7 @@ class ChatAgents:
     def _messages(self, conversation: Conversation) -> list[dict[str, Any]]:
         prompt = self._system_prompt
         if self.is_text:
-            tools = "\n".join(json.dumps(_tool_form(t)["function"]) for t in conversation.tools)
+            tools = "\n".join(json.dumps(t.chat["function"]) for t in conversation.tools)
             prompt = f"{prompt}\n{_TEXT_PROTOCOL}{tools}"
         write = _text_message if self.is_text else _native_message
         told = [write(message) for message in conversation.messages]
@@ -123,7 +123,7 @@ def _text_message(message: Message) -> dict[str, Any]:
     return {"role": message.role.value, "content": "\n".join(lines)}
 
 
-def _read_text(words: str, number: int) -> Move:
+def read_text_calls(words: str, number: int) -> Move:
     """Read the lines of the text protocol; an answer is what holds none."""
     calls: list[AgentCall] = []
     others: list[str] = []
@@ -165,18 +165,6 @@ def _call_of(call: ToolCall) -> AgentCall:
         return AgentCall(id=call.id, name=call.name, arguments=read)
     told = call.arguments if read is None else read
     return AgentCall(id=call.id, name=call.name, arguments={"arguments": told})
-
-
-def _tool_form(tool: ToolDefinition) -> dict[str, Any]:
-    parameters = dict(tool.parameters) or {"type": "object", "properties": {}}
-    return {
-        "type": "function",
-        "function": {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": parameters,
-        },
-    }
 
 
 class ChatAgentSettings(ChatSettings):

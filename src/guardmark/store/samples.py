@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.core.errors import DatasetError, StoreError
 from guardmark.core.limits import LONGEST_SAMPLE_NAME
-from guardmark.core.sample import Image, Label, Message, Prompt, Role, Sample, Severity, ToolCall
+from guardmark.core.sample import (
+    Image,
+    Label,
+    Message,
+    Prompt,
+    Role,
+    Sample,
+    Severity,
+    ToolCall,
+    ToolDefinition,
+)
 from guardmark.store.codec import stored_object
 from guardmark.store.connect import insert, values_of
 from guardmark.store.run_dir import whole_file
@@ -55,7 +65,8 @@ class Chunk:
 
 def prompt_to_json(prompt: Prompt) -> str:
     """Write a whole conversation as JSON."""
-    form = [[message.form for message in prompt.messages], prompt.under_test]
+    form = prompt.form
+    form[1] = prompt.under_test  # as it was stated, which may count from the end
     return json.dumps(form, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -63,9 +74,17 @@ def prompt_of(text: str, conversation: str | None, records: Path) -> Prompt:
     """Read a prompt back; the images of a run lie beside its records."""
     if not conversation:
         return Prompt.of_text(text)
-    messages, under_test = json.loads(conversation)
+    messages, under_test, *more = json.loads(conversation)
     read = tuple(_message(records.with_name("images"), *each) for each in messages)
-    return Prompt(messages=read, under_test=under_test)
+    return Prompt(messages=read, under_test=under_test, tools=_tools(*more))
+
+
+def _tools(stated: Sequence[Sequence[Any]] = ()) -> tuple[ToolDefinition, ...]:
+    """Read back the tools that may be called."""
+    return tuple(
+        ToolDefinition(name=str(name), description=str(description), parameters=dict(parameters))
+        for name, description, parameters in stated
+    )
 
 
 def _message(folder: Path, role: str, content: str, more: Mapping[str, Any] = _NOTHING) -> Message:

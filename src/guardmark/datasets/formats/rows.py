@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha256
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -25,6 +26,7 @@ from guardmark.datasets.formats.fields import (
 )
 from guardmark.datasets.formats.filters import SampleFilter
 from guardmark.datasets.formats.messages import UnreadMessage, read_prompt
+from guardmark.datasets.formats.tools import defines_tools, read_tools
 from guardmark.parsing.labels import BENIGN_WORDS
 from guardmark.store.samples import Kind, PlainSample, kind_of, rest_of
 
@@ -80,7 +82,7 @@ class QuickRows:
         self.is_usable = (
             "text" in paths
             and "id" in paths
-            and not {"messages", "must_keep", "images", "crossing"} & set(paths)
+            and not {"messages", "must_keep", "images", "crossing", "tools"} & set(paths)
             and not spec.defaults
             and "metadata" not in names
             and all(path in names for path in paths.values())
@@ -232,6 +234,8 @@ class RowReader:
 
         prompt = self._prompt(row, gets, fault)
         metadata = _leftover(row, plan.taken)
+        if prompt is not None and "tools" in gets:
+            prompt = self._with_tools(prompt, row, gets, metadata=metadata, fault=fault)
         label = self._label(row, gets, metadata, fault)
         if metadata.get(LABEL_SOURCE) == INFERRED:
             self.inferred.add(number)
@@ -332,6 +336,31 @@ class RowReader:
         came = "is missing" if text is None else f"is of type {type(text).__name__}, expected text"
         fault("text", "is empty" if isinstance(text, str) else came)
         return None
+
+    def _with_tools(
+        self,
+        prompt: Prompt,
+        row: Row,
+        gets: Mapping[str, Getter],
+        *,
+        metadata: dict[str, object],
+        fault: Report,
+    ) -> Prompt:
+        """Add the tools that a row defines; what is no definition stays beside, as metadata."""
+        stated = self._value(row, gets, "tools")
+        if stated in (None, "", []):
+            return prompt
+        path = self._plan(row)[0].paths["tools"]
+        if "tools" not in self.spec.map and not defines_tools(stated):
+            metadata[path.rpartition(".")[2]] = stated
+            return prompt
+        try:
+            tools = read_tools(stated)
+        except UnreadMessage as error:
+            fault("tools", str(error))
+            return prompt
+        self.mapping["tools"] = path
+        return replace(prompt, tools=tools)
 
     def _label(
         self, row: Row, gets: Mapping[str, Getter], metadata: dict[str, object], fault: Report
