@@ -77,7 +77,7 @@ class Wire:
         started_ns = perf_counter_ns()
         try:
             with self._service.deadline.call():
-                async with session.request(
+                response = await session.request(
                     self._method,
                     self._url,
                     data=data,
@@ -85,10 +85,10 @@ class Wire:
                     timeout=self._service.timeout,
                     ssl=self._tls,
                     allow_redirects=False,
-                ) as response:
-                    status = response.status
-                    received = await _read(response, self._service.limits.max_response_bytes)
-                    service_ns = perf_counter_ns() - started_ns
+                )
+                status = response.status
+                received = await _read(response, self._service.limits.max_response_bytes)
+                service_ns = perf_counter_ns() - started_ns
         except (aiohttp.ClientError, OSError, ValueError) as error:
             service_ns = perf_counter_ns() - started_ns
             return self._failed(error, status, started_ns=started_ns, service_ns=service_ns)
@@ -201,8 +201,9 @@ class Wire:
     def _content_type(self, response: ClientResponse) -> str:
         """Return the type of an answer; nothing where its header holds a secret."""
         header = response.headers.get("Content-Type", "")
-        is_clean = header in _USUAL_TYPES or self._redactor.text(header) == header
-        return response.content_type if is_clean else ""
+        if header in _USUAL_TYPES:
+            return "application/json"
+        return response.content_type if self._redactor.text(header) == header else ""
 
     def _first_line(self, error: Exception) -> str:
         text = self._redactor.text(str(error))
@@ -222,22 +223,29 @@ def _has_too_many_values(body: bytes) -> bool:
 
 
 async def _read(response: ClientResponse, most: int) -> bytes | None:
-    """Read a body of at most so many bytes; None when there are more."""
-    length = response.content_length
-    if length is not None and length > most:
-        response.close()
-        return None
-    if length is not None and "Content-Encoding" not in response.headers:
-        return await response.read()
-    pieces, total = [], 0
-    # Neither a missing length nor a compressed body says how much will come.
-    async for piece in response.content.iter_any():
-        total += len(piece)
-        if total > most:
+    """Read a body of at most so many bytes; None when there are more.
+
+    A body that is read to its end gives its connection back; any other one loses it.
+    """
+    try:
+        length = response.content_length
+        if length is not None and length > most:
             response.close()
             return None
-        pieces.append(piece)
-    return b"".join(pieces)
+        if length is not None and "Content-Encoding" not in response.headers:
+            return await response.read()
+        pieces, total = [], 0
+        # Neither a missing length nor a compressed body says how much will come.
+        async for piece in response.content.iter_any():
+            total += len(piece)
+            if total > most:
+                response.close()
+                return None
+            pieces.append(piece)
+        return b"".join(pieces)
+    except BaseException:
+        response.close()
+        raise
 
 
 _NAMES: tuple[tuple[type[Exception], str, ErrorKind, bool], ...] = (

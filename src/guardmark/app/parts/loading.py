@@ -38,7 +38,7 @@ from guardmark.core.manifest import BASELINE_ROLE, IN_PROCESS
 from guardmark.core.sample import DEFAULT_TAXONOMY, Taxonomy, extended
 from guardmark.datasets.builtin import DEFAULT_SET
 from guardmark.datasets.loading import DataReading, LoadedData, load
-from guardmark.datasets.settings import dataset_specs
+from guardmark.datasets.specs import dataset_specs
 from guardmark.defenses.profile import TYPES, kind_of_profile
 from guardmark.engine.plan import UNHASHED
 

@@ -6,14 +6,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.compare.matching import OpenRun
-from guardmark.analysis.compare.runs_compared import Wanted, compare_scopes
 from guardmark.analysis.defense.bypasses import find_worst
 from guardmark.analysis.defense.counted_run import read_for_report
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.analysis.run import analyse_run
-from guardmark.app.judging_choice import require_judging
-from guardmark.app.results.gating import check_own_limits
 from guardmark.app.results.highlights import read_highlights, read_retries
 from guardmark.app.results.opened_run import analysis_settings, open_run, run_config
 from guardmark.app.secret_scan import require_no_secret
@@ -26,15 +22,10 @@ from guardmark.interchange.records.writing import (
     write_lines,
     write_parquet,
 )
-from guardmark.interchange.sarif import MOST_RESULTS, Analysed, Located, sarif_json
 from guardmark.reports.chapters.run_document import build_document, digest
 from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChart
 from guardmark.reports.document.cells import rate_text
-from guardmark.reports.figures.files import figure_svg, pdf_of
-from guardmark.reports.render.html.layout import series_of
 from guardmark.reports.render.json.documents import comparison_json, gate_json, summary_json
-from guardmark.reports.render.latex import latex_files
-from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir, note_seals, whole_file
 
@@ -84,6 +75,8 @@ def write_reports(
             to.write_text("gate.json", gate_json(highlights.gate, run=analysis.manifest.name))
         to.write_text(to.summary_json.name, summary_json(analysis))
     if "md" in formats:
+        from guardmark.reports.render.markdown import render_markdown  # on use, as below
+
         to.write_text(to.summary_md.name, render_markdown(digest(document), texts=texts))
         to.write_text(to.report_md.name, render_markdown(document, texts=texts))
     if "csv" in formats:
@@ -98,6 +91,7 @@ def write_reports(
 
 def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> str:
     """Write a run as JUnit XML: its limits, or its figures when none are set."""
+    from guardmark.app.results.gating import check_own_limits
     from guardmark.interchange.junit import Unlimited, figures_junit, gate_junit  # loads a parser
 
     run, created, head = analysis.manifest.name, analysis.manifest.created_utc, analysis.status.head
@@ -118,6 +112,9 @@ def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> st
 
 def run_comparison(reader: RecordReader, analysis: RunAnalysis) -> str:
     """Write the defenses of a run against each other as `comparison.json`."""
+    from guardmark.analysis.compare.matching import OpenRun  # on use: most runs have one defense
+    from guardmark.analysis.compare.runs_compared import Wanted, compare_scopes
+
     opened = [OpenRun(label=analysis.manifest.name, reader=reader, frame=analysis.frame)]
     known = {DEFENSE: analysis.comparison, SYSTEM: analysis.systems}
     wanted = Wanted(listed=_LISTED, latency=False, known=known)
@@ -127,6 +124,13 @@ def run_comparison(reader: RecordReader, analysis: RunAnalysis) -> str:
 
 def run_sarif(reader: RecordReader, analysis: RunAnalysis, *, texts: bool) -> str:
     """Write what the defenses of a run got wrong as SARIF."""
+    from guardmark.interchange.sarif import (  # on use: few runs write it
+        MOST_RESULTS,
+        Analysed,
+        Located,
+        sarif_json,
+    )
+
     manifest = analysis.manifest
     settings = replace(analysis.settings, listed_samples=MOST_RESULTS)
     worst = find_worst(reader, read_for_report(reader, settings))
@@ -227,6 +231,8 @@ def export(run: Path, form: str, *, out: Path | None = None, layer: str = "") ->
         if layer and form not in {"inspect", "minorbench"}:
             raise ConfigError(f"{form} contains every judging: leave out --layer.")
         if layer:
+            from guardmark.app.judging_choice import require_judging
+
             require_judging(opened.reader, layer)
         path = out or opened.folder.file(_USUAL_NAMES[form])
         chosen = {"layer": layer} if layer else {}
@@ -238,6 +244,9 @@ def export(run: Path, form: str, *, out: Path | None = None, layer: str = "") ->
 
 
 def _write_figures(reader: RecordReader, path: Path, *, form: str) -> int:
+    from guardmark.reports.figures.files import figure_svg, pdf_of  # on use: few runs write them
+    from guardmark.reports.render.html.layout import series_of
+
     document = _document(reader)
     series = series_of(document)
     for block in document.blocks:
@@ -254,6 +263,8 @@ write_pdf = partial(_write_figures, form="pdf")
 
 def write_latex(reader: RecordReader, path: Path) -> int:
     """Write each table of the report as a file; into one file `.tex`, those that are not folded."""
+    from guardmark.reports.render.latex import latex_files  # on use: few runs write it
+
     is_one = path.suffix == ".tex"
     files = latex_files(_document(reader), path.name if is_one else "")
     for name, text in files.items():

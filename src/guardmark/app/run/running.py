@@ -46,8 +46,7 @@ from guardmark.datasets.checks.crossed import note_crossed
 from guardmark.datasets.checks.duplicates import note_copies
 from guardmark.datasets.checks.expectations import note_expectations
 from guardmark.datasets.checks.patterns import note_patterns
-from guardmark.datasets.settings import describe_data, fetch_missing, merge_files
-from guardmark.engine.execution.cluster import Cluster
+from guardmark.datasets.settings import describe_data, merge_files
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import CachedParts, Plan, Timing, Workers
 from guardmark.engine.probing import note_refused_fields, probe_parts
@@ -149,10 +148,24 @@ def run(loaded: LoadedConfig, options: RunOptions, session: Session) -> RunResul
             f"Latency mode {mode} times single calls, and run.engine ray asks batches.\n"
             "Next: set latency.mode to loaded, or run.engine to local."
         )
-    cluster = Cluster(settings) if settings else None
+    cluster = None
+    if settings:
+        from guardmark.engine.execution.cluster import Cluster  # on use: most runs have no cluster
+
+        cluster = Cluster(settings)
     with closing(cluster) if cluster else nullcontext():
         parts = build_parts(replace(loaded, cluster=cluster), services, only=options.only)
         return run_parts(loaded, parts, services=services, options=options, session=session)
+
+
+def _fetch_data(loaded: LoadedConfig, announce: Callable[[str], None]) -> None:
+    """Fetch the public sets that the data name and this machine lacks."""
+    public = [entry for entry in loaded.config.data if entry.is_public]
+    if public:
+        from guardmark.datasets.public_sets import fetch_missing  # on use: most data are files
+
+        for entry in public:
+            fetch_missing(entry, loaded.folder, announce)
 
 
 def run_parts(
@@ -177,8 +190,8 @@ def run_parts(
     require_measurable(loaded, budget)
     meter = session.meter if services is None else services.meter
     meter.limit(budget)
-    for entry in () if options.offline else loaded.config.data:
-        fetch_missing(entry, loaded.folder, session.announce)
+    if not options.offline:
+        _fetch_data(loaded, session.announce)
     invocation = _Invocation(
         loaded=loaded,
         meter=meter,

@@ -23,9 +23,12 @@ _SLACK = 1e-6  # sums of probabilities miss 1 by a little
 
 def is_true(values: list[object]) -> bool | None:
     """Read booleans: blocked when any is true; anything else is not understood."""
-    if not values or not all(isinstance(value, bool) for value in values):
-        return None
-    return any(values)
+    is_any = False
+    for value in values:
+        if not isinstance(value, bool):
+            return None
+        is_any = is_any or value
+    return is_any if values else None
 
 
 def is_one_of(blocked: Sequence[object], *, allowed: Sequence[object] = ()) -> BlockedRule:
@@ -87,7 +90,9 @@ class ScoreScale:
         share = (value - self.lowest) / (self.highest - self.lowest)
         if not -_SLACK <= share <= 1.0 + _SLACK:
             return None
-        return min(max(share, 0.0), 1.0)
+        if share < 0.0:
+            return 0.0
+        return min(1.0, share)
 
 
 def findings(values: list[object], scale: ScoreScale) -> tuple[CategoryFinding, ...]:
