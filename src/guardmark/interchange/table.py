@@ -54,10 +54,9 @@ def read_table(path: Path, statements: Statements) -> imported.ImportedRun:
         confidences.add(decision)
         pairs.append((sample, imported.ImportedAnswer(decision=decision)))
     if confidences.is_contradicted:
-        raise DatasetError(
-            f"{path}: {confidences.sentence}.\n"
-            "Next: say what it is: --confidence risk (how dangerous the input is) or "
-            "--confidence certainty (how sure the decision is)."
+        warnings.append(
+            f"{confidences.sentence}. Import it again and say what it is: --confidence risk (how "
+            "dangerous the input is) or --confidence certainty (how sure the decision is)"
         )
     taken = imported.rows_of(pairs, "row", warnings)
     if not taken:
