@@ -137,11 +137,11 @@ async def test_an_interrupted_seed_goes_on_where_it_stopped(tmp_path: Path) -> N
     """What is stored is not asked again, and the trace is that of one go."""
 
     class Stopping(AtOnce):
-        def decide_now(self, prompt: Prompt) -> Decision:
+        def decide(self, prompt: Prompt) -> Decision:
             self.calls = getattr(self, "calls", 0) + 1
             if self.calls == once + 300:
                 stop.set("SIGINT")
-            return super().decide_now(prompt)
+            return super().decide(prompt)
 
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     whole.mkdir()

@@ -38,7 +38,7 @@ class Viewless:
 
     name = "viewless"
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Let everything through."""
         del prompt
         return Decision(outcome=Outcome.ALLOW)

@@ -83,7 +83,7 @@ class Careful:
 def test_a_class_needs_no_base_to_be_a_defense() -> None:
     """What counts is what it can do."""
     assert isinstance(Careful(), protocols.Defense)
-    assert not isinstance(Careful(), protocols.InlineDefense)
+    assert not isinstance(Careful(), protocols.BatchDefense)
     assert not isinstance(Careful(), protocols.Judge)
     assert not isinstance(object(), protocols.Defense)
 

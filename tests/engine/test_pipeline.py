@@ -269,7 +269,7 @@ class OutputGuard(Inline):
     name: str = "output"
     view: View = View.RESPONSE
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Look at the last message."""
         last = prompt.messages[-1]
         assert last.role is Role.ASSISTANT

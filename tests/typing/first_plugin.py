@@ -14,7 +14,7 @@ class LengthGuard:
     view = View.TEXT
     threshold: float | None = None
 
-    def decide_now(self, prompt: Prompt) -> guardmark.Decision:
+    def decide(self, prompt: Prompt) -> guardmark.Decision:
         """Judge one prompt."""
         return BLOCKED if len(prompt.text) > 10_000 else ALLOWED
 

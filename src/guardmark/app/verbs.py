@@ -28,7 +28,6 @@ from guardmark.config.mistakes import checked_settings
 from guardmark.config.source import Source
 from guardmark.core.errors import ConfigError, StoreError, UnknownName, needs
 from guardmark.core.manifest import PartManifest
-from guardmark.core.protocols import BatchDefense, Defense, InlineDefense
 from guardmark.core.sample import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import BUILTIN_SETS
 from guardmark.datasets.formats.writing import is_source, write_rows
@@ -36,6 +35,7 @@ from guardmark.datasets.loading import LoadedData, load
 from guardmark.datasets.settings import DataSettings, dataset_specs
 from guardmark.defenses.answers import AssumedThreshold
 from guardmark.defenses.function import defense_from
+from guardmark.defenses.guard import as_guard, is_defense
 from guardmark.defenses.identity import identity_of
 from guardmark.engine.plan import BuiltPart, Parts
 from guardmark.reports.chapters.run_document import build_document
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.results.gating import Gated
+    from guardmark.core.protocols import Defense
     from guardmark.core.sample import Sample
     from guardmark.defenses.answers import ConfidenceMeaning
     from guardmark.store.columns import RecordColumns, SampleColumns
@@ -499,7 +500,7 @@ def _around(
         )
     built: dict[str, BuiltPart] = {}
     for stated, subject in subjects.items():
-        is_part = isinstance(subject, Defense | InlineDefense | BatchDefense)
+        is_part = is_defense(subject)
         # As a configuration allows it; a part that has a name keeps it.
         own = _name_of(subject) if is_part else stated
         name = re.sub(r"[^A-Za-z0-9_.@-]+", "_", own).lstrip(".@-")[:80] or "defense"
@@ -532,6 +533,7 @@ def _built(name: str, subject: Any, described: _Described, *, is_part: bool) -> 
             assumed=described.assumed,
         )
         defense, called = made, made.function
+    guard = as_guard(defense)
     identity = identity_of(called, version=described.version, config=described.config)
     known = [identity.fingerprint, str(threshold), str(described.confidence)]
     settings = identity.settings
@@ -546,8 +548,8 @@ def _built(name: str, subject: Any, described: _Described, *, is_part: bool) -> 
         type="object",
         version=identity.version,
         fingerprint=sha256("\n".join(known).encode()).hexdigest(),
-        view=str(getattr(defense, "view", "text")),
+        view=guard.capabilities.view.value,
         threshold=threshold,
         settings=settings,
     )
-    return BuiltPart(part=defense, manifest=manifest)
+    return BuiltPart(part=guard, manifest=manifest)

@@ -151,8 +151,8 @@ async def run_agents(
     lanes = _lanes(plan, monitor)
     asker = _Asker(
         monitor=monitor,
-        guards={guard.name: as_coroutine(guard) for guard in plan.plan.defenses},
-        views={guard.name: guard.view for guard in plan.plan.defenses},
+        guards={guard.name: as_coroutine(guard) for guard in plan.plan.guards},
+        views={guard.name: guard.capabilities.view for guard in plan.plan.guards},
         shared=plan.shared,
     )
     writer.plan(counters.planned)

@@ -18,12 +18,12 @@ from guardmark.core.outcome import (
     Verdict,
     VerdictLabel,
 )
-from guardmark.core.protocols import Defense, InlineDefense
 from guardmark.core.record import AskingAbout
 from guardmark.core.sample import View
 from guardmark.defenses.calls.failure import Failure, failure_of, not_a
 from guardmark.defenses.calls.pricing import was_sent, with_usage
-from guardmark.defenses.deadline import CallAlarm, Overrun, timeout_of
+from guardmark.defenses.deadline import CallAlarm, Overrun
+from guardmark.defenses.guard import inline_call
 from guardmark.engine.run_monitor import Abandoned
 from guardmark.store.cache import key_of
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from guardmark.core.budget import SpendingMeter
-    from guardmark.core.protocols import BatchDefense
+    from guardmark.core.protocols import Guard
     from guardmark.core.sample import Prompt
     from guardmark.defenses.calls.pricing import PricedChain, PricedPart
-    from guardmark.engine.plan import AnyDefense, Spending
+    from guardmark.engine.plan import Spending
     from guardmark.engine.recorder import Recorder
     from guardmark.engine.run_monitor import RunMonitor, StopSignal
     from guardmark.store.under_way import CallKey
@@ -142,9 +142,9 @@ async def attempt(call: Callable[..., Awaitable[T]], *about: Any) -> T | Failure
         return failure_of(error)
 
 
-def refusal_of(defense: AnyDefense) -> Callable[[Prompt], Decision | None]:
-    """Return what says which prompts cannot be shown to a defense, and why."""
-    view, takes_images = defense.view, getattr(defense, "takes_images", False)
+def refusal_of(guard: Guard) -> Callable[[Prompt], Decision | None]:
+    """Return what says which prompts cannot be shown to a guard, and why."""
+    view, takes_images = guard.capabilities.view, guard.capabilities.takes_images
     if view in ALWAYS_SHOWN and takes_images:
         return lambda _prompt: None
 
@@ -158,11 +158,12 @@ def refusal_of(defense: AnyDefense) -> Callable[[Prompt], Decision | None]:
     return refuse
 
 
-def skipping(defense: InlineDefense, *, has_images: bool = True) -> Callable[[Prompt], Decision]:
-    """Keep prompts from a defense that cannot be shown to it."""
-    decide, refuse = defense.decide_now, refusal_of(defense)
-    if defense.view in ALWAYS_SHOWN and not has_images:
+def inline_decide(guard: Guard, *, has_images: bool = True) -> Callable[[Prompt], Decision]:
+    """Return what asks an inline guard, and keeps prompts from it that cannot be shown to it."""
+    decide = inline_call(guard)
+    if guard.capabilities.view in ALWAYS_SHOWN and not has_images:
         return decide
+    refuse = refusal_of(guard)
     return lambda prompt: refuse(prompt) or decide(prompt)
 
 
@@ -174,13 +175,15 @@ def as_decision(answer: Any) -> Decision:
     return failure.as_decision()
 
 
-def as_coroutine(defense: AnyDefense) -> Callable[[Prompt], Awaitable[Decision]]:
-    """Return the coroutine function that asks a defense."""
-    refuse = refusal_of(defense)
-    if isinstance(defense, InlineDefense):
-        ask = _inline(defense)
+def as_coroutine(guard: Guard) -> Callable[[Prompt], Awaitable[Decision]]:
+    """Return the coroutine function that asks a guard about one prompt."""
+    refuse = refusal_of(guard)
+    if guard.capabilities.is_inline:
+        ask = _within_its_time(guard)
+    elif guard.capabilities.batch is not None:
+        ask = _one_by_one(guard)
     else:
-        ask = defense.decide if isinstance(defense, Defense) else _one_by_one(defense)
+        ask = _alone(guard)
 
     async def shown(prompt: Prompt) -> Decision:
         refusal = refuse(prompt)
@@ -191,49 +194,58 @@ def as_coroutine(defense: AnyDefense) -> Callable[[Prompt], Awaitable[Decision]]
     return shown
 
 
-def _inline(defense: InlineDefense) -> Callable[[Prompt], Awaitable[Decision]]:
-    timeout_s = timeout_of(defense)
+def _alone(guard: Guard) -> Callable[[Prompt], Awaitable[Decision]]:
+    decide_all = guard.decide_all
 
     async def ask(prompt: Prompt) -> Decision:
-        with CallAlarm(timeout_s):
-            return defense.decide_now(prompt)
+        return (await decide_all([prompt]))[0]
 
     return ask
 
 
-def _one_by_one(defense: BatchDefense) -> Callable[[Prompt], Awaitable[Decision]]:
+def _within_its_time(guard: Guard) -> Callable[[Prompt], Awaitable[Decision]]:
+    decide, timeout_s = inline_call(guard), guard.capabilities.timeout_s
+
     async def ask(prompt: Prompt) -> Decision:
-        return (await decide_batch(defense, [prompt]))[0]
+        with CallAlarm(timeout_s):
+            return decide(prompt)
+
+    return ask
+
+
+def _one_by_one(guard: Guard) -> Callable[[Prompt], Awaitable[Decision]]:
+    async def ask(prompt: Prompt) -> Decision:
+        return (await decide_batch(guard, [prompt]))[0]
 
     return ask
 
 
 async def decide_batch(
-    defense: BatchDefense,
+    guard: Guard,
     prompts: Sequence[Prompt],
     *,
     on_failure: Callable[[Failure], None] = lambda _failure: None,
 ) -> list[Decision]:
-    """Ask a defense about a batch; a batch that fails is asked one by one.
+    """Ask a guard about a batch; a batch that fails is asked one by one.
 
     One input must not turn its neighbours into errors. `on_failure` may raise to do better.
     """
-    refused = [*map(refusal_of(defense), prompts)]
+    refused = [*map(refusal_of(guard), prompts)]
     shown = [prompt for prompt, refusal in zip(prompts, refused, strict=True) if not refusal]
-    answers = iter(await _decide(defense, shown, on_failure) if shown else ())
+    answers = iter(await _decide(guard, shown, on_failure) if shown else ())
     return [refusal or next(answers) for refusal in refused]
 
 
 async def _decide(
-    defense: BatchDefense, prompts: Sequence[Prompt], on_failure: Callable[[Failure], None]
+    guard: Guard, prompts: Sequence[Prompt], on_failure: Callable[[Failure], None]
 ) -> list[Decision]:
-    answer: Any = await attempt(defense.decide_batch, prompts)
+    answer: Any = await attempt(guard.decide_all, prompts)
     if isinstance(answer, list) and len(answer) == len(prompts):
         return [as_decision(each) for each in answer]
     if len(prompts) > 1:
         if isinstance(answer, Failure):
             on_failure(answer)
-        return [(await _decide(defense, [prompt], on_failure))[0] for prompt in prompts]
+        return [(await _decide(guard, [prompt], on_failure))[0] for prompt in prompts]
     if not isinstance(answer, Failure):
         answer = Failure(ErrorKind.CONTRACT, f"expected 1 decision, got {answer!r:.100}")
     return [answer.as_decision()]

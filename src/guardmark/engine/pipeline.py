@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import BudgetReached
 from guardmark.core.manifest import LatencyMode, Policy
-from guardmark.core.protocols import DrawingModel, InlineDefense
+from guardmark.core.protocols import DrawingModel
 from guardmark.core.record import Stage
-from guardmark.core.sample import Message, Prompt, Role, View
+from guardmark.core.sample import Message, Prompt, Role
 from guardmark.engine.calls import (
     NOTHING_TO_JUDGE,
     SKIPPED,
@@ -23,7 +23,7 @@ from guardmark.engine.calls import (
     decide_batch,
 )
 from guardmark.engine.execution.actors import ActorDefense
-from guardmark.engine.execution.batches import affordable, ask_batch, form, takes_batches
+from guardmark.engine.execution.batches import affordable, ask_batch, form, limits_of, takes_batches
 from guardmark.engine.plan import NO_GUARD, layer_of
 from guardmark.engine.recorder import PendingSample, open_recorder
 from guardmark.engine.run_monitor import Halt
@@ -87,13 +87,13 @@ class PipelineRunner:
         elsewhere = {
             name
             for name, guard in self._arms.items()
-            if guard.recorders[0].later or isinstance(guard.defense, ActorDefense)
+            if guard.recorders[0].later or isinstance(guard.guard, ActorDefense)
         }
         self.asks = {
             name
             for name, guard in self._arms.items()
-            if guard.defense.view is View.RESPONSE
-            or not (is_single or isinstance(guard.defense, InlineDefense) or name in elsewhere)
+            if guard.reads_answers
+            or not (is_single or guard.guard.capabilities.is_inline or name in elsewhere)
         }
         self._model = [
             open_recorder(monitor, NO_GUARD, Stage.MODEL, repeat=repeat) for repeat in repeats
@@ -125,8 +125,8 @@ class PipelineRunner:
         work: list[Coroutine[Any, Any, None]] = [self._feed()]
         for name in self.asks:
             guard, count = self._arms[name], plan.in_flight(name)
-            if takes_batches(guard.defense, plan) and guard.defense.view is not View.RESPONSE:
-                queue = self._open_queue(name, count := plan.concurrency_of.get(name, 1))
+            if takes_batches(guard.guard, plan) and not guard.reads_answers:
+                queue = self._open_queue(name, count := plan.batches_in_flight(name))
                 work += [self._guard_batches(guard, queue) for _ in range(count)]
             else:
                 work += self._work_off(name, count, self._guard_step(guard))
@@ -215,7 +215,7 @@ class PipelineRunner:
     def _start(self, state: SampleState) -> None:
         state.open = 1  # held until everything it starts with is sent
         for name in self.asks:
-            if name not in state.codes and self._arms[name].defense.view is not View.RESPONSE:
+            if name not in state.codes and not self._arms[name].reads_answers:
                 self._send(name, state)
         self._go_on(state)
         self._release(state)
@@ -235,7 +235,7 @@ class PipelineRunner:
 
     def _needs_answer(self, state: SampleState) -> bool:
         for arm in self._pipeline.arms:
-            if arm == NO_GUARD or self._arms[arm].defense.view is View.RESPONSE:
+            if arm == NO_GUARD or self._arms[arm].reads_answers:
                 return True
             code = state.codes.get(arm)
             if code is not None and self._passes(code):
@@ -262,7 +262,7 @@ class PipelineRunner:
 
     def _after_answer(self, state: SampleState) -> None:
         for name in self.asks:
-            if self._arms[name].defense.view is View.RESPONSE and name not in state.codes:
+            if self._arms[name].reads_answers and name not in state.codes:
                 self._send(name, state)
         if state.answer is None:
             self._expect_less(state, has_answer=True)
@@ -272,7 +272,7 @@ class PipelineRunner:
                 self._send(f"judge/{layer}", state)
 
     def _guard_step(self, guard: DefenseWork) -> Step:
-        ask, is_last = as_coroutine(guard.defense), guard.defense.view is View.RESPONSE
+        ask, is_last = as_coroutine(guard.guard), guard.reads_answers
 
         async def step(state: SampleState) -> None:
             prompt = _answered(state) if is_last else state.prompt
@@ -290,14 +290,11 @@ class PipelineRunner:
         return step
 
     async def _guard_batches(self, guard: DefenseWork, queue: Queue) -> None:
-        defense = guard.defense
-        if not takes_batches(defense, self._monitor.plan):
-            return
-        limits, is_open, ask = defense.batch_limits, True, partial(decide_batch, defense)
+        limits, is_open, ask = limits_of(guard.guard), True, partial(decide_batch, guard.guard)
         while is_open:
             states, is_open = await _gather(queue, limits.max_count, limits.max_wait_s)
             by_item = {_item(guard, state, state.prompt): state for state in states}
-            for batch in form(list(by_item), defense):
+            for batch in form(list(by_item), guard.guard):
                 room = affordable(batch, self._monitor)
                 codes: list[int] = []
                 try:

@@ -25,7 +25,7 @@ class LongWords:
     longest: int
     view: View = View.TEXT
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Decide at once; a defense that waits for something has `async def decide` instead."""
         words = prompt.shown(self.view)
         length = max(map(len, (words or "").split()), default=0)

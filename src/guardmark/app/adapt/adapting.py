@@ -46,7 +46,6 @@ from guardmark.app.run.run_folder import utc_text
 from guardmark.app.run.running import RunOptions, run
 from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.core.errors import ConfigError, IncomparableRuns
-from guardmark.core.protocols import SampleBound
 from guardmark.core.record import Stage
 from guardmark.defenses.deadline import CallAlarm, Overrun
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
@@ -212,7 +211,7 @@ class _Work:
         if attacker is not None:
             await self._prepare(attacker)
         for built in attacked:
-            if isinstance(built.part, SampleBound):
+            if built.part.capabilities.needs_samples:
                 built.part.bind(samples)
         self.session.announce(f"Attacking {', '.join(names)} in {folder.path}")
         with (

@@ -38,7 +38,6 @@ from guardmark.app.run.run_folder import (
 from guardmark.core.budget import SpendingMeter
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.manifest import VERSION, LatencyMode
-from guardmark.core.protocols import SampleBound
 from guardmark.datasets.checks.crossed import note_crossed
 from guardmark.datasets.checks.duplicates import note_copies
 from guardmark.datasets.checks.expectations import note_expectations
@@ -302,9 +301,10 @@ class _Invocation:
             whole = f"Complete: {folder.path} is reported again, nothing is asked (unless --fresh)"
             self.session.announce(whole if is_whole else f"{doing} {folder.path}")
             note(f"{doing} with guardmark {VERSION}, configuration {self.config_hash}")
-            for part in self.parts.every:
-                if isinstance(part, SampleBound):  # it answers by sample
-                    part.bind(writer.sample(position) for position in range(writer.sample_count))
+            for built in self.parts.defenses:
+                if built.part.capabilities.needs_samples:  # it answers by sample
+                    samples = map(writer.sample, range(writer.sample_count))
+                    built.part.bind(samples)
             if location.has_samples:
                 write_description(folder, self.loaded.config, manifest.data)
             with keep_working_directory():
@@ -459,5 +459,5 @@ def rebuilds(loaded: LoadedConfig, parts: Parts) -> Mapping[str, Rebuild]:
         for built in parts.defenses
         if ("defenses", name := built.manifest.name) in loaded.parts
         # What answers by looking samples up knows them in this process only.
-        and not (isinstance(built.part, SampleBound) or calls_service(loaded, name))
+        and not (built.part.capabilities.needs_samples or calls_service(loaded, name))
     }

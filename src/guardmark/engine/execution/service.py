@@ -15,9 +15,9 @@ from guardmark.store.schema import FLAG_COLD, FLAG_PLANNED
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from guardmark.core.protocols import Guard
     from guardmark.core.sample import Prompt
     from guardmark.engine.execution.executor import DefenseWork
-    from guardmark.engine.plan import AnyDefense
     from guardmark.engine.recorder import PendingSample
     from guardmark.engine.run_monitor import RunMonitor
 
@@ -76,8 +76,8 @@ class ServiceExecutor:
 
     runs_alone: Final = False
 
-    def __init__(self, defense: AnyDefense) -> None:
-        self._ask = as_coroutine(defense)
+    def __init__(self, guard: Guard) -> None:
+        self._ask = as_coroutine(guard)
 
     async def execute(self, work: DefenseWork) -> None:
         """Ask until nothing is left."""

@@ -8,17 +8,15 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from guardmark.core.errors import BudgetReached
-from guardmark.core.protocols import InlineDefense
 from guardmark.core.record import AskingAbout, Stage
-from guardmark.defenses.deadline import timeout_of
 from guardmark.engine.calls import (
     admit_call,
     as_coroutine,
     as_decision,
     attempt,
     decide_all,
+    inline_decide,
     settle_call,
-    skipping,
 )
 from guardmark.engine.run_monitor import Halt, supervise
 from guardmark.store.schema import FLAG_COLD
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from guardmark.core.outcome import Decision
+    from guardmark.core.protocols import Guard
     from guardmark.core.sample import Prompt
     from guardmark.engine.execution.executor import DefenseWork
     from guardmark.engine.run_monitor import RunMonitor, StopSignal
@@ -54,9 +53,9 @@ async def warm_up(work: DefenseWork) -> None:
         for pair in zip(chunk.positions, chunk.prompts, strict=True)
     )
     samples = islice(every, wanted)
-    width, ask = plan.in_flight(work.name), as_coroutine(work.defense)
-    if isinstance(work.defense, InlineDefense):
-        width, ask = 1, inline_ask(work.defense, monitor.stop)
+    width, ask = plan.in_flight(work.name), as_coroutine(work.guard)
+    if work.guard.capabilities.is_inline:
+        width, ask = 1, inline_ask(work.guard, monitor.stop)
     await supervise(
         [
             _warm_each(ask, samples, name=work.name, batch=batch, monitor=monitor)
@@ -66,9 +65,9 @@ async def warm_up(work: DefenseWork) -> None:
     )
 
 
-def inline_ask(defense: InlineDefense, stop: StopSignal) -> Callable[[Prompt], Awaitable[Decision]]:
-    """Return what asks a defense in this process; an abandoned call waits to be cancelled."""
-    decide, timeout_s = skipping(defense), timeout_of(defense)
+def inline_ask(guard: Guard, stop: StopSignal) -> Callable[[Prompt], Awaitable[Decision]]:
+    """Return what asks a guard in this process; an abandoned call waits to be cancelled."""
+    decide, timeout_s = inline_decide(guard), guard.capabilities.timeout_s
 
     async def ask(prompt: Prompt) -> Decision:
         decisions: list[Decision] = []
