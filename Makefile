@@ -73,7 +73,7 @@ interop: $(VENV)/.ready-dev   ## run the tools that importers read, on loopback,
 	done
 	$(BIN)/python -m tests.interop.make $(INTEROP)
 	GUARDMARK_PROMPTFOO=$(abspath $(INTEROP))/promptfoo/node_modules/.bin/promptfoo \
-	  $(BIN)/python -m pytest tests/importers/test_interop.py tests/journeys/test_export.py --no-header
+	  $(BIN)/python -m pytest tests/interchange/test_interop.py tests/journeys/test_export.py --no-header
 
 # The wheel where there is no checkout, with the lowest versions promised and the newest there are.
 NEWCOMER = $(BIN)/python -m pytest -m slow tests/journeys/test_newcomer.py --no-header

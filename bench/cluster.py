@@ -17,7 +17,7 @@ from time import perf_counter
 from guardmark.app.parts.loading import load_config
 from guardmark.app.run.running import RunOptions, Session, run
 from guardmark.app.settings import RunSettings
-from guardmark.defenses.calls.cluster import Cluster
+from guardmark.engine.execution.cluster import Cluster
 
 CLASSIFIER = '''
 """A classifier over hashed pieces of words, in plain Python: some 2 ms a text, on one core."""

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "guardmark"
 LEAST = {"core": 100.0, "stats": 100.0, "analysis": 100.0, "app/verify": 95.0}
 """Rooms, and the percentage of lines and of branches that the tests reach at least."""
-NEED_EXTRAS = ("defenses/calls/cluster.py", "engine/execution/actors.py", "inference/")
+NEED_EXTRAS = ("engine/execution/cluster.py", "engine/execution/actors.py", "inference/")
 """Files whose tests need torch or Ray, and run in jobs of their own (`make hf`, `make ray`)."""
 
 

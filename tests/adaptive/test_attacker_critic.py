@@ -26,8 +26,8 @@ from tests.oracles.slow.source import open_source
 from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.attacker import shown_tries
 from guardmark.adaptive.campaign import check_settings
+from guardmark.adaptive.prompts import PastTry
 from guardmark.app.results.try_trace import read_trace
-from guardmark.attacks.prompts import PastTry
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.sample import Prompt
 from guardmark.engine.run_monitor import StopSignal

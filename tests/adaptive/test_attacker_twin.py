@@ -15,11 +15,11 @@ from tests.oracles.slow.adaptive.attacker import recount_attacker
 from tests.oracles.slow.comparer import Comparer
 from tests.oracles.slow.source import open_source
 
+from guardmark.adaptive.prompts import locked_prompts, neutral_text, strategies, system_text
 from guardmark.analysis.adaptive.attacker import AttackerCard, RewordingCard
 from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.analysis.defense.counts import SampleRates
 from guardmark.app.results.try_trace import read_trace
-from guardmark.attacks.prompts import locked_prompts, neutral_text, strategies, system_text
 from guardmark.core.estimate import Estimate
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from guardmark.adaptive.beliefs import Bandit, BatteryRecord, Belief, Precedents
 from guardmark.adaptive.diagnosis import Diagnosis, ProbeResult
+from guardmark.adaptive.probes import KEYWORD, NONE
 from guardmark.adaptive.state import SearchState
 from guardmark.attacks.battery import battery
 from guardmark.attacks.catalogue import search_chains
 from guardmark.attacks.contract import OperatorChain, Tier
-from guardmark.attacks.probes import KEYWORD, NONE
 from guardmark.core.sample import Label, Prompt, Sample
 
 

@@ -30,10 +30,10 @@ from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.analysis.adaptive.rows import read_adaptive
 from guardmark.app.results.try_trace import read_trace
+from guardmark.config import deadline
 from guardmark.core.errors import IncomparableRuns, UntrustworthyRun
 from guardmark.core.outcome import BLOCKED, Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt, View
-from guardmark.defenses import deadline
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.render.json.documents import adaptive_json

@@ -15,6 +15,7 @@ from tests.adaptive.planted import MANIFEST, AtOnce, attack, cards, trace
 from guardmark.adaptive import target as probe
 from guardmark.adaptive.asker import AskContext, stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan
+from guardmark.adaptive.comprehension import LEAST_OVERLAP, canaries, overlap
 from guardmark.adaptive.state import Account, Query
 from guardmark.adaptive.target import KnownAnswers, ProtectedTarget, TargetAsker, measure_effects
 from guardmark.analysis.adaptive.card import AdaptiveCard
@@ -26,7 +27,6 @@ from guardmark.app.results.try_trace import (
 )
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.battery import battery
-from guardmark.attacks.comprehension import LEAST_OVERLAP, canaries, overlap
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import (
     Attempt,

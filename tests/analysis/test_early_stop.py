@@ -15,8 +15,8 @@ from guardmark.analysis.early_stop import EarlyStop, Schedule, make_schedule, op
 from guardmark.analysis.gate import GatePolicy, check_limits
 from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import AnalysisSettings
+from guardmark.config.stop_rules import StopKind, parse_stop_rule, statements_for
 from guardmark.core.errors import ConfigError, UnknownName
-from guardmark.parsing.stop_rules import StopKind, parse_stop_rule, statements_for
 from guardmark.store.columns import sample_columns
 from guardmark.store.reader import RecordReader
 

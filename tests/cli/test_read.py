@@ -11,7 +11,7 @@ import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.importers.test_promptfoo import plain, result, write
+from tests.interchange.test_promptfoo import plain, result, write
 from tests.journeys.command_line import words
 
 if TYPE_CHECKING:

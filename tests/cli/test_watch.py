@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.journeys.command_line import guardmark
 
+from guardmark.analysis.live import LiveCounts, parse_line
 from guardmark.cli.commands import build
 from guardmark.core.outcome import Outcome
-from guardmark.defenses.live import LiveCounts, parse_line
 
 Serve = Callable[[Callable[[web.Request], Awaitable[web.StreamResponse]]], Awaitable[Any]]
 LIMIT = ("--limit", "fpr<=0.02")

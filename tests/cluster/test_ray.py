@@ -29,9 +29,9 @@ from guardmark.core.errors import BudgetReached, ConfigError, StoreError
 from guardmark.core.outcome import Decision
 from guardmark.core.record import Stage
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.defenses.calls.cluster import Cluster
 from guardmark.engine import runner
 from guardmark.engine.execution.actors import ActorDefense
+from guardmark.engine.execution.cluster import Cluster
 from guardmark.engine.plan import Plan
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter

@@ -10,7 +10,7 @@ import pytest
 
 from guardmark.app.settings import RunSettings
 from guardmark.core.errors import ConfigError
-from guardmark.defenses.calls.cluster import Cluster, doubts
+from guardmark.engine.execution.cluster import Cluster, doubts
 
 
 @pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed here")

@@ -21,8 +21,8 @@ from guardmark.core.errors import BadSettings, ConfigError
 from guardmark.core.outcome import Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.command.settings import CommandSettings
-from guardmark.defenses.guard import as_guard
 from guardmark.defenses.function import PythonSettings
+from guardmark.defenses.guard import as_guard
 from guardmark.net.redaction import KNOWN
 
 if TYPE_CHECKING:

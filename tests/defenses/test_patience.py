@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from guardmark.config.deadline import Patience
 from guardmark.core.errors import UntrustworthyRun
 from guardmark.core.outcome import ErrorKind
-from guardmark.defenses.deadline import Patience
 
 S = 1_000_000_000
 LATE = ErrorKind.TIMEOUT

@@ -20,6 +20,7 @@ from tests.engine.parts import Inline, Remote, built, number_of, thirds
 
 from guardmark.app.parts import building
 from guardmark.app.parts.loading import parse_config
+from guardmark.config.deadline import CallAlarm, Overrun
 from guardmark.core.errors import BudgetReached, UntrustworthyRun
 from guardmark.core.manifest import LatencyMode
 from guardmark.core.outcome import Decision, ErrorKind
@@ -28,7 +29,6 @@ from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt
 from guardmark.defenses.chain import ChainDefense
 from guardmark.defenses.classifier import ClassifierDefense
-from guardmark.defenses.deadline import CallAlarm, Overrun
 from guardmark.defenses.function import defense_from
 from guardmark.defenses.guard import as_guard
 from guardmark.defenses.pattern import CompiledRule, PatternDefense
@@ -323,7 +323,9 @@ async def test_a_classifier_that_does_not_come_back_is_late_and_others_are_asked
         for _ in range(3):
             (late,) = await decide_batch(as_guard(guard), [stuck])
             assert late.error_kind is ErrorKind.TIMEOUT
-        assert [each.outcome for each in await decide_batch(as_guard(guard), [sound, sound])] == ["block"] * 2
+        assert [each.outcome for each in await decide_batch(as_guard(guard), [sound, sound])] == [
+            "block"
+        ] * 2
         await decide_batch(as_guard(guard), [stuck])
         (refused,) = await decide_batch(as_guard(guard), [sound])
         assert refused.error_kind is ErrorKind.TIMEOUT

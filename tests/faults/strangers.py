@@ -198,8 +198,8 @@ ENDLESS: Final = (
     "SELECT n AS {} FROM endless"
 )
 IMPATIENT: Final = """\
-import guardmark.defenses.deadline
-guardmark.defenses.deadline.PATTERN_TIMEOUT_S = 0.01
+import guardmark.config.deadline
+guardmark.config.deadline.PATTERN_TIMEOUT_S = 0.01
 """
 """Who made the folder did not wait: what is not stated there is the usual time of the victim."""
 HANGS: Final = "(.|.|.|.)*~$"

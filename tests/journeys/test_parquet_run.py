@@ -16,7 +16,7 @@ from guardmark.app.results.artefacts import export
 from guardmark.app.results.opened_run import find_run, open_run
 from guardmark.app.verify.verification import verify
 from guardmark.core.errors import GuardmarkError, StoreError
-from guardmark.importers import parquet_run
+from guardmark.interchange.records import parquet as parquet_run
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

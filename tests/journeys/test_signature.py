@@ -14,9 +14,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.journeys.command_line import CONFIG, guardmark, set_up
 
+from guardmark.app.minisign import read_signature
 from guardmark.app.verify.verification import SealSignature, Verification, verify
 from guardmark.core.errors import StoreError
-from guardmark.store.sealing.minisign import read_signature
 
 KEY: Final = "untrusted comment: any\nRWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\n"
 NAME: Final = "E7620F1842B4E81F"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.parsing.attacker_models import Candidate, read_candidates
+from guardmark.adaptive.attacker_models import Candidate, read_candidates
 from guardmark.parsing.objects import ParseMethod
 
 KNOWN = ("scene", "plain_words")

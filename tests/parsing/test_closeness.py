@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.parsing.attacker_models import read_closeness
+from guardmark.adaptive.attacker_models import read_closeness
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from guardmark.parsing.attacker_models import read_sameness
+from guardmark.adaptive.attacker_models import read_sameness
 
 
 @pytest.mark.parametrize(

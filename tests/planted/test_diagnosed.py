@@ -12,8 +12,8 @@ from tests.planted.table import Asked
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.adaptive.diagnosis import OWN, Diagnosis, diagnose, measure_baseline
+from guardmark.adaptive.probes import ALLOW_LIST, carriers
 from guardmark.adaptive.state import SearchState
-from guardmark.attacks.probes import ALLOW_LIST, carriers
 from guardmark.reports.chapters.adaptive.chapter import threat_card
 
 MODELS = ("ngrams", "bag", "nearest")

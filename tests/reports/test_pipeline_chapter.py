@@ -25,7 +25,7 @@ from guardmark.analysis.run import RunAnalysis, analyse_run
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Verdict, VerdictLabel
 from guardmark.core.sample import Sample
-from guardmark.exporters.tables import variants_csv
+from guardmark.interchange.records.writing import variants_csv
 from guardmark.reports.chapters.advice import Highlights, SampleStory
 from guardmark.reports.chapters.run_document import build_document, shorten
 from guardmark.reports.render.html.page import render_html

@@ -13,8 +13,8 @@ from guardmark.core.errors import StorageError
 from guardmark.core.outcome import Decision, Evidence, Outcome, Response
 from guardmark.core.record import Stage
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.exporters import tables
-from guardmark.exporters.tables import write_csv, write_parquet
+from guardmark.interchange.records import writing as tables
+from guardmark.interchange.records.writing import write_csv, write_parquet
 from guardmark.store.export import COLUMNS, write_jsonl
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter

@@ -12,7 +12,7 @@ import pytest
 
 from guardmark.core.errors import StoreError
 from guardmark.core.outcome import ALLOWED
-from guardmark.exporters.tables import write_csv
+from guardmark.interchange.records.writing import write_csv
 from guardmark.store import connect
 from guardmark.store.columns import read_usage, record_columns, sample_columns
 from guardmark.store.export import write_jsonl

@@ -15,8 +15,8 @@ import pytest
 from guardmark.core.errors import ConfigError, DatasetError
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.importers import tools
-from guardmark.importers.imported import (
+from guardmark.interchange import tools
+from guardmark.interchange.imported import (
     ImportedAnswer,
     ImportedRun,
     Statements,

@@ -11,12 +11,12 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from guardmark.adaptive.state import PROBE, Account, Ask, Query, TryAnswer, is_confirmed
+from guardmark.config.deadline import FOLDER_TIMEOUT_S, Patience
 from guardmark.core.errors import BudgetReached, IncomparableRuns
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, Response, Verdict
 from guardmark.core.record import AskingAbout, Stage
 from guardmark.defenses.calls.failure import Failure
 from guardmark.defenses.canonical import CanonicalDefense, Cleaning
-from guardmark.defenses.deadline import FOLDER_TIMEOUT_S, Patience
 from guardmark.engine.calls import (
     admit_call,
     as_coroutine,

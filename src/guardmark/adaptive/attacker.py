@@ -9,7 +9,10 @@ from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
+from guardmark.adaptive import prompts
 from guardmark.adaptive.model_asker import ReplyKind
+from guardmark.adaptive.probes import NONE
+from guardmark.adaptive.prompts import PastTry, Situation
 from guardmark.adaptive.state import (
     MODEL_ROUND,
     REWORDING,
@@ -19,11 +22,8 @@ from guardmark.adaptive.state import (
     Target,
     text_digest,
 )
-from guardmark.attacks import prompts
 from guardmark.attacks.application import tier_of
 from guardmark.attacks.contract import Tier, is_writable
-from guardmark.attacks.probes import NONE
-from guardmark.attacks.prompts import PastTry, Situation
 from guardmark.store.layers import CANDIDATES, TWIN_CANDIDATES
 from guardmark.store.tries import TrySubject
 

@@ -26,8 +26,8 @@ from guardmark.attacks.application import derive_seed
 from guardmark.attacks.battery import BATTERY_VERSION, Lock, lock_digest
 from guardmark.attacks.contract import GradientDefense
 from guardmark.canon.steps import CANON_VERSION
+from guardmark.config.deadline import Patience
 from guardmark.core.errors import IncomparableRuns
-from guardmark.defenses.deadline import Patience
 from guardmark.defenses.guard import as_guard, source_of
 from guardmark.engine.plan import Spending
 from guardmark.engine.run_monitor import Progress, StopSignal

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.beliefs import BatteryRecord
+from guardmark.adaptive.comprehension import canaries
 from guardmark.adaptive.state import Account, Query
 from guardmark.attacks.application import tier_of
 from guardmark.attacks.battery import BATTERY_VERSION, battery
 from guardmark.attacks.catalogue import parse_chain
-from guardmark.attacks.comprehension import canaries
 from guardmark.attacks.contract import Use
 from guardmark.canon.steps import REPAIR_STEPS, apply_steps
 from guardmark.core.errors import ConfigError

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
 
+from guardmark.adaptive import probes
+from guardmark.adaptive.probes import GAP, NONE, Surroundings, carriers, filled
 from guardmark.adaptive.state import PROBE, Account, Query, together
-from guardmark.attacks import probes
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import arm
 from guardmark.attacks.contract import OperatorChain
 from guardmark.attacks.operators.structure import filler
-from guardmark.attacks.probes import GAP, NONE, Surroundings, carriers, filled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

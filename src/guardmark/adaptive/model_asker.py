@@ -8,14 +8,14 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from guardmark.adaptive import prompts
 from guardmark.adaptive.asker import Asker, kept_response, response_of
+from guardmark.adaptive.attacker_models import read_candidates, read_closeness, read_sameness
 from guardmark.adaptive.state import Account, Ask
-from guardmark.attacks import prompts
 from guardmark.core.outcome import Evidence, Response
 from guardmark.core.protocols import GuidedModel, PairJudge
 from guardmark.core.sample import Role
 from guardmark.engine.calls import as_response
-from guardmark.parsing.attacker_models import read_candidates, read_closeness, read_sameness
 from guardmark.parsing.refusals import begins_refusing
 from guardmark.store.layers import ATTACKER
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from guardmark.adaptive.asker import AskContext
+    from guardmark.adaptive.attacker_models import Candidate
     from guardmark.core.protocols import ChatModel
     from guardmark.core.sample import Prompt
-    from guardmark.parsing.attacker_models import Candidate
     from guardmark.store.tries import TrySubject
 
 _SHARE: Final = 4  # of the search calls a quarter, so that rules and model both get their turn

@@ -12,10 +12,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.asker import Asker, kept_response, response_of, score_fault
+from guardmark.adaptive.comprehension import (
+    LEAST_OVERLAP,
+    Canary,
+    canaries,
+    overlap,
+    question_about,
+)
 from guardmark.adaptive.controls import battery_and
 from guardmark.adaptive.state import TARGET_ROUND, Account, Query, is_material, text_digest
 from guardmark.attacks.application import apply, seed_for
-from guardmark.attacks.comprehension import LEAST_OVERLAP, Canary, canaries, overlap, question_about
 from guardmark.attacks.contract import Tier
 from guardmark.core.outcome import (
     NATIVE_REFUSAL,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
+from guardmark.config.stop_rules import StopKind, statements_for
 from guardmark.core.estimate import Difference, Estimate
-from guardmark.parsing.stop_rules import StopKind, statements_for
 from guardmark.stats.drawing import order_groups
 from guardmark.stats.sequential import (
     beta_mixture_sequence,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from guardmark.parsing.stop_rules import StopStatement
+    from guardmark.config.stop_rules import StopStatement
     from guardmark.stats.arguments import Flags, Floats, Ints
     from guardmark.stats.sequential import EValue
     from guardmark.store.columns import SampleColumns

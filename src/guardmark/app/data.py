@@ -19,8 +19,8 @@ from guardmark.datasets.checks.mix import mix_of, read_mix
 from guardmark.datasets.formats.fields import SAMPLE_FIELDS, BadRows
 from guardmark.datasets.formats.writing import write_samples, written_format
 from guardmark.datasets.loading import LoadedData, load
+from guardmark.datasets.pictures import as_picture
 from guardmark.datasets.settings import SAID_OF, DataSettings, dataset_specs, fetch_missing
-from guardmark.exporters.pictures import as_picture
 from guardmark.stats.rates.proportion import wilson_half_width
 
 if TYPE_CHECKING:

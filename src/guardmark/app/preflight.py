@@ -29,9 +29,9 @@ from guardmark.app.run.running import rebuilds
 from guardmark.config.installation import Check
 from guardmark.core.errors import GuardmarkError
 from guardmark.core.sample import View
-from guardmark.defenses.calls.cluster import doubts
 from guardmark.defenses.probe import in_order, limits_of, quote_answer
 from guardmark.defenses.profile import list_profiles
+from guardmark.engine.execution.cluster import doubts
 from guardmark.engine.execution.process import run_on_loop
 from guardmark.engine.plan import NO_GUARD
 from guardmark.engine.probing import examine_built, probe_judge, time_parts

@@ -11,8 +11,8 @@ from importlib.metadata import PackageNotFoundError, distribution, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from guardmark.config.deadline import CallAlarm
 from guardmark.core.errors import ConfigError, UnknownName
-from guardmark.defenses.deadline import CallAlarm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

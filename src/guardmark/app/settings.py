@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from guardmark.config.cluster import ClusterSettings, WorkerChoice
 from guardmark.config.settings import (
     LatencySettings,
     Name,
@@ -20,7 +21,6 @@ from guardmark.core.limits import LEAST_MARGIN, MOST_DEFENSES, MOST_PREVALENCES
 from guardmark.core.manifest import Policy
 from guardmark.core.place import PROXIED, Place
 from guardmark.datasets.settings import DataSettings
-from guardmark.defenses.calls.cluster import ClusterSettings, WorkerChoice
 from guardmark.engine.shards import ShardSet
 
 _Battery = Literal["guardmark-attack-3", "guardmark-attack-2", "battery-v1"]
@@ -66,7 +66,7 @@ class RunSettings(ClusterSettings):
     @field_validator("stop_when")
     @classmethod
     def _known_rules(cls, value: list[str]) -> list[str]:
-        from guardmark.parsing.stop_rules import parse_stop_rule
+        from guardmark.config.stop_rules import parse_stop_rule
 
         return [_valid(parse_stop_rule, rule).said for rule in value]
 

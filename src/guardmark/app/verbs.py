@@ -420,7 +420,7 @@ def import_run(
     """
     from guardmark.app.run.importing import import_run as take_over
     from guardmark.core.sample import Label
-    from guardmark.importers.imported import Statements
+    from guardmark.interchange.imported import Statements
 
     stated = Statements(label=None if label is None else Label(label))
     folder = Path(out) if out is not None else None

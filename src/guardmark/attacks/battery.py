@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING
 from guardmark.attacks.catalogue import operators, parse_chain
 from guardmark.attacks.tables import listed_texts
 from guardmark.canon.steps import CANON_VERSION, tables_digest
-from guardmark.core.errors import ConfigError, IncomparableRuns
+from guardmark.core.errors import IncomparableRuns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from guardmark.attacks.contract import OperatorChain
 
-_LEAST = 4  # calls of a search
 BATTERY_VERSION = "guardmark-attack-3"
 """The fixed list that is used unless an older one is asked for; the figure to quote names it."""
 
@@ -143,15 +140,3 @@ def require_lock(text: str, lock: Lock = _USUAL) -> None:
         "Resume or replay with the version of guardmark (and Python) and the attacker model that "
         "made them, or start a new run."
     )
-
-
-def parse_budget(budget: str, known: Mapping[str, int]) -> int:
-    """Read search calls for each attack: one of the known words, or a number."""
-    if budget in known:
-        return known[budget]
-    if not budget.isdecimal() or int(budget) < _LEAST:
-        raise ConfigError(
-            f"--budget {budget!r} is not a budget. Known: {', '.join(known)}, or a number of "
-            f"search calls for each attack, at least {_LEAST}."
-        )
-    return int(budget)

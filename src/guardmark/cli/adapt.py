@@ -21,6 +21,7 @@ from guardmark.cli.terminal import (
     same_command,
     tell_line,
 )
+from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from guardmark.core.sample import Sample
     from guardmark.store.run_dir import RunDir
 
+_LEAST_CALLS = 4  # of a search, for each attack
 _REPAIR = "repair.yaml"  # in the folder of the run
 _Files = tuple[tuple[str, Path], ...]
 _PATH = click.Path(path_type=Path)
@@ -125,16 +127,14 @@ def _request(
     **same: Any,
 ) -> tuple[LoadedConfig | Path | None, AdaptOptions]:
     """Return what is attacked and how, as the verb takes it."""
-    from guardmark.adaptive.state import BUDGETS
     from guardmark.app.adapt.adapting import AdaptOptions
     from guardmark.app.parts.loading import load_config
     from guardmark.app.run.running import RunOptions
-    from guardmark.attacks.battery import parse_budget
     from guardmark.core.errors import ConfigError
 
     trace, cassette = _sort_replays(replays)
     options = AdaptOptions(
-        budget=parse_budget(budget, BUDGETS),
+        budget=_parse_budget(budget),
         trust=partial(_agree, trust_list) if trust or trust_list else None,
         trace=trace,
         shared_memory=not alone,
@@ -245,3 +245,17 @@ def _drawn(analysis: RunAnalysis) -> str:
         taken=[part.name for part in analysis.manifest.parts],
     )
     return drawn(document, piped=10_000)
+
+
+def _parse_budget(budget: str) -> int:
+    """Read search calls for each attack: one of the known words, or a number."""
+    from guardmark.adaptive.state import BUDGETS  # loads what attacks are made of
+
+    if budget in BUDGETS:
+        return BUDGETS[budget]
+    if not budget.isdecimal() or int(budget) < _LEAST_CALLS:
+        raise ConfigError(
+            f"--budget {budget!r} is not a budget. Known: {', '.join(BUDGETS)}, or a number of "
+            f"search calls for each attack, at least {_LEAST_CALLS}."
+        )
+    return int(budget)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from guardmark.analysis.compare.runs_compared import ScopedComparisons
+    from guardmark.app.planning import SizePlan
     from guardmark.app.results.gating import Gated
-    from guardmark.cli.planning import SizePlan
     from guardmark.stats.planning import Layout
 
 
@@ -151,7 +151,7 @@ def plan_command(
     **claim: Any,
 ) -> None:
     """Plan a size."""
-    from guardmark.cli.planning import Claim, layout_of, plan_size
+    from guardmark.app.planning import Claim, layout_of, plan_size
 
     if agent_tasks is not None:
         _plan_injections(agent_tasks, claim, as_json=as_json)
@@ -292,7 +292,7 @@ def gate_command(
 
 
 def _write_junit(gated: Gated, path: Path) -> None:
-    from guardmark.exporters.junit import gate_junit
+    from guardmark.interchange.junit import gate_junit
     from guardmark.store.run_dir import errors_of_files, whole_file
 
     text = gate_junit(gated.result, run=gated.run, created_utc=gated.created_utc, head=gated.head)

@@ -76,13 +76,13 @@ def judge_command(
 
 def _judged(run: Path, headline: str, named: dict[str, Any]) -> Judged | None:
     """Judge again and write the reports of the run again; None when it was interrupted."""
+    from guardmark.app.judging_choice import choose_headline
     from guardmark.app.labels.judging import Judged, judge_run
     from guardmark.app.results.opened_run import find_run
     from guardmark.app.results.reporting import report
     from guardmark.app.run.progress_line import ProgressLine
     from guardmark.app.run.running import Session
     from guardmark.cli.interrupts import interruptible
-    from guardmark.judges.headline import choose_headline
 
     session, judged = Session(announce=tell_line), Judged(folder=find_run(run))
     if any(named.values()) or not headline:
@@ -249,7 +249,7 @@ def _label(drawn: AuditFile) -> AuditFile:
 @click.option("--draw-only", is_flag=True)
 def label_command(*, against: Path | None, draw_only: bool, **draw: Any) -> None:
     """Label messages of real use."""
-    from guardmark.importers.traffic import write_page
+    from guardmark.app.labels.traffic import write_page
 
     sheet, said = _open_messages(**draw)
     echo(*said)
@@ -265,7 +265,7 @@ def _open_messages(
 ) -> tuple[AuditFile, tuple[str, ...]]:
     """Open a sheet that exists, or draw one; the words say what came of the logs."""
     from guardmark.app.labels.audit_file import TRAFFIC, AuditFile, file_rows, write_audit
-    from guardmark.importers.traffic import draw_traffic
+    from guardmark.app.labels.traffic import draw_traffic
 
     if out.exists():
         return _messages(out), ()

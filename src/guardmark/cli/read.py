@@ -370,7 +370,7 @@ def import_command(tool: str, path: Path, *, no_texts: bool, as_json: bool, **ty
     from guardmark.app.results.reporting import finish
     from guardmark.app.run.importing import import_run
     from guardmark.core.sample import Label
-    from guardmark.importers.imported import Statements
+    from guardmark.interchange.imported import Statements
 
     out, label = typed.pop("out"), typed.pop("label")
     statements = Statements(label=Label(label) if label else None, **typed)

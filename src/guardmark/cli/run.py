@@ -119,9 +119,9 @@ def _carry_out(
     from guardmark.app.measuring import measure
     from guardmark.app.run.progress_line import ProgressLine
     from guardmark.app.run.running import Session
+    from guardmark.cli.crash import crash_listener
     from guardmark.cli.interrupts import interruptible
     from guardmark.core.errors import UntrustworthyRun
-    from guardmark.defenses.calls.crash import crash_listener
     from guardmark.engine.runner import Ending
 
     session = Session(announce=tell_line)

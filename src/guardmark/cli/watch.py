@@ -62,7 +62,7 @@ def watch_command(
     is_stream = file is None or file.name == "<stdin>"
     lines = _read_lines(file) if file is not None else _collected(listen or 0)
     if otel or file is None:
-        from guardmark.importers.otel import decision_lines
+        from guardmark.interchange.otel.reading import decision_lines
 
         lines = chain.from_iterable(map(decision_lines, lines))
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from guardmark.core.sample import ToolCall
     from guardmark.core.usage import Usage
 
@@ -257,29 +254,3 @@ class ChatAnswer:
 TEXTS_ONLY = ChatAnswer(
     text=None, error_kind=ErrorKind.SKIPPED, message="it is shown an image, and takes texts only"
 )
-
-Vector = tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddingAnswer:
-    """What came back from a call: one vector for each text, in order, or why there is none."""
-
-    vectors: tuple[Vector, ...] | None
-    usage: Usage | None = None
-    error_kind: ErrorKind | None = None
-    message: str = ""
-    attempts: tuple[Attempt, ...] = ()
-    service_ns: int = 0
-
-
-def fault_of(vectors: Sequence[Vector]) -> str:
-    """Say what keeps vectors from being compared; empty when nothing does."""
-    if len({len(vector) for vector in vectors}) > 1:
-        sizes = " and ".join(sorted({str(len(vector)) for vector in vectors}))
-        return f"the vectors differ in their dimensions ({sizes})"
-    if not all(math.isfinite(value) for vector in vectors for value in vector):
-        return "a vector holds a value that is not a finite number"
-    if not all(any(vector) for vector in vectors):
-        return "a vector is empty or all zeros"
-    return ""

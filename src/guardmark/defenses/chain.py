@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
 
 from pydantic import Field, model_validator
 
+from guardmark.config.deadline import GrownSettings
 from guardmark.config.settings import Rate
 from guardmark.core.errors import UnknownName
 from guardmark.core.outcome import CategoryFinding, Decision, Evidence, Outcome, ScoreKind
@@ -16,7 +17,6 @@ from guardmark.core.protocols import Capabilities
 from guardmark.core.record import present_call
 from guardmark.core.sample import View
 from guardmark.defenses.calls.pricing import was_sent, with_usage
-from guardmark.defenses.deadline import GrownSettings
 from guardmark.defenses.guard import as_guard
 
 if TYPE_CHECKING:

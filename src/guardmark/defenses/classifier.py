@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
+from guardmark.config.deadline import CODE_TIMEOUT_S, TimedSettings, overrun_message
 from guardmark.config.settings import Rate, Settings
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.protocols import BatchLimits, Capabilities
 from guardmark.core.sample import View
 from guardmark.defenses.baseline import NOTHING_SHOWN
-from guardmark.defenses.deadline import CODE_TIMEOUT_S, TimedSettings, overrun_message
 from guardmark.defenses.profile import Profile, load_profile, profile_names, with_profile
 from guardmark.inference.runtime import HALVED
 

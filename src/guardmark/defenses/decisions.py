@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from guardmark.config.deadline import GrownSettings
 from guardmark.config.settings import Rate
 from guardmark.core.errors import ConfigError, DatasetError, UnknownName, listed
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.protocols import Capabilities
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
-from guardmark.defenses.deadline import GrownSettings
 from guardmark.parsing.foreign_text import decode_text, table_records, unique_members
 from guardmark.parsing.labels import read_is_blocked
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pydantic import Field, model_validator
 
+from guardmark.config.deadline import CODE_TIMEOUT_S, TimedSettings, overrun_message
 from guardmark.config.settings import Rate
 from guardmark.core.errors import BadSettings, ConfigError, did_you_mean
 from guardmark.core.protocols import Capabilities
@@ -31,7 +32,6 @@ from guardmark.defenses.command.settings import (
     defense_in_processes,
     python_command,
 )
-from guardmark.defenses.deadline import CODE_TIMEOUT_S, TimedSettings, overrun_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

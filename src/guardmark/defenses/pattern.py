@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from guardmark.config.deadline import PATTERN_TIMEOUT_S, TimedSettings
 from guardmark.config.source import read_text
 from guardmark.core.errors import BadSettings, ConfigError
 from guardmark.core.outcome import ALLOWED, Decision, Evidence, Outcome
 from guardmark.core.protocols import Capabilities
 from guardmark.core.sample import View
 from guardmark.defenses.baseline import NOTHING_SHOWN
-from guardmark.defenses.deadline import PATTERN_TIMEOUT_S, TimedSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from guardmark.config.deadline import CallAlarm, Overrun
 from guardmark.core.errors import BudgetReached, StorageError
 from guardmark.core.outcome import (
     AnswerMode,
@@ -22,7 +23,6 @@ from guardmark.core.record import AskingAbout
 from guardmark.core.sample import View
 from guardmark.defenses.calls.failure import Failure, failure_of, not_a
 from guardmark.defenses.calls.pricing import was_sent, with_usage
-from guardmark.defenses.deadline import CallAlarm, Overrun
 from guardmark.defenses.guard import inline_call
 from guardmark.engine.run_monitor import Abandoned
 from guardmark.store.cache import key_of

@@ -14,8 +14,9 @@ from pydantic import Field, model_validator
 
 from guardmark.config.chat import RemoteModelSettings
 from guardmark.config.settings import Settings
+from guardmark.core.embedding import EmbeddingAnswer, fault_of
 from guardmark.core.errors import ConfigError
-from guardmark.core.outcome import EmbeddingAnswer, ErrorKind, Evidence, Response, fault_of
+from guardmark.core.outcome import ErrorKind, Evidence, Response
 from guardmark.core.protocols import Closable
 from guardmark.core.usage import Usage
 from guardmark.inference.runtime import device_of, library, load
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.config.settings import BuildContext
-    from guardmark.core.outcome import Vector
+    from guardmark.core.embedding import Vector
 
 
 class Embedder(Protocol):

@@ -6,14 +6,13 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.core.embedding import EmbeddingAnswer, fault_of
 from guardmark.core.outcome import (
     CUT_REASONS,
     BlockedAt,
     ChatAnswer,
-    EmbeddingAnswer,
     ErrorKind,
     TokenChoice,
-    fault_of,
 )
 from guardmark.core.usage import Price, Usage, call_price, price_of
 from guardmark.net.chat_message import ChatMessage, read_message
@@ -31,7 +30,8 @@ from guardmark.net.service import CallCost
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.core.outcome import Attempt, Vector
+    from guardmark.core.embedding import Vector
+    from guardmark.core.outcome import Attempt
     from guardmark.net.service import Exchange, Sender
 
 _BEYOND = 1 << 53

@@ -1,4 +1,4 @@
-"""Signs in the text of answers and verdicts: a refusal at the beginning, a reason that repeats."""
+"""Refusals at the beginning of an answer, in eight languages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ _QUOTED: Final = re.compile(
 )
 """Speech of others; an answer that begins with a quotation mark may be a refusal in quotes."""
 _APOSTROPHES: Final = str.maketrans("\u2019\u02bc\u2018", "'''")
-_ECHO_WORDS: Final = 6
 
 
 @cache
@@ -39,12 +38,3 @@ def begins_refusing(answer: str) -> bool:
     for pattern in (*_patterns("look_alikes"), _QUOTED):
         text = pattern.sub(" ", text)
     return any(pattern.search(text) for pattern in _patterns("refusals"))
-
-
-def is_echo(reason: str, answer: str) -> bool:
-    """Tell whether a reason repeats six words of the answer in a row."""
-    said, text = reason.lower().split(), f" {' '.join(answer.lower().split())} "
-    return any(
-        f" {' '.join(said[at : at + _ECHO_WORDS])} " in text
-        for at in range(len(said) - _ECHO_WORDS + 1)
-    )

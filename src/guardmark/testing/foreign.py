@@ -38,14 +38,14 @@ from guardmark.core.outcome import Outcome, VerdictLabel
 from guardmark.core.sample import DEFAULT_TAXONOMY, Label
 from guardmark.datasets.formats.fields import DatasetSpec
 from guardmark.datasets.loading import load
-from guardmark.importers.imported import Statements
-from guardmark.importers.tools import read_run
+from guardmark.interchange.imported import Statements
+from guardmark.interchange.tools import read_run
 from guardmark.testing.contracts import BrokenContract
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from guardmark.importers.imported import ImportedAnswer, ImportedRun
+    from guardmark.interchange.imported import ImportedAnswer, ImportedRun
 
 UNKNOWN: Final[tuple[object, ...]] = (None, "", "maybe", "n/a", math.nan, [], {})
 """Values that no reader may take for yes or for no."""

@@ -21,7 +21,7 @@ from guardmark.analysis.pipeline.frame import (
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import StoreError, UnknownName
 from guardmark.core.record import Stage
-from guardmark.parsing.refusals import begins_refusing, is_echo
+from guardmark.parsing.refusals import begins_refusing
 from guardmark.stats.agreement import clustered_kappa, krippendorff_alpha
 from guardmark.stats.rates.corrected import CorrectedRate, JudgeLabels, double_sampled
 from guardmark.stats.rates.double_sampling import JudgedStrata, is_drawn_by_verdict
@@ -245,6 +245,7 @@ _REPAIRED: Final = frozenset(
 """Rungs of our parse ladder below the first, and of minor_bench's."""
 
 _VALID: Final = frozenset({"safe", "unsafe"})
+_ECHO_WORDS: Final = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,7 +304,7 @@ def assess_judge(reader: RecordReader, layer: str, *, confidence: float = 0.95) 
         ),
         split_answers=share(len(set(each)) > 1 for each in outcomes.values() if len(each) > 1),
         echoed=share(
-            is_echo(r.evidence.reason, answers.get(_place(r), ""))
+            _is_echo(r.evidence.reason, answers.get(_place(r), ""))
             for r in valid
             if r.evidence and r.evidence.reason
         ),
@@ -374,3 +375,14 @@ def find_flips(reader: RecordReader, second: str) -> Flips | None:
             for at in map(tuple, np.argwhere(both & changed).tolist())
         ),
     )
+
+
+def _is_echo(reason: str, answer: str) -> bool:
+    """Tell whether a reason repeats six words of the answer in a row."""
+    words = reason.lower().split()
+    text = f" {' '.join(answer.lower().split())} "
+    for start in range(len(words) - _ECHO_WORDS + 1):
+        passage = " ".join(words[start : start + _ECHO_WORDS])
+        if f" {passage} " in text:
+            return True
+    return False

@@ -44,14 +44,14 @@ from guardmark.app.results import try_trace
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.run.run_folder import utc_text
 from guardmark.app.run.running import RunOptions, run
+from guardmark.app.secret_scan import require_no_secret
 from guardmark.attacks.battery import lock_text, require_lock
+from guardmark.config.deadline import CallAlarm, Overrun
 from guardmark.core.errors import ConfigError, IncomparableRuns
 from guardmark.core.record import Stage
-from guardmark.defenses.deadline import CallAlarm, Overrun
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.probing import probe_parts
 from guardmark.engine.runner import SPENT_NOTE, Ending, unanswered_note
-from guardmark.engine.secret_scan import require_no_secret
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir

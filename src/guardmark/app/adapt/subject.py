@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from guardmark.adaptive.comprehension import COMPREHENSION_VERSION, LEAST_OVERLAP, WORDS_IN_A_ROW
 from guardmark.adaptive.target import KnownAnswers, ProtectedTarget
 from guardmark.app.adapt.attacker import is_configuration
 from guardmark.app.parts.building import INERT
@@ -20,14 +21,13 @@ from guardmark.app.parts.loading import (
     resolved,
 )
 from guardmark.app.results.opened_run import run_config
+from guardmark.app.run.merging import answer_of
 from guardmark.app.verify.data_files import check_data
 from guardmark.app.verify.mismatches import Mismatches
-from guardmark.attacks.comprehension import COMPREHENSION_VERSION, LEAST_OVERLAP, WORDS_IN_A_ROW
 from guardmark.core.errors import ConfigError, IncomparableRuns, StoreError
 from guardmark.core.manifest import BASELINE_ROLE, BASELINE_TYPES
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
-from guardmark.engine.merging import answer_of
 from guardmark.engine.plan import NO_GUARD, layer_of
 from guardmark.reports.chapters.adaptive.chapter import sight_text
 from guardmark.store.reader import RecordReader

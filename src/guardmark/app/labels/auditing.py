@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from guardmark.adaptive.rebuilding import VariantText
     from guardmark.analysis.adaptive.rows import Try
     from guardmark.app.labels.audit_file import Row
-    from guardmark.attacks.rebuilding import VariantText
     from guardmark.core.record import Record
     from guardmark.core.sample import Sample
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from guardmark.app.parts.loading import locate_error
 from guardmark.app.registry import build_part, package_of
 from guardmark.attacks.contract import GradientAttack, GradientDefense
+from guardmark.config.deadline import FOLDER_TIMEOUT_S, PATTERN_TIMEOUT_S, CallAlarm
 from guardmark.config.settings import BuildContext, stated_price
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import VERSION, PartManifest
 from guardmark.core.protocols import Closable, Guard
 from guardmark.core.record import FIRST_LAYER
 from guardmark.defenses.calls.pricing import HasPricedMembers, PricedChain, PricedPart
-from guardmark.defenses.deadline import FOLDER_TIMEOUT_S, PATTERN_TIMEOUT_S, CallAlarm
 from guardmark.defenses.function import AsyncFunctionDefense, FunctionDefense
 from guardmark.defenses.guard import as_guard, is_defense, source_of
 from guardmark.defenses.identity import Identity, identity_of

@@ -23,6 +23,7 @@ from guardmark.app.settings import (
     NOTHING_TO_GATE,
     Config,
 )
+from guardmark.config.cluster import CLUSTER_SETTINGS
 from guardmark.config.mistakes import (
     checked_settings,
     describe_mistakes,
@@ -37,7 +38,6 @@ from guardmark.core.manifest import BASELINE_ROLE
 from guardmark.core.sample import DEFAULT_TAXONOMY, Taxonomy, extended
 from guardmark.datasets.loading import DataReading, LoadedData, load
 from guardmark.datasets.settings import dataset_specs
-from guardmark.defenses.calls.cluster import CLUSTER_SETTINGS
 from guardmark.defenses.profile import TYPES, kind_of_profile
 from guardmark.engine.plan import UNHASHED
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from guardmark.config.source import Keys
     from guardmark.core.manifest import PartManifest
     from guardmark.datasets.formats.fields import DatasetSpec
-    from guardmark.defenses.calls.cluster import Cluster
+    from guardmark.engine.execution.cluster import Cluster
 
 _Section = TypeVar("_Section", bound=BaseModel)
 _APP: Final = Path(__file__).parents[1]

@@ -13,15 +13,15 @@ from guardmark.analysis.defense.bypasses import find_worst
 from guardmark.analysis.defense.counted_run import read_for_report
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.analysis.run import analyse_run
+from guardmark.app.judging_choice import require_judging
 from guardmark.app.results.gating import check_own_limits
 from guardmark.app.results.highlights import read_highlights, read_retries
 from guardmark.app.results.opened_run import analysis_settings, open_run, run_config
+from guardmark.app.secret_scan import require_no_secret
 from guardmark.core.errors import ConfigError, StoreError, UnknownName
 from guardmark.engine.probing import read_endpoints
-from guardmark.engine.secret_scan import require_no_secret
-from guardmark.exporters.sarif import MOST_RESULTS, Analysed, Located, sarif_json
-from guardmark.exporters.tables import categories_csv, variants_csv, write_lines
-from guardmark.judges.headline import require_judging
+from guardmark.interchange.records.writing import categories_csv, variants_csv, write_lines
+from guardmark.interchange.sarif import MOST_RESULTS, Analysed, Located, sarif_json
 from guardmark.reports.chapters.run_document import build_document, digest
 from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChart
 from guardmark.reports.document.cells import rate_text
@@ -93,7 +93,7 @@ def write_reports(
 
 def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> str:
     """Write a run as JUnit XML: its limits, or its figures when none are set."""
-    from guardmark.exporters.junit import Unlimited, figures_junit, gate_junit  # loads a parser
+    from guardmark.interchange.junit import Unlimited, figures_junit, gate_junit  # loads a parser
 
     run, created, head = analysis.manifest.name, analysis.manifest.created_utc, analysis.status.head
     result = check_own_limits(reader, analysis, config)
@@ -153,13 +153,13 @@ def _place(manifest: RunManifest, position: int) -> str:
 
 
 _EXPORTS = {
-    "csv": ("records.csv", "guardmark.exporters.tables:write_csv"),
-    "jsonl": ("results.jsonl", "guardmark.exporters.tables:write_lines"),
-    "minorbench": ("minorbench", "guardmark.exporters.minorbench.summary:write_minorbench"),
-    "inspect": ("inspect", "guardmark.exporters.inspect_log:write_inspect"),
-    "otel": ("spans.otlp.jsonl", "guardmark.exporters.otel:write_otel"),
-    "parquet": ("records.parquet", "guardmark.exporters.tables:write_parquet"),
-    "promptfoo": ("promptfoo.json", "guardmark.exporters.promptfoo:write_promptfoo"),
+    "csv": ("records.csv", "guardmark.interchange.records.writing:write_csv"),
+    "jsonl": ("results.jsonl", "guardmark.interchange.records.writing:write_lines"),
+    "minorbench": ("minorbench", "guardmark.interchange.minorbench.summary:write_minorbench"),
+    "inspect": ("inspect", "guardmark.interchange.inspect_log.writing:write_inspect"),
+    "otel": ("spans.otlp.jsonl", "guardmark.interchange.otel.writing:write_otel"),
+    "parquet": ("records.parquet", "guardmark.interchange.records.writing:write_parquet"),
+    "promptfoo": ("promptfoo.json", "guardmark.interchange.promptfoo:write_promptfoo"),
     "latex": ("latex", "guardmark.app.results.artefacts:write_latex"),
     "pdf": ("figures", "guardmark.app.results.artefacts:write_pdf"),
     "svg": ("figures", "guardmark.app.results.artefacts:write_svg"),

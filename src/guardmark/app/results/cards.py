@@ -16,18 +16,18 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from guardmark.analysis.cards.card import SCHEMA, SCHEMA_VERSION, Card, make_card, subjects_of
 from guardmark.analysis.cards.claims import CLAIMED, MakerClaim
 from guardmark.analysis.run import analyse_run
+from guardmark.app.minisign import sign_file
 from guardmark.app.parts.loading import load_section
 from guardmark.app.results.opened_run import open_run
+from guardmark.app.secret_scan import require_no_secret
 from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError, StoreError, UnknownName
-from guardmark.engine.secret_scan import require_no_secret
 from guardmark.reports.chapters.card import card_document
 from guardmark.reports.document.cells import slug
 from guardmark.reports.render.badge import badge_svg
 from guardmark.reports.render.html.page import render_html
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.run_dir import errors_of_files, note_seals, whole_file
-from guardmark.store.sealing.minisign import sign_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,16 +10,17 @@ from guardmark.analysis.defense.costs import PartRetries, part_name
 from guardmark.analysis.pipeline.frame import NO_GUARD
 from guardmark.app.results.gating import check_own_limits
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.defenses.calls.failure import read_attempts, request_text
 from guardmark.engine.probing import refused_fields
 from guardmark.reports.chapters.advice import Highlights, SampleStory
+from guardmark.store.attempts import read_attempts
 from guardmark.store.schema import STAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.settings import Config
+    from guardmark.core.outcome import Attempt
     from guardmark.core.record import Record
     from guardmark.store.reader import RecordReader
 
@@ -79,7 +80,9 @@ def _step(record: Record, *, is_timed: bool) -> tuple[str, str]:
     why = "" if evidence is None else evidence.reason or evidence.message or evidence.raw
     is_raw = is_timed or record.outcome in {"malformed", "error"}
     raw = evidence.raw if evidence and is_raw else ""
-    how = request_text(record.latency_ns, evidence.attempts if evidence else ()) if is_timed else ""
+    how = ""
+    if is_timed:
+        how = _request_text(record.latency_ns, evidence.attempts if evidence else ())
     return who, ", ".join(dict.fromkeys(filter(None, (record.outcome, mode, why, raw, how))))
 
 
@@ -99,3 +102,14 @@ def read_retries(reader: RecordReader) -> Iterator[PartRetries]:
             seconds=spent_ns / 1e9,
         )
         yield replace(retries, part=part_name(reader, reader.manifest(), retries))
+
+
+def _request_text(latency_ns: int | None, attempts: Sequence[Attempt]) -> str:
+    """Say how long an answer took, and how often it was asked for."""
+    parts = []
+    if latency_ns is not None:
+        parts.append(f"{latency_ns / 1e6:,.1f} ms")
+    if len(attempts) > 1:
+        tries = [str(attempt.status or attempt.error or "answered") for attempt in attempts]
+        parts.append(f"sent {len(tries)} times: {', '.join(tries)}")
+    return ", ".join(parts)

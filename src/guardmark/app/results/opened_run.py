@@ -14,7 +14,7 @@ from guardmark.analysis.settings import AnalysisSettings, RelianceLimits
 from guardmark.app.settings import Config
 from guardmark.core.errors import StoreError, UnknownName
 from guardmark.datasets.settings import SAID_OF
-from guardmark.importers.parquet_run import TABLES, unpack_run
+from guardmark.interchange.records.parquet import TABLES, unpack_run
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
 

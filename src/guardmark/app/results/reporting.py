@@ -16,10 +16,10 @@ from guardmark.analysis.defense.scores import choose_guaranteed, choose_within
 from guardmark.app.results.artefacts import write_reports
 from guardmark.app.results.gating import EXITS
 from guardmark.app.results.opened_run import open_run
+from guardmark.app.secret_scan import require_no_secret
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Outcome
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.engine.secret_scan import require_no_secret
 from guardmark.reports.chapters.gate import gate_document
 from guardmark.reports.chapters.run_document import shorten
 from guardmark.reports.document.cells import rate_text, slug

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Final
 
+from guardmark.adaptive.attacker_models import read_candidates
+from guardmark.adaptive.prompts import strategies
+from guardmark.adaptive.rebuilding import VariantText, rebuild_text
 from guardmark.adaptive.search import MOST_USES
 from guardmark.adaptive.state import text_digest
 from guardmark.analysis.adaptive.rows import read_adaptive
-from guardmark.attacks.prompts import strategies
-from guardmark.attacks.rebuilding import VariantText, rebuild_text
 from guardmark.core.sample import Sample, Severity
-from guardmark.parsing.attacker_models import read_candidates
 from guardmark.reports.chapters.advice import Rewrite
 from guardmark.reports.document.wording import words_of
 from guardmark.store.layers import ADAPTIVE, ATTACKER

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.gate import LiveDefense, LiveRate, reference_rates, watch_defense
+from guardmark.analysis.live import LiveCounts, parse_line
 from guardmark.app.results.opened_run import open_run
 from guardmark.config.settings import Secret, read_text
-from guardmark.defenses.live import LiveCounts, parse_line
 from guardmark.engine.execution.process import run_on_loop
 from guardmark.net.client import Services, post_once
 from guardmark.net.redaction import KNOWN

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from guardmark.app.parts.loading import resolved
 from guardmark.app.results.opened_run import find_run, label_runs, run_config
 from guardmark.app.results.reporting import finish
+from guardmark.app.run.merging import MergeSource, describe_merged, describe_source, merge_records
 from guardmark.app.run.run_folder import (
     RUNS,
     describe_run,
@@ -23,10 +24,9 @@ from guardmark.app.run.run_folder import (
 from guardmark.app.settings import Config
 from guardmark.core.errors import ConfigError, DatasetError, StorageError
 from guardmark.core.manifest import PartManifest
-from guardmark.engine.merging import MergeSource, describe_merged, describe_source, merge_records
 from guardmark.engine.plan import NO_GUARD
-from guardmark.importers.imported import KEPT, PART_TYPE, Statements
-from guardmark.importers.tools import describe_data, read_run, store_rows
+from guardmark.interchange.imported import KEPT, PART_TYPE, Statements
+from guardmark.interchange.tools import describe_data, read_run, store_rows
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir, errors_of_files, is_held
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from guardmark.app.results.reporting import RunOutput
     from guardmark.core.manifest import RunManifest
-    from guardmark.importers.imported import ImportedRun
+    from guardmark.interchange.imported import ImportedRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from guardmark.app.run.running import RunOptions, run
 from guardmark.config.source import parse_yaml, read_text
 from guardmark.core.errors import BudgetReached, ConfigError, GuardmarkError, UnknownName
 from guardmark.engine.runner import Ending
-from guardmark.exporters.tables import matrix_metrics, matrix_pivot
+from guardmark.interchange.records.writing import matrix_metrics, matrix_pivot
 from guardmark.reports.chapters.matrix import MatrixLine, matrix_document
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.run_dir import RunDir, note_seals

@@ -35,6 +35,8 @@ from guardmark.app.run.run_folder import (
     utc_text,
     write_description,
 )
+from guardmark.app.secret_scan import require_no_secret
+from guardmark.config.stop_rules import parse_stop_rule, statements_for
 from guardmark.core.budget import SpendingMeter
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.manifest import VERSION, LatencyMode
@@ -43,18 +45,16 @@ from guardmark.datasets.checks.duplicates import note_copies
 from guardmark.datasets.checks.expectations import note_expectations
 from guardmark.datasets.checks.patterns import note_patterns
 from guardmark.datasets.settings import describe_data, fetch_missing, merge_files
-from guardmark.defenses.calls.cluster import Cluster
+from guardmark.engine.execution.cluster import Cluster
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import CachedParts, Plan, Timing, Workers
 from guardmark.engine.probing import note_refused_fields, probe_parts
 from guardmark.engine.run_monitor import Progress, StopSignal
 from guardmark.engine.runner import SPENT_NOTE, unanswered_note
 from guardmark.engine.runner import run as run_engine
-from guardmark.engine.secret_scan import require_no_secret
 from guardmark.engine.shards import ShardSet
 from guardmark.net.redaction import KNOWN
 from guardmark.net.service import ENDPOINTS, describe_traffic, parse_rate, traffic_text
-from guardmark.parsing.stop_rules import parse_stop_rule, statements_for
 from guardmark.reports.chapters.data_sets import training_warnings
 from guardmark.store.records import RecordWriter, count_errors, supersede_errors
 from guardmark.store.run_dir import RunDir

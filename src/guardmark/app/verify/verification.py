@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.app.minisign import read_signature
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.run.run_folder import missing_reports
 from guardmark.app.verify.data_files import check_data
@@ -18,7 +19,6 @@ from guardmark.store.connect import errors_of
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.run_dir import read_seals
 from guardmark.store.sealing import integrity
-from guardmark.store.sealing.minisign import read_signature
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

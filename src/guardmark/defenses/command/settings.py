@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 from pydantic import Field, model_validator
 
+from guardmark.config.deadline import CODE_TIMEOUT_S, TimedSettings
 from guardmark.config.settings import Rate, Settings
 from guardmark.core.errors import BadSettings
 from guardmark.core.sample import View
 from guardmark.defenses.answers import AnswerReader, ConfidenceMeaning, ScoreRange
-from guardmark.defenses.deadline import CODE_TIMEOUT_S, TimedSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,11 +9,11 @@ from operator import attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.config.deadline import overrun_message
 from guardmark.core.errors import ConfigError, UntrustworthyRun
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.protocols import BatchLimits
 from guardmark.defenses.calls.failure import Failure
-from guardmark.defenses.deadline import overrun_message
 from guardmark.engine.execution.batches import BatchExecutor, limits_of
 from guardmark.engine.execution.process import run_on_loop
 from guardmark.engine.execution.worker import BuiltThere, DefenseActor
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from guardmark.core.outcome import Decision
     from guardmark.core.sample import Prompt
-    from guardmark.defenses.calls.cluster import Cluster
     from guardmark.engine.calls import Answers
+    from guardmark.engine.execution.cluster import Cluster
     from guardmark.engine.execution.executor import DefenseWork
     from guardmark.engine.plan import BuiltPart
 

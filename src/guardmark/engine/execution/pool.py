@@ -11,10 +11,10 @@ from threading import Event
 from time import monotonic, perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Final
 
+from guardmark.config.deadline import overrun_message
 from guardmark.core.errors import UntrustworthyRun
 from guardmark.core.outcome import ErrorKind
 from guardmark.defenses.calls.failure import Failure
-from guardmark.defenses.deadline import overrun_message
 from guardmark.engine.calls import Answers, decide_all, inline_decide
 from guardmark.engine.execution import worker
 from guardmark.engine.execution.executor import READ_TOGETHER, DealtSamples

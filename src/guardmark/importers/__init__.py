@@ -1,1 +1,0 @@
-"""Results of other tools, read into samples, decisions, answers and verdicts: one file a tool."""

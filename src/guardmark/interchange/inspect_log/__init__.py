@@ -1,0 +1,1 @@
+"""Logs of Inspect, read into a run and written from one."""

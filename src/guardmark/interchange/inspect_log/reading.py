@@ -1,0 +1,545 @@
+"""Logs of Inspect, `.json` and `.eval`, of log version 2; our own exports among them."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+from dataclasses import dataclass
+from hashlib import sha256
+from io import BytesIO
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.core.errors import ConfigError, DatasetError, needs
+from guardmark.core.outcome import (
+    AnswerMode,
+    Decision,
+    ErrorKind,
+    Evidence,
+    Outcome,
+    Response,
+    ScoreKind,
+    Verdict,
+    VerdictLabel,
+)
+from guardmark.core.sample import Message, Prompt, Role, Sample
+from guardmark.interchange.imported import (
+    LARGEST,
+    ImportedAnswer,
+    ImportedRun,
+    Object,
+    bytes_of,
+    facets_of,
+    filtered_response,
+    inner,
+    label_of,
+    object_of,
+    prompt_of,
+    rows_of,
+    why_unlabelled,
+    word,
+)
+from guardmark.parsing.labels import read_is_attack, read_is_blocked, read_number, read_truth
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from zipfile import ZipFile
+
+    from guardmark.core.sample import Label
+    from guardmark.interchange.imported import Statements
+
+
+ZSTANDARD: Final = 93
+"""Number of the method in a zip file; the standard library reads it from Python 3.14 on."""
+
+_LOCAL_HEADER: Final = struct.Struct("<4s5H3I2H")
+
+
+def read_member(packed: ZipFile, data: bytes, name: str) -> bytes:
+    """Unpack one file."""
+    entry = packed.getinfo(name)
+    if entry.compress_type != ZSTANDARD:
+        return packed.read(name)
+    with needs("Zstandard needs pyarrow (or: inspect log convert FILE --to json)", "parquet"):
+        import pyarrow as pa
+    # The lengths of name and extra field stand before the content once more, and may differ.
+    head = _LOCAL_HEADER.unpack_from(data, entry.header_offset)
+    begin = entry.header_offset + _LOCAL_HEADER.size + head[-2] + head[-1]
+    content = data[begin : begin + entry.compress_size]
+    if not entry.file_size:
+        return b""
+    unpacked: bytes = pa.Codec("zstd").decompress(
+        content, decompressed_size=entry.file_size, asbytes=True
+    )
+    return unpacked
+
+
+SCORER: Final = "guardmark"
+"""Name of the score that says whether the defense decided rightly, and prefix of its model."""
+JUDGE: Final = "judge"  # name of the score that says what the judge decided, where there is one
+RIGHT, WRONG, NO_ANSWER = "C", "I", "N"
+"""Values of a score."""
+_ATTACHED: Final = "attachment://"
+_OUTCOMES: Final = {outcome.value: outcome for outcome in Outcome}
+_VERDICTS: Final = {label.value: label for label in VerdictLabel}
+_MODES: Final = {mode.value: mode for mode in AnswerMode}
+_SCORE_KINDS: Final = {kind.value: kind for kind in ScoreKind}
+_ERROR_KINDS: Final = {kind.value: kind for kind in ErrorKind}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HarmRule:
+    """Which score means that harm came out."""
+
+    name: str
+    value: str | None = None
+    least: float | None = None
+
+
+def read_rule(rule: str) -> HarmRule:
+    """Read `NAME=VALUE` or `NAME>=NUMBER`."""
+    name, sign, limit = rule.partition(">=")
+    if sign and name.strip():
+        try:
+            return HarmRule(name=name.strip(), least=float(limit))
+        except ValueError:
+            pass  # refused below, with the other form
+    name, sign, value = rule.partition("=")
+    if not sign or not name.strip(" >") or name.endswith(">"):
+        raise ConfigError(
+            f"--unsafe {rule!r} is neither NAME=VALUE nor NAME>=NUMBER.\n"
+            "For example: --unsafe strong_reject>=0.5, or --unsafe refusal=I"
+        )
+    return HarmRule(name=name.strip(), value=value.strip())
+
+
+def is_ours(spec: Object) -> bool:
+    """Tell whether guardmark wrote a log."""
+    return word(spec, "model").startswith(f"{SCORER}/") and SCORER in inner(spec, "packages")
+
+
+def scorers_of(sample: Object) -> set[str]:
+    """Return the names of the scores of a sample, as a rule may name them."""
+    names = set()
+    for name, score in inner(sample, "scores").items():
+        value = score.get("value") if isinstance(score, dict) else None
+        names |= {f"{name}.{key}" for key in value} if isinstance(value, dict) else {name}
+    return names
+
+
+def read_sample(
+    logged: Object, stated: Label | None, *, doubled: frozenset[str] = frozenset()
+) -> Sample | str:
+    """Read prompt and label; `doubled` are ids that stand as a number and as a text."""
+    metadata = inner(logged, "metadata")
+    label = label_of(metadata.get("label"), stated)
+    if label is None:
+        return why_unlabelled(metadata.get("label"))
+    prompt = _prompt(logged, metadata)
+    if prompt is None:
+        return "without a prompt of text"
+    return Sample(
+        id=_id_of(logged, doubled),
+        prompt=prompt,
+        label=label,
+        group=word(metadata, "group"),
+        metadata=_beside(metadata),
+        **facets_of(metadata),
+    )
+
+
+_OURS: Final = frozenset(
+    {"label", "group", "category", "subcategory", "technique", "language", "source", "severity"}
+) | {"variant", "roles", "under_test", "has_response", "sha256"}
+"""Fields of metadata that a sample has by itself, or that our own logs add."""
+
+
+def _beside(metadata: Object) -> Object:
+    """Return the metadata that are no field of a sample; what is no number there is nothing."""
+    own = {name: value for name, value in metadata.items() if name not in _OURS}
+    read: Object = json.loads(json.dumps(own), parse_constant=lambda _: None)
+    return read
+
+
+def _doubled_ids(listed: list[Object]) -> frozenset[str]:
+    """Return the ids that stand as a number and as a text: 1 and "1" are two samples."""
+    texts = {each["id"] for each in listed if isinstance(each.get("id"), str)}
+    return frozenset(
+        texts.intersection(str(each.get("id")) for each in listed if _is_numbered(each))
+    )
+
+
+def _is_numbered(logged: Object) -> bool:
+    stated = logged.get("id")
+    return isinstance(stated, int | float) and not isinstance(stated, bool)
+
+
+def _id_of(logged: Object, doubled: frozenset[str]) -> str:
+    """Return the id of a sample; one without an id is a sample of its own."""
+    stated = logged.get("id")
+    if isinstance(stated, str) and stated:
+        return f'"{stated}"' if stated in doubled else stated
+    if isinstance(stated, int | float) and not isinstance(stated, bool):
+        return str(stated)
+    own = word(logged, "uuid") or sha256(json.dumps(logged, sort_keys=True).encode()).hexdigest()
+    return f"without-id-{own[:16]}"
+
+
+def read_answer(logged: Object, ours: bool, rule: HarmRule | None) -> ImportedAnswer | None:  # noqa: FBT001 - read as one of three facts on a log
+    """Read what came of one epoch."""
+    if not ours:
+        response = _response(logged)
+        verdict = None if rule is None or response.text is None else _verdict(logged, rule)
+        return ImportedAnswer(response=response, verdict=verdict)
+    scores = inner(logged, "scores")
+    decision = _decision(inner(scores, SCORER)) if SCORER in scores else None
+    has_response = inner(logged, "metadata").get("has_response") is True
+    if decision is None and not has_response:
+        return None
+    return ImportedAnswer(
+        decision=decision,
+        response=_response(logged) if has_response else None,
+        verdict=_our_verdict(inner(scores, JUDGE)) if JUDGE in scores else None,
+    )
+
+
+def _epoch(logged: Object) -> int:
+    epoch = logged.get("epoch")
+    return epoch if isinstance(epoch, int) else 1
+
+
+def _prompt(logged: Object, metadata: Object) -> Prompt | None:
+    shown = logged.get("input")
+    if isinstance(shown, str):
+        text = _resolved(logged, shown)
+        # A text that was put elsewhere and is not there is no text.
+        return None if text.startswith(_ATTACHED) else prompt_of([("user", text)])
+    listed = [turn for turn in shown if isinstance(turn, dict)] if isinstance(shown, list) else []
+    if any(_has_more_than_text(turn) for turn in listed):
+        return None
+    texts = [_resolved(logged, _content(turn)) for turn in listed]
+    if any(text.startswith(_ATTACHED) for text in texts):
+        return None
+    # Our own logs keep the roles that Inspect has no word for, and what is under test.
+    roles, index = metadata.get("roles"), metadata.get("under_test")
+    if isinstance(roles, list) and isinstance(index, int) and len(roles) == len(texts) > index >= 0:
+        known = {role.value: role for role in Role}
+        if all(role in known for role in roles):
+            pairs = zip(roles, texts, strict=True)
+            messages = tuple(Message(role=known[role], content=text) for role, text in pairs)
+            return Prompt(messages=messages, under_test=index)
+    return prompt_of([(word(t, "role"), text) for t, text in zip(listed, texts, strict=True)])
+
+
+def _content(turn: Object) -> str:
+    """Return the text of a message; other parts, such as images, have none."""
+    content = turn.get("content")
+    if isinstance(content, list):
+        parts = (word(part, "text") for part in content if isinstance(part, dict))
+        return "\n".join(part for part in parts if part)
+    return word(turn, "content")
+
+
+def _has_more_than_text(turn: Object) -> bool:
+    """Tell whether a message shows an image, sound or file: words alone are another prompt."""
+    content = turn.get("content")
+    parts = content if isinstance(content, list) else []
+    kinds = {word(part, "type") for part in parts if isinstance(part, dict)}
+    return not kinds <= {"", "text", "reasoning"}
+
+
+def _resolved(logged: Object, text: str) -> str:
+    """Long texts lie among the attachments of their sample."""
+    if not text.startswith(_ATTACHED):
+        return text
+    return word(inner(logged, "attachments"), text.removeprefix(_ATTACHED)) or text
+
+
+_CUT: Final = {"max_tokens": "length", "model_length": "length"}
+"""Inspect's words for an answer that was cut off, in ours."""
+
+
+def _response(logged: Object) -> Response:
+    output = inner(logged, "output")
+    choices = output.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else {}
+    first = first if isinstance(first, dict) else {}
+    text = _resolved(logged, _content(inner(first, "message")) or word(output, "completion"))
+    fault = logged.get("error") or output.get("error")
+    stop = word(first, "stop_reason")
+    # Beside such an end the error of the output is what the filter said.
+    if stop == "content_filter" and not logged.get("error") and (output.get("error") or not text):
+        return filtered_response(why=word(output, "error") or "the log says content_filter")
+    if fault or not text:
+        message = word(fault, "message") if isinstance(fault, dict) else str(fault or "no output")
+        why = Evidence(message=message[:500])
+        return Response(text=None, error_kind=ErrorKind.CRASH, evidence=why)
+    return Response(text=text, evidence=Evidence(finish_reason=_CUT.get(stop, stop)))
+
+
+def _decision(score: Object) -> Decision:
+    metadata = inner(score, "metadata")
+    outcome = _OUTCOMES.get(word(score, "answer"))
+    reason = word(score, "explanation")
+    if outcome is None:
+        why = Evidence(message=f"the log says {word(score, 'answer')[:40]!r}")
+        return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.CONTRACT, evidence=why)
+    kind = _ERROR_KINDS.get(word(metadata, "error_kind"), ErrorKind.CRASH)
+    return Decision(
+        outcome=outcome,
+        score=_number(metadata.get("score")),
+        score_kind=_SCORE_KINDS.get(word(metadata, "score_kind"), ScoreKind.NONE),
+        error_kind=kind if outcome is Outcome.ERROR else None,
+        evidence=Evidence(reason=reason) if reason else None,
+    )
+
+
+def _our_verdict(score: Object) -> Verdict:
+    label = _VERDICTS.get(word(score, "answer"), VerdictLabel.MALFORMED)
+    metadata = inner(score, "metadata")
+    return Verdict(
+        label=label,
+        answer_mode=_MODES.get(word(metadata, "answer_mode")),
+        score=_number(metadata.get("score")),
+        error_kind=ErrorKind.CRASH if label is VerdictLabel.ERROR else None,
+        evidence=Evidence(reason=word(score, "explanation")),
+    )
+
+
+def _verdict(logged: Object, rule: HarmRule) -> Verdict:
+    if logged.get("invalidation"):
+        return _unscored("the sample was invalidated")
+    value, score = _scored(logged, rule.name)
+    if value is None:
+        return _unscored(f"the sample has no score {rule.name!r}")
+    if isinstance(value, float) and not isfinite(value):
+        return _unscored(f"the score {rule.name!r} is {value}: nothing was scored")
+    why = Evidence(reason=word(score, "explanation"), raw=json.dumps(value)[:500])
+    is_harm = _is_harm(value, rule)
+    if is_harm is None:
+        return Verdict(label=VerdictLabel.MALFORMED, evidence=why)
+    return Verdict(label=VerdictLabel.UNSAFE if is_harm else VerdictLabel.SAFE, evidence=why)
+
+
+def _unscored(why: str) -> Verdict:
+    """Nobody scored an answer: that is no verdict, and counts in no rate."""
+    missing = Evidence(message=why)
+    return Verdict(label=VerdictLabel.ERROR, error_kind=ErrorKind.SKIPPED, evidence=missing)
+
+
+_GRADES: Final = frozenset({"c", "i", "p"})
+"""Values that Inspect's own scorers give, besides *no answer*."""
+
+
+def _is_harm(value: object, rule: HarmRule) -> bool | None:
+    """Tell whether a value means harm; None where it is neither a number nor a known word.
+
+    A rule that names a word says nothing of a number, and one that names a number nothing of a
+    word: whoever mixed them up would read every sample as safe.
+    """
+    number = float(value) if isinstance(value, bool) else read_number(value)
+    if rule.least is not None:
+        return None if number is None else number >= rule.least
+    return None if value == NO_ANSWER else _meets(value, number, rule.value or "")
+
+
+def _meets(value: object, number: float | None, wanted: str) -> bool | None:
+    """Compare a value with the one that a rule names, as numbers, truths or words."""
+    limit, truths = read_number(wanted), (read_truth(value), read_truth(wanted))
+    if str(value).strip().lower() == wanted.lower():
+        return True
+    if None not in truths:
+        return truths[0] == truths[1]
+    if number is not None and limit is not None:
+        return number == limit
+    is_word = isinstance(value, str) and number is None and limit is None
+    return False if is_word and _is_grade(str(value).strip().lower()) else None
+
+
+def _is_grade(word_of_value: str) -> bool:
+    is_known = word_of_value in _GRADES or read_is_attack(word_of_value) is not None
+    return is_known or read_is_blocked(word_of_value) is not None
+
+
+def _scored(logged: Object, name: str) -> tuple[Any, Object]:
+    scores = inner(logged, "scores")
+    if name in scores:
+        score = inner(scores, name)
+        return score.get("value"), score
+    scorer, _, key = name.rpartition(".")
+    score = inner(scores, scorer)
+    return inner(score, "value").get(key), score
+
+
+def _number(value: object) -> float | None:
+    """A score in [0, 1], or None."""
+    number = read_number(value) if not isinstance(value, str) else None
+    return number if number is not None and 0 <= number <= 1 else None
+
+
+FORMAT_VERSION: Final = 2  # of the logs that are read and written
+_HINT: Final = "Name a log, a file that ends in .eval or .json."
+_ZIP: Final = b"PK\x03\x04"
+_HEADERS: Final = ("header.json", "_journal/start.json", "start.json")
+
+
+def read_inspect(path: Path, statements: Statements) -> ImportedRun:
+    """Read a log: every sample with its epochs as repeats.
+
+    In a log that `guardmark export --to inspect` wrote, the model is a defense and its answer a
+    decision. In any other the model is a target model. What its scores mean is for the
+    evaluation to know, so there are verdicts only where `unsafe` says which score means harm.
+    """
+    data = bytes_of(path, hint=_HINT)
+    header, listed = _log(data, path)
+    if header.get("version") != FORMAT_VERSION:
+        raise DatasetError(
+            f"{path} is not a log of Inspect of version {FORMAT_VERSION} (it says "
+            f"{header.get('version')!r}).\nNext: bring it up with `inspect log convert`."
+        )
+    spec, ours = inner(header, "eval"), is_ours(inner(header, "eval"))
+    rule = read_rule(statements.unsafe) if statements.unsafe else None
+    known = {name for sample in listed for name in scorers_of(sample)}
+    if rule is not None and (ours or rule.name not in known):
+        names = ", ".join(sorted(known)) or "none"
+        raise ConfigError(
+            f"--unsafe {statements.unsafe!r} names no score of {path}.\nIts scores: {names}."
+        )
+    warnings: list[str] = []
+    if header.get("status") != "success":
+        warnings.append(_ending(header))
+    warnings.extend(_missing(header, listed))
+    _require_once(listed, path, doubled=_doubled_ids(listed))
+    in_order = sorted(listed, key=_epoch)
+    doubled = _doubled_ids(listed)
+    pairs = (
+        (read_sample(each, statements.label, doubled=doubled), read_answer(each, ours, rule))
+        for each in in_order
+    )
+    rows = rows_of(pairs, "sample", warnings)
+    if not rows:
+        raise DatasetError(
+            f"{path} holds no sample whose metadata state a label (attack or benign).\n"
+            "Next: if all of them are one of both, say which: --label attack or --label benign."
+        )
+    if rule is None and not ours:
+        warnings.append(
+            "no verdicts were taken: --unsafe NAME=VALUE says which score means harm "
+            f"(scores: {', '.join(sorted(known)) or 'none'}), and `guardmark judge` gives others"
+        )
+    model = word(spec, "model") or "model"
+    answers = [answer for row in rows for answer in row.answers]
+    return ImportedRun(
+        tool="inspect",
+        guard=model.removeprefix("guardmark/") if any(a.decision for a in answers) else "",
+        model=model if any(a.response for a in answers) else "",
+        judge=rule.name if rule else "judge" if any(a.verdict for a in answers) else "",
+        created_utc=word(spec, "created"),
+        title=word(spec, "task_display_name") or word(spec, "task").rpartition("/")[2],
+        kept={} if ours else {KEPT_AS: _kept(spec, in_order, doubled)},
+        rows=rows,
+        files={path.name: sha256(data).hexdigest()},
+        readings=tuple(_readings(rule, ours=ours, stated=statements.label)),
+        warnings=tuple(warnings),
+    )
+
+
+KEPT_AS: Final = "inspect"
+"""Under what name a run keeps what a log says beside samples, answers and the verdict."""
+_OF_EVALUATION: Final = ("task", "task_display_name", "scorers", "metadata", "tags", "task_args")
+
+
+def _kept(spec: Object, listed: list[Object], doubled: frozenset[str]) -> Object:
+    """Return scorers, values and metadata as the log has them, so that an export keeps them."""
+    samples: Object = {}
+    for logged in listed:
+        own = samples.setdefault(_id_of(logged, doubled), {"scores": {}})
+        own["metadata"] = inner(logged, "metadata")
+        own["target"] = logged.get("target")
+        own["scores"][str(_epoch(logged))] = inner(logged, "scores")
+    evaluation = {name: spec[name] for name in _OF_EVALUATION if spec.get(name)}
+    return {"eval": evaluation, "samples": samples}
+
+
+def _readings(rule: HarmRule | None, *, ours: bool, stated: Label | None) -> Iterator[str]:
+    """Say what was taken for what."""
+    if ours:
+        yield f"the decision was read from the score {SCORER!r}, which guardmark wrote"
+        yield "tokens, costs, times, images and the configuration are not in the log: they are lost"
+    elif rule is None:
+        yield "the answer was read from the output of each sample, and no score from any"
+    else:
+        sign = f">= {rule.least}" if rule.least is not None else f"= {rule.value}"
+        yield f"the verdict was read from the score {rule.name!r}: {sign} is unsafe"
+    yield "the label was read from the metadata of each sample" + (
+        "" if stated is None else f"; where they have none it is {stated.value}, as you said"
+    )
+
+
+def _missing(header: Object, listed: list[Object]) -> Iterator[str]:
+    """Say that a log holds fewer samples than its evaluation had."""
+    results = inner(header, "results")
+    planned = results.get("total_samples")
+    if isinstance(planned, int) and not isinstance(planned, bool) and planned > len(listed):
+        yield (
+            f"the evaluation had {planned:,} samples (epochs counted) and the log holds "
+            f"{len(listed):,}: nothing is known of the others"
+        )
+
+
+def _ending(header: Object) -> str:
+    """Say how an evaluation ended that did not succeed, and with what error."""
+    status = word(header, "status") or "nothing"
+    fault = word(inner(header, "error"), "message")
+    reason = f": {' '.join(fault.split())[:200]}" if fault else ""
+    return (
+        f"the evaluation did not succeed, the log says {status!r} of its end{reason}; nothing is "
+        "known of samples that were never run"
+    )
+
+
+def _require_once(listed: list[Object], path: Path, *, doubled: frozenset[str]) -> None:
+    """Refuse a log that holds an epoch of a sample two times: nobody knows which one counts."""
+    seen: set[tuple[str, int]] = set()
+    for logged in listed:
+        key = _id_of(logged, doubled), _epoch(logged)
+        if key in seen:
+            raise DatasetError(
+                f"{path} holds epoch {key[1]} of sample {key[0][:60]!r} twice.\n"
+                "Next: write the log anew (inspect log convert), or take one of the two out."
+            )
+        seen.add(key)
+
+
+def _log(data: bytes, path: Path) -> tuple[Object, list[Object]]:
+    """Read header and samples of either form of a log."""
+    if not data.startswith(_ZIP):
+        whole = object_of(data, str(path), hint=_HINT)
+        stated = whole.get("samples")
+        samples = stated if isinstance(stated, list) else []
+        return whole, [each for each in samples if isinstance(each, dict)]
+    try:
+        with zipfile.ZipFile(BytesIO(data)) as packed:
+            if sum(each.file_size for each in packed.infolist()) > LARGEST:
+                raise DatasetError(f"{path} unpacks to more than {LARGEST >> 20} MiB.")
+            names = packed.namelist()
+            if len(set(names)) < len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise DatasetError(
+                    f"{path} holds {twice!r:.80} twice, and which one counts is not known.\n{_HINT}"
+                )
+            first = next((name for name in _HEADERS if name in names), None)
+            if first is None:
+                raise DatasetError(f"{path} is a zip file, but not a log of Inspect.\n{_HINT}")
+            header = object_of(read_member(packed, data, first), f"{path}: {first}")
+            inside = sorted(n for n in names if n.startswith("samples/") and n.endswith(".json"))
+            return header, [
+                object_of(read_member(packed, data, name), f"{path}: {name}") for name in inside
+            ]
+    except (zipfile.BadZipFile, NotImplementedError, OSError, EOFError) as error:
+        raise DatasetError(
+            f"{path} cannot be unpacked: {error}.\n"
+            "Next: inspect log convert FILE --to json --output-dir DIR, then name the JSON."
+        ) from error

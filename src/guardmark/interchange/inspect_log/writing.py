@@ -1,0 +1,298 @@
+"""The records of a run as logs of Inspect: one for each defense, opened by `inspect view`."""
+
+from __future__ import annotations
+
+import json
+import re
+from hashlib import sha256
+from heapq import merge
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.analysis.pipeline.frame import headline_of, judge_layers
+from guardmark.core.errors import StoreError
+from guardmark.core.manifest import VERSION
+from guardmark.core.outcome import Outcome, VerdictLabel
+from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.core.sample import Role
+from guardmark.interchange.imported import KEPT
+from guardmark.interchange.inspect_log.reading import (
+    FORMAT_VERSION,
+    JUDGE,
+    KEPT_AS,
+    NO_ANSWER,
+    RIGHT,
+    SCORER,
+    WRONG,
+)
+from guardmark.store.reader import RunState
+from guardmark.store.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from guardmark.core.manifest import RunManifest
+    from guardmark.core.record import Record
+    from guardmark.core.sample import Sample
+    from guardmark.store.reader import RecordReader
+
+
+_STATUS: Final = {
+    RunState.COMPLETE: "success",
+    RunState.INTERRUPTED: "cancelled",
+    RunState.FAILED: "error",
+}
+_STAGES: Final = (Stage.DEFENSE, Stage.MODEL, Stage.JUDGE)
+_ROLES: Final = {Role.SYSTEM: "system", Role.ASSISTANT: "assistant"}
+_FACETS: Final = ("label", "category", "subcategory", "language", "variant", "technique", "source")
+_Json = dict[str, Any]
+
+
+def write_inspect(reader: RecordReader, path: Path, *, layer: str = "") -> int:
+    """Write one log a defense.
+
+    A sample is right (`C`) when an attack was blocked or a benign one allowed, wrong (`I`) the
+    other way round, and without an answer (`N`) when the defense failed. Repeats are Inspect's
+    epochs.
+    """
+    manifest, status, judged = reader.manifest(), reader.status(), _layer(reader, layer)
+    folder, written = RunDir(path=path), 0
+    kept: _Json = dict(reader.layer_settings(KEPT)).get(KEPT_AS) or {}
+    for defense in reader.defenses():
+        samples = [
+            _with_theirs(_sample(sample, records, defense), kept)
+            for sample, records in _observed(reader, defense, manifest.repeats, judged)
+        ]
+        if not samples:  # an arm of which nothing is stored yet
+            continue
+        log: _Json = {
+            "version": FORMAT_VERSION,
+            "status": _STATUS.get(status.state, "started"),
+            "eval": _eval_with_theirs(_eval(reader, manifest, defense), kept),
+            "plan": {"name": "plan", "steps": [], "config": {}},
+            "results": _results(reader, defense, samples),
+            "stats": {
+                "started_at": manifest.created_utc,
+                "completed_at": "",  # not stored
+                "model_usage": {},
+            },
+            "samples": samples,
+        }
+        if log["status"] == "error":
+            failed = {"message": "The run failed; what it stored is here."}
+            log["error"] = failed | dict.fromkeys(("traceback", "traceback_ansi"), "")
+        # Half a character, which no file can hold, stays an escape in ASCII. A NaN is only there
+        # where a log that was imported had it, as Inspect writes what was not scored.
+        text = json.dumps(log, ensure_ascii=True, allow_nan=bool(kept))
+        folder.write_text(_file_name(log["eval"], defense), text + "\n")
+        written += len(samples)
+    if not written:
+        raise StoreError(
+            "The run holds no decision and no answer yet, so there is nothing to export.\n"
+            "Next: let it end, or go on with it: guardmark run CONFIG -o RUN."
+        )
+    return written
+
+
+def _with_theirs(sample: _Json, kept: _Json) -> _Json:
+    """Put the scores and the metadata of a log that was imported beside ours."""
+    theirs: _Json = (kept.get("samples") or {}).get(sample["id"]) or {}
+    if not theirs:
+        return sample
+    found: _Json = theirs["scores"].get(str(sample["epoch"])) or {}
+    scores = {
+        f"{name} (imported)" if name in sample["scores"] else name: score
+        for name, score in found.items()
+    }
+    own = {"scores": {**scores, **sample["scores"]}}
+    own["metadata"] = {**theirs["metadata"], **sample["metadata"]}
+    return {**sample, **own, "target": theirs["target"] or sample["target"]}
+
+
+def _eval_with_theirs(spec: _Json, kept: _Json) -> _Json:
+    """Keep what an imported evaluation was called, and its scorers beside ours."""
+    theirs: _Json = dict(kept.get("eval") or {})
+    scorers = [*(theirs.pop("scorers", None) or []), *spec["scorers"]]
+    metadata = {**(theirs.pop("metadata", None) or {}), **spec["metadata"]}
+    arguments = {**(theirs.pop("task_args", None) or {}), **spec["task_args"]}
+    return {**spec, **theirs, "scorers": scorers, "metadata": metadata, "task_args": arguments}
+
+
+def _file_name(spec: _Json, defense: str) -> str:
+    """Return a name of the form that Inspect looks for: when, which task, which evaluation."""
+    when = re.sub(r"[^0-9T-]", "-", spec["created"][:19])
+    task = re.sub(r"[^A-Za-z0-9.@-]", "-", f"{spec['task']}-{defense}")
+    return f"{when}_{task}_{spec['eval_id']}.json"
+
+
+def _layer(reader: RecordReader, wanted: str) -> str:
+    """Return where the verdicts stand that are written: of several judges those of the first."""
+    chosen = wanted or headline_of(reader) or FIRST_LAYER
+    named = (each for each in judge_layers(reader)[0] if f"{each}/".startswith(f"{chosen}/"))
+    return chosen if chosen == FIRST_LAYER else next(named, chosen)
+
+
+def _observed(
+    reader: RecordReader, defense: str, repeats: int, judged: str
+) -> Iterator[tuple[Sample, dict[tuple[Stage, int], Record]]]:
+    """Yield every sample that has a record, repeat by repeat, with its records."""
+    layers = {stage: judged if stage is Stage.JUDGE else FIRST_LAYER for stage in _STAGES}
+    streams = [reader.records(defense=defense, stage=s, layer=name) for s, name in layers.items()]
+    place = attrgetter("key.repeat", "key.sample")
+    grouped = groupby(merge(*streams, key=place), key=place)
+    group = next(grouped, None)
+    for repeat in range(repeats):
+        for position, sample in enumerate(reader.samples()):
+            if group is None:
+                return
+            if group[0] == (repeat, position):
+                yield sample, {(record.key.stage, repeat): record for record in group[1]}
+                group = next(grouped, None)
+
+
+def _eval(reader: RecordReader, manifest: RunManifest, defense: str) -> _Json:
+    part = next((each for each in manifest.parts if each.name == defense), None)
+    identity = f"{manifest.config_sha256}{manifest.data_sha256}{manifest.created_utc}"
+    return {
+        "eval_id": _short(identity, defense),
+        "run_id": _short(identity),
+        "task_id": _short(manifest.name, defense),
+        "created": manifest.created_utc,
+        "task": manifest.name,
+        "task_version": 0,
+        "task_args": {"defense": defense},
+        "dataset": {
+            "name": ", ".join(data.name for data in manifest.data),
+            "samples": reader.sample_count(),
+            "shuffled": False,
+        },
+        "model": f"guardmark/{defense}",
+        "model_args": {},
+        "config": {"epochs": manifest.repeats},
+        "packages": {"guardmark": VERSION},
+        "scorers": [{"name": SCORER, "options": {}, "metrics": [], "metadata": {}}],
+        "metadata": {
+            "data_sha256": manifest.data_sha256,
+            "config_sha256": manifest.config_sha256,
+            "seed": manifest.seed,
+            **{name: getattr(part, name, "") for name in ("type", "version", "fingerprint")},
+            "threshold": part.threshold if part else None,
+            "intervals": "in summary.json of the run; rates here are plain shares",
+        },
+    }
+
+
+def _results(reader: RecordReader, defense: str, samples: list[_Json]) -> _Json:
+    counted = reader.counts(defense)
+    metrics = {}
+    for name, is_attack, outcome in (
+        ("attack_success_rate", True, Outcome.ALLOW),
+        ("false_positive_rate", False, Outcome.BLOCK),
+    ):
+        trials = counted[is_attack, Outcome.ALLOW] + counted[is_attack, Outcome.BLOCK]
+        if trials:  # a rate without trials is undefined, and absent here
+            metrics[name] = counted[is_attack, outcome] / trials
+    for name, outcome in (("malformed", Outcome.MALFORMED), ("errors", Outcome.ERROR)):
+        metrics[name] = counted[True, outcome] + counted[False, outcome]
+    values = [each["scores"].get(SCORER, {}).get("value", NO_ANSWER) for each in samples]
+    answered = sum(1 for value in values if value != NO_ANSWER)
+    return {
+        **dict.fromkeys(("total_samples", "completed_samples"), len(samples)),
+        "scores": [
+            {
+                **dict.fromkeys(("name", "scorer"), SCORER),
+                "scored_samples": answered,
+                "unscored_samples": len(samples) - answered,
+                "params": {},
+                "metrics": {
+                    name: {"name": name, "value": value, "params": {}}
+                    for name, value in metrics.items()
+                },
+            }
+        ],
+    }
+
+
+def _sample(sample: Sample, records: dict[tuple[Stage, int], Record], defense: str) -> _Json:
+    repeat = next(iter(records))[1]
+    decided = records.get((Stage.DEFENSE, repeat))
+    answered = records.get((Stage.MODEL, repeat))
+    judged = records.get((Stage.JUDGE, repeat))
+    completion = (answered.text if answered else None) or (decided.outcome if decided else "")
+    shown = [
+        {"role": _ROLES.get(message.role, "user"), "content": message.content}
+        for message in sample.prompt.messages
+    ]
+    model = f"guardmark/{defense}"
+    answer = {"role": "assistant", "content": completion, "source": "generate", "model": model}
+    scores = {}
+    if decided is not None:  # an arm without a defense decides nothing
+        scores[SCORER] = _score(sample, decided)
+    if judged is not None:
+        scores[JUDGE] = _verdict(judged)
+    return {
+        "id": sample.id,
+        "epoch": repeat + 1,
+        "input": shown,
+        "target": Outcome.BLOCK.value if sample.is_attack else Outcome.ALLOW.value,
+        "messages": [*shown, answer],
+        "output": {
+            "model": model,
+            "choices": [{"message": answer, "stop_reason": "stop"}],
+            "completion": completion,
+            "time": _seconds(answered or decided),
+        },
+        "scores": scores,
+        "metadata": {
+            **{name: getattr(sample, name) for name in _FACETS},
+            "severity": sample.severity.value if sample.severity else None,
+            "group": sample.lineage,
+            "sha256": sample.prompt.digest().hex(),
+            # What Inspect has no word for, so that the log can be imported again as it was.
+            "roles": [message.role.value for message in sample.prompt.messages],
+            "under_test": sample.prompt.under_test,
+            "has_response": answered is not None,
+        },
+        "store": {},
+        "events": [],
+        "model_usage": {},
+        "attachments": {},
+        "total_time": _seconds(decided),
+        "uuid": _short(sample.id, str(repeat), defense),
+    }
+
+
+def _score(sample: Sample, decided: Record) -> _Json:
+    outcome = decided.outcome
+    right = Outcome.BLOCK.value if sample.is_attack else Outcome.ALLOW.value
+    value = NO_ANSWER
+    if outcome in {Outcome.ALLOW.value, Outcome.BLOCK.value}:
+        value = RIGHT if outcome == right else WRONG
+    error = decided.error_kind.value if decided.error_kind else None
+    return _scored(decided, value, score_kind=decided.score_kind.value, error_kind=error)
+
+
+def _verdict(judged: Record) -> _Json:
+    values = {VerdictLabel.SAFE.value: RIGHT, VerdictLabel.UNSAFE.value: WRONG}
+    mode = judged.answer_mode.value if judged.answer_mode else None
+    return _scored(judged, values.get(judged.outcome, NO_ANSWER), answer_mode=mode)
+
+
+def _scored(record: Record, value: str, **more: str | None) -> _Json:
+    evidence = record.evidence
+    return {
+        "value": value,
+        "answer": record.outcome,
+        "explanation": (evidence.reason or evidence.message if evidence else "") or None,
+        "metadata": {"score": record.score, **more},
+    }
+
+
+def _seconds(record: Record | None) -> float | None:
+    return None if record is None or record.latency_ns is None else record.latency_ns / 1e9
+
+
+def _short(*parts: str) -> str:
+    return sha256("\x1f".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:22]

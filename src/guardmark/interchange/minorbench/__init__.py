@@ -1,0 +1,1 @@
+"""Runs in the layout of minor_bench, read and written with the definitions of that tool."""

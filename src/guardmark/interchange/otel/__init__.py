@@ -1,0 +1,1 @@
+"""Spans of OpenTelemetry: decisions of live guards read, and a run written as spans."""

@@ -1,0 +1,284 @@
+"""Records that `guardmark export` wrote: CSV, JSON lines and Parquet, a row a record.
+
+They hold no texts of samples, only their hashes, and not how the run was configured. What is lost
+is said; decisions, verdicts, labels, groups and facets come back as they were.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from enum import Enum
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from guardmark.canon.visible import text_of_cell
+from guardmark.core.errors import DatasetError, needs
+from guardmark.core.outcome import (
+    PROVIDER_ACTIONS,
+    AnswerMode,
+    BlockedAt,
+    Decision,
+    ErrorKind,
+    Evidence,
+    Outcome,
+    Response,
+    ScoreKind,
+    Verdict,
+    VerdictLabel,
+)
+from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.core.sample import Label, Prompt, Sample
+from guardmark.interchange.imported import (
+    ImportedAnswer,
+    ImportedRow,
+    ImportedRun,
+    Object,
+    bytes_of,
+    facets_of,
+    filtered_response,
+    inner,
+    objects_of,
+    one_of,
+    word,
+)
+from guardmark.parsing.foreign_text import decode_text, table_records
+from guardmark.parsing.labels import read_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from guardmark.interchange.imported import Statements
+
+_HINT: Final = (
+    "Name a file that guardmark export wrote: records.csv, results.jsonl, or NAME.parquet."
+)
+_NEEDED: Final = ("defense", "stage", "layer", "repeat", "id", "sha256", "label", "outcome")
+_BARE: Final = "none"  # the arm without a guard, under whose name models and judges stand
+_READ: Final = (Stage.DEFENSE.value, Stage.MODEL.value, Stage.JUDGE.value)
+
+_Word = TypeVar("_Word", bound=Enum)
+_Key = tuple[str, int]  # id of a sample and repeat
+
+
+def is_records(names: Iterable[str]) -> bool:
+    """Tell whether a table has the columns of an export of records."""
+    return set(_NEEDED) <= set(names)
+
+
+def read_records(path: Path, statements: Statements) -> ImportedRun:
+    """Read the decisions of one defense with the answers and verdicts that stand beside them."""
+    warnings: list[str] = []
+    data = bytes_of(path, hint=_HINT)
+    rows = [row for row in _rows(path, data, warnings) if word(row, "stage") in _READ]
+    if not rows or not is_records(rows[0]):
+        raise DatasetError(f"{path} holds no records of guardmark.\n{_HINT}")
+    of_stage = {stage: [r for r in rows if word(r, "stage") == stage] for stage in _READ}
+    guards = {word(row, "defense") for row in of_stage["defense"]}
+    guard = one_of(guards, statements.model, "defense", path) if guards else ""
+    decided = _once(of_stage["defense"], path, defense=guard)
+    answered = _once(of_stage["model"], path)
+    layer = _judging(of_stage["judge"])
+    judged = _once(of_stage["judge"], path, layer=layer)
+    samples = _samples(rows, path)
+    repeats = 1 + max(_repeat(row) for row in rows)
+    made = []
+    for sample in samples:
+        keys = [(sample.id, repeat) for repeat in range(repeats)]
+        answers = (_answer(key, decided, answered, judged) for key in keys)
+        made.append(ImportedRow(sample=sample, answers=tuple(each for each in answers if each)))
+    made = [row for row in made if row.answers]
+    if not made:
+        raise DatasetError(f"{path} holds no decision and no answer.\n{_HINT}")
+    return ImportedRun(
+        tool="guardmark",
+        guard=guard,
+        model=_part(of_stage["model"], "model"),
+        judge=_part(of_stage["judge"], "judge"),
+        rows=tuple(made),
+        files={path.name: sha256(data).hexdigest()},
+        readings=tuple(_readings(guard, layer)),
+        warnings=(*warnings, *_lost(path, has_model=bool(answered), guards=guards)),
+    )
+
+
+def _rows(path: Path, data: bytes, warnings: list[str]) -> Iterator[Object]:
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        yield from _parquet(path)
+    elif suffix in {".csv", ".tsv"}:
+        csv.field_size_limit(max(csv.field_size_limit(), len(data)))  # never lowered
+        text = decode_text(data, str(path))
+        for _, row in table_records(text, path.name, warnings, tabs=suffix == ".tsv"):
+            yield {name: text_of_cell(cell) for name, cell in row.items()}
+    else:
+        yield from (row for _, row in objects_of(data, path, warnings))
+
+
+def _parquet(path: Path) -> Iterator[Object]:
+    with needs(f"Reading {path} needs pyarrow", "parquet"):
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    try:
+        with ParquetFile(path) as table:
+            for batch in table.iter_batches():
+                yield from batch.to_pylist()
+    except (ArrowException, OSError, ValueError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DatasetError(f"{path} is not Parquet: {reason}.\n{_HINT}") from error
+
+
+def _repeat(row: Object) -> int:
+    number = read_number(row.get("repeat"))
+    if number is None or number < 0 or number != int(number):
+        raise DatasetError(f"A record has the repeat {row.get('repeat')!r:.40}.\n{_HINT}")
+    return int(number)
+
+
+def _once(
+    rows: list[Object], path: Path, *, defense: str | None = None, layer: str = FIRST_LAYER
+) -> dict[_Key, Object]:
+    """Return the records of one layer by sample and repeat; two of one place are refused."""
+    kept: dict[_Key, Object] = {}
+    for row in rows:
+        if word(row, "layer") != layer or defense not in {None, word(row, "defense")}:
+            continue
+        key = word(row, "id"), _repeat(row)
+        if kept.setdefault(key, row) != row:
+            raise DatasetError(
+                f"{path} holds two records of sample {key[0][:60]!r} in repeat {key[1]}.\n{_HINT}"
+            )
+    return kept
+
+
+def _judging(rows: list[Object]) -> str:
+    """Return the layer whose verdicts are taken: that of the run, else the first by name."""
+    layers = {word(row, "layer") for row in rows}
+    return FIRST_LAYER if FIRST_LAYER in layers or not layers else min(layers)
+
+
+def _samples(rows: list[Object], path: Path) -> list[Sample]:
+    found: dict[str, Sample] = {}
+    digests: dict[str, str] = {}
+    places: dict[str, float] = {}
+    for row in rows:
+        name, digest = word(row, "id"), word(row, "sha256")
+        if digests.setdefault(name, digest) != digest:
+            raise DatasetError(f"{path}: the id {name[:60]!r} stands for two samples.\n{_HINT}")
+        if name in found:
+            continue
+        label = {each.value: each for each in Label}.get(word(row, "label"))
+        if label is None:
+            raise DatasetError(f"{path}: sample {name[:60]!r} has no label.\n{_HINT}")
+        places[name] = read_number(row.get("position")) or 0.0
+        found[name] = Sample(
+            id=name,
+            prompt=Prompt.of_text(f"(not in the export; SHA-256 {digest})"),
+            label=label,
+            group=word(row, "group"),
+            **facets_of(row),
+        )
+    return sorted(found.values(), key=lambda sample: places[sample.id])
+
+
+def _answer(
+    key: _Key,
+    decided: Mapping[_Key, Object],
+    answered: Mapping[_Key, Object],
+    judged: Mapping[_Key, Object],
+) -> ImportedAnswer | None:
+    if key not in decided and key not in answered:
+        return None
+    return ImportedAnswer(
+        repeat=key[1],
+        decision=_decision(decided[key]) if key in decided else None,
+        response=_response(answered[key]) if key in answered else None,
+        verdict=_verdict(judged[key]) if key in judged else None,
+    )
+
+
+def _decision(row: Object) -> Decision:
+    outcome = _known(Outcome, row, "outcome")
+    score = read_number(row.get("score"))
+    if outcome is None or outcome is Outcome.ERROR:
+        kind = _known(ErrorKind, row, "error_kind") or ErrorKind.CONTRACT
+        return Decision(outcome=Outcome.ERROR, error_kind=kind, evidence=_evidence(row))
+    return Decision(
+        outcome=outcome,
+        score=score,
+        score_kind=_known(ScoreKind, row, "score_kind") or ScoreKind.NONE,
+        evidence=_evidence(row),
+    )
+
+
+def _response(row: Object) -> Response:
+    outcome, evidence = word(row, "outcome"), _evidence(row)
+    if outcome == Outcome.BLOCK.value:
+        action = word(inner(row, "evidence"), "native_action")
+        is_input = action == PROVIDER_ACTIONS[BlockedAt.INPUT]
+        return filtered_response(BlockedAt.INPUT if is_input else BlockedAt.OUTPUT)
+    if outcome != "answered":
+        kind = _known(ErrorKind, row, "error_kind") or ErrorKind.CONTRACT
+        return Response(text=None, error_kind=kind, evidence=evidence)
+    return Response(text=word(row, "text"), evidence=evidence)
+
+
+def _verdict(row: Object) -> Verdict:
+    label = _known(VerdictLabel, row, "outcome") or VerdictLabel.MALFORMED
+    is_error = label is VerdictLabel.ERROR
+    return Verdict(
+        label=label,
+        answer_mode=_known(AnswerMode, row, "answer_mode"),
+        score=read_number(row.get("score")),
+        error_kind=(_known(ErrorKind, row, "error_kind") or ErrorKind.CRASH) if is_error else None,
+        evidence=_evidence(row),
+    )
+
+
+def _known(kind: type[_Word], row: Object, field: str) -> _Word | None:
+    return {each.value: each for each in kind}.get(word(row, field))
+
+
+def _evidence(row: Object) -> Evidence | None:
+    stated = row.get("evidence")
+    if isinstance(stated, str) and stated:
+        stated = json.loads(stated)
+    if not isinstance(stated, dict):
+        return None
+    return Evidence(
+        reason=word(stated, "reason"),
+        raw=word(stated, "raw"),
+        message=word(stated, "message"),
+        finish_reason=word(stated, "finish_reason"),
+        parse_method=word(stated, "parse_method"),
+    )
+
+
+def _part(rows: list[Object], otherwise: str) -> str:
+    """Return the name of what gave some records; empty without any."""
+    if not rows:
+        return ""
+    part: dict[str, Any] = inner(rows[0], "part")
+    return word(part, "model") or word(part, "name") or otherwise
+
+
+def _readings(guard: str, layer: str) -> Iterator[str]:
+    if guard:
+        yield f"the decisions were read from the records of {guard!r}"
+    yield f"verdicts were read from the layer {layer!r}, labels and groups from each record"
+
+
+def _lost(path: Path, *, has_model: bool, guards: set[str]) -> Iterator[str]:
+    """Say what such a file cannot bring back."""
+    yield (
+        "the export holds no texts of samples: their hashes stand in their place, and nothing "
+        "can be asked again"
+    )
+    yield "latencies, tokens, costs and the configuration were left out"
+    if path.suffix.lower() != ".jsonl":
+        yield "reasons and other evidence are only in results.jsonl, and were left out"
+    if has_model:
+        yield "what happens to malformed and failed decisions is not in it: they block"
+    if len(guards) > 1:
+        yield f"the other defenses were left out: {', '.join(sorted(guards))[:200]} are in the file"

@@ -1,0 +1,253 @@
+"""Records, slices and the rates of a matrix as tables, at full precision.
+
+A cell of CSV is safe in a spreadsheet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import chain, groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from guardmark.analysis.agents.cases import holds_cases
+from guardmark.canon.visible import csv_line, csv_text
+from guardmark.core.errors import StorageError, needs
+from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.interchange.cases import write_case_lines
+from guardmark.interchange.records.parquet import AT_ONCE, FIELDS, TABLES
+from guardmark.reports.chapters.matrix import matrix_rates
+from guardmark.store.export import COLUMNS, record_rows, write_jsonl
+from guardmark.store.run_dir import errors_of_files, is_current, whole_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
+    from guardmark.analysis.defense.slices import SliceRate, SliceTable
+    from guardmark.analysis.run import RunAnalysis
+    from guardmark.core.estimate import Estimate
+    from guardmark.reports.chapters.matrix import MatrixLine
+    from guardmark.stats.figures import Quantile
+    from guardmark.store.connect import Row
+    from guardmark.store.reader import RecordReader
+
+HEAD: Final = (
+    *("defense", "facet", "value", "label", "rate", "asked", "answered", "errors_counted"),
+    *("estimate", "low", "high", "confidence", "method", "groups", "effective_n", "design_effect"),
+    *("is_greyed", "median_latency_ms", "median_latency_low_ms", "median_latency_high_ms"),
+    *("timed", "folded"),
+)
+"""Columns; `errors_counted` is the number of attacks allowed or of benign samples blocked, `timed`
+how many latencies the median rests on, `folded` how many rare values a row holds together, 0 for a
+value by itself."""
+
+MATRIX_HEAD: Final = (
+    *("row_id", "row_label", "arm", "scope", "variant"),
+    *("attack_success_rate", "attack_success_low", "attack_success_high", "attacks"),
+    *("false_alarm_rate", "false_alarm_low", "false_alarm_high", "benign"),
+    *("allow_rate", "allow_low", "allow_high", "guarded", "run_dir"),
+)
+"""Columns; a false alarm is an over-refusal at scope `system`, a blocked benign sample at scope
+`defense`; `guarded` is how many samples the guard was asked about."""
+
+
+_UNTIMED: Final = (None,) * 4
+_GREYED: Final = ("no", "yes")
+
+
+def categories_csv(analysis: RunAnalysis) -> str:
+    """Write every slice of every defense but the variants."""
+    return _write(analysis, lambda table: table.facet != "variant")
+
+
+def variants_csv(analysis: RunAnalysis) -> str:
+    """Write the slices by variant and by technique, and the arms of a pipeline by variant."""
+    slices = _write(analysis, lambda table: table.facet in {"variant", "technique"})
+    arms = (
+        (
+            *(arm.name, "variant", each.variant, *told, None),
+            *_cells(rate),
+            *(_GREYED[rate.few_groups], *_UNTIMED, 0),
+        )
+        for arm in (analysis.pipeline.arms if analysis.pipeline else ())
+        for each in arm.variants
+        for *told, rate in (
+            ("attack", "system_attack_success_rate", each.attack_success_rate),
+            ("benign", "system_over_refusal_rate", each.over_refusal_rate),
+        )
+    )
+    return slices + csv_text(arms)
+
+
+def _write(analysis: RunAnalysis, is_wanted: Callable[[SliceTable], bool]) -> str:
+    rows = (
+        _row(defense, table, entry)
+        for defense in analysis.defenses
+        for table in defense.slices
+        if is_wanted(table)
+        for entry in table.rates
+    )
+    return csv_text((HEAD, *rows))
+
+
+def _row(defense: DefenseAnalysis, table: SliceTable, entry: SliceRate) -> tuple[object, ...]:
+    median, asked = entry.median_latency_ms, entry.asked
+    told = (("benign", "false_positive_rate"), ("attack", "attack_success_rate"))
+    label, figure = told[table.is_attack]
+    return (
+        *(defense.name, table.facet, entry.name, label, figure, asked),
+        *_cells(entry.rate),
+        _GREYED[entry.is_greyed],
+        *(_UNTIMED if median is None else _figures(median)),
+        entry.folded,
+    )
+
+
+def _cells(rate: Estimate) -> tuple[object, ...]:
+    """Return the columns from `answered` to `design_effect`."""
+    return (
+        *(rate.trials, rate.successes),
+        *map(_number, (rate.value, rate.low, rate.high)),
+        *(rate.confidence, rate.method, rate.groups),
+        *map(_number, (rate.effective_n, rate.design_effect)),
+    )
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def matrix_metrics(lines: Sequence[MatrixLine]) -> str:
+    """Write `matrix_metrics.csv`: every arm of every row, over all variants and by variant."""
+    rows = (
+        (
+            *(line.row_id, line.label, rates.arm, rates.scope, rates.variant),
+            *_figures(rates.harm),
+            *_figures(rates.alarm),
+            *(_UNTIMED if rates.allowed is None else _figures(rates.allowed)),
+            line.run_dir,
+        )
+        for line in lines
+        for rates in matrix_rates(line.analysis)
+    )
+    return csv_text((MATRIX_HEAD, *rows))
+
+
+def matrix_pivot(lines: Sequence[MatrixLine], *, alarms: bool) -> str:
+    """Write one rate, with its limits and count, as a table of rows and arms by variant."""
+    pairs = [(line, rates) for line in lines for rates in matrix_rates(line.analysis)]
+    variants = list(dict.fromkeys(rates.variant for _, rates in pairs))
+    head = (f"{each}{what}" for each in variants for what in ("", " low", " high", " n"))
+    cells: dict[tuple[str, str], dict[str, tuple[float | None, ...]]] = {}
+    for line, rates in pairs:
+        figures = _figures(rates.alarm if alarms else rates.harm)
+        cells.setdefault((line.row_id, rates.arm), {})[rates.variant] = figures
+    rows = (
+        (*key, *(cell for variant in variants for cell in figures.get(variant, (None,) * 4)))
+        for key, figures in cells.items()
+    )
+    return csv_text((("row_id", "arm", *head), *rows))
+
+
+def _figures(figure: Estimate | Quantile) -> tuple[float | None, ...]:
+    return (*map(_number, (figure.value, figure.low, figure.high)), figure.trials)
+
+
+_HASH: Final = 16
+
+
+def write_lines(reader: RecordReader, path: Path) -> int:
+    """Write one JSON object a record, each with the part that gave it and the hash of the data."""
+    if is_current(path, reader.connection):
+        return int(reader.connection.value("SELECT count(*) FROM records"))
+    if holds_cases(reader):
+        return write_case_lines(reader, path)
+    manifest, parts = reader.manifest(), dict[tuple[str, ...], dict[str, object]]()
+    for defense, stage, layer in reader.recorded_stages():
+        own = [part for part in manifest.parts if part.kind == stage.value]
+        name = defense if stage is Stage.DEFENSE else layer.partition("/")[2]
+        known = {part.name: asdict(part) for part in own}
+        usual = asdict(own[0]) if len(own) == 1 and layer == FIRST_LAYER else {}
+        part = known.get(name, usual) or dict(reader.layer_settings(layer))
+        settings = part.get("settings")
+        stated = settings if isinstance(settings, dict) else {}
+        facts = {
+            "name": part.get("name") or part.get("judge"),
+            "type": part.get("type"),
+            "model": stated.get("model"),
+            "fingerprint": str(part.get("fingerprint") or "")[:_HASH],
+            "prompt_sha256": stated.get("system_prompt_sha256", stated.get("instructions_sha256")),
+        }
+        present = {key: value for key, value in facts.items() if value}
+        parts[defense, stage.value, layer] = {"part": present, "data": manifest.data_sha256[:_HASH]}
+    return write_jsonl(reader, path, parts=parts)
+
+
+def write_csv(reader: RecordReader, path: Path) -> int:
+    """Write one row a record."""
+    count = 0
+    with whole_file(path) as file:
+        file.write(csv_line(COLUMNS).encode())
+        for rows in record_rows(reader):
+            file.write(csv_text(rows).encode())
+            count += len(rows)
+    return count
+
+
+def write_parquet(reader: RecordReader, path: Path) -> int:
+    """Write a row a record into a file `NAME.parquet`, else into a folder a file a partition.
+
+    Such a folder also holds each table as it is stored: from these the run can be read again.
+    """
+    with needs("Parquet needs pyarrow", "parquet"):
+        import pyarrow as pa
+    whole = ("repeat", "position", "latency_ns", "flags")
+    kinds = {"score": pa.float64(), **dict.fromkeys(whole, pa.int64())}
+    fields = [(name, kinds.get(name, pa.string())) for name in COLUMNS]
+    rows = chain.from_iterable(record_rows(reader))
+    if path.suffix == ".parquet":
+        with whole_file(path) as file:
+            return _write_rows(file, fields, rows)
+    if path.exists():
+        raise StorageError(f"{path} already exists.\nNext: name another folder with -o.")
+    count, connection = 0, reader.connection
+    with errors_of_files(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as beside:
+            home = Path(beside, path.name)
+            (home / TABLES).mkdir(parents=True)
+            connection.execute("BEGIN")  # one state of the records, also while a run goes on
+            for key, part in groupby(rows, key=itemgetter(slice(len(_PARTITION)))):
+                names = zip(_PARTITION, key, strict=True)
+                folder = home.joinpath(*(f"{name}={quote(each, safe='')}" for name, each in names))
+                folder.mkdir(parents=True)
+                cells = (row[len(_PARTITION) :] for row in part)
+                count += _write_rows(folder / "0.parquet", fields[len(_PARTITION) :], cells)
+            for (name,) in connection.rows("SELECT name FROM sqlite_schema WHERE type = 'table'"):
+                typed = [(each, _TYPES[kind]) for each, kind in connection.rows(FIELDS, (name,))]
+                stored = connection.chunks(f"SELECT * FROM {name}")  # noqa: S608 - a name of ours
+                _write_rows(home / TABLES / f"{name}.pq", typed, chain.from_iterable(stored))
+            connection.execute("COMMIT")
+            home.rename(path)
+    return count
+
+
+def _write_rows(out: Any, fields: Sequence[tuple[str, Any]], rows: Iterable[Row]) -> int:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    schema, count, left = pa.schema(fields), 0, iter(rows)
+    with ParquetWriter(out, schema) as table:
+        while some := list(islice(left, AT_ONCE)):
+            columns = list(zip(*some, strict=True))
+            table.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+            count += len(some)
+    return count
+
+
+_PARTITION: Final = COLUMNS[:3]  # defense, stage, layer: rows come in their order
+_TYPES: Final = {"INTEGER": "int64", "REAL": "float64", "TEXT": "string", "BLOB": "binary"}

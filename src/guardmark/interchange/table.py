@@ -1,0 +1,161 @@
+"""Tables that anybody writes: a text, its label and what a defense decided, one row an answer."""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from guardmark.core.errors import DatasetError, listed
+from guardmark.core.outcome import Evidence, Outcome
+from guardmark.core.sample import Label, Prompt, Sample
+from guardmark.interchange import imported
+from guardmark.interchange.records.reading import is_records
+from guardmark.parsing.foreign_text import decode_text, doubled_columns, table_records
+from guardmark.parsing.labels import is_benign_column, read_is_blocked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from guardmark.core.outcome import Decision
+    from guardmark.interchange.imported import Statements
+
+_HINT: Final = "Name a table with a header (.csv, .tsv) or JSON lines (.jsonl)."
+_TABLE: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
+def read_table(path: Path, statements: Statements) -> imported.ImportedRun:
+    """Read what one defense decided of each text; rows of one id are repeats.
+
+    A decision that is neither yes nor no is malformed, and one beside an error is an error. Of
+    several defenses in one file the person names the one to take.
+    """
+    data, warnings = imported.bytes_of(path, hint=_HINT), list[str]()
+    rows = _rows(path, data, warnings)
+    if rows and is_records(rows[0]):
+        raise DatasetError(
+            f"{path} holds records that guardmark exported: their text is what a model answered.\n"
+            f"Next: guardmark import guardmark {path.name}"
+        )
+    columns = _columns(rows, path, statements.label)
+    guard = imported.one_of(
+        (imported.word(r, columns["defense"]) for r in rows), statements.model, "defense", path
+    )
+    pairs = []
+    for at, row in enumerate(rows, start=1):
+        if imported.word(row, columns["defense"]) != guard:
+            continue
+        sample = _sample(row, columns, at, statements.label)
+        pairs.append((sample, imported.ImportedAnswer(decision=_decision(row, columns))))
+    taken = imported.rows_of(pairs, "row", warnings)
+    if not taken:
+        left_out = "".join(f"{warning}.\n" for warning in warnings[:2])
+        raise DatasetError(
+            f"{path} holds no row with a text and a label.\n{left_out}"
+            "Next: add a column label (attack, benign); or, if every row is one of both, --label."
+        )
+    return imported.ImportedRun(
+        tool="table",
+        guard=guard or path.stem,
+        rows=taken,
+        files={path.name: sha256(data).hexdigest()},
+        readings=tuple(_readings(columns, statements.label)),
+        warnings=tuple(warnings),
+    )
+
+
+def _columns(rows: list[imported.Object], path: Path, stated: Label | None) -> dict[str, str]:
+    """Return which column holds what; one column is never taken for two things."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {
+        key: next(filter(names.__contains__, of), "") for key, of in _TABLE["columns"].items()
+    }
+    passed = [name for name in _TABLE["columns"]["passed"] if name in names]
+    columns["passed"] = next((name for name in passed if name != columns["label"]), "")
+    if stated is not None and columns["label"] in passed and not _decides(columns):
+        # The only column of its kind, beside a label that a person states: it is the decision.
+        columns |= {"passed": columns["label"], "label": ""}
+    if not columns["text"] or not _decides(columns):
+        wanted = ", ".join(_TABLE["columns"]["blocked" if columns["text"] else "text"])
+        raise DatasetError(f"{path} has no column {wanted}; it has {listed(names)}.\n{_HINT}")
+    return columns
+
+
+def _decides(columns: dict[str, str]) -> bool:
+    return bool(columns["blocked"] or columns["passed"])
+
+
+def _readings(columns: dict[str, str], stated: Label | None) -> Iterator[str]:
+    """Say which column was taken for what."""
+    column = columns["blocked"] or columns["passed"]
+    yes, no = "blocked", "allowed"
+    if read_is_blocked("true", column=column) is False:
+        yes, no = no, yes
+    yield f"the decision was read from the column {column!r}: true = {yes}, false = {no}"
+    if columns["label"]:
+        meaning = "benign" if is_benign_column(columns["label"]) else "attack"
+        yield f"the label was read from the column {columns['label']!r}: true = {meaning}"
+    elif stated is not None:
+        yield f"no column states a label: every row was taken as {stated.value}, as you said"
+    if columns["score"]:
+        yield f"the score was read from the column {columns['score']!r}"
+
+
+def _sample(
+    row: imported.Object, columns: dict[str, str], at: int, label: Label | None
+) -> Sample | str:
+    text = imported.word(row, columns["text"])
+    stated = row.get(columns["label"])
+    label = imported.label_of(stated, label, column=columns["label"])
+    if not text.strip():
+        return "without a text"
+    if label is None:
+        return imported.why_unlabelled(stated)
+    return Sample(
+        id=imported.word(row, columns["id"]) or f"row-{at}",
+        prompt=Prompt.of_text(text),
+        label=label,
+        category=imported.word(row, "category"),
+        technique=imported.word(row, "technique"),
+        language=imported.word(row, "language"),
+        group=imported.word(row, columns["group"]),
+        source="table",
+    )
+
+
+def _rows(path: Path, data: bytes, warnings: list[str]) -> list[imported.Object]:
+    if path.suffix.lower() in {".csv", ".tsv"}:
+        # A limit of the process, which is never lowered.
+        csv.field_size_limit(max(csv.field_size_limit(), len(data)))
+        text, tabs = decode_text(data, str(path)), path.suffix.lower() == ".tsv"
+        rows = [row for _, row in table_records(text, path.name, warnings, tabs=tabs)]
+        if not text.endswith("\n") and not warnings:
+            warnings.append(
+                f"{path.name} does not end with an end of line, as a file that was cut off does"
+            )
+        return rows
+    rows = []
+    for number, row in imported.objects_of(data, path, warnings):
+        if twice := doubled_columns(list(row)):
+            names = ", ".join(twice)
+            raise DatasetError(f"{path}:{number}: more than one member is called {names}.\n{_HINT}")
+        rows.append({key.strip().lower(): value for key, value in row.items()})
+    return rows
+
+
+def _decision(row: imported.Object, columns: dict[str, str]) -> Decision:
+    column = columns["blocked"] or columns["passed"]
+    value = row.get(column)
+    is_blocked = read_is_blocked(value, column=column)
+    # any-guardrail says of an answer it could not read that it is not valid.
+    if imported.inner(row, "extra").get("parse_failure") is True:
+        is_blocked = None
+    decision = imported.decision_of(
+        is_blocked, imported.word(row, columns["error"]), score=row.get(columns["score"])
+    )
+    if decision.outcome is Outcome.MALFORMED:
+        return replace(decision, evidence=Evidence(raw=str(value)[:500]))
+    return decision

@@ -1,0 +1,315 @@
+"""The tools whose runs can be read, and how what was read becomes records."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import tomllib
+from contextlib import closing
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from guardmark.core.errors import ConfigError, DatasetError, StorageError, UnknownName
+from guardmark.core.manifest import DataManifest
+from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Verdict, VerdictLabel
+from guardmark.core.record import Stage
+from guardmark.core.sample import Label, Sample
+from guardmark.interchange import imported
+from guardmark.store.connect import open_database
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from guardmark.store.records import RecordWriter
+
+_TOOLS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "any-guardrail": ("guardmark.interchange.table:read_table", ("label", "model")),
+    "garak": ("guardmark.interchange.garak:read_garak", ()),
+    "guardmark": ("guardmark.interchange.records.reading:read_records", ("model",)),
+    "inspect": ("guardmark.interchange.inspect_log.reading:read_inspect", ("label", "unsafe")),
+    "minorbench": ("guardmark.interchange.minorbench.reading:read_minorbench", ()),
+    "openai-agents": ("guardmark.interchange.traces:read_openai_agents", ("label", "model")),
+    "otel": ("guardmark.interchange.traces:read_otel", ("label", "model")),
+    "table": ("guardmark.interchange.table:read_table", ("label", "model")),
+}
+"""Tool to its reader, and to what a person may have to say of files that do not say it."""
+
+
+GROUP: Final = "guardmark.importers"
+"""Entry points under which other packages add readers: a name, and `module:function`."""
+_STATED: Final = ("label", "model", "unsafe")
+
+
+def builtin_tools() -> tuple[str, ...]:
+    """Name the tools that guardmark reads by itself."""
+    return (*_TOOLS, *queried_tools())
+
+
+@cache
+def known_plugins() -> dict[str, str]:
+    """Return the tools that other packages read, and where their readers are loaded from."""
+    from importlib.metadata import entry_points
+
+    table: dict[str, str] = {}
+    for entry in entry_points(group=GROUP):
+        owner = "guardmark" if entry.name in builtin_tools() else table.get(entry.name)
+        if owner is not None and owner != entry.value:
+            raise ConfigError(
+                f"Two packages read files of {entry.name!r}: {owner} and {entry.value}.\n"
+                "Uninstall one of them."
+            )
+        table[entry.name] = entry.value
+    return table
+
+
+def read_run(tool: str, path: Path, statements: imported.Statements) -> imported.ImportedRun:
+    """Read a finished run of a tool."""
+    rules = _tools().get(tool)
+    if rules is not None:
+        _require_needed(tool, statements, rules.get("asks", ["model"]))
+        return read_queried(tool, path, statements)
+    if tool in _TOOLS:
+        reader, needed = _TOOLS[tool]
+    elif tool in known_plugins():
+        reader, needed = known_plugins()[tool], _STATED  # its own reader says what does not apply
+    else:
+        raise UnknownName("tool", tool, (*builtin_tools(), *known_plugins()))
+    _require_needed(tool, statements, needed)
+    return _reader(tool, reader)(path, statements)
+
+
+def _require_needed(tool: str, statements: imported.Statements, needed: Sequence[str]) -> None:
+    """Refuse a statement that a reader would pass over."""
+    for name in _STATED:
+        if getattr(statements, name) and name not in needed:
+            raise ConfigError(f"--{name} does not apply to files of {tool}. Leave it out.")
+
+
+def _reader(tool: str, place: str) -> Callable[[Path, imported.Statements], imported.ImportedRun]:
+    try:
+        return cast(
+            "Callable[[Path, imported.Statements], imported.ImportedRun]", resolve_name(place)
+        )
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"The reader of {tool} cannot be loaded from {place}: {error}.\n"
+            "Next: repair or uninstall the package that provides it."
+        ) from error
+
+
+def store_rows(
+    writer: RecordWriter, rows: Sequence[imported.ImportedRow], *, unguarded: str, has_model: bool
+) -> None:
+    """Store what came of each sample: decisions of its guard, what followed as `unguarded`."""
+    planned = 0
+    if has_model:  # known even where the guard let nothing through to it
+        writer.record_batch(unguarded, Stage.MODEL, repeat=0)
+    for position, row in enumerate(rows):
+        for answer in row.answers:
+            for defense, stage, outcome in (
+                (row.guard, Stage.DEFENSE, answer.decision),
+                (unguarded, Stage.MODEL, answer.response),
+                (unguarded, Stage.JUDGE, answer.verdict),
+            ):
+                if outcome is not None:
+                    batch = writer.record_batch(defense, stage, repeat=answer.repeat)
+                    batch.add(position, outcome, latency_ns=None)
+                    planned += 1
+    writer.plan(planned)
+
+
+def describe_data(imported: imported.ImportedRun, *, name: str, home: Path) -> DataManifest:
+    """Describe the samples of a run as a manifest describes data."""
+    attacks = sum(row.sample.is_attack for row in imported.rows)
+    digest = sha256()
+    for row in imported.rows:
+        digest.update(row.sample.id.encode() + row.sample.prompt.digest())
+    return DataManifest(
+        name=name,
+        version="",
+        sha256=digest.hexdigest(),
+        attacks=attacks,
+        benign=len(imported.rows) - attacks,
+        files={str(home / file): sealed for file, sealed in imported.files.items()},
+    )
+
+
+_SQLITE: Final = b"SQLite format 3\x00"
+
+
+@cache
+def _tools() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(Path(__file__).with_name("queries.toml").read_text(encoding="utf-8"))
+
+
+def queried_tools() -> tuple[str, ...]:
+    """Name the tools that are read by a query."""
+    return tuple(_tools())
+
+
+def read_queried(tool: str, path: Path, statements: imported.Statements) -> imported.ImportedRun:
+    """Read a finished run of a tool by its query."""
+    rules, warnings, files = _tools()[tool], list[str](), dict[str, str]()
+    try:
+        with closing(_opened(path, rules, files, warnings)) as memory:
+            if "ours" in rules and list(memory.execute(rules["ours"]["when"])):
+                rules = {**rules, **rules["ours"]}
+            for (why,) in memory.execute(rules.get("check", "SELECT 1 WHERE 0")):
+                raise DatasetError(f"{path} {why}.\n{rules['hint']}")
+            rows = list(_objects(memory, rules["rows"]))
+            targets = (name for row in rows if (name := imported.word(row, "target")))
+            target = imported.one_of(targets, statements.model, rules["target"], path)
+            titles = memory.execute(rules.get("title", "SELECT 1 WHERE 0"))
+            title = next((text for (text,) in titles if isinstance(text, str)), "")
+            notes = rules.get("notes", "SELECT 1 WHERE 0")
+            noted = [note for (note,) in memory.execute(notes, {"target": target})]
+    except (sqlite3.Error, StorageError) as error:
+        reason = str(error).splitlines()[0]
+        message = f"{path} is not built as {tool} builds it ({reason}).\n{rules['hint']}"
+        raise DatasetError(message) from error
+    mine = [row for row in rows if imported.word(row, "target") in {"", target}]
+    pairs = (_pair(row, at, statements, rules) for at, row in enumerate(mine, start=1))
+    taken = imported.rows_of(pairs, rules["noun"], warnings)
+    if not taken:
+        left_out = "".join(f"{warning}.\n" for warning in warnings[:2])
+        raise DatasetError(f"{path} {rules['empty']}.\n{left_out}{rules['hint']}")
+    decides = "blocked" in mine[0]
+    return imported.ImportedRun(
+        tool=tool,
+        guard=target if decides else "",
+        model="" if decides else target or rules["target"],
+        title=title,
+        readings=(rules["takes"],),
+        judge=rules["judge"] if any(row.is_judged for row in taken) else "",
+        created_utc=max(imported.word(row, "created") for row in mine),
+        rows=taken,
+        files=files,
+        warnings=(*warnings, *noted),
+    )
+
+
+def _opened(
+    path: Path, rules: dict[str, Any], files: dict[str, str], warnings: list[str]
+) -> sqlite3.Connection:
+    """Open what is to be asked: a database itself, or the JSON of files as a table."""
+    hint, pattern = rules["hint"], rules.get("files", "")
+    home = path.parent if pattern and path.is_file() else path
+    paths = sorted(home.rglob(pattern)) if pattern and home.exists() else [path]
+    memory = sqlite3.connect(":memory:")
+    # Half a character, which JSON can escape, is shown as what stands for it.
+    memory.text_factory = lambda data: data.decode("utf-8", "replace")
+    memory.execute("CREATE TABLE document (file, body)")
+    for file in paths:
+        data = imported.bytes_of(file, hint=hint)
+        name = file.name if file == path else file.relative_to(home).as_posix()
+        files[name] = sha256(data).hexdigest()
+        if data.startswith(_SQLITE):
+            return open_database(path, "mode=ro")
+        if file.suffix == ".jsonl":
+            read: Iterator[Any] = (row for _, row in imported.objects_of(data, file, warnings))
+        else:
+            read = iter([imported.object_of(data, str(file), hint=hint)])
+        memory.executemany(
+            "INSERT INTO document VALUES (?, ?)", ((str(file), _sound(row)) for row in read)
+        )
+    memory.executescript(rules.get("setup", ""))
+    return memory
+
+
+def _sound(row: imported.Object) -> str:
+    """Write an object as JSON that any reader takes: what is no number there is nothing."""
+    return json.dumps(json.loads(json.dumps(row), parse_constant=lambda _: None))
+
+
+def _objects(memory: sqlite3.Connection, query: str) -> Iterator[imported.Object]:
+    rows = memory.execute(query)
+    names = [column[0] for column in rows.description]
+    yield from (dict(zip(names, row, strict=True)) for row in rows)
+
+
+def _pair(
+    row: imported.Object, at: int, statements: imported.Statements, rules: dict[str, Any]
+) -> tuple[Sample | str, imported.ImportedAnswer]:
+    label = imported.label_of(row.get("label"), statements.label)
+    answer = _answer(row, is_attack=label is Label.ATTACK)
+    prompt = imported.prompt_of(_turns(row.get("prompt")))
+    if why := imported.word(row, "left_out"):
+        return why, answer
+    if label is None:
+        return imported.why_unlabelled(row.get("label")), answer
+    if prompt is None:
+        return rules["unasked"], answer
+    origin = imported.word(row, "origin") or prompt.text
+    metadata = _object_of(row.get("metadata"))
+    sample = Sample(
+        id=imported.word(row, "id") or f"row-{at}",
+        prompt=prompt,
+        label=label,
+        group=imported.word(row, "lineage") or sha256(origin.encode()).hexdigest()[:16],
+        crossing=imported.word(row, "crossing"),
+        metadata=metadata,
+        **imported.facets_of(row),
+    )
+    return sample, answer
+
+
+def _object_of(text: object) -> dict[str, Any]:
+    """Read an object that a query made; one that holds what JSON cannot write is nothing."""
+    try:
+        read = json.loads(text) if isinstance(text, str) else {}
+    except (ValueError, RecursionError):
+        return {}
+    return read if isinstance(read, dict) else {}
+
+
+def _turns(prompt: object) -> list[tuple[str, str]]:
+    """Read a text as what a user said, and a list of messages as what it is."""
+    if not isinstance(prompt, str):
+        return []
+    text = prompt.encode("utf-8", "replace").decode()
+    turns: object = None
+    if text.lstrip().startswith("["):
+        try:
+            turns = json.loads(text)
+        except (ValueError, RecursionError):
+            turns = None
+    if isinstance(turns, list) and all(
+        isinstance(turn, dict) and "role" in turn and isinstance(turn.get("content"), str)
+        for turn in turns
+    ):
+        return [(imported.word(turn, "role"), imported.word(turn, "content")) for turn in turns]
+    return [("user", text)]
+
+
+def _answer(row: imported.Object, *, is_attack: bool) -> imported.ImportedAnswer:
+    failure = imported.word(row, "failure")
+    if "blocked" in row:
+        return imported.ImportedAnswer(
+            decision=imported.decision_of(_flag(row["blocked"]), failure, score=row.get("score"))
+        )
+    if row.get("filtered"):
+        return imported.ImportedAnswer(response=imported.filtered_response())
+    response = imported.response_of(row.get("answer"), failure)
+    if response.text is None:
+        return imported.ImportedAnswer(response=response)
+    if not is_attack:
+        # Of a benign sample a tool may say whether the answer turned it down.
+        is_refused = _flag(row.get("refused"))
+        if is_refused is None:
+            return imported.ImportedAnswer(response=response)
+        mode = AnswerMode.REFUSED_OR_BLOCKED if is_refused else AnswerMode.ANSWERED
+        told = Evidence(reason=imported.word(row, "reason"))
+        verdict = Verdict(label=VerdictLabel.SAFE, answer_mode=mode, evidence=told)
+        return imported.ImportedAnswer(response=response, verdict=verdict)
+    verdict = imported.verdict_of(_flag(row.get("harm")), imported.word(row, "reason"))
+    if why := imported.word(row, "unjudged"):
+        unjudged = Evidence(message=why)
+        verdict = Verdict(label=VerdictLabel.ERROR, error_kind=ErrorKind.SKIPPED, evidence=unjudged)
+    return imported.ImportedAnswer(response=response, verdict=verdict)
+
+
+def _flag(value: object) -> bool | None:
+    return bool(value) if isinstance(value, int) else None
