@@ -12,7 +12,6 @@ class LengthGuard:
 
     name = "length"
     view = View.TEXT
-    threshold: float | None = None
 
     def decide(self, prompt: Prompt) -> guardmark.Decision:
         """Judge one prompt."""

@@ -26,7 +26,7 @@ class LongWords:
     view: View = View.TEXT
 
     def decide(self, prompt: Prompt) -> Decision:
-        """Decide at once; a defense that waits for something has `async def decide` instead."""
+        """Decide at once; in a defense that waits for something this is `async def`."""
         words = prompt.shown(self.view)
         length = max(map(len, (words or "").split()), default=0)
         if length <= self.longest:
