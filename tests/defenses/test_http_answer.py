@@ -191,3 +191,79 @@ def test_an_answer_beyond_what_can_be_counted_or_walked_is_malformed(
     assert decision.outcome is Outcome.MALFORMED
     assert decision.evidence is not None
     assert said in decision.evidence.message
+
+
+BY_CATEGORY = AnswerRules(
+    categories=_path("$.scores"), thresholds={"violence": 0.5, "fraud": 0.8}, score=_path("$.top")
+)
+
+
+@pytest.mark.parametrize(
+    ("scores", "outcome"),
+    [
+        ({"violence": 0.5, "fraud": 0.1, "spam": 0.0}, Outcome.BLOCK),
+        ({"violence": 0.4, "fraud": 0.8}, Outcome.BLOCK),
+        ({"violence": 0.4, "fraud": 0.7, "spam": 1.0}, Outcome.ALLOW),
+        ([{"name": "violence", "score": 0.4}, {"name": "fraud", "score": 0.9}], Outcome.BLOCK),
+    ],
+)
+def test_each_category_is_held_to_its_own_threshold(scores: object, outcome: Outcome) -> None:
+    """One answer decides on all; categories without a threshold decide nothing."""
+    decision = read_answer(BY_CATEGORY, _exchange(json.dumps({"scores": scores, "top": 0.3})))
+    assert decision.outcome is outcome
+    assert decision.score == 0.3
+    assert decision.evidence is not None
+    flagged = {each.name: each.flagged for each in decision.evidence.categories}
+    assert (flagged["violence"] or flagged["fraud"]) == (outcome is Outcome.BLOCK)
+    assert flagged.get("spam") is None
+
+
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    [
+        ({"violence": 0.1}, "it scores no category 'fraud' (thresholds); it has: violence"),
+        ({"violence": 0.9}, "it scores no category 'fraud' (thresholds); it has: violence"),
+        ({}, "it scores no category 'violence' (thresholds); it has: none"),
+        ({"violence": 0.1, "fraud": 7}, "the category 'fraud' has no score on the scale 0 to 1"),
+        ({"violence": True, "fraud": 0}, "the category 'violence' has no score on the scale"),
+        (["violence"], "the category 'violence' has no score on the scale 0 to 1"),
+    ],
+)
+def test_an_answer_that_lacks_a_score_decides_nothing(scores: object, said: str) -> None:
+    """Neither as allow nor, where another category reaches its threshold, as block."""
+    decision = read_answer(BY_CATEGORY, _exchange(json.dumps({"scores": scores})))
+    assert decision.outcome is Outcome.MALFORMED
+    assert decision.evidence is not None
+    assert said in decision.evidence.message
+
+
+def test_scores_of_categories_are_on_the_scale_of_the_service() -> None:
+    """Severities of 0 to 7 and words, read as the overall score is."""
+    rules = AnswerRules(
+        categories=_path("$.c"),
+        thresholds={"hate": 0.5, "harm": 0.5},
+        scale=ScoreScale(lowest=0, highest=7, labels={"HIGH": 0.9}),
+    )
+    severity = [{"category": "hate", "severity": 4}, {"category": "harm", "severity": 2}]
+    decision = read_answer(rules, _exchange(json.dumps({"c": severity})))
+    assert decision.outcome is Outcome.BLOCK
+    assert decision.evidence is not None
+    assert [each.score for each in decision.evidence.categories] == [4 / 7, 2 / 7]
+    worded = read_answer(rules, _exchange(json.dumps({"c": {"hate": "HIGH", "harm": 0}})))
+    assert worded.outcome is Outcome.BLOCK
+
+
+def test_the_highest_of_several_scores_flags_the_categories_behind_it() -> None:
+    """With one threshold for all, each is flagged from there on; the service's own flags yield."""
+    rules = AnswerRules(
+        score=_path("$.scores.*"),
+        threshold=0.5,
+        categories=_path("$['flags', 'scores']"),
+    )
+    answer = {"flags": {"a": False, "b": True}, "scores": {"a": 0.6, "b": 0.4}}
+    decision = read_answer(rules, _exchange(json.dumps(answer)))
+    assert decision.evidence is not None
+    assert {each.name: each.flagged for each in decision.evidence.categories} == {
+        "a": True,
+        "b": False,
+    }

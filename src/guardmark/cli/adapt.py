@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from guardmark.core.sample import Sample
     from guardmark.store.run_dir import RunDir
 
-_LEAST_CALLS = 4  # of a search, for each attack
 _REPAIR = "repair.yaml"  # in the folder of the run
 _Files = tuple[tuple[str, Path], ...]
 _PATH = click.Path(path_type=Path)
@@ -127,14 +126,13 @@ def _request(
     **same: Any,
 ) -> tuple[LoadedConfig | Path | None, AdaptOptions]:
     """Return what is attacked and how, as the verb takes it."""
-    from guardmark.app.adapt.adapting import AdaptOptions
+    from guardmark.app.adapt.adapting import AdaptOptions, parse_budget
     from guardmark.app.parts.loading import load_config
     from guardmark.app.run.running import RunOptions
-    from guardmark.core.errors import ConfigError
 
     trace, cassette = _sort_replays(replays)
     options = AdaptOptions(
-        budget=_parse_budget(budget),
+        budget=parse_budget(budget),
         trust=partial(_agree, trust_list) if trust or trust_list else None,
         trace=trace,
         shared_memory=not alone,
@@ -154,8 +152,6 @@ def _request(
 
 def _sort_replays(paths: Sequence[Path]) -> tuple[Path | None, Path | None]:
     """Tell a trace from a cassette."""
-    from guardmark.core.errors import ConfigError
-
     cassettes = [path for path in paths if _is_cassette(path)]
     traces = [path for path in paths if path not in cassettes]
     for kind, named in (("traces", traces), ("cassettes", cassettes)):
@@ -181,7 +177,6 @@ def _tell_forecast(
     from guardmark.app.adapt.forecast import ASKS_ABOVE, purposes_text
     from guardmark.app.preflight import Span, forecast_attack
     from guardmark.cli.run import forecast_lines
-    from guardmark.core.errors import ConfigError
 
     most = sum(forecast.by_purpose.values())
     tell_line(f"Will ask at most about {most:,} times: {purposes_text(forecast.by_purpose)}")
@@ -208,8 +203,6 @@ def _tell_forecast(
 
 def _agree(known: str | None, listed: TrustList) -> bool:
     """Show what a folder names, and ask; where nobody can be asked, take a hash of the list."""
-    from guardmark.core.errors import ConfigError
-
     for line in (f"{listed.folder} names, and its parts would reach:", *listed.lines):
         tell_line(f"  {line}")
     if known == listed.digest:
@@ -245,17 +238,3 @@ def _drawn(analysis: RunAnalysis) -> str:
         taken=[part.name for part in analysis.manifest.parts],
     )
     return drawn(document, piped=10_000)
-
-
-def _parse_budget(budget: str) -> int:
-    """Read search calls for each attack: one of the known words, or a number."""
-    from guardmark.adaptive.state import BUDGETS  # loads what attacks are made of
-
-    if budget in BUDGETS:
-        return BUDGETS[budget]
-    if not budget.isdecimal() or int(budget) < _LEAST_CALLS:
-        raise ConfigError(
-            f"--budget {budget!r} is not a budget. Known: {', '.join(BUDGETS)}, or a number of "
-            f"search calls for each attack, at least {_LEAST_CALLS}."
-        )
-    return int(budget)

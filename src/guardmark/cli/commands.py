@@ -37,6 +37,8 @@ class _Lazy(click.Group):
         command.name = cmd_name
         if "calls" in known and _ENV_FILE not in command.params:
             command.params.append(_ENV_FILE)
+        if "levels" in known and _QUIET not in command.params:
+            command.params.extend((_QUIET, _VERBOSE))
         command.format_epilog = partial(_format_examples, cmd_name)  # type: ignore[method-assign]
         words = read_words("options")
         _describe(command, words.get(cmd_name, {}), words["every"])
@@ -79,6 +81,20 @@ _ENV_FILE = click.Option(
     expose_value=False,
     callback=_set_variables,
 )
+
+
+def _set_level(context: click.Context, option: click.Parameter, value: bool) -> None:
+    from guardmark.cli.terminal import LEVEL
+
+    if not value:
+        return
+    if LEVEL in context.meta:
+        raise click.UsageError("-q says little and -v says all: give one of them.")
+    context.meta[LEVEL] = -1 if option.name == "quiet" else 1
+
+
+_QUIET = click.Option(["-q", "--quiet"], is_flag=True, expose_value=False, callback=_set_level)
+_VERBOSE = click.Option(["-v", "--verbose"], is_flag=True, expose_value=False, callback=_set_level)
 
 
 @cache

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -229,7 +231,12 @@ def _hash(*, as_json: bool, **reading: Any) -> None:
 
 def _opened(*, data: tuple[str, ...], threshold: float, **reading: Any) -> OpenedData:
     from guardmark.app.data import FileOptions, open_data
+    from guardmark.config.source import STANDARD_INPUT
     from guardmark.core.sample import Label
+
+    if STANDARD_INPUT in data:
+        piped = _piped(reading["kind"] or "")
+        data = tuple(piped if target == STANDARD_INPUT else target for target in data)
 
     options = FileOptions(
         format=reading["kind"] or "",
@@ -242,6 +249,19 @@ def _opened(*, data: tuple[str, ...], threshold: float, **reading: Any) -> Opene
         open_categories=reading["open_categories"],
     )
     return open_data(data, options, threshold=threshold)
+
+
+def _piped(kind: str) -> str:
+    """Write what is piped in to a file that lives as long as the command, and return its path."""
+    folder = TemporaryDirectory(prefix="guardmark-")
+    click.get_current_context().call_on_close(folder.cleanup)
+    content = sys.stdin.buffer.read()
+    if not kind:
+        first = content.lstrip()[:1]
+        kind = "json" if first == b"[" else "jsonl" if first == b"{" else "csv"
+    path = Path(folder.name) / f"stdin.{kind}"
+    path.write_bytes(content)
+    return str(path)
 
 
 def _pairs(option: str, words: tuple[str, ...]) -> dict[str, str]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from guardmark.cli.terminal import drawn, echo, echo_drawn, echo_json, echo_text
+from guardmark.cli.run_argument import RunPath, last_if_none
+from guardmark.cli.terminal import drawn, echo, echo_drawn, echo_json, echo_text, level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,7 @@ _PATH = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=_PATH)
+@click.argument("runs", nargs=-1, type=RunPath(), callback=last_if_none)
 @click.option("--only", default="", metavar="A,B")
 @click.option("--against", default="", metavar="NAME")
 @click.option("--margin", type=click.FloatRange(min=0, max=1, min_open=True, max_open=True))
@@ -122,7 +123,6 @@ def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:
 
 
 _COUNT = click.IntRange(min=1)
-_USUAL_ICC = 0.5
 _SHARE = click.FloatRange(min=0, max=1, min_open=True, max_open=True)
 
 
@@ -151,13 +151,13 @@ def plan_command(
     **claim: Any,
 ) -> None:
     """Plan a size."""
-    from guardmark.app.planning import Claim, layout_of, plan_size
+    from guardmark.app.planning import USUAL_ICC, Claim, layout_of, plan_size
 
     if agent_tasks is not None:
         _plan_injections(agent_tasks, claim, as_json=as_json)
         return
     if like is None:
-        layout, source = layout_of(variants, _USUAL_ICC if icc is None else icc), ""
+        layout, source = layout_of(variants, USUAL_ICC if icc is None else icc), ""
     elif variants is not None or icc is not None:
         raise click.UsageError("--like takes sizes and ICC of a run: leave out --variants, --icc.")
     else:
@@ -246,7 +246,7 @@ def _like_text(source: str) -> str:
 
 
 @click.command()
-@click.argument("run", type=_PATH)
+@click.argument("run", type=RunPath(), default="last")
 @click.option("--policy", type=_PATH)
 @click.option("--baseline", type=_PATH)
 @click.option("--junit", type=_PATH)
@@ -265,7 +265,7 @@ def gate_command(
     """Check a run against limits."""
     from guardmark.app.results.gating import EXITS
     from guardmark.app.results.gating import gate as check_gate
-    from guardmark.reports.chapters.gate import gate_document
+    from guardmark.reports.chapters.gate import conclusion, gate_document
     from guardmark.reports.render.json.documents import gate_json
     from guardmark.reports.render.markdown import render_markdown
 
@@ -285,6 +285,8 @@ def gate_command(
         )
     elif markdown:
         output = render_markdown(document, marker="guardmark-gate")
+    elif level() < 0:
+        output = conclusion(gated.result)
     else:
         output = drawn(document)
     (echo_json if as_json else echo_text if markdown else echo_drawn)(output)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from guardmark.canon.visible import spell_hidden
+from guardmark.cli.run_argument import RunPath, last_if_none
 from guardmark.cli.terminal import (
     drawn,
     echo,
@@ -40,7 +41,7 @@ _SLICES = click.IntRange(min=2, max=1000)
 
 
 @click.command()
-@click.argument("run", type=_PATH)
+@click.argument("run", type=RunPath(), default="last")
 @click.option("--bypasses", "flaw", flag_value="bypass")
 @click.option("--false-alarms", "flaw", flag_value="false_alarm")
 @click.option("--unsafe", "flaw", flag_value="unsafe")
@@ -222,7 +223,7 @@ _FORMATS = ("html", "md", "json", "csv", "junit", "sarif")
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=_PATH)
+@click.argument("runs", nargs=-1, type=RunPath(), callback=last_if_none)
 @click.option("-f", "--format", "formats")
 @click.option("--threshold", multiple=True, metavar="NAME=X")
 @click.option("--choose", multiple=True, metavar="NAME=FPR")
@@ -333,7 +334,7 @@ def _tell_address(serving: Serving, *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("run", type=_PATH)
+@click.argument("run", type=RunPath(), default="last")
 @click.option("--to", "forms", required=True)
 @click.option("-o", "--out", type=_PATH)
 @click.option("--layer", default="")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,12 +19,14 @@ from guardmark.cli.terminal import (
     echo_drawn,
     echo_json,
     echo_text,
+    level,
     same_command,
     tell_interrupted,
     tell_line,
+    tell_note,
     tell_output,
 )
-from guardmark.core.errors import BudgetReached, ConfigError, counted
+from guardmark.core.errors import BudgetReached, ConfigError, GuardmarkError, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,7 +68,7 @@ _TEMPLATE_FOLDER = Path(__file__).parents[1] / "app" / "templates"
 @click.option("--only")
 @click.option("--shard", metavar="K/N", callback=_read_shard)
 @click.option("--fresh", is_flag=True)
-@click.option("--retry-errors", is_flag=True)
+@click.option("--failed", "--retry-errors", "retry_errors", is_flag=True)
 @click.option("--repeat-guards", is_flag=True)
 @click.option("--offline", is_flag=True)
 @click.option("--max-cost", type=click.FloatRange(min=0, min_open=True))
@@ -93,8 +97,10 @@ def run_command(
     is_demo = above is not None and above.info_name == "demo"
     if config is None and not (is_demo or defenses or typed["url"]) and _OWN.exists():
         config = _OWN
-        tell_line(f"Note: measuring {_OWN} of this folder.")
+        tell_note(f"Note: measuring {_OWN} of this folder.")
     service = {name: typed.pop(name) for name in ("url", "body", "blocked", "score", "headers")}
+    if service["url"] and not (service["blocked"] or service["score"]):
+        service["blocked"] = _USUAL_BLOCKED  # where it is not, the answer is quoted with its paths
     if config is not None and (defenses or service["url"]):
         raise click.UsageError(
             f"{config} names its own defenses: leave out --defense and --url, or take some of them "
@@ -102,14 +108,41 @@ def run_command(
         )
     if not service["url"] and (service["blocked"] or service["score"] or service["headers"]):
         raise click.UsageError("--blocked, --score and --header describe a service: add --url.")
-    loaded = (
-        load_config(config)
-        if config is not None
-        else builtin_config(defenses, service=service if service["url"] else None)
-    )
     names = tuple(name.strip() for name in (only or "").split(",") if name.strip())
     options = RunOptions(only=names, **typed)
-    return _carry_out(loaded, options, texts=not no_texts, as_json=as_json, is_opened=is_opened)
+    with _in_options():
+        if config is not None:
+            loaded = load_config(config)
+        else:
+            loaded = builtin_config(defenses, service=service if service["url"] else None)
+        return _carry_out(loaded, options, texts=not no_texts, as_json=as_json, is_opened=is_opened)
+
+
+_USUAL_BLOCKED: Final = "$.blocked"
+_OPTION_OF: Final = {
+    "url": "--url",
+    "body": "--body",
+    "blocked": "--blocked",
+    "score": "--score",
+    "headers": "--header",
+}
+"""Settings of the service that options describe, and those options."""
+_OF_SERVICE: Final = re.compile(
+    r"the options: defenses\.service(?:\.(?P<setting>\w+))?(?:\.\w+)*:? ?"
+)
+
+
+@contextmanager
+def _in_options() -> Iterator[None]:
+    """Name options in errors about a service that options describe: no file holds its settings."""
+    try:
+        yield
+    except GuardmarkError as error:
+        text = _OF_SERVICE.sub(
+            lambda found: f"{_OPTION_OF.get(found['setting'] or '', 'The service')}: ", str(error)
+        )
+        error.args = (text,)
+        raise
 
 
 def _carry_out(
@@ -124,16 +157,17 @@ def _carry_out(
     from guardmark.core.errors import UntrustworthyRun
     from guardmark.engine.runner import Ending
 
-    session = Session(announce=tell_line)
+    session = Session(announce=tell_note)
+    line = ProgressLine(session.progress, quiet=level() < 0)
     try:
         # Here alone: what a command reads in somebody's folder never starts a process.
-        with interruptible(session.stop), crash_listener(), ProgressLine(session.progress):
+        with interruptible(session.stop), crash_listener(), line:
             result = measure(loaded, options, session)
     except (BudgetReached, UntrustworthyRun) as error:
         tell_line(*str(error).split("\n"), f"To continue: {same_command()}")
         return error.exit_code
     for warning in result.warnings:
-        tell_line(f"Note: {warning}")
+        tell_note(f"Note: {warning}")
     if result.summary.ending is Ending.INTERRUPTED:
         counts = f"{result.summary.stored:,} of {result.summary.planned:,}"
         return tell_interrupted(f" {counts} records are stored in {result.folder.path}.")
@@ -158,7 +192,7 @@ def _carry_out(
 def _tell(finished: RunOutput, *, as_json: bool) -> int:
     """Print what a run has to say, and return the exit code."""
     tell_output(finished, as_json=as_json)
-    if not as_json:
+    if not as_json and level() >= 0:
         if finished.head:
             echo(f"{'head':<10}{finished.head}")
         echo_drawn(drawn(finished.gate) if finished.gate else "")
@@ -179,7 +213,7 @@ def demo_command(context: click.Context, /, *, is_agent: bool, **options: Any) -
     if is_agent:
         options["config"] = _TEMPLATE_FOLDER / "agent-demo.yaml"
     code: int = context.invoke(run_command, **options)
-    if code == 0:
+    if code == 0 and level() >= 0:
         echo("", *read_words("sentences")["demo_agent" if is_agent else "demo"]["after"])
     return code
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from guardmark.cli.run_argument import RunPath
 from guardmark.cli.terminal import echo, echo_json, echo_raw, one_line, visible
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _read_head(_context: click.Context, _option: click.Parameter, value: str | N
 
 
 @click.command()
-@click.argument("run", type=_PATH)
+@click.argument("run", type=RunPath(), default="last")
 @click.option("--data", multiple=True, type=_PATH)
 @click.option("--expect", metavar="HEAD", callback=_read_head)
 @click.option("--public-key", metavar="FILE", type=_PATH)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+STANDARD_INPUT: Final = "-"
+"""A name that stands for what is piped in."""
 _MOST_PLACES: Final = 200_000  # an alias of an alias of an alias comes to any number
 Keys = tuple[str, ...]  # keys and indices from the top of the file, as text
 
@@ -72,6 +75,8 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 def read_text(path: Path, subject: str, *, next_step: str = "") -> str:
     """Read a file that a configuration names; the subject says which it is."""
     try:
+        if str(path) == STANDARD_INPUT:
+            return sys.stdin.read()
         about = path.stat()
         if not stat.S_ISREG(about.st_mode) and not _is_standard_input(path):
             raise ConfigError(f"{subject} cannot be read: it is not a file.{next_step}")

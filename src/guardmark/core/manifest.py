@@ -31,6 +31,9 @@ BASELINE_TYPES: Final = ("allow-all", "block-all", "coin")
 
 BASELINE_ROLE: Final = "baseline"
 
+IN_PROCESS: Final = "in-process"
+"""Type of a defense that existed as an object in Python: no configuration rebuilds it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartManifest:

@@ -86,13 +86,9 @@ class Guard(Part, Protocol):
 class Defense(Part, Protocol):
     """Anything that can say allow or block; the form in which its author writes it.
 
-    It may have `capabilities: Capabilities`, which then stand for its view too.
+    It may state its `view: View`, which is the text under test where it does not, or all of its
+    `capabilities: Capabilities`.
     """
-
-    @property
-    def view(self) -> View:
-        """What of a prompt the defense looks at."""
-        ...
 
     def decide(self, prompt: Prompt) -> Decision | Awaitable[Decision]:
         """Judge one prompt: at once (`def`), or after waiting for something (`async def`)."""
@@ -101,12 +97,7 @@ class Defense(Part, Protocol):
 
 @runtime_checkable
 class BatchDefense(Part, Protocol):
-    """A defense that gains from batches; the engine forms them."""
-
-    @property
-    def view(self) -> View:
-        """What of a prompt the defense looks at."""
-        ...
+    """A defense that gains from batches; the engine forms them. It may state what others may."""
 
     @property
     def batch_limits(self) -> BatchLimits:

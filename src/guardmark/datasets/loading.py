@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_right
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from hashlib import file_digest, sha256
 from itertools import accumulate, combinations
@@ -23,7 +23,7 @@ from guardmark.datasets.formats.rows import RowReader
 from guardmark.store.samples import Kind, PlainSample, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from guardmark.core.sample import Taxonomy
@@ -69,6 +69,11 @@ class DataReading:
             for name, subs in reader.own_categories.items()
         }
         return extended(self._taxonomy, own)
+
+    @property
+    def unused(self) -> dict[str, tuple[str, ...]]:
+        """The columns of each file that are no field of a sample."""
+        return {reader.spec.shown_as: tuple(reader.unused) for reader in self.readers}
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -300,6 +305,7 @@ class LoadedData:
     taxonomy: Taxonomy
     warnings: tuple[str, ...]
     stream: SampleStream
+    unused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # columns, by file
 
     @property
     def name(self) -> str:
@@ -364,6 +370,7 @@ def load(
         taxonomy=reading.taxonomy,
         warnings=reading.warnings,
         stream=stream,
+        unused=reading.unused,
     )
 
 

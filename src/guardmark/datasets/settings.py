@@ -377,8 +377,23 @@ def data_sha256(manifests: Sequence[DataManifest]) -> str:
     return sha256(joined.encode()).hexdigest()
 
 
-def describe_data(manifests: Sequence[DataManifest], builtin: Collection[str]) -> Iterable[str]:
-    """Say what was read and which field of a file was taken for what."""
+_OFTEN_CALLED: Final = {
+    "category": ("type", "kind", "class", "attack_type", "attack_category", "theme", "domain"),
+    "group": ("group_id", "parent", "parent_id", "origin", "family", "template", "seed_id"),
+    "severity": ("level", "risk_level", "harm_level"),
+    "language": ("locale", "lang_code"),
+    "technique": ("method", "attack_method", "strategy"),
+}
+"""Fields of a sample to columns that often hold them and are not taken unasked."""
+_MOST_UNUSED: Final = 5  # columns that are named
+
+
+def describe_data(
+    manifests: Sequence[DataManifest],
+    builtin: Collection[str],
+    unused: Mapping[str, Sequence[str]] | None = None,
+) -> Iterable[str]:
+    """Say what was read, which field of a file was taken for what, and what was not used."""
     for name in dict.fromkeys(m.name for m in manifests if m.name in builtin):
         files = [m for m in manifests if m.name == name]
         yield f"Read {name} version {files[0].version}: {_counts(files)}"
@@ -389,11 +404,28 @@ def describe_data(manifests: Sequence[DataManifest], builtin: Collection[str]) -
             f"{field} from {path}" if field != path else field
             for field, path in manifest.mapping.items()
         )
-        rows = f"{_counts([manifest])} (taken: {taken})" if taken else "no row passes the filter"
-        yield f"Read {', '.join(manifest.files)}: {rows}"
+        if not taken:
+            yield f"Read {', '.join(manifest.files)}: no row passes the filter"
+            continue
+        left = [name for file in manifest.files for name in (unused or {}).get(file, ())]
+        more = _unused_text(list(dict.fromkeys(left)), manifest.mapping)
+        yield f"Read {', '.join(manifest.files)}: {_counts([manifest])} (taken: {taken}{more})"
     for side, extreme in (("attacks", "allow-all"), ("benign samples", "block-all")):
         if not any(getattr(manifest, side.split()[0]) for manifest in manifests):
             yield f"Note: no {side}: add some, else {extreme} looks perfect."
+
+
+def _unused_text(columns: Sequence[str], mapping: Mapping[str, str]) -> str:
+    """Name columns that are no field of a sample, and the field that one of them may be."""
+    if not columns:
+        return ""
+    shown = []
+    for name in columns[:_MOST_UNUSED]:
+        near = [f for f, often in _OFTEN_CALLED.items() if name.lower() in often]
+        is_free = bool(near) and near[0] not in mapping
+        shown.append(f"{name} (could be `map: {{{near[0]}: {name}}}`)" if is_free else name)
+    more = f" and {len(columns) - _MOST_UNUSED} more" if len(columns) > _MOST_UNUSED else ""
+    return f"; not used: {', '.join(shown)}{more}"
 
 
 def _counts(manifests: Sequence[DataManifest]) -> str:

@@ -166,8 +166,8 @@ def function_of(subject: object, *, block_labels: Sequence[str] = ()) -> Callabl
             return cast("Callable[..., object]", called)
     kind = type(subject).__name__
     if any(hasattr(subject, each) for each in ("decide", "decide_batch")):
-        lacking = " and ".join(each for each in ("name", "view") if not hasattr(subject, each))
-        raise TypeError(f"a {kind} decides and lacks {lacking or 'batch_limits'}, as defenses have")
+        lacking = "batch_limits" if hasattr(subject, "name") else "name"
+        raise TypeError(f"a {kind} decides and lacks {lacking}, as defenses have")
     raise TypeError(f"a {kind} is not a function and has no evaluate")
 
 
@@ -240,7 +240,8 @@ def load_target(target: str, *, folder: Path) -> object:
             known = [name for name in vars(module) if not name.startswith("_")]
             raise ConfigError(f"{origin} has no {attribute!r}.{did_you_mean(attribute, known)}")
         function = getattr(function, step)
-    if not callable(function) and not hasattr(function, "evaluate"):
+    is_object = hasattr(function, "evaluate") or hasattr(function, "apply")
+    if not callable(function) and not is_object:
         raise ConfigError(f"{target} is a {type(function).__name__}, not a function.")
     return function
 

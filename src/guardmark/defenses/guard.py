@@ -16,7 +16,7 @@ from guardmark.core.protocols import (
     Guard,
     SampleBound,
 )
-from guardmark.core.sample import Prompt
+from guardmark.core.sample import Prompt, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,11 +83,11 @@ def as_guard(defense: AnyDefense) -> Guard:
 
 
 def _stated(defense: Defense | BatchDefense) -> Capabilities:
-    """Return what a defense says of itself: its capabilities, or its view alone."""
+    """Return what a defense says of itself: its capabilities, its view, or nothing."""
     stated = getattr(defense, "capabilities", None)
     if isinstance(stated, Capabilities):
         return stated
-    return Capabilities(view=defense.view)
+    return Capabilities(view=getattr(defense, "view", View.TEXT))
 
 
 def _at_once(decide: Callable[[Prompt], Decision]) -> DecideAll:

@@ -406,6 +406,51 @@ def usage_columns(reader: RecordReader, defense: str) -> UsageColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FindingColumns:
+    """What the answers of a defense say of one native category, by repeat, then sample."""
+
+    name: str
+    sample: NDArray[np.int64]
+    repeat: NDArray[np.int64]
+    flagged: NDArray[np.int8]  # 1 or 0; -1 where it is only scored
+    score: NDArray[np.float64]  # nan where there is none
+
+
+def holds_findings(reader: RecordReader) -> bool:
+    """Tell whether any answer of a run says something of native categories."""
+    return reader.connection.value(query("any_finding")) is not None
+
+
+def finding_columns(reader: RecordReader, defense: str) -> tuple[FindingColumns, ...]:
+    """Read what the answers of a defense say of native categories, in order of their names."""
+    import numpy as np
+
+    key = (defense, STAGE_CODE[Stage.DEFENSE], FIRST_LAYER)
+    findings = query("findings").format(of_part=_OF_PART)
+    columns: dict[str, tuple[array[int], array[int], array[int], array[float]]] = {}
+    with values_of(reader.path):
+        for rows in reader.connection.chunks(findings, key, size=_CHUNK):
+            for sample, repeat, name, flagged, score in rows:
+                if name not in columns:
+                    columns[name] = (array("q"), array("q"), array("b"), array("d"))
+                samples, repeats, flags, scores = columns[name]
+                samples.append(sample)
+                repeats.append(repeat)
+                flags.append(-1 if flagged is None else flagged)
+                scores.append(math.nan if score is None else score)
+    return tuple(
+        FindingColumns(
+            name=name,
+            sample=np.frombuffer(samples, dtype=np.int64),
+            repeat=np.frombuffer(repeats, dtype=np.int64),
+            flagged=np.frombuffer(flags, dtype=np.int8),
+            score=np.frombuffer(scores, dtype=np.float64),
+        )
+        for name, (samples, repeats, flags, scores) in sorted(columns.items())
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartUsage:
     """What the calls of one part used at one stage; None where no answer reports any."""
 

@@ -22,8 +22,8 @@ from guardmark.reports.document.blocks import (
 from guardmark.reports.document.cells import figure, name, table_of
 from guardmark.reports.document.wording import count_text, counts_text
 from guardmark.reports.figures.svg import fit_for_files
+from guardmark.reports.render.html.environment import page_environment
 from guardmark.reports.render.html.layout import Page
-from guardmark.reports.render.html.page import page_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

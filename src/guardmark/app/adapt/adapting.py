@@ -14,6 +14,7 @@ from guardmark.adaptive.campaign import (
     check_settings,
     run_adaptive,
 )
+from guardmark.adaptive.state import BUDGETS
 from guardmark.app.adapt.attacker import (
     Attacker,
     AttackerConfig,
@@ -43,11 +44,11 @@ from guardmark.app.parts.prices import require_known_prices, require_measurable,
 from guardmark.app.results import try_trace
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.run.run_folder import utc_text
-from guardmark.app.run.running import RunOptions, run
+from guardmark.app.run.running import RunOptions, run, run_parts
 from guardmark.app.secret_scan import require_no_secret
 from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.config.deadline import CallAlarm, Overrun
-from guardmark.core.errors import ConfigError, IncomparableRuns
+from guardmark.core.errors import ConfigError, IncomparableRuns, UnknownName
 from guardmark.core.record import Stage
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.probing import probe_parts
@@ -61,7 +62,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from guardmark.adaptive.asker import TryKey
-    from guardmark.app.run.running import Session
+    from guardmark.app.run.running import RunResult, Session
+    from guardmark.attacks.contract import Operator
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import BuiltPart, Parts
     from guardmark.net.client import Services
@@ -80,10 +82,23 @@ class AdaptOptions:
     seeds: int | None = None
     run: RunOptions = field(default_factory=RunOptions)
     trust: Callable[[TrustList], bool] | None = None
+    only: tuple[str, ...] = ()
+    has_repair: bool = True
+    has_controls: bool = True
+    operators: tuple[Operator, ...] = ()  # Own ones, beside those that the configuration names.
     # Says what will be asked, and may refuse.
     forecast: Callable[[LoadedConfig, AttackForecast, Sequence[Sample]], None] = lambda *_: None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltSubject:
+    """Defenses that exist as objects, with a configuration around them."""
+
+    loaded: LoadedConfig
+    parts: Parts
+
+
+_LEAST_CALLS: Final = 4  # of a search, for each attack
 _BUILD_S: Final = 3.0  # regular expressions can take minutes to compile
 LOCK = "battery.lock"  # of a run folder: operators, parameters and tables of its tries
 
@@ -98,30 +113,59 @@ class Adapted:
     trace: Path | None
 
 
-def adapt(subject: LoadedConfig | Path | None, session: Session, options: AdaptOptions) -> Adapted:
-    """Attack the defenses of a run; of a new one when a configuration is named."""
-    if subject is None or isinstance(subject, LoadedConfig):
-        loaded = subject or builtin_config()
-        config = attacker_config(loaded, options.config)
-        work = _Work(config=config, options=options, session=session)
-        require_attackable(loaded)
-        run_on_loop(work.probe(), uvloop=bool(config.loaded.config.run.uvloop))
-        result = run(loaded, replace(options.run, needs_judge=False), session)
-        folder = result.folder
-        if result.summary.ending is Ending.INTERRUPTED:
-            return Adapted(folder=folder, defenses=(), summary=None, trace=None)
-    else:
+def parse_budget(budget: str) -> int:
+    """Read search calls for each attack: one of the known words, or a number."""
+    if budget in BUDGETS:
+        return BUDGETS[budget]
+    if not budget.isdecimal() or int(budget) < _LEAST_CALLS:
+        raise ConfigError(
+            f"--budget {budget!r} is not a budget. Known: {', '.join(BUDGETS)}, or a number of "
+            f"search calls for each attack, at least {_LEAST_CALLS}."
+        )
+    return int(budget)
+
+
+def adapt(
+    subject: LoadedConfig | BuiltSubject | Path | None, session: Session, options: AdaptOptions
+) -> Adapted:
+    """Attack the defenses of a run; of a new one when something else than a run is named."""
+    if isinstance(subject, Path):
         folder = find_run(subject)
         named = () if options.config is None else (options.config.parent,)
         require_untouched(folder, Path.cwd(), *named)
         with RecordReader(folder.records) as reader:
             manifest = reader.manifest()
         loaded = subject_config(folder, manifest, own=options.config, trust=options.trust)
-        config = attacker_config(loaded, options.config)
-    work = _Work(config=config, options=options, session=session)
+        parts = None
+    else:
+        parts = None
+        if isinstance(subject, BuiltSubject):
+            loaded, parts = subject.loaded, subject.parts
+        else:
+            loaded = subject or builtin_config()
+            require_attackable(loaded)
+        measured = _measure_first(loaded, parts, session, options)
+        folder = measured.folder
+        if measured.summary.ending is Ending.INTERRUPTED:
+            return Adapted(folder=folder, defenses=(), summary=None, trace=None)
+    config = attacker_config(loaded, options.config)
+    work = _Work(config=config, options=options, session=session, parts=parts)
     adapted = run_on_loop(work.carry_out(folder), uvloop=bool(config.loaded.config.run.uvloop))
     require_no_secret([options.run.record])
     return adapted
+
+
+def _measure_first(
+    loaded: LoadedConfig, parts: Parts | None, session: Session, options: AdaptOptions
+) -> RunResult:
+    """Measure the defenses as they are, once it is known that the attacker can be asked."""
+    config = attacker_config(loaded, options.config)
+    work = _Work(config=config, options=options, session=session)
+    run_on_loop(work.probe(), uvloop=bool(config.loaded.config.run.uvloop))
+    own = replace(options.run, needs_judge=False)
+    if parts is None:
+        return run(loaded, own, session)
+    return run_parts(loaded, parts, services=None, options=own, session=session)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +175,7 @@ class _Work:
     config: AttackerConfig
     options: AdaptOptions
     session: Session
+    parts: Parts | None = None  # Where they exist already.
 
     async def probe(self) -> None:
         """Ask the attacker model and its judge for a word, before a run is paid for."""
@@ -144,7 +189,12 @@ class _Work:
         with RecordReader(folder.records) as reader:
             named = [part.name for part in reader.manifest().parts if part.kind == "defense"]
         measured = [name for name in named if name in loaded.config.defenses]
+        for name in self.options.only:
+            if name not in measured:
+                raise UnknownName("defense of this run", name, measured)
         async with self._attacker() as (services, attacker):
+            if self.parts is not None:
+                return await self._attack(folder, self.parts, attacker=attacker)
             try:
                 with CallAlarm(_BUILD_S if loaded.is_foreign else None):
                     parts = build_parts(loaded, services, only=measured)
@@ -192,11 +242,7 @@ class _Work:
             require_texts(samples)
             require_same(parts, reader.manifest(), shown_as=self.config.loaded.source.shown_as)
             left_out = self._left_out(parts, samples)
-            attacked = [
-                built
-                for built in parts.defenses
-                if built.manifest.name not in left_out and not built.manifest.is_baseline
-            ]
+            attacked = self._attacked(parts, left_out)
             names = tuple(built.manifest.name for built in attacked)
             made = self._plan(reader, parts, attacked, attacker=attacker)
             plan = replace(made, left_out=left_out)
@@ -261,6 +307,22 @@ class _Work:
             forecast = replace(forecast, at_service=(), outside=0)  # answers come from a file
         forecast = replace(forecast, is_limited=self.session.meter.is_limited)
         self.options.forecast(self.config.loaded, forecast, samples)
+
+    def _attacked(self, parts: Parts, left_out: Mapping[str, str]) -> list[BuiltPart]:
+        """Return the candidates that are to be attacked."""
+        attacked = []
+        for built in parts.defenses:
+            name, only = built.manifest.name, self.options.only
+            if name in left_out or built.manifest.is_baseline:
+                continue
+            if not only or name in only:
+                attacked.append(built)
+        if not attacked:
+            raise ConfigError(
+                "--only names no defense that can be attacked: baselines are not.\n"
+                "Next: name a candidate."
+            )
+        return attacked
 
     def _left_out(self, parts: Parts, samples: Sequence[Sample]) -> Mapping[str, str]:
         """Say which defenses are left out, and return what they look at, baselines aside."""

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from guardmark.app.run.run_folder import RunLocation
     from guardmark.app.settings import Config
     from guardmark.core.manifest import DataManifest, RunManifest
+    from guardmark.core.sample import Sample
     from guardmark.datasets.loading import DataReading, LoadedData
     from guardmark.engine.plan import Parts
     from guardmark.engine.runner import RunSummary
@@ -256,7 +257,7 @@ class _Invocation:
         # The manifest with the samples: without it they could not be told from other data.
         writer.load_samples(samples, manifest=lambda: self._manifest(data))
         builtin = {(each.builtin or "").partition("@")[0] for each in self.loaded.config.data}
-        for line in describe_data(data.manifests, builtin):
+        for line in describe_data(data.manifests, builtin, data.unused):
             self.session.announce(line)
         # Before the first look at a service, which the calls then follow at once.
         write_description(folder, self.loaded.config, merge_files(data.manifests))
@@ -285,6 +286,20 @@ class _Invocation:
                     f"stats.slices names {name!r}, which none of the first {count:,} samples has "
                     "in its metadata: nothing is sliced by it"
                 )
+        yield from self._note_category_map(samples)
+
+    def _note_category_map(self, samples: Sequence[Sample]) -> Iterator[str]:
+        """Note categories that native ones are said to stand for and no sample has."""
+        known = {sample.category for sample in samples}
+        for defense, categories in self.loaded.config.stats.categories_meant:
+            for native, own in categories.items():
+                for name in own:
+                    if name not in known:
+                        yield (
+                            f"stats.category_map says that {native!r} of {defense} stands for "
+                            f"{name!r}, a category that none of the first {len(samples):,} "
+                            "samples has"
+                        )
 
     async def _measure(
         self, location: RunLocation, writer: RecordWriter, warnings: Sequence[str]
@@ -387,10 +402,10 @@ def _check_retry(loaded: LoadedConfig, options: RunOptions) -> None:
     if not options.retry_errors:
         return
     if options.fresh:
-        raise ConfigError("--retry-errors continues a run and --fresh starts one: choose one.")
+        raise ConfigError("--failed continues a run and --fresh starts one: choose one.")
     if loaded.config.run.stop_when:
         raise ConfigError(
-            "--retry-errors cannot be used with stop_when: its checks have been made already.\n"
+            "--failed cannot be used with stop_when: its checks have been made already.\n"
             "Next: start again with --fresh."
         )
 
@@ -400,7 +415,10 @@ def with_options(loaded: LoadedConfig, options: RunOptions) -> LoadedConfig:
     update: dict[str, object] = {"shard": options.shard} if options.shard else {}
     if options.stop_when:
         update["stop_when"] = [parse_stop_rule(rule).said for rule in options.stop_when]
-    update |= {"repeat_guards": True} if options.repeat_guards else {}
+    if options.repeat_guards:
+        update["repeat_guards"] = True
+    if options.limit is not None:
+        update["limit"] = options.limit
     run = loaded.config.run.model_copy(update=update)
     return replace(loaded, config=loaded.config.model_copy(update={"run": run}))
 

@@ -165,6 +165,7 @@ class RowReader:
     def __init__(self, spec: DatasetSpec, taxonomy: Taxonomy) -> None:
         self.spec = spec
         self.mapping: dict[str, str] = {}
+        self.unused: dict[str, None] = {}  # columns of no field, kept as metadata
         self.undeclared: set[str] = set()
         self.own_categories: dict[str, set[str]] = {}
         self.inferred: set[int] = set()
@@ -264,6 +265,9 @@ class RowReader:
             for field, path in plan.paths.items():
                 if field != "images":  # noted where a row has one
                     self.mapping.setdefault(field, path)
+            for name in row:
+                if name not in plan.taken and name != "metadata":
+                    self.unused[str(name)] = None
         if known[2].is_usable:
             self._quick[known[2].width] = known[2]
         return known

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import urlencode
 
 from pydantic import ConfigDict, Field, JsonValue, field_validator, model_validator
 
+from guardmark.config.deadline import GrownSettings
 from guardmark.config.mistakes import names_secret
 from guardmark.config.settings import (
     Address,
@@ -168,9 +169,10 @@ class Incomplete(Settings):
     fewer_than: int = Field(0, ge=0)
 
 
-class HttpSettings(Settings):
+class HttpSettings(GrownSettings):
     """Asks a service over HTTP."""
 
+    later: ClassVar[tuple[str, ...]] = ("thresholds",)
     model_config = ConfigDict(
         json_schema_extra={
             "required": [],
@@ -198,6 +200,7 @@ class HttpSettings(Settings):
     score_kind: ScoreKind | None = None
     threshold: Rate | None = None
     categories: str | None = None
+    thresholds: dict[str, Rate] = Field(default_factory=dict)
     reason: str | None = None
     status: dict[int, Meaning] = Field(default_factory=dict)
     rejection: Rejection | None = None
@@ -241,19 +244,32 @@ class HttpSettings(Settings):
 
     @model_validator(mode="after")
     def _decides(self) -> HttpSettings:
-        if not (self.blocked or self.action or self.score or self.status):
+        if not (self.blocked or self.action or self.score or self.thresholds or self.status):
             raise ValueError(
-                "says nowhere what the answer means: add blocked, action, score or status"
+                "says nowhere what the answer means: add blocked, action, score, thresholds or "
+                "status"
             )
         if bool(self.action) != bool(self.actions):
             raise ValueError("action (a path) and actions (its words) go together")
         if self.action and self.blocked:
             raise ValueError("has both action and blocked: only one can decide")
-        if self.score and not (self.blocked or self.action) and self.threshold is None:
+        self._decides_by_category()
+        by_score = self.score and not (self.blocked or self.action or self.thresholds)
+        if by_score and self.threshold is None:
             raise ValueError("decides by the score, so it needs a threshold")
         if self.blocked_when is not None and not self.blocked:
             raise ValueError("blocked_when needs blocked, the path to the value")
         return self
+
+    def _decides_by_category(self) -> None:
+        """Refuse thresholds of categories where nothing names these, or something else decides."""
+        if not self.thresholds:
+            return
+        if not self.categories:
+            raise ValueError("thresholds needs categories, the path to the categories' scores")
+        for other in ("threshold", "blocked", "action"):
+            if getattr(self, other) is not None:
+                raise ValueError(f"has both thresholds and {other}: only one can decide")
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
@@ -355,6 +371,7 @@ class HttpSettings(Settings):
             score_kind=self._score_kind(score),
             threshold=self.threshold,
             categories=self._path(where, "categories"),
+            thresholds=self.thresholds,
             reason=self._path(where, "reason"),
             statuses={status: Outcome(meaning) for status, meaning in self.status.items()},
             rejection=self._word_rule(where, "rejection"),

@@ -89,16 +89,16 @@ class ScoreScale:
         return min(max(share, 0.0), 1.0)
 
 
-def findings(values: list[object]) -> tuple[CategoryFinding, ...]:
+def findings(values: list[object], scale: ScoreScale) -> tuple[CategoryFinding, ...]:
     """Read the categories of an answer, in the shapes services give them."""
     categories: list[CategoryFinding] = []
     for value in values:
         if isinstance(value, str):
             categories.append(CategoryFinding(name=value[:_LONGEST_NAME], flagged=True))
         elif isinstance(value, list):
-            categories.extend(findings(value))
+            categories.extend(findings(value, scale))
         elif isinstance(value, dict):
-            categories.extend(_of_mapping(value))
+            categories.extend(_of_mapping(value, scale))
     return _merged(categories)
 
 
@@ -118,26 +118,34 @@ def _merged(categories: Sequence[CategoryFinding]) -> tuple[CategoryFinding, ...
 _LONGEST_NAME = 200  # characters of a category
 _NAMES = ("category", "name", "type", "detector_type")
 _FLAGS = ("flagged", "detected")
-_SCORES = ("score", "severityScore", "confidence")
+_SCORES = ("score", "severityScore", "severity", "confidence")
 
 
-def _of_mapping(value: dict[str, object]) -> list[CategoryFinding]:
+def _of_mapping(value: dict[str, object], scale: ScoreScale) -> list[CategoryFinding]:
     names = [inner for key in _NAMES if isinstance(inner := value.get(key), str)]
     if names:
-        flags = [inner for key in _FLAGS if isinstance(inner := value.get(key), bool)]
-        scores = [float(inner) for key in _SCORES if _is_risk(inner := value.get(key))]
-        first_flag = flags[0] if flags else None
-        first_score = scores[0] if scores else None
-        return [
-            CategoryFinding(name=names[0][:_LONGEST_NAME], flagged=first_flag, score=first_score)
-        ]
+        return [_of_entry(names[0], value, scale)]
     categories = []
     for key, inner in value.items():
+        name = key[:_LONGEST_NAME]
         if isinstance(inner, bool):
-            categories.append(CategoryFinding(name=key[:_LONGEST_NAME], flagged=inner))
-        elif _is_risk(inner):
-            categories.append(CategoryFinding(name=key[:_LONGEST_NAME], score=float(inner)))
+            categories.append(CategoryFinding(name=name, flagged=inner))
+        elif _is_number(inner) or (isinstance(inner, str) and inner in scale.labels):
+            categories.append(CategoryFinding(name=name, score=scale.risk(inner)))
     return categories
+
+
+def _of_entry(name: str, entry: dict[str, object], scale: ScoreScale) -> CategoryFinding:
+    """Read one category of a list: its name, whether it was flagged, and its score."""
+    flagged = score = None
+    for key in _FLAGS:
+        value = entry.get(key)
+        if flagged is None and isinstance(value, bool):
+            flagged = value
+    for key in _SCORES:
+        if score is None:
+            score = scale.risk(entry.get(key))
+    return CategoryFinding(name=name[:_LONGEST_NAME], flagged=flagged, score=score)
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
@@ -147,10 +155,6 @@ def _is_number(value: object) -> TypeGuard[int | float]:
         return math.isfinite(value)
     except OverflowError:
         return False  # an integer beyond every float
-
-
-def _is_risk(value: object) -> TypeGuard[int | float]:
-    return _is_number(value) and 0 <= value <= 1
 
 
 def _typed(value: object) -> tuple[str, object]:

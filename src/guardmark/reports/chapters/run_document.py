@@ -20,6 +20,7 @@ from guardmark.reports.chapters.answer import write_answer
 from guardmark.reports.chapters.gate import write_gate
 from guardmark.reports.chapters.latency import RETRIES_TABLE, SPENDING_TABLE
 from guardmark.reports.chapters.method import parts_line, write_configuration, write_method
+from guardmark.reports.chapters.native_categories import write_native_categories
 from guardmark.reports.chapters.pipeline import CARD_TABLES
 from guardmark.reports.chapters.slices import (
     write_blind_spots,
@@ -41,7 +42,7 @@ from guardmark.reports.document.blocks import (
     muted,
     section,
 )
-from guardmark.reports.document.wording import date_text
+from guardmark.reports.document.wording import count_text, date_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
@@ -71,6 +72,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
         f"{_data_words(manifest)}: {counted(samples.attacks, 'attack')}, "
         f"{samples.benign:,} benign; {date_text(manifest.created_utc)}"
     )
+    subtitle += _first_look(manifest)
     if manifest.evaluator:
         subtitle += f"; {manifest.evaluator}"
     if analysis.pipeline is not None:
@@ -104,6 +106,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
             replace(comparison.write(analysis), folded=True),
             replace(latency.write(analysis), folded=True),
             replace(thresholds.write(analysis), folded=True),
+            *filter(None, (write_native_categories(analysis),)),
             replace(write_slices(analysis), folded=True),
             replace(write_coverage(analysis), folded=True),
             replace(write_configuration(analysis, shown.refused), folded=True),
@@ -206,6 +209,15 @@ def _adaptive(analysis: RunAnalysis) -> Section:
     from guardmark.reports.chapters.adaptive import chapter
 
     return chapter.write(analysis)
+
+
+def _first_look(manifest: RunManifest) -> str:
+    """Say that a run took some of the data only; nothing for others."""
+    run = manifest.settings.get("run")
+    limit = run.get("limit") if isinstance(run, dict) else None
+    if not isinstance(limit, int):
+        return ""
+    return f"; a first look: at most {count_text(limit)} samples (--limit)"
 
 
 def _data_words(manifest: RunManifest) -> str:

@@ -72,6 +72,11 @@ def interval_text(measure: FigureCell) -> str:
     return f" [{low}, {high}]"
 
 
+def has_interval(measure: FigureCell) -> bool:
+    """Tell whether something stands where the interval of a figure belongs."""
+    return measure.low is not None or measure.high is not None or bool(interval_text(measure))
+
+
 def cell_text(cell: Cell) -> str:
     """Put any cell into words."""
     return cell.text if isinstance(cell, TextCell) else measure_text(cell)
