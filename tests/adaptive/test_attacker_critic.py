@@ -30,7 +30,7 @@ from guardmark.adaptive.prompts import PastTry
 from guardmark.app.results.try_trace import read_trace
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.sample import Prompt
-from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.supervision import StopSignal
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
 from guardmark.reports.render.json.encoder import encode
 from guardmark.reports.render.terminal import render_terminal

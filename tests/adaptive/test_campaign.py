@@ -34,7 +34,7 @@ from guardmark.config import deadline
 from guardmark.core.errors import IncomparableRuns, UntrustworthyRun
 from guardmark.core.outcome import BLOCKED, Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt, View
-from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.supervision import StopSignal
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.render.json.documents import adaptive_json
 from guardmark.store.layers import ADAPTIVE, NULL

@@ -27,7 +27,7 @@ from guardmark.attacks.battery import Lock, lock_differences, lock_text, require
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt, Sample
-from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.supervision import StopSignal
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.chapters.adaptive.chapter import threat_card
 from guardmark.store.reader import RecordReader

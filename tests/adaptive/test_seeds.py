@@ -29,7 +29,7 @@ from guardmark.attacks.battery import Lock, lock_digest, lock_text
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt
-from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.supervision import StopSignal
 from guardmark.store.layers import BLIND, NULL, first_layer, seed_layer
 from guardmark.store.reader import RecordReader
 from guardmark.store.sealing.integrity import check

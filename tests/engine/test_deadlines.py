@@ -36,7 +36,7 @@ from guardmark.engine import runner
 from guardmark.engine.calls import attempt, decide_all, decide_batch
 from guardmark.engine.execution.pool import InlineExecutor
 from guardmark.engine.plan import Budget, Plan, Timing, Workers
-from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.supervision import StopSignal
 from guardmark.inference.classifier import ClassScore
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter

@@ -14,22 +14,22 @@ from guardmark.adaptive.state import PROBE, Account, Ask, Query, TryAnswer, is_c
 from guardmark.config.deadline import FOLDER_TIMEOUT_S, Patience
 from guardmark.core.errors import BudgetReached, IncomparableRuns
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, Response, Verdict
-from guardmark.core.record import AskingAbout, Stage
+from guardmark.core.record import Stage
 from guardmark.defenses.calls.failure import Failure
 from guardmark.defenses.canonical import CanonicalDefense, Cleaning
+from guardmark.engine.asking import Asker as AskerOfParts
+from guardmark.engine.asking import Question
 from guardmark.engine.calls import (
-    admit_call,
     as_coroutine,
     as_decision,
-    attempt,
     decide_all,
     decide_batch,
     inline_decide,
-    settle_call,
 )
 from guardmark.engine.execution.batches import limits_of
 from guardmark.engine.plan import Spending
-from guardmark.engine.run_monitor import Progress, supervise
+from guardmark.engine.run_monitor import Progress
+from guardmark.engine.supervision import supervise
 from guardmark.store.layers import ADAPTIVE, REPAIRED, REPAIRED_FIRST
 from guardmark.store.schema import OUTCOME_CODE
 from guardmark.store.tries import read_tries
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from guardmark.canon.steps import Step
     from guardmark.core.protocols import Guard
     from guardmark.core.sample import Prompt, Sample
-    from guardmark.engine.run_monitor import StopSignal
+    from guardmark.engine.supervision import StopSignal
     from guardmark.store.reader import RecordReader
     from guardmark.store.records import RecordWriter
     from guardmark.store.tries import TryRecord, TrySubject
@@ -83,6 +83,11 @@ class AskContext:
     spending: Spending = field(default_factory=Spending)
     reached: list[str] = field(default_factory=list)  # which limit of what may be spent
     patience: Patience = field(default_factory=Patience)
+    asker: AskerOfParts = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make what every call goes through."""
+        self.asker = AskerOfParts(self.spending)
 
     def prompt_of(self, query: Query) -> Prompt:
         """Return the prompt of a sample with a text in place of its own."""
@@ -107,10 +112,7 @@ class AskContext:
         Raises:
             BudgetReached: If a limit could be passed.
         """
-        with AskingAbout() as asking:
-            charge = await admit_call(self.spending, part, about[0])
-            answer = await attempt(call, *about)
-        return settle_call(self.spending.meter, charge, answer, asking)
+        return (await self.asker.put(call, Question(part, about))).answer
 
     def affordable(self, part: str, prompts: Sequence[Prompt]) -> int:
         """Return about how many of some prompts a part in this process may be asked now."""

@@ -30,7 +30,8 @@ from guardmark.config.deadline import Patience
 from guardmark.core.errors import IncomparableRuns
 from guardmark.defenses.guard import as_guard, source_of
 from guardmark.engine.plan import Spending
-from guardmark.engine.run_monitor import Progress, StopSignal
+from guardmark.engine.run_monitor import Progress
+from guardmark.engine.supervision import StopSignal
 from guardmark.store.layers import (
     ADAPTIVE,
     FINDINGS_PREFIX,

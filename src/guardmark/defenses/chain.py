@@ -14,10 +14,10 @@ from guardmark.config.settings import Rate
 from guardmark.core.errors import UnknownName
 from guardmark.core.outcome import CategoryFinding, Decision, Evidence, Outcome, ScoreKind
 from guardmark.core.protocols import Capabilities
-from guardmark.core.record import present_call
 from guardmark.core.sample import View
 from guardmark.defenses.calls.pricing import was_sent, with_usage
 from guardmark.defenses.guard import as_guard
+from guardmark.net.call_account import present_account
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -112,9 +112,9 @@ class ChainDefense:
     def _with_cost(self, decision: Decision, votes: Votes, prompt: Prompt) -> Decision:
         """Count what members in this process cost: beside the others' requests, or as all."""
         paid = self._paid_for(votes, prompt)
-        asking = None if self.capabilities.is_inline else present_call()
-        if asking is not None:
-            asking.beside += paid or 0.0  # what members behind services cost is counted there, too
+        account = None if self.capabilities.is_inline else present_account()
+        if account is not None:
+            account.beside += paid or 0.0  # what members behind services cost is counted there, too
             return decision
         return with_usage(decision, cost=paid)
 

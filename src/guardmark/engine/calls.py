@@ -1,9 +1,9 @@
-"""Calling a part: its time is taken, and what it raises becomes an answer."""
+"""Calling a part: what it answers, raises or cannot be shown becomes an answer."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -19,27 +19,17 @@ from guardmark.core.outcome import (
     Verdict,
     VerdictLabel,
 )
-from guardmark.core.record import AskingAbout
 from guardmark.core.sample import View
 from guardmark.defenses.calls.failure import Failure, failure_of, not_a
-from guardmark.defenses.calls.pricing import was_sent, with_usage
 from guardmark.defenses.guard import inline_call
-from guardmark.engine.run_monitor import Abandoned
-from guardmark.store.cache import key_of
+from guardmark.engine.supervision import Abandoned
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from guardmark.core.budget import SpendingMeter
     from guardmark.core.protocols import Guard
     from guardmark.core.sample import Prompt
-    from guardmark.defenses.calls.pricing import PricedChain, PricedPart
-    from guardmark.engine.plan import Spending
-    from guardmark.engine.recorder import Recorder
-    from guardmark.engine.run_monitor import RunMonitor, StopSignal
-    from guardmark.store.under_way import CallKey
-
-    About = tuple[Prompt, *tuple[str, ...]]
+    from guardmark.engine.supervision import StopSignal
 
 
 ALWAYS_SHOWN: Final = (View.TEXT, View.CONVERSATION)  # views that every prompt of text can show
@@ -271,107 +261,3 @@ def as_verdict(answer: Any) -> Verdict:
         return answer
     failure = answer if isinstance(answer, Failure) else not_a("Verdict", answer)
     return Verdict(label=VerdictLabel.ERROR, error_kind=failure.kind, evidence=failure.evidence)
-
-
-async def ask_part(
-    call: Callable[..., Awaitable[Any]],
-    about: About,
-    *,
-    recorder: Recorder,
-    part: str,
-    position: int,
-) -> tuple[Any, int | None]:
-    """Ask a part about a sample and take the time, or recall its answer."""
-    cached = recorder.monitor.plan.cached
-    identity = None if cached is None else cached.identities.get(part)
-    with AskingAbout(part, recorder.batch.repeat, position) as asking:
-        key = (*recorder.batch.key, position)
-        if cached is None or identity is None:
-            return await _timed(call, about, recorder.monitor, key=key, asking=asking)
-        asked = (about[0].digest().hex(), *about[1:])
-        cache_key = key_of(identity, repeat=recorder.batch.repeat, asked=asked)
-        kept = cached.cache.recall(cache_key)
-        if kept is not None:
-            return kept, None
-        answer, took = await _timed(call, about, recorder.monitor, key=key, asking=asking)
-        if isinstance(answer, Decision | Response | Verdict):
-            cached.cache.keep(cache_key, answer)
-        return answer, took
-
-
-async def _timed(
-    call: Callable[..., Awaitable[Any]],
-    about: About,
-    monitor: RunMonitor,
-    *,
-    key: CallKey,
-    asking: AskingAbout,
-) -> tuple[Any, int]:
-    under_way, name = monitor.writer.under_way, (asking.question or ("",))[0]
-    charge = await admit_call(monitor.spending, name, about[0])
-    under_way.leave(key)
-    start = perf_counter_ns()
-    try:
-        answer = await attempt(call, *about)
-    except BudgetReached:
-        under_way.arrive(key)  # what it lacked was not sent
-        raise
-    took = perf_counter_ns() - start
-    under_way.arrive(key)
-    monitor.busy_ns += took
-    return settle_call(monitor.meter, charge, answer, asking), took
-
-
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """What was set aside for a call of a part that no client of services counts."""
-
-    prompt: Prompt
-    reserved: float
-    price: PricedPart | PricedChain | None
-
-
-async def admit_call(spending: Spending, part: str, prompt: Prompt) -> Charge | None:
-    """Count a call before it leaves; the requests of a service are counted where they are sent.
-
-    Raises:
-        BudgetReached: If it could pass a limit.
-    """
-    if part in spending.at_service:
-        return None
-    price = spending.prices.get(part)
-    charge = Charge(prompt, 0.0 if price is None else price.of_call(prompt), price)
-    await spending.meter.admit(charge.reserved)
-    return charge
-
-
-def settle_call(meter: SpendingMeter, charge: Charge | None, answer: T, asking: AskingAbout) -> T:
-    """Count what a call did cost, and return its answer with that among its evidence."""
-    if charge is None:
-        if asking.beside:
-            meter.count(0, asking.beside)
-        return _with_requests(answer, asking)
-    if charge.price is not None:
-        answer = charge.price.stamp(answer, charge.prompt)
-    if asking.beside:
-        answer = with_usage(answer, cost=asking.beside)
-    evidence: Any = getattr(answer, "evidence", None)
-    try:
-        usage = evidence.usage if evidence is not None and was_sent(answer) else None
-        cost = None if usage is None else usage.cost
-        meter.settle(charge.reserved, (cost or 0.0) if was_sent(answer) else 0.0)
-        if evidence is not None and len(evidence.attempts) > 1:
-            meter.count(len(evidence.attempts) - 1)
-    except (TypeError, AttributeError):
-        meter.settle(charge.reserved, charge.reserved)  # it says it in other types than agreed
-    return answer
-
-
-def _with_requests(answer: T, asking: AskingAbout) -> T:
-    """Return an answer of a service with what its requests cost, and how many there were."""
-    evidence: Evidence | None = getattr(answer, "evidence", None)
-    told = 1 if evidence is None else max(1, len(evidence.attempts))
-    requests = asking.requests if asking.requests > told else None
-    paid = asking.cost + asking.beside
-    cost = paid if paid and not asking.unpriced else None
-    return with_usage(answer, cost=cost, requests=requests)

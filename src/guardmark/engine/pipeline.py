@@ -19,7 +19,6 @@ from guardmark.engine.calls import (
     as_decision,
     as_response,
     as_verdict,
-    ask_part,
     decide_batch,
 )
 from guardmark.engine.execution.actors import ActorDefense
@@ -279,9 +278,7 @@ class PipelineRunner:
             item = _item(guard, state, prompt or state.prompt)
             answer, took = SKIPPED, None
             if prompt is not None:
-                answer, took = await ask_part(
-                    ask, (prompt,), recorder=item.recorder, part=guard.name, position=state.position
-                )
+                answer, took = await self._monitor.asker.ask(ask, item.question())
             state.codes[guard.name] = item.recorder.record_decision(
                 item, as_decision(answer), latency_ns=took
             )
@@ -310,10 +307,9 @@ class PipelineRunner:
 
     async def _answer(self, state: SampleState) -> None:
         ask, recorder = self._answering[state.repeat], self._model[state.repeat]
-        name, position = self._pipeline.model.name, state.position
-        answer, took = await ask_part(
-            ask, (state.prompt,), recorder=recorder, part=name, position=position
-        )
+        position = state.position
+        question = recorder.question(position, self._pipeline.model.name, state.prompt)
+        answer, took = await self._monitor.asker.ask(ask, question)
         response = as_response(answer)
         state.model_code = recorder.record_answer(
             position, response, is_attack=state.is_attack, latency_ns=took
@@ -328,13 +324,8 @@ class PipelineRunner:
         answer: object = NOTHING_TO_JUDGE
         took: int | None = None
         if state.answer.strip():
-            answer, took = await ask_part(
-                judge.judge,
-                (state.prompt, state.answer),
-                recorder=recorder,
-                part=judge.name,
-                position=position,
-            )
+            question = recorder.question(position, judge.name, state.prompt, state.answer)
+            answer, took = await self._monitor.asker.ask(judge.judge, question)
         recorder.record_answer(
             position, as_verdict(answer), is_attack=state.is_attack, latency_ns=took
         )
@@ -346,9 +337,7 @@ def _answering(model: ChatModel, repeat: int) -> Callable[[Prompt], Awaitable[Re
 
 def _item(guard: DefenseWork, state: SampleState, prompt: Prompt) -> PendingSample:
     recorder = guard.recorders[state.repeat]
-    return PendingSample(
-        recorder=recorder, position=state.position, is_attack=state.is_attack, prompt=prompt
-    )
+    return PendingSample(recorder, state.position, state.is_attack, prompt)
 
 
 def _answered(state: SampleState) -> Prompt | None:

@@ -12,7 +12,6 @@ from guardmark.config.installation import Check
 from guardmark.core.errors import ConfigError, StoreError, UntrustworthyRun
 from guardmark.core.outcome import VerdictLabel
 from guardmark.core.protocols import GuidedModel, PairJudge
-from guardmark.core.record import AskingAbout
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.guard import as_guard, source_of
 from guardmark.defenses.http.defense import HttpDefense
@@ -29,17 +28,16 @@ from guardmark.defenses.probe import (
     said_line,
     unusable,
 )
+from guardmark.engine.asking import Asker, Question
 from guardmark.engine.calls import (
-    admit_call,
     as_coroutine,
     as_decision,
     as_verdict,
     attempt,
-    settle_call,
 )
 from guardmark.engine.execution.warm_up import inline_ask
 from guardmark.engine.plan import Spending
-from guardmark.engine.run_monitor import StopSignal, supervise
+from guardmark.engine.supervision import StopSignal, supervise
 from guardmark.judges.probe import (
     ANSWER,
     FORGED_ANSWER,
@@ -235,17 +233,14 @@ async def _asked(
     guard: Guard, stop: StopSignal, spending: Spending = UNLIMITED
 ) -> AsyncIterator[Callable[..., Awaitable[Decision]]]:
     """Start a defense and ask it; a run then begins with a process that was asked nothing."""
-    call = as_coroutine(guard)
+    call, asker = as_coroutine(guard), Asker(spending)
     if guard.capabilities.is_inline:
         call = inline_ask(guard, stop)
 
     async def ask(prompt: Prompt) -> Decision:
         if guard.name not in spending.prices:
             return as_decision(await attempt(call, prompt))
-        with AskingAbout() as asking:
-            charge = await admit_call(spending, guard.name, prompt)
-            answer = await attempt(call, prompt)
-        return as_decision(settle_call(spending.meter, charge, answer, asking))
+        return as_decision((await asker.put(call, Question(guard.name, (prompt,)))).answer)
 
     source = source_of(guard)
     if isinstance(source, Startable):

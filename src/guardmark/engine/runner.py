@@ -26,7 +26,8 @@ from guardmark.engine.execution.warm_up import warm_up
 from guardmark.engine.pipeline import PipelineRunner
 from guardmark.engine.plan import Workers
 from guardmark.engine.recorder import open_recorder
-from guardmark.engine.run_monitor import Halt, Progress, RunMonitor, StopSignal, supervise
+from guardmark.engine.run_monitor import Halt, Progress, RunMonitor
+from guardmark.engine.supervision import StopSignal, supervise
 from guardmark.store.loop_load import LoopLoad
 from guardmark.store.reader import RunState
 
@@ -162,7 +163,7 @@ def summary_of(monitor: RunMonitor, progress: Progress) -> RunSummary:
         tokens=monitor.tokens,
         cost=monitor.cost,
         elapsed_s=elapsed,
-        mean_in_flight=monitor.busy_ns / 1e9 / elapsed if elapsed else 0.0,
+        mean_in_flight=monitor.asker.busy_ns / 1e9 / elapsed if elapsed else 0.0,
         loop_lag_ms=monitor.lag_ns / 1e6,
         notes=tuple(monitor.notes),
     )

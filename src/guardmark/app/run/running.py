@@ -49,10 +49,11 @@ from guardmark.engine.execution.cluster import Cluster
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import CachedParts, Plan, Timing, Workers
 from guardmark.engine.probing import note_refused_fields, probe_parts
-from guardmark.engine.run_monitor import Progress, StopSignal
+from guardmark.engine.run_monitor import Progress
 from guardmark.engine.runner import SPENT_NOTE, unanswered_note
 from guardmark.engine.runner import run as run_engine
 from guardmark.engine.shards import ShardSet
+from guardmark.engine.supervision import StopSignal
 from guardmark.net.redaction import KNOWN
 from guardmark.net.service import ENDPOINTS, describe_traffic, parse_rate, traffic_text
 from guardmark.reports.chapters.data_sets import training_warnings

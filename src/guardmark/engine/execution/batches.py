@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import islice
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import BudgetReached
 from guardmark.core.manifest import LatencyMode
 from guardmark.core.protocols import BatchLimits
-from guardmark.core.record import AskingAbout
-from guardmark.engine.calls import admit_call, decide_batch, settle_call
-from guardmark.engine.run_monitor import Halt, supervise
+from guardmark.engine.calls import decide_batch
+from guardmark.engine.run_monitor import Halt
+from guardmark.engine.supervision import supervise
 from guardmark.store.schema import FLAG_AMORTISED, FLAG_COLD
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from guardmark.core.outcome import Decision
     from guardmark.core.protocols import Guard
-    from guardmark.core.sample import Prompt
+    from guardmark.engine.asking import AskBatch
     from guardmark.engine.execution.executor import DefenseWork
     from guardmark.engine.plan import Plan
     from guardmark.engine.recorder import PendingSample
     from guardmark.engine.run_monitor import RunMonitor
-
-    Ask = Callable[[Sequence[Prompt]], Awaitable[list[Decision]]]
 
 _WINDOW: Final = 16  # batches that are sorted by length together
 _ALONE: Final = BatchLimits(max_count=1)
@@ -75,7 +71,9 @@ class BatchExecutor:
 
     runs_alone: Final = False
 
-    def __init__(self, guard: Guard, *, ask: Ask | None = None, count: int | None = None) -> None:
+    def __init__(
+        self, guard: Guard, *, ask: AskBatch | None = None, count: int | None = None
+    ) -> None:
         self._guard, self._count = guard, count
         self._ask = ask or partial(decide_batch, guard)
 
@@ -113,36 +111,21 @@ def affordable(batch: Sequence[PendingSample], monitor: RunMonitor) -> int:
 
 
 async def ask_batch(
-    ask: Ask,
+    ask: AskBatch,
     samples: Sequence[PendingSample],
     *,
     monitor: RunMonitor,
     is_cold: bool = False,
 ) -> list[int]:
     """Ask about one batch, and store its decisions, each with its share of the time."""
-    under_way = monitor.writer.under_way
-    keys = [(*sample.recorder.batch.key, sample.position) for sample in samples]
-    for key in keys:
-        under_way.leave(key)
-    name = samples[0].recorder.name
-    charges = [await admit_call(monitor.spending, name, sample.prompt) for sample in samples]
-    start = perf_counter_ns()
-    with AskingAbout() as asking:
-        decisions = await ask([sample.prompt for sample in samples])
-    took = perf_counter_ns() - start
-    for key in keys:
-        under_way.arrive(key)
-    monitor.busy_ns += took
-    if None not in charges:
-        settled = zip(charges, decisions, strict=True)
-        decisions = [settle_call(monitor.meter, each, made, asking) for each, made in settled]
-    share = took // len(samples)
-    flags, shared = FLAG_COLD if is_cold else 0, FLAG_AMORTISED if len(samples) > 1 else 0
-    codes = [
-        sample.recorder.record_decision(
-            sample, decision, latency_ns=share, flags=flags | shared * (decision.latency_ns is None)
-        )
-        for sample, decision in zip(samples, decisions, strict=True)
-    ]
+    questions = [sample.question() for sample in samples]
+    decisions, share = await monitor.asker.ask_together(ask, questions)
+    flags = FLAG_COLD if is_cold else 0
+    codes = []
+    for sample, decision in zip(samples, decisions, strict=True):
+        is_shared = decision.latency_ns is None and len(samples) > 1
+        marks = flags | FLAG_AMORTISED if is_shared else flags
+        code = sample.recorder.record_decision(sample, decision, latency_ns=share, flags=marks)
+        codes.append(code)
     monitor.store()
     return codes

@@ -131,9 +131,7 @@ class DefenseWork:
             ):
                 if self._is_done():
                     return
-                yield PendingSample(
-                    recorder=dealt.recorder, position=position, is_attack=is_attack, prompt=prompt
-                )
+                yield PendingSample(dealt.recorder, position, is_attack, prompt)
 
     def _cost_of(self, prompts: Sequence[Prompt]) -> float:
         """Return what is set aside for calls about some prompts."""

@@ -59,12 +59,11 @@ class InlineExecutor:
         while (dealt := work.deal(size)) is not None:
             decide = inline_decide(self._guard, has_images=dealt.chunk.has_images)
             began, worked = perf_counter_ns(), _Worked()
-            decisions, latencies = decide_all(
+            decisions, latencies = monitor.asker.ask_here(
                 decide, dealt.chunk.prompts, timeout_s=self._timeout_s, stop=monitor.stop
             )
             took = perf_counter_ns() - began
             work.record(dealt, decisions, latencies)
-            monitor.busy_ns += took
             monitor.store(count=READ_TOGETHER)
             size = next_size(size, worked.since(took), most=most)
             await asyncio.sleep(0)
@@ -192,7 +191,7 @@ class _PoolWork:
             self._free.append(asked.slot)
             self._work.record(asked.dealt, decisions, latencies)
             took = sum(latencies)
-            self._work.monitor.busy_ns += took
+            self._work.monitor.asker.busy_ns += took
             if took >= SLICE_NS // 2:
                 self._size = len(latencies)  # of those that took so long, not of those dealt since
             self._size = next_size(self._size, took, most=_CHUNK)
@@ -224,7 +223,7 @@ class _PoolWork:
         failure = Failure(ErrorKind.TIMEOUT, f"Overrun: {overrun_message(timeout_s)}")
         call = DealtSamples(recorder=recorder, chunk=chunk.part(index, index + 1))
         self._work.record(call, [failure.as_decision()], [took_ns])
-        self._work.monitor.busy_ns += took_ns
+        self._work.monitor.asker.busy_ns += took_ns
         for rest in (chunk.part(0, index), chunk.part(index + 1, len(chunk.positions))):
             if rest.positions:
                 self._again.append(DealtSamples(recorder=recorder, chunk=rest))

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from itertools import islice
-from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from guardmark.core.errors import BudgetReached
-from guardmark.core.record import AskingAbout, Stage
+from guardmark.core.record import Stage
+from guardmark.engine.asking import Question
 from guardmark.engine.calls import (
-    admit_call,
     as_coroutine,
     as_decision,
-    attempt,
     decide_all,
     inline_decide,
-    settle_call,
 )
-from guardmark.engine.run_monitor import Halt, supervise
+from guardmark.engine.run_monitor import Halt
+from guardmark.engine.supervision import supervise
 from guardmark.store.schema import FLAG_COLD
 
 if TYPE_CHECKING:
@@ -28,7 +26,8 @@ if TYPE_CHECKING:
     from guardmark.core.protocols import Guard
     from guardmark.core.sample import Prompt
     from guardmark.engine.execution.executor import DefenseWork
-    from guardmark.engine.run_monitor import RunMonitor, StopSignal
+    from guardmark.engine.run_monitor import RunMonitor
+    from guardmark.engine.supervision import StopSignal
     from guardmark.store.records import RecordBatch
 
 
@@ -93,7 +92,7 @@ async def _warm_each(
         if not monitor.may_go_on():
             return
         try:
-            answer, took = await _ask_once(ask, prompt, name=name, monitor=monitor)
+            answer, took = await monitor.asker.put(ask, Question(name, (prompt,)))
         except BudgetReached as reached:
             monitor.end(Halt.BUDGET, str(reached))
             return
@@ -103,17 +102,6 @@ async def _warm_each(
         if decision.evidence is not None:
             monitor.spend(decision.evidence)
         flags = 0
-
-
-async def _ask_once(
-    ask: Callable[[Prompt], Awaitable[Decision]], prompt: Prompt, *, name: str, monitor: RunMonitor
-) -> tuple[object, int]:
-    with AskingAbout() as asking:
-        charge = await admit_call(monitor.spending, name, prompt)
-        start = perf_counter_ns()
-        answer = await attempt(ask, prompt)
-        took = perf_counter_ns() - start
-    return settle_call(monitor.meter, charge, answer, asking), took
 
 
 def _free_batch(name: str, monitor: RunMonitor) -> RecordBatch:
