@@ -109,6 +109,24 @@ def source_of(guard: object) -> object:
     return guard.source if isinstance(guard, AdaptedGuard) else guard
 
 
+def awaited_call(guard: Guard) -> Callable[[Prompt], Awaitable[Decision]]:
+    """Return the coroutine function that asks a guard about one prompt.
+
+    What was adapted from one is called as that: each coroutine in between is woken whenever the
+    loop wakes the call.
+    """
+    if isinstance(guard, AdaptedGuard):
+        can = guard.capabilities
+        if not can.is_inline and can.batch is None:
+            single = cast("Defense", guard.source)
+            return cast("Callable[[Prompt], Awaitable[Decision]]", single.decide)
+
+    async def decide(prompt: Prompt) -> Decision:
+        return (await guard.decide_all([prompt]))[0]
+
+    return decide
+
+
 def inline_call(guard: Guard) -> Callable[[Prompt], Decision]:
     """Return the function that asks an inline guard about one prompt, without a loop."""
     if isinstance(guard, AdaptedGuard):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -11,7 +11,7 @@ from guardmark.core.errors import BudgetReached
 from guardmark.core.outcome import Decision, Response, Verdict
 from guardmark.core.sample import Prompt
 from guardmark.defenses.calls.pricing import was_sent, with_usage
-from guardmark.engine.calls import attempt, decide_all
+from guardmark.engine.calls import decide_all, failure_or_raise
 from guardmark.net.call_account import CallAccount
 from guardmark.store.cache import key_of
 
@@ -84,18 +84,24 @@ class Asker:
         self._cached = cached
         self._known: dict[Address, asyncio.Future[Answered]] = {}
 
-    async def ask(self, call: Callable[..., Awaitable[Any]], question: Question) -> Answered:
+    def ask(
+        self, call: Callable[..., Awaitable[Any]], question: Question
+    ) -> Coroutine[Any, Any, Answered]:
         """Put a question to a part that is awaited, unless the answer cache has its answer.
 
         Raises:
             BudgetReached: If the call could pass a limit; then it was not made.
         """
-        cached = self._cached
-        identity = None if cached is None else cached.identities.get(question.part)
-        if cached is None or identity is None:
-            return await self.put(call, question)
+        if self._cached is None or question.part not in self._cached.identities:
+            return self.put(call, question)
+        return self._ask_or_recall(call, question, self._cached)
+
+    async def _ask_or_recall(
+        self, call: Callable[..., Awaitable[Any]], question: Question, cached: CachedParts
+    ) -> Answered:
         prompt, *others = question.about
         asked = (prompt.digest().hex(), *others)
+        identity = cached.identities[question.part]
         key = key_of(identity, repeat=question.repeat, asked=asked)
         kept = cached.cache.recall(key)
         if kept is not None:
@@ -189,12 +195,15 @@ class Asker:
             if row is not None and under_way is not None:
                 under_way.leave(row)
             start = perf_counter_ns()
+            # Not in a function of its own: that would be woken whenever the loop wakes the call.
             try:
-                answer = await attempt(call, *about)
+                answer = await call(*about)
             except BudgetReached:
                 if row is not None and under_way is not None:
                     under_way.arrive(row)  # what it lacked was not sent
                 raise
+            except BaseException as error:  # noqa: BLE001 - the edge to foreign code: a record
+                answer = failure_or_raise(error)
             took = perf_counter_ns() - start
             if row is not None and under_way is not None:
                 under_way.arrive(row)

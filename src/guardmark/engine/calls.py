@@ -21,7 +21,7 @@ from guardmark.core.outcome import (
 )
 from guardmark.core.sample import View
 from guardmark.defenses.calls.failure import Failure, failure_of, not_a
-from guardmark.defenses.guard import inline_call
+from guardmark.defenses.guard import awaited_call, inline_call
 from guardmark.engine.supervision import Abandoned
 
 if TYPE_CHECKING:
@@ -121,15 +121,19 @@ async def attempt(call: Callable[..., Awaitable[T]], *about: Any) -> T | Failure
     """Ask a part and wait for its answer, or for what it raises."""
     try:
         return await call(*about)
-    except (KeyboardInterrupt, GeneratorExit, StorageError, BudgetReached):
-        raise
-    except asyncio.CancelledError as error:
+    except BaseException as error:  # noqa: BLE001 - the edge to foreign code: a record
+        return failure_or_raise(error)
+
+
+def failure_or_raise(error: BaseException) -> Failure:
+    """Return what a part raised as its answer; raise what is ours, such as a task cancelled."""
+    if isinstance(error, KeyboardInterrupt | GeneratorExit | StorageError | BudgetReached):
+        raise error
+    if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         if task is None or task.cancelling():
-            raise
-        return failure_of(error)
-    except BaseException as error:  # noqa: BLE001 - the edge to foreign code: a record
-        return failure_of(error)
+            raise error
+    return failure_of(error)
 
 
 def refusal_of(guard: Guard) -> Callable[[Prompt], Decision | None]:
@@ -173,7 +177,7 @@ def as_coroutine(guard: Guard) -> Callable[[Prompt], Awaitable[Decision]]:
     elif guard.capabilities.batch is not None:
         ask = _one_by_one(guard)
     else:
-        ask = _alone(guard)
+        ask = awaited_call(guard)
 
     async def shown(prompt: Prompt) -> Decision:
         refusal = refuse(prompt)
@@ -182,15 +186,6 @@ def as_coroutine(guard: Guard) -> Callable[[Prompt], Awaitable[Decision]]:
         return await ask(prompt)
 
     return shown
-
-
-def _alone(guard: Guard) -> Callable[[Prompt], Awaitable[Decision]]:
-    decide_all = guard.decide_all
-
-    async def ask(prompt: Prompt) -> Decision:
-        return (await decide_all([prompt]))[0]
-
-    return ask
 
 
 def _within_its_time(guard: Guard) -> Callable[[Prompt], Awaitable[Decision]]:
