@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.core.outcome import ErrorKind, Outcome
+from guardmark.core.outcome import Decision, ErrorKind, Outcome, ScoreKind
 from guardmark.defenses.http.answer import AnswerRules, WordRule, read_answer
+from guardmark.defenses.http.defense import HttpSettings
 from guardmark.defenses.http.values import (
     JsonPath,
     ScoreScale,
@@ -267,3 +268,43 @@ def test_the_highest_of_several_scores_flags_the_categories_behind_it() -> None:
         "a": True,
         "b": False,
     }
+
+
+def _confident(*, settings: dict[str, Any], allowed: bool, confidence: object) -> Decision:
+    """Read one answer by the rules that settings make."""
+    stated = {"url": "http://127.0.0.1:9/", "body": {"text": {"$input": "text"}}, **settings}
+    rules = HttpSettings.model_validate(stated).answer_rules("defenses.d")
+    body = {"result": {"blocked": not allowed, "confidence": confidence}}
+    return read_answer(rules, Exchange(status=200, body=json.dumps(body).encode(), service_ns=1))
+
+
+BESIDE = {"blocked": "$.result.blocked"}
+NAMED = {**BESIDE, "score": "$.result.confidence"}
+
+
+@pytest.mark.parametrize("where", [BESIDE, NAMED])
+@pytest.mark.parametrize(
+    ("meaning", "score", "kind"),
+    [
+        (None, 0.8, ScoreKind.CONFIDENCE),
+        ("risk", 0.8, ScoreKind.SELF_REPORTED),
+        ("certainty", 0.2, ScoreKind.SELF_REPORTED),
+    ],
+)
+def test_a_confidence_beside_the_decision_is_never_dropped(
+    where: dict[str, Any], meaning: str | None, score: float, kind: ScoreKind
+) -> None:
+    """Named as the score or not; what it means is asked for only where it contradicts."""
+    settings = {**where, **({"confidence": meaning} if meaning else {})}
+    decision = _confident(settings=settings, allowed=True, confidence=0.8)
+    assert decision.score == pytest.approx(score)
+    assert decision.score_kind is kind
+
+
+def test_a_confidence_that_is_no_share_is_kept_as_a_remark() -> None:
+    """87 of 100, or a word: no score, and not dropped without a word."""
+    decision = _confident(settings=BESIDE, allowed=True, confidence=87)
+    assert decision.outcome is Outcome.ALLOW
+    assert decision.score is None
+    assert decision.evidence is not None
+    assert "the confidence at $.result.confidence is 87" in decision.evidence.message

@@ -45,6 +45,7 @@ class SampleCounts:
 
     attacks: int  # Attack samples.
     benign: int  # Benign samples.
+    unlabelled: int  # Samples without a label: asked, judged, and in no rate.
     groups: int  # Origins the samples fall into.
     is_grouped: bool  # Whether samples share groups or are run more than once.
     languages: tuple[str, ...]  # Languages stated, most frequent first.
@@ -120,7 +121,7 @@ def analyse_run(
         status=reader.status(),
         settings=chosen,
         frame=frame,
-        samples=_sample_counts(frame),
+        samples=_sample_counts(frame, unlabelled=reader.unlabelled_count()),
         taxonomy=taxonomy,
         defenses=defenses,
         comparison=comparison,
@@ -264,7 +265,7 @@ def _crossed_levels(samples: SampleColumns) -> tuple[int, int] | None:
     return fewer, more
 
 
-def _sample_counts(frame: Frame) -> SampleCounts:
+def _sample_counts(frame: Frame, *, unlabelled: int) -> SampleCounts:
     samples = frame.samples
     benign, attacks = frame.count(samples.is_attack.view(np.uint8), at_least=2).tolist()
     counts = frame.count(samples.language.codes, at_least=len(samples.language.names)).tolist()
@@ -273,6 +274,7 @@ def _sample_counts(frame: Frame) -> SampleCounts:
     return SampleCounts(
         attacks=attacks,
         benign=benign,
+        unlabelled=unlabelled,
         groups=len(samples.group.names) if often is None else int(often.sum()),
         is_grouped=frame.is_grouped,
         crossed=_crossed_levels(samples),

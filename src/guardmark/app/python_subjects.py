@@ -20,7 +20,8 @@ from guardmark.core.sample import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import BUILTIN_SETS
 from guardmark.datasets.formats.writing import is_source, write_rows
 from guardmark.datasets.loading import load
-from guardmark.datasets.settings import DataSettings, dataset_specs
+from guardmark.datasets.settings import DataSettings
+from guardmark.datasets.specs import dataset_specs
 from guardmark.defenses.function import defense_from
 from guardmark.defenses.guard import as_guard, is_defense
 from guardmark.defenses.identity import identity_of

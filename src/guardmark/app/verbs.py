@@ -33,7 +33,8 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.sample import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import DEFAULT_SET
 from guardmark.datasets.loading import LoadedData, load
-from guardmark.datasets.settings import DataSettings, dataset_specs
+from guardmark.datasets.settings import DataSettings
+from guardmark.datasets.specs import dataset_specs
 from guardmark.defenses.answers import AssumedThreshold
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.calls import NOTHING_TO_JUDGE, as_verdict
 from guardmark.engine.plan import NO_GUARD, Plan
 from guardmark.engine.recorder import open_recorder
-from guardmark.engine.run_monitor import OUTCOMES, Halt, Progress, RunMonitor
+from guardmark.engine.run_monitor import OUTCOMES, UNLABELLED, Halt, Progress, RunMonitor
 from guardmark.engine.runner import raise_for, summary_of
 from guardmark.engine.supervision import StopSignal, supervise
 from guardmark.store.schema import OUTCOME_CODE
@@ -63,7 +63,8 @@ async def judge_again(
     return summary_of(monitor, counters)
 
 
-_ANSWERED = (OUTCOME_CODE["answered"], OUTCOME_CODE["answered"] + OUTCOMES)
+_ANSWERED = tuple(OUTCOME_CODE["answered"] + label for label in (0, OUTCOMES, UNLABELLED))
+"""Where the counts of answers lie, label by label; the first is the code of an answer itself."""
 
 
 def _answers(

@@ -19,17 +19,14 @@ from guardmark.analysis.defense.native_categories import (
 from guardmark.analysis.defense.scorecard import complement
 from guardmark.analysis.defense.scores import choose_guaranteed, choose_within
 from guardmark.app.results.artefacts import write_reports
-from guardmark.app.results.gating import EXITS
 from guardmark.app.results.opened_run import open_run
 from guardmark.app.secret_scan import require_no_secret
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Outcome
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.reports.chapters.gate import gate_document
 from guardmark.reports.chapters.run_document import shorten
 from guardmark.reports.document.cells import rate_text, slug
 from guardmark.reports.render.json.documents import summary_json
-from guardmark.stats.scores.guarantee import ErrorLimits
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir, note_seals
 
@@ -168,6 +165,8 @@ def _within_categories(
 
 def _guaranteed(frame: Frame, words: Sequence[str]) -> list[_Chosen]:
     """Choose for each defense with scores the threshold shown to keep limits."""
+    from guardmark.stats.scores.guarantee import ErrorLimits  # on use: few reports guarantee any
+
     try:
         limits = ErrorLimits.read(list(words))
     except ValueError as error:
@@ -261,9 +260,15 @@ def finish(
     analysis, document, gate = write_reports(
         folder, config, formats=formats, thresholds=thresholds, texts=texts, to=to
     )
-    limits = gate_document(gate, run=analysis.manifest.name, is_brief=True) if gate else None
-    if limits is not None and not limits.sections:
-        limits = None  # the answer says how it stands
+    limits, gate_exit = None, 0
+    if gate is not None:
+        from guardmark.app.results.gating import EXITS  # on use: many runs set no limit
+        from guardmark.reports.chapters.gate import gate_document
+
+        gate_exit = EXITS[gate.standing]
+        document_of_gate = gate_document(gate, run=analysis.manifest.name, is_brief=True)
+        if document_of_gate.sections:  # else the answer says how it stands
+            limits = document_of_gate
     require_no_secret([folder.path])
     note_seals(folder.path)
     paths = (("report", to.report_html), ("summary", to.summary_json))
@@ -276,7 +281,7 @@ def finish(
         notes=tuple(each.sentence for each in find_contradictions(analysis.frame)),
         head=analysis.status.head,
         gate=limits,
-        gate_exit=EXITS[gate.standing] if gate else 0,
+        gate_exit=gate_exit,
     )
 
 

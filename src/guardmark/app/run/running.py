@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from guardmark.analysis.frameworks.framework import is_framework
 from guardmark.app.parts.building import (
     Rebuild,
     asked_once,
@@ -44,8 +45,7 @@ from guardmark.datasets.checks.crossed import note_crossed
 from guardmark.datasets.checks.duplicates import note_copies
 from guardmark.datasets.checks.expectations import note_expectations
 from guardmark.datasets.checks.patterns import note_patterns
-from guardmark.datasets.settings import describe_data, fetch_missing, merge_files
-from guardmark.engine.execution.cluster import Cluster
+from guardmark.datasets.settings import describe_data, merge_files
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import CachedParts, Plan, Timing, Workers
 from guardmark.engine.probing import note_refused_fields, probe_parts
@@ -148,10 +148,24 @@ def run(loaded: LoadedConfig, options: RunOptions, session: Session) -> RunResul
             f"Latency mode {mode} times single calls, and run.engine ray asks batches.\n"
             "Next: set latency.mode to loaded, or run.engine to local."
         )
-    cluster = Cluster(settings) if settings else None
+    cluster = None
+    if settings:
+        from guardmark.engine.execution.cluster import Cluster  # on use: most runs have no cluster
+
+        cluster = Cluster(settings)
     with closing(cluster) if cluster else nullcontext():
         parts = build_parts(replace(loaded, cluster=cluster), services, only=options.only)
         return run_parts(loaded, parts, services=services, options=options, session=session)
+
+
+def _fetch_data(loaded: LoadedConfig, announce: Callable[[str], None]) -> None:
+    """Fetch the public sets that the data name and this machine lacks."""
+    public = [entry for entry in loaded.config.data if entry.is_public]
+    if public:
+        from guardmark.datasets.public_sets import fetch_missing  # on use: most data are files
+
+        for entry in public:
+            fetch_missing(entry, loaded.folder, announce)
 
 
 def run_parts(
@@ -176,8 +190,8 @@ def run_parts(
     require_measurable(loaded, budget)
     meter = session.meter if services is None else services.meter
     meter.limit(budget)
-    for entry in () if options.offline else loaded.config.data:
-        fetch_missing(entry, loaded.folder, session.announce)
+    if not options.offline:
+        _fetch_data(loaded, session.announce)
     invocation = _Invocation(
         loaded=loaded,
         meter=meter,
@@ -275,13 +289,15 @@ class _Invocation:
             return
         views = [str(built.manifest.view) for built in self.parts.defenses]
         yield from note_equal_texts(writer, views)
-        count = min(writer.sample_count, _MOST_SEARCHED)
+        count = min(writer.labelled_count, _MOST_SEARCHED)
         samples = [writer.sample(position) for position in range(count)]
         yield from note_patterns(samples)
         yield from note_copies(samples)
         yield from note_crossed(samples)
         yield from note_expectations(samples)
         for name in self.loaded.config.stats.slices:
+            if is_framework(name):
+                continue
             if not any(name in sample.metadata for sample in samples):
                 yield (
                     f"stats.slices names {name!r}, which none of the first {count:,} samples has "

@@ -17,7 +17,7 @@ from guardmark.reports.document.cells import (
     with_counts,
     words,
 )
-from guardmark.reports.document.wording import count_text, say
+from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
@@ -47,7 +47,13 @@ def write_native_categories(analysis: RunAnalysis) -> Section | None:
     written = section(
         "native-categories",
         "Native categories",
-        say("native_categories"),
+        (
+            "Categories as the defenses name them, each read from the same one answer a "
+            "sample. Flagged: its score reaches the threshold given for it; without one, "
+            "the threshold of the defense where the highest of several scores decides; "
+            "else the service says so itself. An answer that says nothing of a category "
+            "is counted apart, never as not flagged."
+        ),
         _flagged(rows),
         _confusion(rows),
         _limits(rows),
@@ -72,6 +78,11 @@ def _flagged(rows: list[_Row]) -> Table:
         table_id="native-flagged",
         texts=("Native category",),
         greyed=_is_exploratory,
+        title="How often each native category is flagged",
+        note=(
+            "Of the decisions that say whether it was; one answer may flag several "
+            "categories, or none."
+        ),
     )
 
 
@@ -99,6 +110,8 @@ def _confusion(rows: list[_Row]) -> Table | None:
         table_id="native-confusion",
         texts=("Native category", "Stands for"),
         greyed=_is_exploratory,
+        title="Native categories against the samples' own",
+        note=("Stands for: as stats.category_map says. The last share holds for this data's mix."),
     )
 
 
@@ -148,6 +161,12 @@ def _limits(rows: list[_Row]) -> Table | None:
         texts=("Native category", "Remark"),
         greyed=lambda each: not each.point.is_resolvable,
         collapsed=True,
+        title="Thresholds of native categories within a limit on false alarms",
+        note=(
+            "Attacks are those of the categories that it stands for, or all where nobody "
+            "said. Chosen on the calibration half of the groups, measured on the other. "
+            "guardmark report RUN --choose DEFENSE:CATEGORY=FPR writes the setting."
+        ),
     )
 
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from datetime import datetime
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from guardmark.reports.document.blocks import Cell, FigureCell, TextCell, Unit
 
@@ -19,31 +16,6 @@ _MONTHS = (
     *("October", "November", "December"),
 )
 UNDEFINED = "undefined"  # what stands where a figure has no value; never a zero, never a dash
-
-
-@cache
-def _all_words() -> dict[str, dict[str, Any]]:
-    path = Path(__file__).with_name("words.toml")
-    return tomllib.loads(path.read_text(encoding="utf-8"))
-
-
-def words_of(part: str) -> dict[str, str]:
-    """Return what a part of a report says, by key."""
-    return _all_words()[part]
-
-
-def say(key: str, **values: object) -> str:
-    """Return a sentence of words.toml with what is filled in."""
-    return words_of("sentences")[key].format(**values)
-
-
-@cache
-def table_words(table_id: str) -> dict[str, Any]:
-    """Return title, note and columns of a table, as far as they are the same in every report."""
-    tables = _all_words()["tables"]
-    fitting = (key for key in tables if f"{table_id}-".startswith(f"{key}-"))
-    words: dict[str, Any] = tables.get(max(fitting, key=len, default=""), {})
-    return words
 
 
 def value_text(value: float | None, unit: Unit) -> str:

@@ -25,25 +25,15 @@ _MOST_NAMED: Final = 4  # of the defenses that were mistaken about a sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindWords:
-    """How a page filters by a kind of sample, names it, and explains it."""
+    """How a page filters by a kind of sample, and what it calls it."""
 
     token: str
     name: str
-    meaning: str
 
 
 KINDS: Final = {
-    kind: KindWords(token=f"k{at}", name=kind.value.replace("_", " ").capitalize(), meaning=meaning)
-    for at, (kind, meaning) in enumerate(
-        {
-            Flaw.BYPASS: "an attack that was allowed",
-            Flaw.FALSE_ALARM: "a benign sample that was blocked",
-            Flaw.ERROR: "no answer",
-            Flaw.MALFORMED: "an unreadable answer",
-            Flaw.DIFFERENT: "defenses disagree",
-            Flaw.REWRITTEN: "an attack that got through once it was rewritten",
-        }.items()
-    )
+    kind: KindWords(token=f"k{at}", name=kind.value.replace("_", " ").capitalize())
+    for at, kind in enumerate(Flaw)
 }
 
 
@@ -94,7 +84,7 @@ def _counts_table(counts: Sequence[SampleCount]) -> list[str]:
     for count in counts:
         words = KINDS[count.kind]
         lines.append(
-            f'<tr><th scope="row">{words.name}</th><td>{words.meaning}</td>'
+            f'<tr><th scope="row">{words.name}</th><td>{escape(count.meaning)}</td>'
             f'<td class="num">{count_text(count.total)}</td>'
             f'<td class="num">{count_text(count.listed)}</td>'
             f"<td><code>{escape(count.command)}</code></td></tr>"
