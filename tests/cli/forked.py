@@ -62,8 +62,10 @@ class Forked:
     def __exit__(self, *_: object) -> None:
         """End the process."""
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(timeout=60)
+        self._process.stdout.close()
 
     def run(self, words: Sequence[str], *, cwd: Path, most_s: float = 60.0) -> Ended:
         """Carry out a command; one that does not end in time is killed."""

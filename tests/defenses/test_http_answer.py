@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from time import process_time
 from typing import Any
 
 import pytest
@@ -181,7 +182,8 @@ def test_what_a_service_left_out_is_no_allow(rule: WordRule, document: Any, said
             '{"level": 1' + "0" * 400 + "}",
             "the value at $.level is 1000",
         ),
-        (RULES[1], '{"a":' * 300 + "{}" + "}" * 300, "recursion limit exceeded"),
+        (RULES[1], '{"a":' * 300 + "{}" + "}" * 300, "or 100 levels"),
+        (RULES[1], '{"a":[' + "1," * 20_000 + "1]}", "more than 20,000 values"),
     ],
 )
 def test_an_answer_beyond_what_can_be_counted_or_walked_is_malformed(
@@ -192,6 +194,19 @@ def test_an_answer_beyond_what_can_be_counted_or_walked_is_malformed(
     assert decision.outcome is Outcome.MALFORMED
     assert decision.evidence is not None
     assert said in decision.evidence.message
+
+
+def test_of_very_many_categories_the_first_are_read_and_soon() -> None:
+    """Lists within lists, with a name each: one pass over them, not one for each level."""
+    names = ", ".join(f'"{number}"' for number in range(60_000))
+    body = '{"flagged": true, "c": ' + "[" * 900 + names + "]" * 900 + "}"
+    rules = AnswerRules(blocked=_path("$.flagged"), categories=_path("$.c"))
+    began = process_time()
+    decision = read_answer(rules, _exchange(body))
+    assert process_time() - began < 1
+    assert decision.evidence is not None
+    assert [each.name for each in decision.evidence.categories[:2]] == ["0", "1"]
+    assert "of 2,000 categories the first 200 are kept" in decision.evidence.message
 
 
 BY_CATEGORY = AnswerRules(

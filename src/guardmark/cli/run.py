@@ -267,7 +267,7 @@ def _carry_out(
     from guardmark.engine.runner import Ending
 
     session = Session(announce=tell_note)
-    line = ProgressLine(session.progress, quiet=level() < 0)
+    line = ProgressLine(session.progress, quiet=level() < 0, meter=session.meter)
     try:
         # Here alone: what a command reads in somebody's folder never starts a process.
         with interruptible(session.stop), crash_listener(), line:

@@ -97,7 +97,10 @@ TABLE: Final = (
     ),
     *_of(
         "data",
-        ("a line of a data file or a file of labels", _mib(LONGEST_DATA_LINE)),
+        (
+            "a line of a data file or a file of labels, a JSON document that is read whole",
+            _mib(LONGEST_DATA_LINE),
+        ),
         ("a YAML data file", _mib(MOST_TEXT_BYTES)),
         ("an image", _mib(MOST_IMAGE_BYTES)),
         (

@@ -54,7 +54,7 @@ class ChatAgent:
         words = answer.words if calls else answer.text
         words = split_thoughts(words).text.strip()
         if self._agents.is_text and not calls:
-            return _read_text(words, len(conversation.messages))
+            return read_text_calls(words, len(conversation.messages))
         if not calls:
             return FinalAnswer(text=words)
         return ToolCalls(calls=tuple(_call_of(call) for call in calls), text=words)
@@ -123,7 +123,7 @@ def _text_message(message: Message) -> dict[str, Any]:
     return {"role": message.role.value, "content": "\n".join(lines)}
 
 
-def _read_text(words: str, number: int) -> Move:
+def read_text_calls(words: str, number: int) -> Move:
     """Read the lines of the text protocol; an answer is what holds none."""
     calls: list[AgentCall] = []
     others: list[str] = []

@@ -39,7 +39,7 @@ from guardmark.app.run.run_folder import (
 from guardmark.app.secret_scan import require_no_secret
 from guardmark.config.stop_rules import parse_stop_rule, statements_for
 from guardmark.core.budget import SpendingMeter
-from guardmark.core.errors import ConfigError, StoreError
+from guardmark.core.errors import ConfigError, StoreError, counted
 from guardmark.core.manifest import VERSION, LatencyMode
 from guardmark.datasets.checks.crossed import note_crossed
 from guardmark.datasets.checks.duplicates import note_copies
@@ -57,6 +57,7 @@ from guardmark.engine.supervision import StopSignal
 from guardmark.net.redaction import KNOWN
 from guardmark.net.service import ENDPOINTS, describe_traffic, parse_rate, traffic_text
 from guardmark.reports.chapters.data_sets import training_warnings
+from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter, count_errors, supersede_errors
 from guardmark.store.run_dir import RunDir
 from guardmark.store.spent import SPENT, keep_spending
@@ -328,10 +329,14 @@ class _Invocation:
             kept_answers(self.loaded, self.parts) as cached,
             logbook(folder, self.session.now) as note,
         ):
-            doing = "Continuing" if location.has_samples else "Writing"
+            doing, kept = "Writing", ""
+            if location.has_samples:
+                with RecordReader(folder.records) as reader:
+                    stored = reader.status().stored
+                doing, kept = "Continuing", f": {counted(stored, 'answer')} kept"
             is_whole = location.has_samples and writer.stored.is_complete
             whole = f"Complete: {folder.path} is reported again, nothing is asked (unless --fresh)"
-            self.session.announce(whole if is_whole else f"{doing} {folder.path}")
+            self.session.announce(whole if is_whole else f"{doing} {folder.path}{kept}")
             note(f"{doing} with guardmark {VERSION}, configuration {self.config_hash}")
             for built in self.parts.defenses:
                 if built.part.capabilities.needs_samples:  # it answers by sample
@@ -464,7 +469,6 @@ def early_stop(folder: RunDir, rules: Sequence[str]) -> EarlyStop | None:
         return None
     # numpy is needed only where a rule is
     from guardmark.analysis.early_stop import open_early_stop
-    from guardmark.store.reader import RecordReader
 
     with RecordReader(folder.records) as reader:
         return open_early_stop(reader, rules)

@@ -67,7 +67,7 @@ _ENCODE = "save it as UTF-8, or state under data: encoding: "
 # NaN and infinities are no JSON; where a file has them they mean that nothing is known.
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None, object_pairs_hook=unique_members)
 _scan = make_scanner(_DECODER)  # type: ignore[arg-type]  # typeshed names the scanner itself
-NESTED_COLUMNS = ("messages", "must_keep", "tools", "metadata")
+NESTED_COLUMNS = ("messages", "must_keep", "spans", "secrets", "tools", "metadata")
 """Columns of a table whose cells hold lists or objects as JSON."""
 INERT_COLUMN = "inert_cells"
 """Column that names the cells of a row which got an apostrophe so that no spreadsheet runs
@@ -107,7 +107,11 @@ def read_document(spec: DatasetSpec) -> object:
     """Read a file that is one JSON document, whole."""
     try:
         with open_text(spec) as stream:
-            return _DECODER.decode(stream.read(LONGEST_DATA_LINE).decode("utf-8-sig"))
+            content = stream.read(LONGEST_DATA_LINE + 1)
+        if len(content) > LONGEST_DATA_LINE:
+            most = LONGEST_DATA_LINE >> 20
+            raise _broken(spec.shown_as, f"is one JSON document of more than {most} MiB")
+        return _DECODER.decode(content.decode("utf-8-sig"))
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise _not_opened(spec, error.strerror) from error
     except (ValueError, RecursionError) as error:
@@ -141,8 +145,9 @@ def file_format(spec: DatasetSpec) -> str:
 def open_bytes(path: Path) -> io.BufferedReader:
     """Open a file of this machine, or an object of a store; a pipe or a device is none."""
     if not address_of(path):
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise OSError(errno.EINVAL, "it is a pipe, a device or a folder, not a file")
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise OSError(errno.EINVAL, "it is a pipe or a device, not a file")
         return path.open("rb")
     with _store(path) as (system, inner):
         return io.BufferedReader(system.open_input_file(inner), _AHEAD)
