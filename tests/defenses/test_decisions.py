@@ -9,8 +9,15 @@ from pydantic import ValidationError
 from tests.adaptive.planted import MANIFEST
 
 from guardmark.core.errors import ConfigError, DatasetError, UnknownName
-from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind, Evidence, Outcome
-from guardmark.core.protocols import InlineDefense, SampleBound
+from guardmark.core.outcome import (
+    ALLOWED,
+    BLOCKED,
+    Decision,
+    ErrorKind,
+    Evidence,
+    Outcome,
+    ScoreKind,
+)
 from guardmark.core.sample import Label, Prompt, Sample, View
 from guardmark.defenses.decisions import (
     DecisionsDefense,
@@ -18,6 +25,7 @@ from guardmark.defenses.decisions import (
     read_decisions,
     read_run,
 )
+from guardmark.defenses.guard import as_guard
 from guardmark.engine import runner
 from guardmark.engine.plan import Plan
 from guardmark.store.records import RecordWriter
@@ -107,11 +115,11 @@ def test_a_missing_file_is_a_configuration_error(tmp_path: Path) -> None:
 def test_samples_are_found_by_id_and_unknown_ones_are_skipped() -> None:
     """An id the file does not know is an error, never an allow."""
     defense = DecisionsDefense("other", {"a": Decision(outcome=Outcome.BLOCK)})
-    assert isinstance(defense, InlineDefense)
-    assert isinstance(defense, SampleBound)
+    assert as_guard(defense).capabilities.is_inline
+    assert as_guard(defense).capabilities.needs_samples
     defense.bind([_sample("a", "one"), _sample("b", "two")])
-    assert defense.decide_now(Prompt.of_text("one")).outcome is Outcome.BLOCK
-    unknown = defense.decide_now(Prompt.of_text("two"))
+    assert defense.decide(Prompt.of_text("one")).outcome is Outcome.BLOCK
+    unknown = defense.decide(Prompt.of_text("two"))
     assert (unknown.outcome, unknown.error_kind) == (Outcome.ERROR, ErrorKind.SKIPPED)
 
 
@@ -120,8 +128,8 @@ def test_equal_texts_with_different_decisions_are_errors() -> None:
     block, allow = Decision(outcome=Outcome.BLOCK), Decision(outcome=Outcome.ALLOW)
     defense = DecisionsDefense("other", {"a": block, "b": allow, "c": block, "d": block})
     defense.bind([_sample(*pair) for pair in (("a", "x"), ("b", "x"), ("c", "y"), ("d", "y"))])
-    assert defense.decide_now(Prompt.of_text("x")).error_kind is ErrorKind.SKIPPED
-    assert defense.decide_now(Prompt.of_text("y")).outcome is Outcome.BLOCK
+    assert defense.decide(Prompt.of_text("x")).error_kind is ErrorKind.SKIPPED
+    assert defense.decide(Prompt.of_text("y")).outcome is Outcome.BLOCK
 
 
 def test_a_decision_without_a_time_is_a_kept_one() -> None:
@@ -130,7 +138,7 @@ def test_a_decision_without_a_time_is_a_kept_one() -> None:
     reasoned = Decision(outcome=Outcome.BLOCK, evidence=Evidence(reason="a word"))
     defense = DecisionsDefense("other", {"a": timed, "b": reasoned})
     defense.bind([_sample("a", "one"), _sample("b", "two")])
-    one, two, none = (defense.decide_now(Prompt.of_text(text)) for text in ("one", "two", "three"))
+    one, two, none = (defense.decide(Prompt.of_text(text)) for text in ("one", "two", "three"))
     assert one == timed
     assert two.evidence == Evidence(reason="a word", from_cache=True)
     assert none.evidence is not None
@@ -161,7 +169,7 @@ class _Words:
 
     name, view = "words", View.TEXT
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Look for it."""
         return BLOCKED if "sesame" in prompt.text else ALLOWED
 
@@ -180,3 +188,21 @@ async def test_decisions_of_a_run_are_found_by_the_name_of_a_defense(tmp_path: P
         read_run(path, "wrods", shown_as="runs/1")
     with pytest.raises(ConfigError, match=r"no run in runs/2: it holds no records\.sqlite"):
         read_run(tmp_path / "gone.sqlite", "words", shown_as="runs/2")
+
+
+@pytest.mark.parametrize(
+    ("meaning", "score", "kind"),
+    [
+        (None, 0.8, ScoreKind.CONFIDENCE),
+        ("risk", 0.8, ScoreKind.SELF_REPORTED),
+        ("certainty", 0.2, ScoreKind.SELF_REPORTED),
+    ],
+)
+def test_a_confidence_is_kept_by_what_it_is_said_to_mean(
+    tmp_path: Path, meaning: str | None, score: float, kind: ScoreKind
+) -> None:
+    """Of an allowed text; unexplained it is marked, so that a run asks where it contradicts."""
+    settings = DecisionsSettings.model_validate({"path": "any", "confidence": meaning})
+    decision = _read(tmp_path, "d.csv", "id,decision,confidence\na,allow,0.8\n", settings)["a"]
+    assert decision.score == pytest.approx(score)
+    assert decision.score_kind is kind

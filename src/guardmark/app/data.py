@@ -21,7 +21,9 @@ from guardmark.datasets.formats.fields import SAMPLE_FIELDS, BadRows
 from guardmark.datasets.formats.writing import write_samples, written_format
 from guardmark.datasets.loading import LoadedData, load
 from guardmark.datasets.pictures import as_picture
-from guardmark.datasets.settings import SAID_OF, DataSettings, dataset_specs, fetch_missing
+from guardmark.datasets.public_sets import fetch_missing
+from guardmark.datasets.settings import SAID_OF, DataSettings
+from guardmark.datasets.specs import dataset_specs
 from guardmark.stats.rates.proportion import wilson_half_width
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from guardmark.config.settings import (
 )
 from guardmark.core.budget import Budget
 from guardmark.core.errors import ConfigError, UnknownName
-from guardmark.core.limits import LEAST_MARGIN, MOST_DEFENSES, MOST_PREVALENCES
+from guardmark.core.limits import LEAST_MARGIN, MOST_DEFENSES, MOST_PREVALENCES, MOST_REPEATS
 from guardmark.core.manifest import Policy
 from guardmark.core.place import PROXIED, Place
 from guardmark.datasets.settings import DataSettings
@@ -40,7 +40,7 @@ class RunSettings(ClusterSettings):
 
     concurrency: int = Field(16, ge=1, le=2_000)
     limit: int | None = Field(None, ge=1)  # samples; None: all
-    repeats: int = Field(1, ge=1, le=10_000)
+    repeats: int = Field(1, ge=1, le=MOST_REPEATS)
     repeat_guards: bool = False
     seed: int = Field(7, ge=0)
     on_malformed: Policy | None = None
@@ -252,6 +252,7 @@ class AdaptiveSettings(Settings):
     history: int = Field(6, ge=0, le=64)
     max_calls: int = Field(1_000, ge=1)
     twin: int = Field(20, ge=0, le=1_000)
+    operators: list[str] = []
 
     @model_validator(mode="after")
     def _a_critic_of_somebody(self) -> AdaptiveSettings:

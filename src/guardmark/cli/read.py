@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.bypasses import Flaw, ListedSample
     from guardmark.app.results.reading import Selection
+    from guardmark.app.results.run_diff import ChangedAnswer
+    from guardmark.app.results.transcripts import Transcript
     from guardmark.reports.chapters.advice import SampleStory
     from guardmark.view.server import Serving
 
@@ -88,12 +91,30 @@ _SLICES = click.IntRange(min=2, max=1000)
     help="One sample in full: texts, answers, verdicts, requests and times.",
 )
 @click.option("--limit", type=_COUNT, default=20, show_default=True, help="List at most this many.")
+@click.option(
+    "--adaptive",
+    "is_adaptive",
+    is_flag=True,
+    help=(
+        "What got through an adaptive attack, with the text that did; with --id every try at one "
+        "attack."
+    ),
+)
+@click.option(
+    "--diff",
+    "other",
+    type=RunPath(),
+    metavar="BEFORE",
+    help="What RUN answers otherwise than the run BEFORE, sample by sample, and why.",
+)
 @click.option("--full", is_flag=True, help="Whole texts instead of one line.")
 @click.option("--no-texts", is_flag=True, help="Hashes instead of texts.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
 def show_command(
     run: Path,
     *,
+    is_adaptive: bool,
+    other: Path | None,
     flaw: str | None,
     limit: int,
     full: bool,
@@ -103,6 +124,12 @@ def show_command(
     **facets: str,
 ) -> None:
     """List samples."""
+    if other is not None:
+        _show_diff(other, run, facets=facets, limit=limit, texts=not no_texts, as_json=as_json)
+        return
+    if is_adaptive:
+        _show_tries(run, facets=facets, limit=limit, texts=not no_texts, as_json=as_json)
+        return
     if _show_cases(run, flaw=flaw, facets=facets, limit=limit, as_json=as_json):
         return
     from guardmark.analysis.defense.bypasses import Flaw
@@ -128,6 +155,131 @@ def show_command(
             echo(*lines, *_story_lines(story, full=is_full), "")
     if not as_json:
         echo(_count_line(len(shown.listed), limit, chosen, among=shown.among))
+
+
+def _show_diff(
+    first: Path, second: Path, *, facets: dict[str, str], limit: int, texts: bool, as_json: bool
+) -> None:
+    """List what a later run answers otherwise, worst first, and why as far as that is known."""
+    from guardmark.app.results.run_diff import Change, diff_runs
+
+    found = diff_runs(first, second, defense=facets.get("defense", ""))
+    category, sample_id = facets.get("category", ""), facets.get("sample_id", "")
+    listed = [
+        each
+        for each in found.changed
+        if category in {"", each.sample.category} and sample_id in {"", each.sample.id}
+    ]
+    for each in listed[:limit]:
+        if as_json:
+            document: dict[str, Any] = {"id": each.sample.id, "defense": each.defense}
+            document["change"] = each.change.value
+            document |= {"before": asdict(each.before), "after": asdict(each.after)}
+            if texts:
+                document["text"] = each.sample.prompt.words
+            echo_json(json.dumps(document, ensure_ascii=False))
+            continue
+        echo(*_changed_lines(each, texts=texts), "")
+    if as_json:
+        return
+    echo(f"From {found.first} to {found.second}: {found.both:,} samples in both.")
+    counts = [f"{found.count(change):,} {change}" for change in Change if found.count(change)]
+    if counts:
+        echo(f"{len(found.changed):,} of {found.answers:,} answers changed: {'; '.join(counts)}.")
+    else:
+        echo(f"None of {found.answers:,} answers changed.")
+    if found.left_out:
+        echo(f"{found.left_out:,} samples are in one of them only and were left out.")
+    if len(listed) > limit:
+        echo(f"--limit {len(listed)} shows them all.")
+
+
+def _changed_lines(each: ChangedAnswer, *, texts: bool) -> Iterator[str]:
+    sample = each.sample
+    facets = (sample.severity.value if sample.severity else "", sample.category, sample.language)
+    yield f"sample {sample.id}  {', '.join(filter(None, facets))}"
+    yield f"  {each.defense}: {each.change}"
+    for when, side in (("before", each.before), ("after", each.after)):
+        score = "" if side.score is None else f", score {side.score:.3f}"
+        limit = "" if side.threshold is None else f" (blocks from {side.threshold:g})"
+        why = f", {one_line(side.reason, _EXCERPT)}" if side.reason else ""
+        yield f"    {when:<6} {side.outcome}{score}{limit if score else ''}{why}"
+    if texts:
+        yield f"  {one_line(spell_hidden(sample.prompt.words), _EXCERPT)}"
+
+
+def _show_tries(
+    run: Path, *, facets: dict[str, str], limit: int, texts: bool, as_json: bool
+) -> None:
+    """List what got through after rewriting; of one attack every try."""
+    from guardmark.app.results.opened_run import open_run
+    from guardmark.app.results.transcripts import adaptive_bypasses, read_transcripts
+
+    sample_id, defense = facets.get("sample_id", ""), facets.get("defense", "")
+    category = facets.get("category", "")
+    with open_run(run) as opened:
+        if defense:
+            opened.require_defense(defense)
+        if sample_id:
+            found = list(read_transcripts(opened.reader, defense=defense, sample_id=sample_id))
+        else:
+            found = list(adaptive_bypasses(opened.reader, defense=defense))
+    if category:
+        found = [each for each in found if each.sample.category == category]
+    for each in found[:limit]:
+        if as_json:
+            document = _transcript_json(each) if texts else _without_texts(_transcript_json(each))
+            echo_json(json.dumps(document, ensure_ascii=False))
+            continue
+        echo(*_transcript_lines(each, is_one=bool(sample_id), texts=texts), "")
+    if as_json:
+        return
+    if not found and sample_id:
+        echo(f"None: no try at {sample_id!r}. It got through as it is, or no attack has this id.")
+        return
+    more = f"; --limit {len(found)} shows them all" if len(found) > limit else ""
+    hint = "" if sample_id else " --id SAMPLE shows every try at one."
+    echo(f"{min(limit, len(found)):,} of {len(found):,}{more}.{hint}")
+
+
+def _transcript_json(each: Transcript) -> dict[str, Any]:
+    sample = each.sample
+    return {
+        "defense": each.defense,
+        "id": sample.id,
+        "category": sample.category,
+        "severity": sample.severity.value if sample.severity else None,
+        "text": sample.prompt.text,
+        "as_is": each.as_is,
+        "tries": [asdict(one) for one in each.tries],
+    }
+
+
+def _without_texts(document: dict[str, Any]) -> dict[str, Any]:
+    for each in (document, *document["tries"]):
+        del each["text"]
+    return document
+
+
+def _transcript_lines(each: Transcript, *, is_one: bool, texts: bool) -> Iterator[str]:
+    """Tell of an attack what it was, what got through, and of one alone what did not."""
+    sample = each.sample
+    facets = (sample.severity.value if sample.severity else "", sample.category, sample.language)
+    yield f"sample {sample.id}  {', '.join(filter(None, facets))}"
+    cut = spell_hidden if is_one else partial(one_line, width=_EXCERPT)
+    if texts:
+        yield f"  as it is, {each.as_is}: {_in_one(cut(sample.prompt.text))}"
+    for one in each.tries:
+        mark = "  <- got through" if one.is_bypass else ""
+        yield f"  {each.defense}, try {one.number}, {one.chain or 'as it is'}: {one.outcome}{mark}"
+        if texts:
+            text = "(its text cannot be made again)" if one.text is None else cut(one.text)
+            yield f"    {_in_one(text)}"
+
+
+def _in_one(text: str) -> str:
+    """Return a text with its lines joined by a sign for a line break."""
+    return text.replace("\n", " ⏎ ")
 
 
 _KINDS_OF_CASES = {
@@ -230,6 +382,9 @@ def _sample_lines(
     if not texts:
         yield f"  sha256 {sample.prompt.digest().hex()}"
     elif full:
+        for tool in sample.prompt.tools:
+            yield f"  [tool {spell_hidden(tool.name)}]"
+            yield from (f"    {line}" for line in spell_hidden(tool.description).split("\n"))
         for message in sample.prompt.messages:
             yield f"  [{message.role.value}]"
             yield from (f"    {line}" for line in spell_hidden(message.content).split("\n"))
@@ -258,6 +413,8 @@ def _sample_json(listed: ListedSample, *, texts: bool) -> dict[str, object]:
             {"role": message.role.value, "content": message.content}
             for message in sample.prompt.messages
         ]
+        if sample.prompt.tools:
+            document["tools"] = [tool.chat for tool in sample.prompt.tools]
     return document
 
 
@@ -340,7 +497,7 @@ def report_command(
     chosen = _formats(formats)
     for path in runs:
         if choose or guarantee:
-            from guardmark.app.results.reporting import choose_thresholds
+            from guardmark.app.results.threshold_choice import choose_thresholds
 
             limits = _parse_thresholds(choose, option="--choose", meaning="FPR")
             fragment = choose_thresholds(path, limits, guarantee)
@@ -499,6 +656,13 @@ def export_command(run: Path, forms: str, out: Path | None, layer: str, as_json:
     default="",
     metavar="NAME=VALUE",
     help="inspect: the score that means harm; also NAME>=NUMBER.",
+)
+@click.option(
+    "--confidence",
+    default="",
+    type=click.Choice(["", "risk", "certainty"]),
+    metavar="[risk|certainty]",
+    help="table, any-guardrail: what the column `confidence` means.",
 )
 @click.option("--no-texts", is_flag=True, help="Leave texts out of the reports.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")

@@ -267,7 +267,7 @@ def _carry_out(
     from guardmark.engine.runner import Ending
 
     session = Session(announce=tell_note)
-    line = ProgressLine(session.progress, quiet=level() < 0)
+    line = ProgressLine(session.progress, quiet=level() < 0, meter=session.meter)
     try:
         # Here alone: what a command reads in somebody's folder never starts a process.
         with interruptible(session.stop), crash_listener(), line:
@@ -555,7 +555,7 @@ def _carry_out_matrix(path: Path, out: Path, *, limit: int | None, offline: bool
     from guardmark.app.run.matrix import run_matrix
     from guardmark.app.run.running import RunOptions, Session
     from guardmark.cli.interrupts import interruptible
-    from guardmark.engine.run_monitor import StopSignal
+    from guardmark.engine.supervision import StopSignal
 
     stop, options = StopSignal(), RunOptions(limit=limit, offline=offline)
     with interruptible(stop):

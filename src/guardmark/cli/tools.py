@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 _PATH = click.Path(path_type=Path)
+_LIST_PATIENCE_S = 5.0
+"""Time that a package of a part has to be imported for the list; a run gives it a minute."""
 
 
 @click.command(help="List every type of defense, model and judge, and where it comes from.")
@@ -60,9 +62,10 @@ def _sentence(kind: str, name: str) -> str:
     from guardmark.core.errors import ConfigError
 
     try:
-        return (settings_model(kind, name).__doc__ or "").partition("\n")[0]
+        model = settings_model(kind, name, patience_s=_LIST_PATIENCE_S)
     except ConfigError as error:
         return " ".join(str(error).split())
+    return (model.__doc__ or "").partition("\n")[0]
 
 
 def _list_profiles(*, as_json: bool) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -20,32 +18,16 @@ from pydantic import (
 )
 
 from guardmark.config.settings import Settings
-from guardmark.core.errors import ConfigError, DatasetError, counted, did_you_mean
-from guardmark.core.sample import DEFAULT_TAXONOMY, Label
-from guardmark.datasets.builtin import builtin_specs
-from guardmark.datasets.catalogue.cache import (
-    fetch,
-    home_page,
-    hub_entry,
-    local_files,
-    store_copies,
-    stored,
-)
-from guardmark.datasets.catalogue.mapping import mapped_rows
-from guardmark.datasets.catalogue.settings import Use, find_entry, find_suite
-from guardmark.datasets.catalogue.suite import suite_specs
-from guardmark.datasets.formats.croissant import croissant_specs
-from guardmark.datasets.formats.fields import SAMPLE_FIELDS, BadRows, DatasetSpec
-from guardmark.datasets.formats.files import ObjectPath, address_of, list_objects
-from guardmark.datasets.formats.mapped import mapped_spec
-from guardmark.datasets.loading import file_sha256, load
-from guardmark.parsing.mapped import is_mapped, mapping_names
+from guardmark.core.errors import counted, did_you_mean
+from guardmark.core.sample import Label
+from guardmark.datasets.catalogue import Use
+from guardmark.datasets.formats.fields import SAMPLE_FIELDS
+from guardmark.parsing.mapped import mapping_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from guardmark.core.manifest import DataManifest
-    from guardmark.datasets.catalogue.settings import CatalogueEntry
 
 
 _CHOICE: Final = frozenset({"filter", "include_variants", "exclude_variants"})
@@ -152,6 +134,11 @@ class DataSettings(Settings):
         stated = [name for name in _ORIGINS if getattr(self, name) is not None]
         return "hub" if stated == ["path", "hub"] else " and ".join(stated)
 
+    @property
+    def is_public(self) -> bool:
+        """Whether the data are of the catalogue or of a hub, and may have to be fetched."""
+        return any(name is not None for name in (self.catalogue, self.hub, self.suite))
+
     @model_validator(mode="before")
     @classmethod
     def _one_spelling(cls, stated: Any) -> Any:
@@ -215,189 +202,6 @@ class DataSettings(Settings):
                 hint = did_you_mean(field, SAMPLE_FIELDS)
                 raise ValueError(f"a sample has no field {field!r}.{hint}")
         return value
-
-
-def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
-    """Return the files one data entry names."""
-    wanted = {
-        field: tuple(value) if isinstance(value, list) else (value,)
-        for field, value in entry.filter.items()
-    }
-    include, exclude = frozenset(entry.include_variants), frozenset(entry.exclude_variants)
-    if entry.origin in SAID_OF:
-        name = entry.builtin
-        specs = public_specs(entry, folder) if name is None else builtin_specs(name)
-        return tuple(
-            replace(spec, filter=wanted, include_variants=include, exclude_variants=exclude)
-            for spec in specs
-        )
-    stated = entry.path or ""
-    if entry.hub is not None:
-        ((name, known),) = _named(entry, folder)
-        here = stored(name, known.revision)
-        version = entry.version or (here.revision if here else "")
-        files = _files(name, known, entry, folder)
-        shown = {f"{entry.hub}/{path}": where for path, where in files.items()}
-    else:
-        version, paths = entry.version, list(_paths(stated, folder))
-        beside = Path(stated).parent
-        shown = {address_of(path) or str(beside / path.name): path for path in paths}
-        if len(paths) == 1:
-            shown = {stated: paths[0]}
-    first = next(iter(shown.values()))
-    if entry.sha256 and (len(shown) != 1 or file_sha256(first) != entry.sha256.lower()):
-        raise DatasetError(
-            f"The data file {stated} is not the one the configuration states (sha256).\n"
-            "Take the file of that hash, or state the new hash: guardmark data hash FILE."
-        )
-    own_name = entry.name or (entry.hub or "").rpartition("/")[2]
-    specs = tuple(
-        DatasetSpec(
-            name=own_name or path.name.split(".")[0],
-            path=path,
-            shown_as=shown_as,
-            version=version,
-            format=entry.format or "",
-            encoding=entry.encoding,
-            label=entry.label,
-            label_field=entry.label_field or "",
-            labels={word: label.value for word, label in entry.labels.items()},
-            map=entry.map,
-            filter=wanted,
-            images=folder / entry.images if entry.images else None,
-            include_variants=include,
-            exclude_variants=exclude,
-            defaults=entry.defaults,
-            open_categories=entry.open_categories or entry.format == "prompt_pack",
-            unlabelled=entry.unlabelled,
-        )
-        for shown_as, path in shown.items()
-    )
-    if entry.format == "croissant":
-        return tuple(file for spec in specs for file in croissant_specs(spec))
-    if entry.format and is_mapped(entry.format):
-        return tuple(mapped_spec(_with_own_mapping(spec, folder)) for spec in specs)
-    return specs
-
-
-def _with_own_mapping(spec: DatasetSpec, folder: Path) -> DatasetSpec:
-    """Take the path of a mapping of one's own from the folder of the configuration."""
-    if not spec.format.endswith(".toml"):
-        return spec
-    return replace(spec, format=str(folder / Path(spec.format).expanduser()))
-
-
-def public_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
-    """Return the files of a public set, or of all sets of a suite; raise what is not here."""
-    specs = {}
-    for name, known in _named(entry, folder):
-        if known.unread:
-            raise ConfigError(f"{name} has no rows to read.\n{known.unread}")
-        specs[name] = _spec(name, known, _files(name, known, entry, folder))
-    if entry.suite is None:
-        return tuple(specs.values())
-    return suite_specs(entry.suite, find_suite(entry.suite), specs.__getitem__)
-
-
-def _files(
-    name: str, known: CatalogueEntry, entry: DataSettings, folder: Path
-) -> Mapping[str, Path]:
-    if entry.from_:
-        return local_files(name, known, folder / Path(entry.from_).expanduser())
-    if here := stored(name, known.revision):
-        return here.files
-    wanted = f"suite:{entry.suite}" if entry.suite else name
-    raise DatasetError(
-        f"{name} is not on this machine (licence {known.licence or 'stated at its source'}; "
-        f"{home_page(known.home)}).\n"
-        f"Fetch it: guardmark data get {wanted}; or name a local copy with from: FOLDER."
-    )
-
-
-def _named(entry: DataSettings, folder: Path) -> list[tuple[str, CatalogueEntry]]:
-    """Return the entries of the catalogue that data name, or what is asked of a hub."""
-    if entry.hub is not None:
-        split = f"*{entry.split}*" if entry.split else "*"
-        path = entry.path or (f"*{entry.subset}/{split}" if entry.subset else split)
-        return [(f"hub:{entry.hub} {path}", hub_entry(entry.hub, entry.revision, [path]))]
-    names = [entry.catalogue] if entry.catalogue else []
-    if entry.suite is not None:
-        names = [part.entry for part in find_suite(entry.suite).parts]
-    return [(name, _entry(name, entry, folder)) for name in names]
-
-
-def _entry(name: str, entry: DataSettings, folder: Path) -> CatalogueEntry:
-    known = find_entry(str(folder / name) if name.endswith(".toml") else name)
-    if entry.use in known.forbids:
-        raise ConfigError(
-            f"The licence of {name} ({known.licence}) forbids {entry.use} use.\n"
-            f"Take another set (guardmark data list), or ask its authors: {home_page(known.home)}"
-        )
-    if entry.revision and entry.revision != known.revision:
-        # Checksums are known of one revision only.
-        files = tuple(file.model_copy(update={"sha256": ""}) for file in known.files)
-        known = known.model_copy(update={"revision": entry.revision, "files": files})
-    return known
-
-
-def fetch_missing(
-    entry: DataSettings, folder: Path, announce: Callable[[str], None], *, anew: bool = False
-) -> None:
-    """Fetch what data name and this machine lacks, or copy it; licences are announced before."""
-    for name, known in _named(entry, folder):
-        check = partial(_check_rows, name, known)
-        if not anew and (entry.from_ or stored(name, known.revision)):
-            continue
-        if entry.from_:
-            announce(f"Reading {name} from {entry.from_}. Licence: {known.licence}.")
-            store_copies(name, known, folder / Path(entry.from_).expanduser(), check)
-        else:
-            fetch(name, known, check, announce)
-
-
-def _check_rows(name: str, entry: CatalogueEntry, files: Mapping[str, Path]) -> None:
-    """Read every row once, so that what cannot be used is not stored."""
-    if not entry.licence:
-        return  # of a hub, whose columns nobody knows yet
-    try:
-        load([_spec(name, entry, files)], DEFAULT_TAXONOMY)
-    except BadRows as error:
-        rows = "\n".join(str(error).splitlines()[1:-1])
-        raise DatasetError(
-            f"{name} is not as its entry describes it; nothing was stored.\n{rows}\n"
-            "Take the revision that the entry names, or read it by path: with a map: of your own."
-        ) from error
-
-
-def _spec(name: str, entry: CatalogueEntry, files: Mapping[str, Path]) -> DatasetSpec:
-    own = Path(name).stem
-    return DatasetSpec(
-        name=own,
-        path=next(iter(files.values())),
-        shown_as=own,
-        version=entry.revision,
-        files={f"{own}/{path}": where for path, where in files.items()},
-        rows=partial(mapped_rows, entry, own, files),
-        unlabelled=entry.unlabelled,
-    )
-
-
-_GLOB: Final = frozenset("*?[")
-
-
-def _paths(stated: str, folder: Path) -> Iterator[Path]:
-    path = Path(stated).expanduser()
-    whole = path if path.is_absolute() else folder / path
-    if not (is_object := "://" in stated) and (not _GLOB & set(stated) or whole.exists()):
-        yield whole
-        return
-    found = list_objects(ObjectPath(stated)) if is_object else whole.parent.glob(whole.name)
-    paths = sorted(found)
-    if not paths:
-        raise DatasetError(
-            f"No data file fits {stated}.\nPaths are taken from the folder of the configuration."
-        )
-    yield from paths
 
 
 def merge_files(manifests: Sequence[DataManifest]) -> tuple[DataManifest, ...]:

@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from guardmark.store.records import RecordWriter
 
 _TOOLS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "any-guardrail": ("guardmark.interchange.table:read_table", ("label", "model")),
+    "any-guardrail": ("guardmark.interchange.table:read_table", ("label", "model", "confidence")),
     "garak": ("guardmark.interchange.garak:read_garak", ()),
     "guardmark": ("guardmark.interchange.records.reading:read_records", ("model",)),
     "inspect": ("guardmark.interchange.inspect_log.reading:read_inspect", ("label", "unsafe")),
     "minorbench": ("guardmark.interchange.minorbench.reading:read_minorbench", ()),
     "openai-agents": ("guardmark.interchange.traces:read_openai_agents", ("label", "model")),
     "otel": ("guardmark.interchange.traces:read_otel", ("label", "model")),
-    "table": ("guardmark.interchange.table:read_table", ("label", "model")),
+    "table": ("guardmark.interchange.table:read_table", ("label", "model", "confidence")),
 }
 """Tool to its reader, and to what a person may have to say of files that do not say it."""
 
 
 GROUP: Final = "guardmark.importers"
 """Entry points under which other packages add readers: a name, and `module:function`."""
-_STATED: Final = ("label", "model", "unsafe")
+_STATED: Final = ("label", "model", "unsafe", "confidence")
 
 
 def builtin_tools() -> tuple[str, ...]:

@@ -13,13 +13,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import DatasetError, counted
+from guardmark.core.limits import LONGEST_DATA_LINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 _DELIMITERS: Final = ",;\t"
-_LONGEST_CELL: Final = 256 << 20  # characters
 _SPREADSHEET: Final = "sep="
 """How the line begins by which a spreadsheet tells itself the delimiter."""
 
@@ -93,7 +93,7 @@ class TableReader:
 
     def __init__(self, lines: Iterable[str], *, tabs: bool = False) -> None:
         # A limit of the process. The usual one, 131,072 characters, would cut long texts off.
-        csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_CELL))
+        csv.field_size_limit(max(csv.field_size_limit(), LONGEST_DATA_LINE))
         self._lines = iter(lines)
         self._lines_before = 0
         header = next(self._lines, "")

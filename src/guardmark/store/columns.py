@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, groupby, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 
 from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
@@ -469,7 +469,12 @@ def finding_columns(reader: RecordReader, defense: str) -> tuple[FindingColumns,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartUsage:
-    """What the calls of one part used at one stage; None where no answer reports any."""
+    """What the calls of one part used at one stage; None where no answer reports any.
+
+    A request is what was sent: questions for a repair and retries are requests of their own.
+    """
+
+    DERIVED: ClassVar = ("cost_per_1000_answers", "cost_per_1000_requests")
 
     part: str  # name of the defense, model or judge
     stage: str  # `defense`, `warmup`, `model`, `judge` or `try`
@@ -481,6 +486,20 @@ class PartUsage:
     tokens_written: int | None  # None where no answer reports any
     cost: float | None  # in the currency of the price table
     priced: int  # answers behind `cost`
+
+    @property
+    def cost_per_1000_answers(self) -> float | None:
+        """Cost of 1,000 answers, with all requests that these take; None without a price."""
+        if self.cost is None or not self.priced:
+            return None
+        return 1000 * self.cost / self.priced
+
+    @property
+    def cost_per_1000_requests(self) -> float | None:
+        """Cost of 1,000 requests as they were sent; None unless every answer has a price."""
+        if self.cost is None or self.priced < self.answers or not self.calls:
+            return None
+        return 1000 * self.cost / self.calls
 
 
 _STORED: Final = (

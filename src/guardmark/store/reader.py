@@ -126,6 +126,11 @@ class RecordReader(AbstractContextManager["RecordReader", None]):
         rows = self.connection.rows(schema.query("recorded_stages"))
         return tuple((defense, STAGES[stage], layer) for defense, stage, layer in rows)
 
+    @property
+    def holds_cases(self) -> bool:
+        """Whether a run is one of agents."""
+        return any(stage is Stage.CASE for _, stage, _ in self.recorded_stages())
+
     def records(
         self,
         *,

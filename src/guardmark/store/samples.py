@@ -12,7 +12,19 @@ from sys import byteorder
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.core.errors import DatasetError, StoreError
-from guardmark.core.sample import Image, Label, Message, Prompt, Role, Sample, Severity, ToolCall
+from guardmark.core.limits import LONGEST_SAMPLE_NAME
+from guardmark.core.sample import (
+    Image,
+    Label,
+    MarkedSpan,
+    Message,
+    Prompt,
+    Role,
+    Sample,
+    Severity,
+    ToolCall,
+    ToolDefinition,
+)
 from guardmark.store.codec import stored_object
 from guardmark.store.connect import insert, values_of
 from guardmark.store.run_dir import whole_file
@@ -54,7 +66,8 @@ class Chunk:
 
 def prompt_to_json(prompt: Prompt) -> str:
     """Write a whole conversation as JSON."""
-    form = [[message.form for message in prompt.messages], prompt.under_test]
+    form = prompt.form
+    form[1] = prompt.under_test  # as it was stated, which may count from the end
     return json.dumps(form, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -62,9 +75,17 @@ def prompt_of(text: str, conversation: str | None, records: Path) -> Prompt:
     """Read a prompt back; the images of a run lie beside its records."""
     if not conversation:
         return Prompt.of_text(text)
-    messages, under_test = json.loads(conversation)
+    messages, under_test, *more = json.loads(conversation)
     read = tuple(_message(records.with_name("images"), *each) for each in messages)
-    return Prompt(messages=read, under_test=under_test)
+    return Prompt(messages=read, under_test=under_test, tools=_tools(*more))
+
+
+def _tools(stated: Sequence[Sequence[Any]] = ()) -> tuple[ToolDefinition, ...]:
+    """Read back the tools that may be called."""
+    return tuple(
+        ToolDefinition(name=str(name), description=str(description), parameters=dict(parameters))
+        for name, description, parameters in stated
+    )
 
 
 def _message(folder: Path, role: str, content: str, more: Mapping[str, Any] = _NOTHING) -> Message:
@@ -162,10 +183,17 @@ def _row(position: int, sample: Sample, kinds: dict[Kind, int]) -> SampleRow:
             f"Sample {sample.id!r} holds a lone surrogate at character {error.start};"
             " UTF-8 cannot carry it.\nNext: take it out of the data."
         ) from error
+    kind = kind_of(sample)
+    for name in (sample.id, sample.group, *kind):
+        if isinstance(name, str) and name[LONGEST_SAMPLE_NAME:]:
+            raise DatasetError(
+                f"A sample has an id, a group or a facet of more than {LONGEST_SAMPLE_NAME:,} "
+                f"characters: {name[:40]!r} ...\nNext: shorten it in the data."
+            )
     return (
         position,
         sample.id,
-        kinds.setdefault(kind_of(sample), len(kinds)),
+        kinds.setdefault(kind, len(kinds)),
         sample.group or None,
         len(text),
         digest,
@@ -175,6 +203,9 @@ def _row(position: int, sample: Sample, kinds: dict[Kind, int]) -> SampleRow:
             crossing=sample.crossing,
             expected=sample.expected,
             must_keep=sample.must_keep,
+            spans=sample.spans,
+            secrets=sample.secrets,
+            harm_turn=sample.harm_turn,
             metadata=sample.metadata,
         ),
     )
@@ -227,6 +258,9 @@ def _sample(row: SampleRow, kind: Kind, records: Path) -> Sample:
         crossing=more.get("crossing", ""),
         source=source,
         must_keep=tuple(more.get("must_keep", ())),
+        spans=tuple(MarkedSpan(*span) for span in more.get("spans", ())),
+        secrets=tuple(more.get("secrets", ())),
+        harm_turn=more.get("harm_turn"),
         metadata=dict(more.get("metadata", {})),
     )
 
@@ -309,15 +343,20 @@ def rest_of(
     expected: str,
     metadata: Mapping[str, object],
     must_keep: tuple[str, ...] = (),
+    spans: tuple[MarkedSpan, ...] = (),
+    secrets: tuple[str, ...] = (),
+    harm_turn: int | None = None,
     crossing: str = "",
 ) -> str | None:
     """Write what of a sample is neither text nor facet; a second origin stands first."""
-    if not (expected or must_keep or metadata or crossing):
-        return None
     rest = {
         "crossing": crossing,
         "expected": expected,
         "must_keep": must_keep,
+        "spans": spans,
+        "secrets": secrets,
+        "harm_turn": harm_turn,
         "metadata": dict(metadata),
     }
-    return json.dumps({name: value for name, value in rest.items() if value}, separators=(",", ":"))
+    known = {name: value for name, value in rest.items() if value}
+    return json.dumps(known, separators=(",", ":")) if known else None

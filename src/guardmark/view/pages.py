@@ -138,7 +138,34 @@ def _templates() -> Environment:
     )
 
 
-_TOOLS: Final = {"when_text": when_text, "figure": figure, "spell": spell_hidden}
+_LONGEST_TEXT: Final = 50_000
+"""Characters of one text that a page shows; a browser has no use for a sample of 60 MB."""
+
+
+def spelled(text: str) -> str:
+    """Spell out what is hidden in a text, and cut one that is too long for a page."""
+    left_out = len(text) - _LONGEST_TEXT
+    if left_out <= 0:
+        return spell_hidden(text)
+    return f"{spell_hidden(text[:_LONGEST_TEXT])} ... ({left_out:,} characters more)"
+
+
+_EXCERPT: Final = 140  # characters of a text in a row
+
+
+def excerpt(text: str) -> str:
+    """Return the beginning of a text on one line, with what is hidden in it spelled out."""
+    line = " ".join(text[: 8 * _EXCERPT].split())
+    shown = spell_hidden(line[:_EXCERPT])
+    return f"{shown} ..." if len(line) > _EXCERPT else shown
+
+
+_TOOLS: Final = {
+    "when_text": when_text,
+    "figure": figure,
+    "spell": spelled,
+    "excerpt": excerpt,
+}
 
 
 def render_page(name: str, **values: object) -> str:
@@ -148,11 +175,17 @@ def render_page(name: str, **values: object) -> str:
 
 
 def render_sections(
-    title: str, subtitle: str, sections: tuple[Section, ...], *, file: str = ""
+    title: str,
+    subtitle: str,
+    sections: tuple[Section, ...],
+    *,
+    file: str = "",
+    changes: str = "",
 ) -> str:
     """Render sections of blocks as a page, drawn as the reports are."""
-    values = {"sections": sections, "page": Page(series={}, drawn={}, text_bytes=None)}
-    return render_page("sections", title=title, subtitle=subtitle, file=file, **values)
+    page = Page(series={}, drawn={}, text_bytes=None)
+    values = {"sections": sections, "page": page, "file": file, "changes": changes}
+    return render_page("sections", title=title, subtitle=subtitle, **values)
 
 
 @cache

@@ -17,7 +17,8 @@ from guardmark.datasets.catalogue.settings import (
     suite_names,
 )
 from guardmark.datasets.loading import LoadedData, load
-from guardmark.datasets.settings import DataSettings, dataset_specs
+from guardmark.datasets.settings import DataSettings
+from guardmark.datasets.specs import dataset_specs
 
 if TYPE_CHECKING:
     from pathlib import Path

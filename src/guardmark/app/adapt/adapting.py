@@ -23,6 +23,7 @@ from guardmark.app.adapt.attacker import (
     probe_attacker,
 )
 from guardmark.app.adapt.forecast import AttackForecast, calls_line, forecast_campaign
+from guardmark.app.adapt.own_operators import chains_of, load_operators
 from guardmark.app.adapt.subject import (
     CANARIES,
     TrustList,
@@ -48,8 +49,7 @@ from guardmark.app.run.running import RunOptions, run, run_parts
 from guardmark.app.secret_scan import require_no_secret
 from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.config.deadline import CallAlarm, Overrun
-from guardmark.core.errors import ConfigError, IncomparableRuns, UnknownName
-from guardmark.core.protocols import SampleBound
+from guardmark.core.errors import ConfigError, IncomparableRuns, UnknownName, counted
 from guardmark.core.record import Stage
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.probing import probe_parts
@@ -99,6 +99,7 @@ class BuiltSubject:
     parts: Parts
 
 
+_LITTLE: Final = 0.2  # blocked as they are, below which a search has little to do
 _LEAST_CALLS: Final = 4  # of a search, for each attack
 _BUILD_S: Final = 3.0  # regular expressions can take minutes to compile
 LOCK = "battery.lock"  # of a run folder: operators, parameters and tables of its tries
@@ -112,6 +113,17 @@ class Adapted:
     defenses: tuple[str, ...]
     summary: AdaptiveSummary | None
     trace: Path | None
+    calls: str = ""  # How often somebody was asked, by purpose.
+
+
+def little_to_search(defense: str, blocked: int, attacks: int) -> str:
+    """Say of a defense that blocks few attacks that a search can hardly add to what passes."""
+    if not blocked:
+        return f"Note: {defense} blocks none of {attacks:,} attacks: there is nothing to search for"
+    return (
+        f"Note: {defense} blocks {blocked:,} of {attacks:,} attacks as they are: "
+        "there is little to search for"
+    )
 
 
 def parse_budget(budget: str) -> int:
@@ -258,9 +270,10 @@ class _Work:
         if attacker is not None:
             await self._prepare(attacker)
         for built in attacked:
-            if isinstance(built.part, SampleBound):
+            if built.part.capabilities.needs_samples:
                 built.part.bind(samples)
-        self.session.announce(f"Attacking {', '.join(names)} in {folder.path}")
+        kept = f": {counted(len(earlier), 'answer')} kept" if earlier else ""
+        self.session.announce(f"Attacking {', '.join(names)} in {folder.path}{kept}")
         with (
             folder.lock(started=utc_text(self.session.now)),
             RecordWriter(folder.records) as writer,
@@ -280,8 +293,9 @@ class _Work:
                     stop=self.session.stop,
                     progress=self.session.progress,
                 )
-        self.session.announce(calls_line(summary.calls, sent=self.session.meter.calls))
+        calls = calls_line(summary.calls, sent=self.session.meter.calls)
         if summary.is_interrupted:
+            self.session.announce(calls)
             return Adapted(folder=folder, defenses=names, summary=summary, trace=None)
         with RecordReader(folder.records) as reader:
             folder.write_text(
@@ -289,7 +303,9 @@ class _Work:
             )
             if text := "".join(try_trace.target_lines(reader)):
                 folder.write_text(folder.target.name, text)
-        return Adapted(folder=folder, defenses=names, summary=summary, trace=folder.trace)
+        return Adapted(
+            folder=folder, defenses=names, summary=summary, trace=folder.trace, calls=calls
+        )
 
     def _forecast(
         self,
@@ -301,6 +317,10 @@ class _Work:
         """Say what the attack will ask, by purpose, before the first call."""
         with RecordReader(folder.records) as reader:
             blocked = {part.name: reader.counts(part.name)[True, "block"] for part in plan.defenses}
+        attacks = sum(sample.is_attack for sample in samples)
+        for name, count in blocked.items():
+            if attacks and count < _LITTLE * attacks:
+                self.session.announce(little_to_search(name, count, attacks))
         forecast = forecast_campaign(plan, attacked=attacked, samples=samples, blocked=blocked)
         for name, most in forecast.planned.items():
             self.session.progress.of(name, Stage.TRY).planned = most
@@ -358,7 +378,29 @@ class _Work:
             spending=spending_of(config.loaded, parts.every, self.session.meter),
             attacker=None if attacker is None else attacker.plan,
             target=protected_of(parts, reader, canaries=options.canaries, trace=options.trace),
+            own=chains_of((*options.operators, *self._own_operators())),
+            has_repair=options.has_repair,
+            has_controls=self._has_controls(),
         )
+
+    def _own_operators(self) -> tuple[Operator, ...]:
+        """Load the operators that the configuration names; never those of a run folder."""
+        named = self.config.section.operators
+        if named and self.config.loaded.is_foreign:
+            raise ConfigError(
+                "The run names own operators, which are code: none is loaded because a folder says "
+                "so.\nNext: name your own configuration of the run with --config."
+            )
+        return load_operators(named, self.config.loaded.folder)
+
+    def _has_controls(self) -> bool:
+        """Tell whether control arms are asked; several seeds are there to compare with them."""
+        if not self.options.has_controls and (self.options.seeds or self.config.section.seeds) > 1:
+            raise ConfigError(
+                "Several seeds compare arms, and --no-controls leaves arms out.\n"
+                "Next: leave out one of the two."
+            )
+        return self.options.has_controls
 
     async def _prepare_target(self, parts: Parts, plan: AdaptivePlan) -> None:
         """Check that the target model and its judges can be asked; say so where they are not."""

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from guardmark.attacks.catalogue import operators
-from guardmark.attacks.contract import LegitUse, Operator, Slot, Tier, Use
+from guardmark.attacks.contract import (
+    OWN_FAMILY,
+    LegitUse,
+    Operator,
+    OperatorChain,
+    OperatorConfig,
+    Slot,
+    Tier,
+    Use,
+)
 from guardmark.canon.steps import skeleton
 from guardmark.core.errors import ConfigError
 from guardmark.defenses.function import load_target
@@ -19,21 +29,20 @@ if TYPE_CHECKING:
 
     from guardmark.core.protocols import Attack
 
-OWN_FAMILY: Final = "own"
-
 
 def own_operators(
     attacks: Sequence[Attack | Callable[[str], str]],
 ) -> tuple[Operator, ...]:
-    """Make an operator of each own rewriting."""
+    """Make an operator of each own rewriting; a name that guardmark has gets `own_` before it."""
     made: dict[str, Operator] = {}
     taken = {each.name for each in operators()}
     for attack in attacks:
         operator = _operator(attack)
-        if operator.name in taken or operator.name in made:
+        if operator.name in taken:
+            operator = replace(operator, name=f"own_{operator.name}")
+        if operator.name in made:
             raise ConfigError(
-                f"An operator called {operator.name!r} exists already.\n"
-                "Next: give your own another name."
+                f"Two own operators are called {operator.name!r}.\nNext: rename one of them."
             )
         made[operator.name] = operator
     return tuple(made.values())
@@ -43,6 +52,11 @@ def load_operators(targets: Iterable[str], folder: Path) -> tuple[Operator, ...]
     """Load own operators as a configuration names them: `my_ops.py:polite`."""
     loaded: list[Any] = [load_target(target, folder=folder) for target in targets]
     return own_operators(loaded)
+
+
+def chains_of(made: Iterable[Operator]) -> tuple[OperatorChain, ...]:
+    """Return a chain of each operator alone."""
+    return tuple(OperatorChain.of(OperatorConfig(operator=each)) for each in made)
 
 
 def _operator(attack: Any) -> Operator:

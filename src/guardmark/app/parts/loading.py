@@ -38,7 +38,7 @@ from guardmark.core.manifest import BASELINE_ROLE, IN_PROCESS
 from guardmark.core.sample import DEFAULT_TAXONOMY, Taxonomy, extended
 from guardmark.datasets.builtin import DEFAULT_SET
 from guardmark.datasets.loading import DataReading, LoadedData, load
-from guardmark.datasets.settings import dataset_specs
+from guardmark.datasets.specs import dataset_specs
 from guardmark.defenses.profile import TYPES, kind_of_profile
 from guardmark.engine.plan import UNHASHED
 
@@ -102,7 +102,7 @@ def config_around(
     path: Path, document: dict[str, Any], *, moved: Mapping[Keys, Keys]
 ) -> LoadedConfig:
     """Check a configuration made from sections of a file, telling places of that file."""
-    _, own = parse_yaml(path.read_text(encoding="utf-8-sig"), str(path))
+    _, own = parse_yaml(read_text(path, f"The file {path}"), str(path))
     places = dict(own.places)
     for origin, section in moved.items():
         places.update(

@@ -39,6 +39,8 @@ class VariantTexts:
 
     def text_of(self, each: Try) -> VariantText | None:
         """Return the text of a try."""
+        if each.sent:
+            return VariantText(text=each.sent)
         if each.chain.startswith(_BY_MODEL):
             text = self._candidates.get((each.sample, each.text))
             return None if text is None else VariantText(text=text)

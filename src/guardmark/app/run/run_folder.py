@@ -19,7 +19,8 @@ from guardmark.config.installation import describe_environment
 from guardmark.core.errors import StorageError, StoreError
 from guardmark.core.manifest import IN_PROCESS, VERSION, RunManifest
 from guardmark.datasets.loading import file_hashes
-from guardmark.datasets.settings import data_sha256, dataset_specs, merge_files
+from guardmark.datasets.settings import data_sha256, merge_files
+from guardmark.datasets.specs import dataset_specs
 from guardmark.engine.shards import name_part
 from guardmark.net.redaction import KNOWN
 from guardmark.store.connect import is_blank

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.datasets.catalogue import Use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,6 @@ Purpose = Literal[
     "prompt-injection", "jailbreak", "content-safety", "over-refusal", "benign-use", "judge"
 ]
 """What a detector is for; a set is only asked of detectors of its purposes."""
-Use = Literal["commercial", "redistribution", "training"]
 Kind = Literal[
     "attack", "harmful_request", "harmful_content", "benign", "over_refusal_probe", "judge_pair"
 ]

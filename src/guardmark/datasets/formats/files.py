@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import fnmatch
 import gzip
 import io
 import json
+import stat
 from base64 import b64encode
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -18,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, Final, cast
 
 from guardmark.config.source import parse_yaml
 from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed, needs
+from guardmark.core.limits import LONGEST_DATA_LINE, MOST_TEXT_BYTES
 from guardmark.datasets.formats.class_labels import class_names, with_names
 from guardmark.datasets.formats.fields import PACK_MARK, BadRows, Fault
 from guardmark.parsing.foreign_text import (
@@ -49,8 +52,6 @@ _BY_SUFFIX = {
     ".yml": "yaml",
 }
 FORMATS: Final = ("jsonl", "json", "csv", "tsv", "parquet", "yaml", "prompt_pack")
-_LONGEST_YAML = 64 << 20  # bytes: a YAML file is read whole
-_LONGEST_LINE = 256 << 20
 _AHEAD = 1 << 20  # characters of a list that are read at once
 _AT_ONCE = 100  # rows of Parquet, each of which may hold images
 _BLANKS = " \t\n\r"
@@ -66,7 +67,7 @@ _ENCODE = "save it as UTF-8, or state under data: encoding: "
 # NaN and infinities are no JSON; where a file has them they mean that nothing is known.
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None, object_pairs_hook=unique_members)
 _scan = make_scanner(_DECODER)  # type: ignore[arg-type]  # typeshed names the scanner itself
-NESTED_COLUMNS = ("messages", "must_keep", "metadata")
+NESTED_COLUMNS = ("messages", "must_keep", "spans", "secrets", "tools", "metadata")
 """Columns of a table whose cells hold lists or objects as JSON."""
 INERT_COLUMN = "inert_cells"
 """Column that names the cells of a row which got an apostrophe so that no spreadsheet runs
@@ -106,7 +107,11 @@ def read_document(spec: DatasetSpec) -> object:
     """Read a file that is one JSON document, whole."""
     try:
         with open_text(spec) as stream:
-            return _DECODER.decode(stream.read(_LONGEST_LINE).decode("utf-8-sig"))
+            content = stream.read(LONGEST_DATA_LINE + 1)
+        if len(content) > LONGEST_DATA_LINE:
+            most = LONGEST_DATA_LINE >> 20
+            raise _broken(spec.shown_as, f"is one JSON document of more than {most} MiB")
+        return _DECODER.decode(content.decode("utf-8-sig"))
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise _not_opened(spec, error.strerror) from error
     except (ValueError, RecursionError) as error:
@@ -138,8 +143,11 @@ def file_format(spec: DatasetSpec) -> str:
 
 
 def open_bytes(path: Path) -> io.BufferedReader:
-    """Open a file of this machine, or an object of a store."""
+    """Open a file of this machine, or an object of a store; a pipe or a device is none."""
     if not address_of(path):
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise OSError(errno.EINVAL, "it is a pipe or a device, not a file")
         return path.open("rb")
     with _store(path) as (system, inner):
         return io.BufferedReader(system.open_input_file(inner), _AHEAD)
@@ -253,7 +261,7 @@ def _require_modest(spec: DatasetSpec, sizes: Iterable[int]) -> None:
 
 def _jsonl_rows(stream: BinaryIO, shown_as: str) -> Iterator[RawRow]:
     """Read one object a line; only a line feed ends a line, so U+2028 stays inside a text."""
-    for number, line in enumerate(iter(partial(stream.readline, _LONGEST_LINE), b""), start=1):
+    for number, line in enumerate(iter(partial(stream.readline, LONGEST_DATA_LINE), b""), start=1):
         # The usual line, without the calls around the scanner: half of what reading it costs.
         try:
             text = line.decode()
@@ -288,14 +296,14 @@ def _unusual_line(body: bytes, number: int, shown_as: str) -> dict[str, object] 
 
 def _lines(stream: IO[str], shown_as: str) -> Iterator[str]:
     """Yield the lines of a file, none of which is without end."""
-    for number, line in enumerate(iter(partial(stream.readline, _LONGEST_LINE), ""), start=1):
+    for number, line in enumerate(iter(partial(stream.readline, LONGEST_DATA_LINE), ""), start=1):
         _require_end(line, number, shown_as)
         yield line
 
 
 def _require_end(line: AnyStr, number: int, shown_as: str) -> None:
-    if len(line) >= _LONGEST_LINE - len(_BOM):
-        raise _broken(shown_as, f"has a line {number} of {_LONGEST_LINE >> 20} MiB or more")
+    if len(line) >= LONGEST_DATA_LINE - len(_BOM):
+        raise _broken(shown_as, f"has a line {number} of {LONGEST_DATA_LINE >> 20} MiB or more")
 
 
 def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow]:
@@ -343,9 +351,9 @@ def _decoded(row: dict[str, Any]) -> dict[str, object]:
 
 def _yaml_rows(stream: BinaryIO, shown_as: str) -> Iterator[RawRow]:
     """Read a YAML list of objects, as PINT and others keep their prompts."""
-    data = stream.read(_LONGEST_YAML + 1)
-    if len(data) > _LONGEST_YAML:
-        raise _broken(shown_as, f"is longer than {_LONGEST_YAML >> 20} MiB, the most of YAML")
+    data = stream.read(MOST_TEXT_BYTES + 1)
+    if len(data) > MOST_TEXT_BYTES:
+        raise _broken(shown_as, f"is longer than {MOST_TEXT_BYTES >> 20} MiB, the most of YAML")
     try:
         document, _ = parse_yaml(data.decode("utf-8-sig"), shown_as)
     except UnicodeDecodeError as error:
@@ -398,7 +406,9 @@ def _elements(text: IO[str], held: str) -> Iterator[object]:
             raise
         except (ValueError, RecursionError):
             # It may go on in what is not read yet: as much again, so that long ones cost no square.
-            more = text.read(max(_AHEAD, len(held) - at)) if len(held) - at < _LONGEST_LINE else ""
+            more = (
+                text.read(max(_AHEAD, len(held) - at)) if len(held) - at < LONGEST_DATA_LINE else ""
+            )
             if not more:
                 raise
             held, at = held[at:] + more, 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha256
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.core.errors import counted, did_you_mean, listed
-from guardmark.core.sample import Label, Prompt, Sample, Severity
+from guardmark.core.limits import LONGEST_SAMPLE_NAME
+from guardmark.core.sample import Label, MarkedSpan, Prompt, Role, Sample, Severity
 from guardmark.datasets.formats.chat_forms import is_conversation
 from guardmark.datasets.formats.fields import (
     INFERRED,
@@ -24,6 +26,7 @@ from guardmark.datasets.formats.fields import (
 )
 from guardmark.datasets.formats.filters import SampleFilter
 from guardmark.datasets.formats.messages import UnreadMessage, read_prompt
+from guardmark.datasets.formats.tools import defines_tools, read_tools
 from guardmark.parsing.labels import BENIGN_WORDS
 from guardmark.store.samples import Kind, PlainSample, kind_of, rest_of
 
@@ -43,6 +46,11 @@ _FACETS: Final = (
     *("variant", "source"),
 )
 """Fields whose values recur from row to row; each combination is read the long way once."""
+
+_UNUSUAL: Final = frozenset(
+    {"messages", "must_keep", "spans", "secrets", "harm_turn", "images", "crossing", "tools"}
+)
+"""Fields that only the long way reads."""
 
 _new: Final = tuple.__new__
 _OWN: Final = 3  # id, text and group stand before the facets
@@ -79,7 +87,7 @@ class QuickRows:
         self.is_usable = (
             "text" in paths
             and "id" in paths
-            and not {"messages", "must_keep", "images", "crossing"} & set(paths)
+            and not _UNUSUAL.intersection(paths)
             and not spec.defaults
             and "metadata" not in names
             and all(path in names for path in paths.values())
@@ -130,10 +138,10 @@ class QuickRows:
     def _match(self, row: Mapping[str, object]) -> _Match | None:
         values = self._values(row)
         sample_id, text = values[0], values[1]
-        if type(text) is not str or type(sample_id) is not str or not sample_id:
+        if type(text) is not str or type(sample_id) is not str:
             return None
-        if not text or text.isspace():
-            return None
+        if not sample_id or sample_id[LONGEST_SAMPLE_NAME:] or not text or text.isspace():
+            return None  # the long way says what is wrong
         try:
             known = self._known.get(values[_OWN:])
         except TypeError:
@@ -143,7 +151,8 @@ class QuickRows:
         group = values[2] if self._has_group else ""
         if not group:
             return None if sample_id.endswith(known.suffix) else (known, sample_id, text, "")
-        return (known, sample_id, text, group) if type(group) is str else None
+        is_usual = type(group) is str and not group[LONGEST_SAMPLE_NAME:]
+        return (known, sample_id, text, group) if is_usual else None
 
     def _metadata(self, row: Mapping[str, object]) -> Mapping[str, object]:
         return {name: row[name] for name in self._rest}
@@ -230,12 +239,17 @@ class RowReader:
 
         prompt = self._prompt(row, gets, fault)
         metadata = _leftover(row, plan.taken)
+        if prompt is not None and "tools" in gets:
+            prompt = self._with_tools(prompt, row, gets, metadata=metadata, fault=fault)
         label = self._label(row, gets, metadata, fault)
         if metadata.get(LABEL_SOURCE) == INFERRED:
             self.inferred.add(number)
         category, subcategory = self._category(row, gets, label, fault)
         severity = self._severity(row, gets, fault)
-        must_keep = _spans(self._value(row, gets, "must_keep"), prompt, fault)
+        must_keep = _kept_texts(self._value(row, gets, "must_keep"), prompt, fault)
+        spans = _spans(self._value(row, gets, "spans"), prompt, fault)
+        secrets = _secrets(self._value(row, gets, "secrets"), fault)
+        harm_turn = _harm_turn(self._value(row, gets, "harm_turn"), prompt, fault)
         if faults or prompt is None or label is None:
             return faults
         given_id = self._value(row, gets, "id")
@@ -243,18 +257,29 @@ class RowReader:
         variant = self._variant(row, gets)
         plain = {field: self._text(row, gets, field) for field in _PLAIN_FIELDS}
         plain["source"] = plain["source"] or self.spec.name
+        names = {
+            "id": sample_id,
+            "category": category,
+            "subcategory": subcategory,
+            "variant": variant,
+            "group": self._text(row, gets, "group") or _origin(sample_id, variant),
+            "crossing": self._text(row, gets, "crossing"),
+        }
+        for field, value in (names | plain).items():
+            if len(value) > LONGEST_SAMPLE_NAME:
+                fault(field, f"has more than {LONGEST_SAMPLE_NAME:,} characters")
+        if faults:
+            return faults
         return Sample(
-            id=sample_id,
             prompt=prompt,
             label=label,
-            category=category,
-            subcategory=subcategory,
             severity=severity,
-            variant=variant,
-            group=self._text(row, gets, "group") or _origin(sample_id, variant),
-            crossing=self._text(row, gets, "crossing"),
             must_keep=must_keep,
+            spans=spans,
+            secrets=secrets,
+            harm_turn=harm_turn,
             metadata=metadata,
+            **names,
             **plain,
         )
 
@@ -322,6 +347,31 @@ class RowReader:
         came = "is missing" if text is None else f"is of type {type(text).__name__}, expected text"
         fault("text", "is empty" if isinstance(text, str) else came)
         return None
+
+    def _with_tools(
+        self,
+        prompt: Prompt,
+        row: Row,
+        gets: Mapping[str, Getter],
+        *,
+        metadata: dict[str, object],
+        fault: Report,
+    ) -> Prompt:
+        """Add the tools that a row defines; what is no definition stays beside, as metadata."""
+        stated = self._value(row, gets, "tools")
+        if stated in (None, "", []):
+            return prompt
+        path = self._plan(row)[0].paths["tools"]
+        if "tools" not in self.spec.map and not defines_tools(stated):
+            metadata[path.rpartition(".")[2]] = stated
+            return prompt
+        try:
+            tools = read_tools(stated)
+        except UnreadMessage as error:
+            fault("tools", str(error))
+            return prompt
+        self.mapping["tools"] = path
+        return replace(prompt, tools=tools)
 
     def _label(
         self, row: Row, gets: Mapping[str, Getter], metadata: dict[str, object], fault: Report
@@ -440,7 +490,7 @@ def _origin(sample_id: str, variant: str) -> str:
     return sample_id.removesuffix(suffix) if sample_id.endswith(suffix) else ""
 
 
-def _spans(value: object, prompt: Prompt | None, fault: Report) -> tuple[str, ...]:
+def _kept_texts(value: object, prompt: Prompt | None, fault: Report) -> tuple[str, ...]:
     if value is None or prompt is None:
         return ()
     spans = [value] if isinstance(value, str) else value
@@ -453,6 +503,66 @@ def _spans(value: object, prompt: Prompt | None, fault: Report) -> tuple[str, ..
         names = f"names {counted(len(lost), 'span')} that the text under test does not hold"
         fault("must_keep", names)
     return tuple(spans)
+
+
+def _spans(value: object, prompt: Prompt | None, fault: Report) -> tuple[MarkedSpan, ...]:
+    """Read `[{start, end, kind}]`: characters of the text under test, none of them twice."""
+    if value is None or value == [] or prompt is None:
+        return ()
+    if not isinstance(value, list):
+        fault(
+            "spans",
+            "is not a list of {start, end, kind}; rename the column if it means something else",
+        )
+        return ()
+    spans = []
+    for item in value:
+        span = _span(item)
+        if span is None:
+            fault("spans", "holds what is not {start, end, kind} with numbers and a word")
+            return ()
+        spans.append(span)
+    spans.sort()
+    before = 0
+    for span in spans:
+        if not before <= span.start < span.end <= len(prompt.text):
+            fault("spans", "holds a span that overlaps another, is empty or ends behind the text")
+            return ()
+        before = span.end
+    return tuple(spans)
+
+
+def _span(item: object) -> MarkedSpan | None:
+    if not isinstance(item, dict):
+        return None
+    start, end, kind = item.get("start"), item.get("end"), item.get("kind", "")
+    if type(start) is not int or type(end) is not int or not isinstance(kind, str):
+        return None
+    return MarkedSpan(start, end, kind)
+
+
+def _secrets(value: object, fault: Report) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
+        fault("secrets", "is not a list of texts")
+        return ()
+    return tuple(texts)
+
+
+def _harm_turn(value: object, prompt: Prompt | None, fault: Report) -> int | None:
+    """Read which of the user's turns asks for the harm."""
+    if value in (None, "") or prompt is None:
+        return None
+    turns = sum(message.role is Role.USER for message in prompt.messages)
+    is_number = isinstance(value, str) and value.isdecimal()
+    turn = int(value) if is_number else value  # type: ignore[call-overload]  # a column of text
+    if type(turn) is not int or not 1 <= turn <= turns:
+        wanted = f"says {{value}}, expected a turn of the user from 1 to {turns}"
+        fault("harm_turn", wanted, repr(value)[:40])
+        return None
+    return turn
 
 
 def _leftover(row: Row, taken: frozenset[str]) -> dict[str, object]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from guardmark.core.outcome import CategoryFinding
+    from guardmark.defenses.answers import ConfidenceMeaning
     from guardmark.defenses.http.values import BlockedRule, JsonPath
     from guardmark.net.service import Exchange
 
@@ -47,6 +48,21 @@ class WordRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConfidenceRule:
+    """Where a service says how confident it is, and what that means.
+
+    Attributes:
+        path: Where the number stands.
+        means: Whether it is a risk or the certainty of the decision; None where nobody said.
+        is_stated: Whether the configuration names the place; else it is beside the decision.
+    """
+
+    path: JsonPath
+    means: ConfidenceMeaning | None
+    is_stated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRules:
     """Where a service's answer says what.
 
@@ -63,6 +79,7 @@ class AnswerRules:
     scale: ScoreScale = _UNIT
     score_kind: ScoreKind = ScoreKind.SELF_REPORTED
     threshold: float | None = None
+    confidence: ConfidenceRule | None = None  # a score where nothing else is one
     categories: JsonPath | None = None
     thresholds: Mapping[str, float] = field(default_factory=dict)  # of native categories, by name
     reason: JsonPath | None = None
@@ -125,10 +142,16 @@ def _read(rules: AnswerRules, document: object, exchange: Exchange, *, truncated
     reasons = rules.reason.find(document) if rules.reason else []
     evidence = None
     remark = ""
+    score_kind = rules.score_kind
+    if rules.confidence is not None:
+        score, remark = _of_confidence(rules.confidence, rules.scale, document, outcome)
+        if rules.confidence.means is None:
+            score_kind = ScoreKind.CONFIDENCE
     if len(categories) > _MOST_CATEGORIES:
         remark = f"of {len(categories):,} categories the first {_MOST_CATEGORIES} are kept"
         categories = categories[:_MOST_CATEGORIES]
-    if native or rules.categories or reasons or rules.keep_raw or exchange.attempts or truncated:
+    has_more = native or rules.categories or reasons or rules.keep_raw or remark
+    if has_more or exchange.attempts or truncated:
         evidence = Evidence(
             native_action=native,
             reason="; ".join(str(reason) for reason in reasons if reason)[:_RAW],
@@ -141,10 +164,31 @@ def _read(rules: AnswerRules, document: object, exchange: Exchange, *, truncated
     return Decision(
         outcome=outcome,
         score=score,
-        score_kind=ScoreKind.NONE if score is None else rules.score_kind,
+        score_kind=ScoreKind.NONE if score is None else score_kind,
         latency_ns=exchange.service_ns,
         evidence=evidence,
     )
+
+
+def _of_confidence(
+    rule: ConfidenceRule, scale: ScoreScale, document: object, outcome: Outcome
+) -> tuple[float | None, str]:
+    """Return the score that a confidence stands for, or why it is none."""
+    value = next((each for each in rule.path.find(document) if each is not None), None)
+    if value is None:
+        return None, ""
+    score = scale.risk(value)
+    if score is None:
+        why = (
+            f"the confidence at {rule.path.text} is {_short(value)}, which is not on the scale "
+            f"{scale.lowest:g} to {scale.highest:g}"
+        )
+        if rule.is_stated:
+            raise _NotUnderstood(why)
+        return None, why
+    if rule.means == "certainty" and outcome is Outcome.ALLOW:
+        return 1.0 - score, ""
+    return score, ""
 
 
 def _not_examined(exchange: Exchange, word: str, *, truncated: bool) -> Decision:

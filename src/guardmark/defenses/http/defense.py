@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from urllib.parse import urlencode
 
 from pydantic import ConfigDict, Field, JsonValue, field_validator, model_validator
@@ -23,10 +23,12 @@ from guardmark.config.settings import (
 )
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
+from guardmark.core.protocols import Capabilities
 from guardmark.core.sample import Role, View
 from guardmark.core.usage import call_price
+from guardmark.defenses.answers import ConfidenceMeaning
 from guardmark.defenses.baseline import NOTHING_SHOWN
-from guardmark.defenses.http.answer import AnswerRules, WordRule, read_answer
+from guardmark.defenses.http.answer import AnswerRules, ConfidenceRule, WordRule, read_answer
 from guardmark.defenses.http.body import RequestBody
 from guardmark.defenses.http.profile import service_profile
 from guardmark.defenses.http.values import (
@@ -71,9 +73,11 @@ class HttpDefense:
     price: Price | None = None
 
     @property
-    def threshold(self) -> float | None:
-        """The score from which the service's answer means blocked."""
-        return self.rules.threshold
+    def capabilities(self) -> Capabilities:
+        """What is stated of the service."""
+        return Capabilities(
+            view=self.view, takes_images=self.takes_images, threshold=self.rules.threshold
+        )
 
     def with_raw_answers(self) -> HttpDefense:
         """Return the defense with what the service answered among its evidence."""
@@ -166,10 +170,14 @@ class Incomplete(Settings):
     fewer_than: int = Field(0, ge=0)
 
 
+_PARENT: Final = re.compile(r"(\$(?:\.\w+)*)\.\w+")
+"""A plain path, and the object that holds what it names."""
+
+
 class HttpSettings(GrownSettings):
     """Asks a service over HTTP."""
 
-    later: ClassVar[tuple[str, ...]] = ("thresholds",)
+    later: ClassVar[tuple[str, ...]] = ("thresholds", "confidence")
     model_config = ConfigDict(
         json_schema_extra={
             "required": [],
@@ -195,6 +203,7 @@ class HttpSettings(GrownSettings):
     score_range: tuple[float, float] = (0.0, 1.0)
     score_labels: dict[str, Rate] = Field(default_factory=dict)
     score_kind: ScoreKind | None = None
+    confidence: ConfidenceMeaning | None = None
     threshold: Rate | None = None
     categories: str | None = None
     thresholds: dict[str, Rate] = Field(default_factory=dict)
@@ -289,7 +298,7 @@ class HttpSettings(GrownSettings):
             name=name,
             endpoint=endpoint,
             body=body,
-            rules=self._rules(where),
+            rules=self.answer_rules(where),
             view=view,
             text_view=self._text_view(view, body.inserts),
             takes_images=view is View.TEXT and "content" in body.inserts,
@@ -354,8 +363,12 @@ class HttpSettings(GrownSettings):
             return view
         return self.view or View.TEXT
 
-    def _rules(self, where: str) -> AnswerRules:
+    def answer_rules(self, where: str) -> AnswerRules:
+        """Return where an answer says what; `where` names these settings in messages."""
         score = self._path(where, "score")
+        confidence = self._confidence_rule(where, score)
+        if confidence is not None and confidence.is_stated:
+            score = None
         return AnswerRules(
             blocked=self._path(where, "blocked"),
             blocked_rule=self._blocked_rule(),
@@ -367,6 +380,7 @@ class HttpSettings(GrownSettings):
             ),
             score_kind=self._score_kind(score),
             threshold=self.threshold,
+            confidence=confidence,
             categories=self._path(where, "categories"),
             thresholds=self.thresholds,
             reason=self._path(where, "reason"),
@@ -375,6 +389,39 @@ class HttpSettings(GrownSettings):
             incomplete=self._word_rule(where, "incomplete"),
             keep_raw=self.keep_raw,
         )
+
+    def _confidence_rule(self, where: str, score: JsonPath | None) -> ConfidenceRule | None:
+        """Find the confidence of an answer: named as the score, or else beside the decision.
+
+        A field `confidence` may be how dangerous the input is, or how sure the decision is: where
+        the settings do not say, the kind of the score says that nobody did.
+        """
+        decides = self.blocked or self.action
+        is_known = self.score_kind is not None or self.score_labels or self.profile
+        if score is not None:
+            is_confidence = self.confidence is not None or score.text.endswith(".confidence")
+            if not is_confidence or (self.confidence is None and is_known):
+                return None
+            if decides and score.is_singular:
+                return ConfidenceRule(path=score, means=self.confidence, is_stated=True)
+            if self.confidence == "certainty":
+                raise ConfigError(
+                    f"{where}.confidence: a certainty is that of a decision, which blocked or "
+                    "action has to name."
+                )
+            return None  # it decides by a threshold, so it is a risk
+        parent = _PARENT.fullmatch(decides or "")
+        if parent is None:
+            if self.confidence is not None:
+                raise ConfigError(
+                    f"{where}.confidence says what a confidence means, and nothing says where it "
+                    "stands: name it by score, such as score: $.confidence."
+                )
+            return None
+        if self.confidence is None and (self.profile or self.thresholds):
+            return None  # whoever wrote the profile knows what its answers hold
+        beside = compile_path(f"{parent[1]}.confidence", where=f"{where}.confidence")
+        return ConfidenceRule(path=beside, means=self.confidence, is_stated=False)
 
     def _path(self, where: str, setting: str) -> JsonPath | None:
         text: Any = getattr(self, setting)

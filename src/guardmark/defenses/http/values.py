@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from guardmark.core.errors import ConfigError
+from guardmark.core.limits import MOST_SEARCHED_LEVELS, MOST_SEARCHED_VALUES
 from guardmark.core.outcome import CategoryFinding
 
 BlockedRule = Callable[[list[object]], bool | None]
@@ -22,9 +23,12 @@ _SLACK = 1e-6  # sums of probabilities miss 1 by a little
 
 def is_true(values: list[object]) -> bool | None:
     """Read booleans: blocked when any is true; anything else is not understood."""
-    if not values or not all(isinstance(value, bool) for value in values):
-        return None
-    return any(values)
+    is_any = False
+    for value in values:
+        if not isinstance(value, bool):
+            return None
+        is_any = is_any or value
+    return is_any if values else None
 
 
 def is_one_of(blocked: Sequence[object], *, allowed: Sequence[object] = ()) -> BlockedRule:
@@ -86,20 +90,27 @@ class ScoreScale:
         share = (value - self.lowest) / (self.highest - self.lowest)
         if not -_SLACK <= share <= 1.0 + _SLACK:
             return None
-        return min(max(share, 0.0), 1.0)
+        if share < 0.0:
+            return 0.0
+        return min(1.0, share)
 
 
 def findings(values: list[object], scale: ScoreScale) -> tuple[CategoryFinding, ...]:
-    """Read the categories of an answer, in the shapes services give them."""
+    """Read the categories of an answer, in the shapes services give them.
+
+    Of more than `_MOST_FINDINGS` the first ones are read.
+    """
     categories: list[CategoryFinding] = []
-    for value in values:
+    waiting = values[::-1]
+    while waiting and len(categories) < _MOST_FINDINGS:
+        value = waiting.pop()
         if isinstance(value, str):
             categories.append(CategoryFinding(name=value[:_LONGEST_NAME], flagged=True))
         elif isinstance(value, list):
-            categories.extend(findings(value, scale))
+            waiting.extend(reversed(value))
         elif isinstance(value, dict):
             categories.extend(_of_mapping(value, scale))
-    return _merged(categories)
+    return _merged(categories[:_MOST_FINDINGS])
 
 
 def _merged(categories: Sequence[CategoryFinding]) -> tuple[CategoryFinding, ...]:
@@ -116,6 +127,8 @@ def _merged(categories: Sequence[CategoryFinding]) -> tuple[CategoryFinding, ...
 
 
 _LONGEST_NAME = 200  # characters of a category
+_MOST_FINDINGS = 2_000
+"""Categories that are read of one answer; fewer are kept."""
 _NAMES = ("category", "name", "type", "detector_type")
 _FLAGS = ("flagged", "detected")
 _SCORES = ("score", "severityScore", "severity", "confidence")
@@ -193,6 +206,7 @@ def compile_path(text: str, *, where: str) -> JsonPath:
         raise ConfigError(f"{where}: {text!r} is not a JSONPath: {reason}.") from error
 
     def find(value: object) -> list[object]:
+        _require_searchable(value)
         try:
             return list(path.findall(value))  # type: ignore[arg-type]
         except JSONPathError as error:
@@ -200,6 +214,29 @@ def compile_path(text: str, *, where: str) -> JsonPath:
 
     singular = isinstance(path, JSONPath) and path.singular_query()
     return JsonPath(text=text, find=find, is_singular=singular)
+
+
+def _require_searchable(document: object) -> None:
+    """Refuse a document that a path with `..` or a condition would search for long.
+
+    The library notes the way to each value that it looks at.
+    """
+    level, levels, values = [document], 0, 0
+    while level:
+        values += len(level)
+        levels += 1
+        if values > MOST_SEARCHED_VALUES or levels > MOST_SEARCHED_LEVELS:
+            raise ValueError(
+                f"the answer has more than {MOST_SEARCHED_VALUES:,} values or "
+                f"{MOST_SEARCHED_LEVELS} levels, which a path is not searched through"
+            )
+        below: list[object] = []
+        for value in level:
+            if isinstance(value, dict):
+                below.extend(value.values())
+            elif isinstance(value, list):
+                below.extend(value)
+        level = below
 
 
 def _plain(text: str) -> Callable[[object], list[object]]:

@@ -8,7 +8,6 @@ from guardmark.analysis.compare.answer import JudgedCandidate, Keeping, judge_al
 from guardmark.analysis.compare.recommendations import ANSWERED_ENOUGH, Reliance
 from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD, SYSTEM
 from guardmark.reports.chapters.comparison import subject
-from guardmark.reports.chapters.gate import conclusion
 from guardmark.reports.document.wording import percent_text
 
 if TYPE_CHECKING:
@@ -77,6 +76,8 @@ def write_answer(analysis: RunAnalysis, gate: GateResult | None = None) -> tuple
     """Write the answer, how the gate stands, and the limits that both go by."""
     lines = [_not_understood(analysis), _answer(analysis)]
     if gate is not None:
+        from guardmark.reports.chapters.gate import conclusion  # on use: many runs set no limit
+
         said = conclusion(gate)
         lines.append(f"Gate {said[0].lower()}{said[1:]}")
     if _subjects(analysis):

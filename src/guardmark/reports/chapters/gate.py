@@ -186,10 +186,8 @@ def worst_first(result: GateResult) -> list[GateCheck]:
 _MOST_DRAWN: Final = 8
 
 
-def write_gate(result: GateResult | None) -> Section | None:
+def write_gate(result: GateResult) -> Section:
     """Write the limits of a run's own gate as a strip of its cover, broken ones first."""
-    if result is None:
-        return None
     checks = worst_first(result)
     left = len(checks) - _MOST_DRAWN
     return section(

@@ -213,13 +213,16 @@ def _spending(analysis: RunAnalysis) -> Table | None:
         {
             "Part": lambda each: name(each.part),
             "At": _stage,
-            "Answers": lambda each: each.answers,
-            "Requests": lambda each: each.calls,
+            "Answers: each may take several requests": lambda each: each.answers,
+            "Requests: as they were sent, questions for a repair and retries included": (
+                lambda each: each.calls
+            ),
             "Kept": lambda each: each.recalled,
             "Tokens read": lambda each: known(each.tokens_read, Unit.COUNT, "not reported"),
             "Tokens written": lambda each: known(each.tokens_written, Unit.COUNT, "not reported"),
             "Cost": _cost,
-            "Cost per 1,000": _cost_per_thousand,
+            "Per 1,000 answers": lambda each: _amount(each.cost_per_1000_answers),
+            "Per 1,000 requests": lambda each: _amount(each.cost_per_1000_requests),
         },
         table_id=SPENDING_TABLE,
         title="What the calls consumed",
@@ -268,11 +271,8 @@ def _cost(usage: PartUsage) -> str:
     return _money(usage.cost) + partly
 
 
-def _cost_per_thousand(usage: PartUsage) -> str:
-    """Write what a thousand answers cost; requests that were sent again are in it."""
-    if usage.cost is None or not usage.priced:
-        return ""
-    return _money(1000 * usage.cost / usage.priced)
+def _amount(amount: float | None) -> str:
+    return "" if amount is None else _money(amount)
 
 
 def _money(amount: float) -> str:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.pipeline.arms import RESPONSE_UNSAFE
 from guardmark.reports.chapters.comparison import group_cautions
 from guardmark.reports.document.blocks import Document, Section, Table, Unit, section, warning
 from guardmark.reports.document.cells import figure, name, rate_text, slug, table_of, with_counts
@@ -551,12 +550,15 @@ def _how_corrected(rate: CorrectedRate) -> str:
 
 
 def _legacy_parts(arms: Sequence[ArmAnalysis]) -> Iterator[Block]:
+    from guardmark.analysis.pipeline.arms import RESPONSE_UNSAFE  # on use: most runs have no model
+
     cards = [card for arm in arms for card in arm.legacy]
     for definition in dict.fromkeys(card.definition for card in cards):
         mine = [card for card in cards if card.definition == definition]
         yield _legacy_table(definition, mine)
         text = f"{definition}: {_LEGACY[definition]}"
-        if definition == RESPONSE_UNSAFE and (twins := _twins(arms, mine)):
+        twins = _twins(arms, mine) if definition == RESPONSE_UNSAFE else ()
+        if twins:
             text += f" Here it cannot tell apart: {', '.join(twins)}."
         yield warning(text)
 

@@ -17,7 +17,6 @@ from guardmark.reports.chapters.advice import (
     write_worst,
 )
 from guardmark.reports.chapters.answer import write_answer
-from guardmark.reports.chapters.gate import write_gate
 from guardmark.reports.chapters.latency import RETRIES_TABLE, SPENDING_TABLE
 from guardmark.reports.chapters.method import parts_line, write_configuration, write_method
 from guardmark.reports.chapters.native_categories import write_native_categories
@@ -45,6 +44,7 @@ from guardmark.reports.document.blocks import (
 from guardmark.reports.document.wording import count_text, date_text
 
 if TYPE_CHECKING:
+    from guardmark.analysis.gate import GateResult
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.manifest import RunManifest
     from guardmark.reports.document.blocks import Block
@@ -52,6 +52,15 @@ if TYPE_CHECKING:
 _MOST_NAMES: Final = 3
 ARMS_TABLE: Final = "agent-arms"
 """Id of the table of arms in a report on agents."""
+
+
+def _gate_sections(gate: GateResult | None) -> tuple[Section, ...]:
+    """Write the limits that a run sets itself."""
+    if gate is None:
+        return ()
+    from guardmark.reports.chapters.gate import write_gate  # on use: many runs set no limit
+
+    return (write_gate(gate),)
 
 
 def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) -> Document:
@@ -63,7 +72,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
         from guardmark.reports.chapters.agents import write_agent_report
 
         how = (
-            *filter(None, (write_gate(shown.gate),)),
+            *_gate_sections(shown.gate),
             replace(write_configuration(analysis, shown.refused), folded=True),
             replace(write_method(analysis), folded=True),
         )
@@ -95,7 +104,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
         verdicts=verdicts,
         lead=tuple(block for block in lead if block is not None),
         sections=(
-            *filter(None, (write_gate(shown.gate),)),
+            *_gate_sections(shown.gate),
             write_advice(analysis, shown),
             *filter(None, (pipeline.write(analysis), write_system_slices(analysis))),
             *filter(None, (pipeline.write_planted(analysis.planted),)),

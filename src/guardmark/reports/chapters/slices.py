@@ -12,7 +12,6 @@ from guardmark.analysis.compare.merit import by_merit
 from guardmark.analysis.defense.slices import SliceRate, SliceTable, by_severity
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.core.sample import minimum_of
-from guardmark.defenses.guard_profile import takes_images
 from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.blocks import (
     Column,
@@ -40,7 +39,7 @@ from guardmark.reports.document.cells import (
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
@@ -308,8 +307,17 @@ def _modalities(manifest: RunManifest) -> str:
     """Say what kinds of input were tested, and which were not though a defense takes them."""
     if any("images" in each.mapping for each in manifest.data):
         return "Texts and images were tested: no audio or files."
-    takers = [f" ({one.name} takes them)" for one in manifest.parts if takes_images(one.settings)]
+    takers = [f" ({one.name} takes them)" for one in manifest.parts if _takes_images(one.settings)]
     return f"Only text was tested: no images{''.join(takers)}, audio or files."
+
+
+def _takes_images(settings: Mapping[str, object]) -> bool:
+    """Tell from the settings of a defense whether it is shown images."""
+    if not settings.get("profile"):
+        return "'content'}" in str(settings.get("body"))
+    from guardmark.defenses.guard_profile import takes_images  # on use: few defenses have a profile
+
+    return takes_images(settings)
 
 
 def _coverage_table(analysis: RunAnalysis) -> Table:

@@ -230,6 +230,8 @@ def holding_sentence(card: AdaptiveCard) -> str:
 
 def gain_sentence(card: AdaptiveCard) -> str:
     """Say what learning added to drawing at random; a loss is named only beyond chance."""
+    if card.gain_in_all is None:
+        return f"{card.name}: no control arms were asked, so what learning added is not known"
     gains = [(k, figure(gain)) for k, gain in card.gains]
     over = ""
     if card.seeds is not None and headline(card) is not None:
@@ -250,11 +252,12 @@ def gain_sentence(card: AdaptiveCard) -> str:
 def area_sentence(card: AdaptiveCard) -> str:
     """Say how large the area under the curve of success is, and what may be missing in it."""
     area = card.area
-    few = (
-        (f"; {area.given_up:,} held attacks had fewer tries than the budget, so it may be too low")
-        if area.given_up
-        else ""
-    )
+    if area.blind is None:
+        return ""
+    few = ""
+    if area.given_up:
+        count = f"{area.given_up:,} held attacks"
+        few = f"; {count} had fewer tries than the budget, so it may be too low"
     rates = [figure_text(rate, Unit.NUMBER) for rate in (area.adaptive, area.blind)]
     return (
         f"{card.name}: area under ASR@k on log k up to {card.budget:,}, of "

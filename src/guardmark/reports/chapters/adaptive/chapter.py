@@ -48,7 +48,7 @@ _SIGNS: Final = {
     "suffix": "looks at the end only",
 }
 
-_FLAGS: Final = {
+FLAGS: Final = {
     "RANDOMISED": (
         "answers differ when the same text is sent again; a bypass counts only if "
         "two of three further sends pass as well"
@@ -163,7 +163,7 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> tuple[Block, ...]:
     return present(
         Facts(title=f"{card.name}: threat model", pairs=facts),
         success.holding_sentence(card),
-        warning(f"{card.name} {flag}: {_FLAGS.get(flag, flag)}" for flag in card.flags),
+        warning(f"{card.name} {flag}: {FLAGS.get(flag, flag)}" for flag in card.flags),
         warning(f"{card.name}: {each}." for each in group_cautions(card.rounds[-1].full)),
         models.effects_table(card),
         success.rounds_table(card),

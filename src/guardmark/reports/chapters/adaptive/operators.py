@@ -49,7 +49,7 @@ _HEAD: Final = (
 def standing_sentence(card: AdaptiveCard) -> str:
     """Say how operators fare on attacks and on benign texts."""
     standings = sorted(STANDINGS[each.standing] for each in card.operators)
-    if not standings:
+    if not standings or card.gain_in_all is None:
         return f"{card.name}: no operator was tried on benign texts"
     named, tried = dict.fromkeys(standings), count_text(len(standings))
     counted = ", ".join(f"{name}: {count_text(standings.count(name))}" for name in named)
@@ -142,6 +142,8 @@ def _shapes(card: AdaptiveCard) -> Table:
 def repair_sentence(card: AdaptiveCard) -> str:
     """Say what remains of an attack on the repaired defense, and what the repair costs."""
     fixed = card.repaired
+    if card.settings.get("repair", True) is False:
+        return f"{card.name}: no repair was looked for"
     if fixed is None:
         return f"{card.name}: no cleaning of texts blocks more bypasses than benign texts"
     refused = f"; refused, since they let some in: {', '.join(fixed.refused)}"
