@@ -600,7 +600,7 @@ def _carry_out_matrix(path: Path, out: Path, *, limit: int | None, offline: bool
     from guardmark.app.run.matrix import run_matrix
     from guardmark.app.run.running import RunOptions, Session
     from guardmark.cli.interrupts import interruptible
-    from guardmark.engine.run_monitor import StopSignal
+    from guardmark.engine.supervision import StopSignal
 
     stop, options = StopSignal(), RunOptions(limit=limit, offline=offline)
     with interruptible(stop):
