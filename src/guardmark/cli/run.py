@@ -346,7 +346,8 @@ def demo_command(context: click.Context, /, *, is_agent: bool, **options: Any) -
         options["config"] = _TEMPLATE_FOLDER / "agent-demo.yaml"
     code: int = context.invoke(run_command, **options)
     if code == 0 and level() >= 0:
-        echo("", _AFTER_AGENT_DEMO if is_agent else _AFTER_DEMO)
+        after = _AFTER_AGENT_DEMO if is_agent else _AFTER_DEMO
+        echo("", *after.splitlines())
     return code
 
 
