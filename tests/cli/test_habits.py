@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from guardmark.app.parts.loading import load_config
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Type
@@ -127,3 +130,13 @@ def test_several_pairs_are_compared_in_one_screen(guardmark: Type, folder: Path)
     assert "a against b" in whole
     assert "a against b" not in brief
     assert brief.count("\n") < 40
+
+
+def test_a_system_prompt_has_a_template(guardmark: Type, folder: Path) -> None:
+    """With a canary in the prompt, and a rule that looks for it."""
+    done = guardmark("init", "--template", "system-prompt", "-o", "prompt.yaml")
+    assert done.code == 0, done.err
+    text = (folder / "prompt.yaml").read_text(encoding="utf-8")
+    loaded = load_config(folder / "prompt.yaml")
+    (judge,) = loaded.config.pipeline.judges if loaded.config.pipeline else ()
+    assert re.search(judge["unsafe"][0], text.partition("system_prompt: |")[2])
