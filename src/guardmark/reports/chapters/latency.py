@@ -89,15 +89,22 @@ def _remarks(defense: DefenseAnalysis) -> Iterator[str]:
 
 def _drift(drift: LatencyDrift) -> str:
     """Say how times changed while the run went on."""
-    counts = {"calls": count_text(drift.calls), "worth": count_text(round(drift.worth))}
+    worth = (
+        f"for the median, {count_text(drift.calls)} calls are worth about "
+        f"{count_text(round(drift.worth))}"
+    )
     if drift.quantile is None or drift.first_ms is None or drift.last_ms is None:
-        return say("slow_spells", **counts)
-    return say(
-        "slower_later" if drift.last_ms > drift.first_ms else "faster_later",
-        quantile=f"p{100 * drift.quantile:g}",
-        first=value_text(drift.first_ms, Unit.MILLISECONDS),
-        last=value_text(drift.last_ms, Unit.MILLISECONDS),
-        **counts,
+        return (
+            f"slow calls came in spells of about {count_text(round(drift.spell))} calls: {worth} "
+            "that do not hang together, and the limits allow for it."
+        )
+    became = "slower" if drift.last_ms > drift.first_ms else "faster"
+    first = value_text(drift.first_ms, Unit.MILLISECONDS)
+    last = value_text(drift.last_ms, Unit.MILLISECONDS)
+    return (
+        f"calls became {became} while the run went on: p{100 * drift.quantile:g} was {first} in "
+        f"the first third and {last} in the last. Times of calls that follow each other hang "
+        f"together; {worth}."
     )
 
 
