@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 
+from guardmark.app.croissant import describe_dataset, metadata_text
 from guardmark.app.data import FileOptions, open_data
 from guardmark.datasets.builtin import BUILTIN_SETS, BuiltinSet
 from guardmark.datasets.settings import data_sha256
@@ -53,14 +54,16 @@ def main() -> int:
     only_check = "--check" in sys.argv[1:]
     differing = 0
     for builtin in BUILTIN_SETS:
-        path = builtin.folder / "manifest.json"
-        text = seal_text(builtin)
-        same = path.is_file() and path.read_text(encoding="utf-8") == text
-        if not same and not only_check:
-            path.write_text(text, encoding="utf-8")
-        differing += not same
-        stamp = "unchanged" if same else "differs" if only_check else "written"
-        print(f"{builtin.name} {builtin.version}: {stamp}, {json.loads(text)['sha256']}")
+        metadata = metadata_text(describe_dataset(f"builtin:{builtin.target}"))
+        texts = {"manifest.json": seal_text(builtin), "croissant.json": metadata}
+        for name, text in texts.items():
+            path = builtin.folder / name
+            same = path.is_file() and path.read_text(encoding="utf-8") == text
+            if not same and not only_check:
+                path.write_text(text, encoding="utf-8")
+            differing += not same
+            stamp = "unchanged" if same else "differs" if only_check else "written"
+            print(f"{builtin.name} {builtin.version} {name}: {stamp}")
     return int(only_check and differing > 0)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from crosswalk_page import crosswalk_page
 from write_schemas import schema_files
 
 from guardmark.app.parts.loading import config_schema
@@ -129,7 +130,11 @@ def _range(said: dict[str, Any]) -> str:
     return f"{kind}, {', '.join(said_limits)}" if said_limits else kind
 
 
-PAGES = {"commands.md": commands_page, "configuration.md": configuration_page}
+PAGES = {
+    "commands.md": commands_page,
+    "configuration.md": configuration_page,
+    "crosswalk.md": crosswalk_page,
+}
 
 
 def main() -> None:

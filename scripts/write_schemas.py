@@ -29,7 +29,7 @@ from guardmark.reports.render.json.documents import (
     StabilityDocument,
     Summary,
 )
-from guardmark.reports.render.json.encoder import BESIDE, entries_of, function_at, is_table
+from guardmark.reports.render.json.encoder import BESIDE, entries_of, is_table
 
 if TYPE_CHECKING:
     from guardmark.reports.render.json.encoder import Entry, Sentences
@@ -113,8 +113,7 @@ class _Definitions:
             if is_optional:
                 schema = _union([schema, {"type": "null"}])
             schemas[entry.key] = {**schema, "description": description} if description else schema
-        for key, path in self._sentences.get(kind.__name__, {}).items():
-            function = function_at(path)
+        for key, function in self._sentences.get(kind.__name__, {}).items():
             text = str(function.__annotations__["return"])
             hint = _hint(text, function.__module__)
             schema = self._table(hint) if is_table(text) else self.of(hint)

@@ -2,7 +2,8 @@
 
 For each folder in `guards/`: make an environment outside of the checkout, install what is locked
 there, and leave it out with the reason where that fails. Then measure all of them over the same
-data without a network, and write one page. Their code never runs in the environment of guardmark.
+data without a network, and write one page, a card for each and a board. Their code never runs in
+the environment of guardmark.
 
 Usage: python examples/field-study/study.py [--cache FOLDER] [--public FOLDER] [--only NAME ...]
        [--attack NAME ... | --no-attack]
@@ -251,6 +252,20 @@ def measure(config: Path, cache: Path, *, cut: Sequence[str], budget: int = 0) -
     return out
 
 
+def publish(runs: Mapping[str, Path], cards: Path, board: Path) -> None:
+    """Write a card of every guard of every run, and a board of all of them."""
+    shutil.rmtree(cards, ignore_errors=True)
+    for name, run in runs.items():
+        again = ["--again", "make field-study"]
+        _guardmark("card", str(run), "--to", "json", "-o", str(cards / name), *again)
+    shutil.rmtree(board, ignore_errors=True)
+    _guardmark("board", str(cards), "-o", str(board))
+
+
+def _guardmark(*command: str) -> None:
+    subprocess.run([sys.executable, "-m", "guardmark", *command], check=True)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Install, measure, write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -259,6 +274,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--guards", type=Path, default=HERE / "guards")
     parser.add_argument("--public", type=Path, default=ROOT.parent / "shared" / "data")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "field-study" / "README.md")
+    parser.add_argument("--cards", type=Path, default=ROOT / "docs" / "field-study" / "cards")
+    parser.add_argument("--board", type=Path, default=ROOT / "build" / "field-study")
     parser.add_argument("--attack", nargs="+", metavar="NAME", help="attack these, not all quick")
     parser.add_argument("--no-attack", action="store_true", help="leave the adaptive attacks out")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these guards alone")
@@ -291,16 +308,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for budget in BUDGETS if chosen else ():
             config = write_config(f"attacked-{budget}", chosen, data, cache)
             attacked[budget] = measure(config, cache, cut=cut, budget=budget)
-    facts = [each.model_dump() for each in guards], [each.model_dump() for each in skipped]
     write_page(
         options.page,
         runs,
-        guards=facts[0],
-        skipped=facts[1],
+        guards=[each.model_dump() for each in guards],
+        skipped=[each.model_dump() for each in skipped],
         is_cut=bool(cut),
         attacked=attacked,
     )
-    print(f"Written: {options.page}")
+    publish(runs, options.cards, options.board)
+    print(f"Written: {options.page}, {options.cards} and {options.board / 'index.html'}")
     return 0
 
 

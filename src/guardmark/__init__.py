@@ -14,13 +14,17 @@ from guardmark.core.manifest import VERSION
 if TYPE_CHECKING:
     from guardmark.analysis.compare.comparison import RunComparison as Comparison
     from guardmark.analysis.defense.scorecard import Scorecard
+    from guardmark.app.loaded_run import load_run
     from guardmark.app.verbs import (
+        adapt,
+        check,
         compare,
         export,
         gate,
         import_run,
+        judge,
         load_dataset,
-        load_run,
+        plan,
         report,
         run,
     )
@@ -46,12 +50,16 @@ __all__ = [
     "Scorecard",
     "Verdict",
     "View",
+    "adapt",
+    "check",
     "compare",
     "export",
     "gate",
     "import_run",
+    "judge",
     "load_dataset",
     "load_run",
+    "plan",
     "report",
     "run",
 ]
@@ -73,12 +81,16 @@ _HOMES = {
     "Scorecard": "guardmark.analysis.defense.scorecard:Scorecard",
     "Verdict": "guardmark.core.outcome:Verdict",
     "View": "guardmark.core.sample:View",
+    "adapt": "guardmark.app.verbs:adapt",
+    "check": "guardmark.app.verbs:check",
     "compare": "guardmark.app.verbs:compare",
     "export": "guardmark.app.verbs:export",
     "gate": "guardmark.app.verbs:gate",
     "import_run": "guardmark.app.verbs:import_run",
+    "judge": "guardmark.app.verbs:judge",
     "load_dataset": "guardmark.app.verbs:load_dataset",
-    "load_run": "guardmark.app.verbs:load_run",
+    "load_run": "guardmark.app.loaded_run:load_run",
+    "plan": "guardmark.app.verbs:plan",
     "report": "guardmark.app.verbs:report",
     "run": "guardmark.app.verbs:run",
 }

@@ -58,6 +58,7 @@ def test_every_flaw_is_counted_and_named(runs: Runs) -> None:
         Planned(name="two", answers=lambda _p, _s: allow()),
     )
     counts = {each.flaw: (each.total, each.listed) for each in found.counts}
+    assert found.among == 2
     assert counts[Flaw.BYPASS] == (40, 40)
     assert counts[Flaw.FALSE_ALARM] == (40, 40)
     assert counts[Flaw.ERROR] == (5, 5)
@@ -96,6 +97,7 @@ def test_baselines_make_no_sample_worth_reading(runs: Runs) -> None:
     )
     assert [each.sample.id for each in found.listed] == ["a-00000"]
     assert len(found.listed[0].answers) == 2
+    assert found.among == 1
     assert [name for name, _ in found.top] == ["one"]
 
 

@@ -147,3 +147,27 @@ def test_usage_goes_by_the_name_of_model_or_judge(
     )
     with RecordReader(path) as reader:
         assert part_name(reader, reader.manifest(), usage) == name
+
+
+@pytest.mark.parametrize(
+    ("cost", "priced", "of_answers", "of_requests"),
+    [(0.3, 150, 2.0, 0.3 / 0.17), (0.2, 100, 2.0, None), (None, 0, None, None)],
+)
+def test_a_thousand_answers_cost_more_than_a_thousand_requests(
+    cost: float | None, priced: int, *, of_answers: float | None, of_requests: float | None
+) -> None:
+    """150 answers took 170 requests; where some have no price, requests behind the rest are open."""
+    usage = PartUsage(
+        part="guard",
+        stage="defense",
+        layer="run",
+        answers=150,
+        calls=170,
+        recalled=0,
+        tokens_read=None,
+        tokens_written=None,
+        cost=cost,
+        priced=priced,
+    )
+    assert usage.cost_per_1000_answers == pytest.approx(of_answers)
+    assert usage.cost_per_1000_requests == pytest.approx(of_requests)

@@ -18,7 +18,8 @@ from guardmark.core.outcome import Decision
 from guardmark.core.sample import DEFAULT_TAXONOMY, Sample
 from guardmark.datasets.formats.writing import write_samples
 from guardmark.datasets.loading import load, sample_digest
-from guardmark.datasets.settings import DataSettings, dataset_specs
+from guardmark.datasets.settings import DataSettings
+from guardmark.datasets.specs import dataset_specs
 from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.stats.paired.crossed import crossed_difference

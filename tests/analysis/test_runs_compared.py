@@ -34,6 +34,7 @@ from guardmark.analysis.compare.runs_compared import (
 )
 from guardmark.analysis.early_stop import make_schedule
 from guardmark.analysis.pipeline.frame import SYSTEM
+from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.asking_order import order_samples
 from guardmark.core.errors import IncomparableRuns, UnknownName
@@ -218,6 +219,49 @@ def test_categories_are_adjusted_among_themselves(runs: Runs) -> None:
         assert each.side.difference.p_value is not None
         assert each.side.adjusted_p >= each.side.difference.p_value
         assert each.is_greyed
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Wanted(),
+        Wanted(only=("low", "high")),
+        Wanted(only=("high", "low")),
+        Wanted(against="low"),
+        Wanted(only=("low", "high", "floor")),
+    ],
+)
+def test_a_pair_of_one_run_has_one_p_wherever_it_is_printed(runs: Runs, wanted: Wanted) -> None:
+    """That of the report: over every pair on both rates, and areas; a baseline changes nothing."""
+
+    def scored(number: int) -> Planned:
+        def decide(_: int, sample: Sample) -> Decision:
+            score = 0.9 if sample.is_attack and int(sample.id[2:]) >= number else 0.2
+            return block(score) if score > 0.5 else allow(score)
+
+        return Planned(name={25: "low", 30: "mid", 37: "high"}[number], answers=decide)
+
+    floor = Planned(name="floor", type="allow-all", answers=lambda _p, _s: allow())
+    planned = [scored(25), scored(30), scored(37), floor]
+    with runs.opened(SAMPLES, planned) as reader:
+        settings = AnalysisSettings.of(reader.manifest())
+        report = analyse_run(reader, settings).comparison
+        found = match_runs([OpenRun(label="run", reader=reader)], settings)
+        compared = compare_matched(found, wanted)
+    assert report is not None
+    of_report = {frozenset((each.first, each.second)): each for each in report.pairs}
+    raw = of_report[frozenset(("low", "high"))].attacks
+    assert raw.adjusted_p is not None
+    assert raw.difference.p_value is not None
+    # Six tests of pairs have a p, and three of areas: the smallest is worth nine times itself.
+    assert raw.adjusted_p > 2 * raw.difference.p_value
+    for pair in compared.comparison.pairs:
+        told = of_report.get(frozenset((pair.first, pair.second)))
+        if told is None:
+            assert "floor" in {pair.first, pair.second}
+            continue
+        assert pair.attacks.adjusted_p == told.attacks.adjusted_p
+        assert pair.benign.adjusted_p == told.benign.adjusted_p
 
 
 def test_a_defense_may_be_named_by_its_own_name_or_by_the_comparisons(runs: Runs) -> None:

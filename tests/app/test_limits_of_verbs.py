@@ -226,8 +226,8 @@ async def test_adapt_says_by_purpose_what_it_will_ask_and_what_it_asked(
         assert count <= forecast.by_purpose[purpose], purpose
     assert forecast.outside == sum(forecast.by_purpose.values())
     asked = sum(counts.values())
-    assert any(line.startswith(f"Asked {asked:,} times") for line in told)
-    assert any(f"this command made {services.calls['/guard']:,} calls" in line for line in told)
+    assert done.calls.startswith(f"Asked {asked:,} times")
+    assert f"this command made {services.calls['/guard']:,} calls" in done.calls
     # What is left are the run itself and the questions of the probes.
     assert 0 < services.calls["/guard"] - asked - len(ROWS) < 30
 

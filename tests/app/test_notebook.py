@@ -16,7 +16,7 @@ import pytest
 
 import guardmark
 from guardmark import Decision, Outcome
-from guardmark.app.verbs import LoadedRun
+from guardmark.app.loaded_run import LoadedRun
 from guardmark.core.errors import ConfigError, DatasetError, StoreError, UntrustworthyRun
 from guardmark.core.sample import Label, Prompt
 
@@ -33,10 +33,8 @@ ROWS = [
 ]
 
 
-class Viewless:
-    """A defense but for what it is shown."""
-
-    name = "viewless"
+class Nameless:
+    """A defense but for its name, and for what it is shown, which is the text then."""
 
     def decide_now(self, prompt: Prompt) -> Decision:
         """Let everything through."""
@@ -73,7 +71,7 @@ def test_the_page_runs_as_it_stands_inside_a_running_loop(request: pytest.Fixtur
             await asyncio.sleep(0)
 
     asyncio.run(notebook())
-    assert len(cells) == 4
+    assert len(cells) == 7
     assert counts(names["measured"]) == (12, 12)
     assert counts(names["shouting"]) == (12, 12)
 
@@ -104,7 +102,7 @@ def test_several_functions_are_measured_in_one_run_and_compared() -> None:
         ({}, "empty"),
         ({"a b": words, "a_b": words}, "a_b"),
         ({"x": 3}, "int is not a function"),
-        ({"x": Viewless()}, "lacks view"),
+        ({"x": Nameless()}, "lacks name"),
     ],
 )
 def test_a_dict_that_names_no_defenses_is_refused(subjects: Any, mistake: str) -> None:
@@ -173,11 +171,13 @@ def test_rows_may_be_given_as_objects(data: Any) -> None:
     assert counts(guardmark.run(words, data)) == (12, 12)
 
 
-def test_equal_rows_are_one_file(folder: Path) -> None:
-    """A generator gives the file that a list of equal rows gives."""
-    guardmark.run(words, ROWS)
-    guardmark.run(words, (row for row in ROWS), name="again")
-    assert len(list((folder / "runs" / "data").iterdir())) == 1
+def test_rows_lie_in_the_run_that_is_kept(folder: Path) -> None:
+    """A generator gives the file that a list of equal rows gives, so the run is continued."""
+    first = guardmark.run(words, ROWS, out="mine")
+    guardmark.run(words, (row for row in ROWS), out="mine")
+    assert [each.name for each in folder.iterdir()] == ["mine"]
+    assert len(list((folder / "mine" / "data").iterdir())) == 1
+    assert [each.prompt.text for each in first.samples()] == [row["text"] for row in ROWS]
 
 
 @pytest.mark.parametrize(
@@ -192,8 +192,8 @@ def test_equal_rows_are_one_file(folder: Path) -> None:
 def test_what_are_no_rows_is_refused(data: Any, said: str, folder: Path) -> None:
     """The message names the row, and nothing is written."""
     with pytest.raises(DatasetError, match=said):
-        guardmark.run(words, data)
-    assert not (folder / "runs").exists()
+        guardmark.run(words, data, out="mine")
+    assert not list(folder.iterdir())
 
 
 @pytest.mark.parametrize("answer", [None, "yes"], ids=["nothing", "text"])
@@ -201,7 +201,7 @@ def test_a_function_whose_answers_cannot_be_read_is_refused(answer: object, fold
     """It would look like a perfect defense to a policy that blocks what is malformed."""
     with pytest.raises(UntrustworthyRun, match="cannot be read: the function returned"):
         guardmark.run(lambda _text: answer, ROWS)
-    assert not list((folder / "runs").glob("*/*/records.sqlite"))
+    assert not list(folder.iterdir())
 
 
 def test_a_run_that_cannot_be_trusted_warns() -> None:

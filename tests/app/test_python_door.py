@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -123,7 +124,7 @@ def test_options_of_the_command_line_are_keywords() -> None:
     """How many, how often, drawn how."""
     run = guardmark.run(ignoring, ROWS, limit=10, repeats=2, seed=3, concurrency=1)
     assert run.analysis.samples.attacks + run.analysis.samples.benign == 10
-    assert len(run.records("ignoring").sample) == 20
+    assert len(list(run.records("ignoring"))) == 20
     assert run.analysis.manifest.seed == 3
 
 
@@ -168,3 +169,97 @@ def test_slices_and_texts_are_frames() -> None:
     assert "text" not in run.samples_frame(texts=False).columns
     with pytest.raises(guardmark.GuardmarkError, match="colour"):
         run.to_frame(by="colour")
+
+
+def test_nothing_is_kept_without_a_folder(tmp_path: Path) -> None:
+    """The run lies in a temporary folder, which goes with the last reference to the result."""
+    run = guardmark.run(ignoring, ROWS)
+    lies, samples = run.folder, list(run.samples())
+    assert [each.prompt.text for each in samples] == [row["text"] for row in ROWS]
+    assert all(isinstance(each, guardmark.Sample) for each in samples)
+    blocked = {each.key.sample for each in run.records("ignoring") if each.outcome == "block"}
+    assert {samples[at].is_attack for at in blocked} == {True}
+    kept = run.save("kept")
+    del run
+    gc.collect()
+    assert not lies.exists()
+    assert [each.name for each in tmp_path.iterdir()] == ["kept"]
+    assert list(guardmark.load_run(kept).samples()) == samples
+
+
+def test_a_run_of_objects_says_what_its_configuration_can_rebuild() -> None:
+    """Data and settings; not the function, of which it says where it stood."""
+    guardmark.run(ignoring, ROWS, out="mine", seed=5)
+    resolved = Path("mine/config.resolved.yaml")
+    text = resolved.read_text(encoding="utf-8")
+    assert text.startswith("# Measured from Python: ignoring is no part of this file")
+    with pytest.raises(ConfigError, match=r"test_python_door:ignoring\), and no file rebuilds"):
+        guardmark.run(resolved)
+    written = text.replace("type: in-process", "type: pattern\n    keywords: [ignore]")
+    lines = [
+        line for line in written.splitlines() if not line.strip().startswith(("object:", "fing"))
+    ]
+    resolved.with_name("again.yaml").write_text("\n".join(lines), encoding="utf-8")
+    again = guardmark.run("mine/again.yaml")
+    assert [each.prompt.text for each in again.samples()] == [row["text"] for row in ROWS]
+
+
+def test_messages_name_parameters_of_python() -> None:
+    """Not the options of the command line."""
+    guardmark.run(ignoring, ROWS, out="mine")
+    with pytest.raises(guardmark.GuardmarkError, match="name another folder with out=") as caught:
+        guardmark.run(ignoring, ROWS[:20], out="mine")
+    assert "aside with fresh=True" in str(caught.value)
+    assert guardmark.run(ignoring, ROWS[:20], out="mine", fresh=True).analysis.samples.attacks == 12
+    with pytest.raises(guardmark.GuardmarkError, match="Name one claim: margin=, zero_events="):
+        guardmark.plan()
+
+
+def test_own_rewritings_are_measured_beside_the_attacks() -> None:
+    """Each attack as it is and as it is rewritten, in one group; benign inputs stay as they are."""
+
+    def spaced(text: str) -> str:
+        return text.replace("gnore", " g n o r e")
+
+    class Seeded:
+        name = "seeded"
+
+        def apply(self, text: str, *, seed: bytes) -> str:
+            return f"{text} {seed[0] % 2}"
+
+    run = guardmark.run(ignoring, ROWS, attacks=[spaced, Seeded()])
+    assert (run.analysis.samples.attacks, run.analysis.samples.benign) == (36, 12)
+    rates = run.to_frame(by="variant").set_index(["variant", "label"])["rate"]
+    assert rates["spaced", "attack"] == 1
+    assert rates["seeded", "attack"] == 0
+    assert {each.lineage for each in run.samples() if each.is_attack} == set(WAYS)
+
+
+def test_sizes_and_settings_are_asked_from_python(tmp_path: Path) -> None:
+    """As `guardmark plan` and `guardmark check` say them."""
+    assert (
+        guardmark.plan(margin=0.05).promise.rows == guardmark.plan(margin=0.05, icc=0).promise.rows
+    )
+    assert guardmark.plan(margin=0.05, variants=5).promise.groups < 400
+    config = tmp_path / "bench.yaml"
+    config.write_text(
+        "version: 1\ndata: [{builtin: tutor}]\ndefenses: {w: {type: pattern, builtin: true}}\n",
+        encoding="utf-8",
+    )
+    assert guardmark.check(config).samples > 100
+
+
+@pytest.mark.slow
+def test_a_function_is_attacked_from_python() -> None:
+    """Measured first, then attacked, with an own operator beside the built-in ones."""
+
+    def spaced(text: str) -> str:
+        """Put blanks into a word."""
+        return text.replace("gnore", " g n o r e")
+
+    run = guardmark.adapt(
+        ignoring, ROWS, budget=4, operators=[spaced], has_repair=False, has_controls=False
+    )
+    (card,) = run.analysis.adaptive
+    assert card.rounds[0].full.value == 0
+    assert card.rounds[-1].full.value == 1

@@ -46,10 +46,41 @@ def test_the_list_tells_types_of_other_packages_and_what_is_wrong_with_one(tmp_p
     )
 
 
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("raise SystemExit(3)", "3"),
+        ("import time; time.sleep(60)", "no answer within 5 s"),
+        ("raise MemoryError", "MemoryError"),
+    ],
+    ids=["exits", "sleeps", "memory"],
+)
+@pytest.mark.slow
+def test_a_package_that_ends_or_holds_up_its_import_is_named(
+    tmp_path: Path, code: str, reason: str
+) -> None:
+    """The others are listed, and the list is there within seconds."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "odd_part.py").write_text(code, "utf-8")
+    done = plugins(tmp_path, package="odd", defense="odd = odd_part:Thing")
+    assert done.code == 0
+    assert f"The defense type 'odd' cannot be loaded from odd_part:Thing: {reason}" in done.out
+    assert "repair or uninstall odd 1.0." in done.out
+    assert "  http         Asks a service over HTTP." in done.out
+
+
 def test_two_packages_that_provide_one_type_are_both_named(tmp_path: Path) -> None:
     """Which of them measures would depend on the order of folders, so neither does."""
     done = plugins(tmp_path, package="taker", defense="http = taker:Http")
-    assert done.code == 2
+    assert done.code == 0
     ours = builtin_parts()["defense"]["http"]
-    assert f"a defense type called 'http': {ours} and taker:Http." in done.err
-    assert "Uninstall one of them." in done.err
+    owners = f"guardmark ({ours}) and taker 1.0 (taker:Http)"
+    assert f"Two packages provide a defense type called 'http': {owners}." in done.out
+    assert "  keyword" in done.out or "  pattern" in done.out
+    config = "version: 1\ndata: [{builtin: tutor}]\ndefenses: {a: {type: http, url: 'http://x'}}\n"
+    (tmp_path / "bench.yaml").write_text(config, "utf-8")
+    paths = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
+    refused = guardmark("check", "bench.yaml", cwd=tmp_path, env={"PYTHONPATH": paths})
+    assert refused.code == 2
+    assert owners in refused.err
+    assert "Next: uninstall one of them." in refused.err

@@ -414,12 +414,27 @@ async def test_a_judge_is_not_told_a_file_that_the_folder_names(
 
 @pytest.mark.slow
 def test_verify_looks_for_data_only_where_a_person_said(tmp_path: Path) -> None:
-    """A name that leads out of the named folders is a file that was not found."""
+    """What lies in the current folder is another's file until a person says that it is the data."""
     (tmp_path / "below").mkdir()
     send(tmp_path, {"defenses": {"guard": {"type": "pattern", "patterns": ["ignore"]}}})
+    (tmp_path / "below" / "data.jsonl").write_text("my own notes", encoding="utf-8")
     done = guardmark("verify", "../out", cwd=tmp_path / "below")
-    assert "data.jsonl was not found" in done.out + done.err
+    assert done.code == 0, done.out
+    assert "data.jsonl was not compared with the data" in done.out + done.err
     assert guardmark("verify", "../out", "--data", "..", cwd=tmp_path / "below").code == 0
+    named = guardmark("verify", "../out", "--data", ".", cwd=tmp_path / "below")
+    assert named.code == 1
+    assert "data.jsonl: sha256" in named.out
+
+
+@pytest.mark.slow
+def test_a_link_within_a_strangers_folder_leads_verify_to_no_other_file(tmp_path: Path) -> None:
+    """Data may lie in the folder of the run; a link there does not count as data."""
+    send(tmp_path, {"defenses": {"guard": {"type": "pattern", "patterns": ["ignore"]}}})
+    (tmp_path / "out" / "data.jsonl").symlink_to(tmp_path / "data.jsonl")
+    done = guardmark("verify", "out", cwd=tmp_path)
+    assert done.code == 3
+    assert "holds a link in place of a file" in done.err
 
 
 REVIEWED = {

@@ -46,6 +46,7 @@ def with_rates(card: Card, name: str, through: int, alarms: int) -> Card:
         answer="Not enough alone",
         subject=replace(card.subject, name=name, fingerprint=name),
         figures=tuple(rates.get(each.name, each) for each in card.figures),
+        crosswalk=(),
     )
 
 

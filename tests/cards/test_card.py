@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from tests.journeys.command_line import guardmark
 
 from guardmark.analysis.cards.claims import Standing
+from guardmark.analysis.frameworks.framework import current_frameworks
 from guardmark.app.results.cards import card_schema, read_card
 from guardmark.core.errors import StoreError
 
@@ -131,6 +132,29 @@ def test_text_of_the_data_is_inert_on_the_page_in_markdown_and_in_the_badge(home
     for name in ("words.card.md", "words.svg", "words.card.html"):
         assert "\x1b" not in (cards / name).read_text("utf-8")
     assert "<script>alert" not in (cards / "words.card.md").read_text("utf-8").replace("\\<", "")
+
+
+def test_it_names_items_of_frameworks_with_the_figures_that_are_evidence(home: Path) -> None:
+    """The rate of each category as elsewhere on the card; a withdrawn version stands on none."""
+    card = card_of(home)
+    frameworks = {each["key"]: each for each in card["crosswalk"]}
+    assert set(frameworks) == {each.key for each in current_frameworks()}
+    items = {each["code"]: each for each in frameworks["owasp-llm"]["items"]}
+    (evidence,) = (
+        each for each in items["LLM01:2025"]["evidence"] if each["of"] == "direct_injection"
+    )
+    (part,) = (
+        each
+        for each in card["slices"]
+        if (each["facet"], each["name"], each["is_attack"])
+        == ("category", "direct_injection", True)
+    )
+    assert evidence["figure"] == part["figure"]
+    assert "attacks of category jailbreak" in items["LLM01:2025"]["left_open"]
+    assert items["LLM03:2025"]["evidence"] == []
+    page = (home / "run/cards/words.card.html").read_text("utf-8")
+    assert "LLM01:2025 (in part)" in page
+    assert "nothing here says that anything conforms" in page
 
 
 CLAIMS = """\

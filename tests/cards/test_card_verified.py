@@ -65,8 +65,16 @@ def new_word(card: dict[str, Any]) -> None:
     card["gaps"].append("certified")
 
 
+def better_in_words_of_others(card: dict[str, Any]) -> None:
+    """Give a framework other counts as evidence than stand on the card."""
+    items = [item for framework in card["crosswalk"] for item in framework["items"]]
+    (first, *_) = (item for item in items if item["evidence"])
+    figure = first["evidence"][0]["figure"]
+    figure["trials"] += 1
+
+
 CHANGES = [
-    *(fewer_successes, narrower, better, other_cohort),
+    *(fewer_successes, narrower, better, other_cohort, better_in_words_of_others),
     *(more_stopped, more_samples, impossible, new_word),
 ]
 

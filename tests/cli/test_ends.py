@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,17 @@ def test_a_terminal_that_was_closed_is_no_fault(tmp_path: Path) -> None:
     os.close(wire)
     assert (done.returncode, done.stderr) == (141, b"")
     assert not list(tmp_path.glob("*.log"))
+
+
+@pytest.mark.parametrize(("command", "code"), [("--version", 7), ("plan --margin 0.1", 7)])
+def test_an_output_that_is_closed_is_told(tmp_path: Path, command: str, code: int) -> None:
+    """Whoever closed it with `>&-` wanted no output; a script that expects one must hear of it."""
+    shell = f"{shlex.join(words(*command.split()))} >&-"
+    done = subprocess.run(
+        ["/bin/sh", "-c", shell], cwd=tmp_path, stderr=subprocess.PIPE, timeout=60, check=False
+    )
+    assert done.returncode == code
+    assert b"The output cannot be written or read: standard output is closed." in done.stderr
 
 
 @pytest.mark.parametrize("debug", [False, True])

@@ -99,7 +99,6 @@ async def test_a_service_is_measured_by_options_alone(
         ("--url http://127.0.0.1:9/ --blocked $.a --header X-Key", "NAME=VARIABLE"),
         ("--url http://127.0.0.1:9/ --blocked $.a --header X-Key=NO_SUCH_KEY", "NO_SUCH_KEY"),
         ("--url nowhere --blocked $.a", "not an address"),
-        ("--url http://127.0.0.1:9/", "blocked"),
     ],
 )
 def test_what_cannot_be_a_service_is_refused(tmp_path: Path, words: str, message: str) -> None:

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.core.errors import DatasetError
+from guardmark.core.limits import MOST_IMAGE_BYTES
 from guardmark.core.sample import (
-    MOST_IMAGE_BYTES,
     Image,
     Label,
     Message,

@@ -17,7 +17,8 @@ from guardmark.core.sample import CATEGORY_MINIMA, DEFAULT_TAXONOMY, Role, Sever
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_set, builtin_specs
 from guardmark.datasets.checks.issues import Status
 from guardmark.datasets.loading import load
-from guardmark.datasets.settings import DataSettings, data_sha256, dataset_specs
+from guardmark.datasets.settings import DataSettings, data_sha256
+from guardmark.datasets.specs import dataset_specs
 
 if TYPE_CHECKING:
     from guardmark.core.sample import Sample

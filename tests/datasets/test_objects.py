@@ -11,7 +11,8 @@ import pytest
 from guardmark.core.errors import DatasetError, GuardmarkError
 from guardmark.core.sample import DEFAULT_TAXONOMY
 from guardmark.datasets.loading import file_sha256, load
-from guardmark.datasets.settings import DataSettings, dataset_specs
+from guardmark.datasets.settings import DataSettings
+from guardmark.datasets.specs import dataset_specs
 
 ROWS = [
     {"id": f"s{n}", "prompt": f"text {n}", "label": "attack" if n % 2 else "benign"}

@@ -9,7 +9,15 @@ from pydantic import ValidationError
 from tests.adaptive.planted import MANIFEST
 
 from guardmark.core.errors import ConfigError, DatasetError, UnknownName
-from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind, Evidence, Outcome
+from guardmark.core.outcome import (
+    ALLOWED,
+    BLOCKED,
+    Decision,
+    ErrorKind,
+    Evidence,
+    Outcome,
+    ScoreKind,
+)
 from guardmark.core.protocols import InlineDefense, SampleBound
 from guardmark.core.sample import Label, Prompt, Sample, View
 from guardmark.defenses.decisions import (
@@ -180,3 +188,21 @@ async def test_decisions_of_a_run_are_found_by_the_name_of_a_defense(tmp_path: P
         read_run(path, "wrods", shown_as="runs/1")
     with pytest.raises(ConfigError, match=r"no run in runs/2: it holds no records\.sqlite"):
         read_run(tmp_path / "gone.sqlite", "words", shown_as="runs/2")
+
+
+@pytest.mark.parametrize(
+    ("meaning", "score", "kind"),
+    [
+        (None, 0.8, ScoreKind.CONFIDENCE),
+        ("risk", 0.8, ScoreKind.SELF_REPORTED),
+        ("certainty", 0.2, ScoreKind.SELF_REPORTED),
+    ],
+)
+def test_a_confidence_is_kept_by_what_it_is_said_to_mean(
+    tmp_path: Path, meaning: str | None, score: float, kind: ScoreKind
+) -> None:
+    """Of an allowed text; unexplained it is marked, so that a run asks where it contradicts."""
+    settings = DecisionsSettings.model_validate({"path": "any", "confidence": meaning})
+    decision = _read(tmp_path, "d.csv", "id,decision,confidence\na,allow,0.8\n", settings)["a"]
+    assert decision.score == pytest.approx(score)
+    assert decision.score_kind is kind

@@ -124,7 +124,7 @@ async def test_answers_in_many_shapes_are_understood(
         ("blocked: $.flagged", None),
         ("blocked: $.flagged", b'{"flagged": tr'),
         ("blocked: $.flagged", b""),
-        ("blocked: $.flagged", b"[" * 200_000),
+        ("blocked: $.flagged", b"[" * 50_000),
         ("blocked: $.flagged", b'{"flagged": "\xff"}'),
         ("blocked: $.v, blocked_when: BLOCK", {"v": None}),
         ("blocked: $.v, blocked_when: BLOCK", {"v": {"BLOCK": True}}),

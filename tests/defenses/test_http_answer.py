@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from time import process_time
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.core.outcome import ErrorKind, Outcome
+from guardmark.core.outcome import Decision, ErrorKind, Outcome, ScoreKind
 from guardmark.defenses.http.answer import AnswerRules, WordRule, read_answer
+from guardmark.defenses.http.defense import HttpSettings
 from guardmark.defenses.http.values import (
     JsonPath,
     ScoreScale,
@@ -180,7 +182,8 @@ def test_what_a_service_left_out_is_no_allow(rule: WordRule, document: Any, said
             '{"level": 1' + "0" * 400 + "}",
             "the value at $.level is 1000",
         ),
-        (RULES[1], '{"a":' * 300 + "{}" + "}" * 300, "recursion limit exceeded"),
+        (RULES[1], '{"a":' * 300 + "{}" + "}" * 300, "or 100 levels"),
+        (RULES[1], '{"a":[' + "1," * 20_000 + "1]}", "more than 20,000 values"),
     ],
 )
 def test_an_answer_beyond_what_can_be_counted_or_walked_is_malformed(
@@ -191,3 +194,132 @@ def test_an_answer_beyond_what_can_be_counted_or_walked_is_malformed(
     assert decision.outcome is Outcome.MALFORMED
     assert decision.evidence is not None
     assert said in decision.evidence.message
+
+
+def test_of_very_many_categories_the_first_are_read_and_soon() -> None:
+    """Lists within lists, with a name each: one pass over them, not one for each level."""
+    names = ", ".join(f'"{number}"' for number in range(60_000))
+    body = '{"flagged": true, "c": ' + "[" * 900 + names + "]" * 900 + "}"
+    rules = AnswerRules(blocked=_path("$.flagged"), categories=_path("$.c"))
+    began = process_time()
+    decision = read_answer(rules, _exchange(body))
+    assert process_time() - began < 1
+    assert decision.evidence is not None
+    assert [each.name for each in decision.evidence.categories[:2]] == ["0", "1"]
+    assert "of 2,000 categories the first 200 are kept" in decision.evidence.message
+
+
+BY_CATEGORY = AnswerRules(
+    categories=_path("$.scores"), thresholds={"violence": 0.5, "fraud": 0.8}, score=_path("$.top")
+)
+
+
+@pytest.mark.parametrize(
+    ("scores", "outcome"),
+    [
+        ({"violence": 0.5, "fraud": 0.1, "spam": 0.0}, Outcome.BLOCK),
+        ({"violence": 0.4, "fraud": 0.8}, Outcome.BLOCK),
+        ({"violence": 0.4, "fraud": 0.7, "spam": 1.0}, Outcome.ALLOW),
+        ([{"name": "violence", "score": 0.4}, {"name": "fraud", "score": 0.9}], Outcome.BLOCK),
+    ],
+)
+def test_each_category_is_held_to_its_own_threshold(scores: object, outcome: Outcome) -> None:
+    """One answer decides on all; categories without a threshold decide nothing."""
+    decision = read_answer(BY_CATEGORY, _exchange(json.dumps({"scores": scores, "top": 0.3})))
+    assert decision.outcome is outcome
+    assert decision.score == 0.3
+    assert decision.evidence is not None
+    flagged = {each.name: each.flagged for each in decision.evidence.categories}
+    assert (flagged["violence"] or flagged["fraud"]) == (outcome is Outcome.BLOCK)
+    assert flagged.get("spam") is None
+
+
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    [
+        ({"violence": 0.1}, "it scores no category 'fraud' (thresholds); it has: violence"),
+        ({"violence": 0.9}, "it scores no category 'fraud' (thresholds); it has: violence"),
+        ({}, "it scores no category 'violence' (thresholds); it has: none"),
+        ({"violence": 0.1, "fraud": 7}, "the category 'fraud' has no score on the scale 0 to 1"),
+        ({"violence": True, "fraud": 0}, "the category 'violence' has no score on the scale"),
+        (["violence"], "the category 'violence' has no score on the scale 0 to 1"),
+    ],
+)
+def test_an_answer_that_lacks_a_score_decides_nothing(scores: object, said: str) -> None:
+    """Neither as allow nor, where another category reaches its threshold, as block."""
+    decision = read_answer(BY_CATEGORY, _exchange(json.dumps({"scores": scores})))
+    assert decision.outcome is Outcome.MALFORMED
+    assert decision.evidence is not None
+    assert said in decision.evidence.message
+
+
+def test_scores_of_categories_are_on_the_scale_of_the_service() -> None:
+    """Severities of 0 to 7 and words, read as the overall score is."""
+    rules = AnswerRules(
+        categories=_path("$.c"),
+        thresholds={"hate": 0.5, "harm": 0.5},
+        scale=ScoreScale(lowest=0, highest=7, labels={"HIGH": 0.9}),
+    )
+    severity = [{"category": "hate", "severity": 4}, {"category": "harm", "severity": 2}]
+    decision = read_answer(rules, _exchange(json.dumps({"c": severity})))
+    assert decision.outcome is Outcome.BLOCK
+    assert decision.evidence is not None
+    assert [each.score for each in decision.evidence.categories] == [4 / 7, 2 / 7]
+    worded = read_answer(rules, _exchange(json.dumps({"c": {"hate": "HIGH", "harm": 0}})))
+    assert worded.outcome is Outcome.BLOCK
+
+
+def test_the_highest_of_several_scores_flags_the_categories_behind_it() -> None:
+    """With one threshold for all, each is flagged from there on; the service's own flags yield."""
+    rules = AnswerRules(
+        score=_path("$.scores.*"),
+        threshold=0.5,
+        categories=_path("$['flags', 'scores']"),
+    )
+    answer = {"flags": {"a": False, "b": True}, "scores": {"a": 0.6, "b": 0.4}}
+    decision = read_answer(rules, _exchange(json.dumps(answer)))
+    assert decision.evidence is not None
+    assert {each.name: each.flagged for each in decision.evidence.categories} == {
+        "a": True,
+        "b": False,
+    }
+
+
+def _confident(*, settings: dict[str, Any], allowed: bool, confidence: object) -> Decision:
+    """Read one answer by the rules that settings make."""
+    stated = {"url": "http://127.0.0.1:9/", "body": {"text": {"$input": "text"}}, **settings}
+    rules = HttpSettings.model_validate(stated).answer_rules("defenses.d")
+    body = {"result": {"blocked": not allowed, "confidence": confidence}}
+    return read_answer(rules, Exchange(status=200, body=json.dumps(body).encode(), service_ns=1))
+
+
+BESIDE = {"blocked": "$.result.blocked"}
+NAMED = {**BESIDE, "score": "$.result.confidence"}
+
+
+@pytest.mark.parametrize("where", [BESIDE, NAMED])
+@pytest.mark.parametrize(
+    ("meaning", "score", "kind"),
+    [
+        (None, 0.8, ScoreKind.CONFIDENCE),
+        ("risk", 0.8, ScoreKind.SELF_REPORTED),
+        ("certainty", 0.2, ScoreKind.SELF_REPORTED),
+    ],
+)
+def test_a_confidence_beside_the_decision_is_never_dropped(
+    where: dict[str, Any], meaning: str | None, score: float, kind: ScoreKind
+) -> None:
+    """Named as the score or not; what it means is asked for only where it contradicts."""
+    settings = {**where, **({"confidence": meaning} if meaning else {})}
+    decision = _confident(settings=settings, allowed=True, confidence=0.8)
+    assert decision.score == pytest.approx(score)
+    assert decision.score_kind is kind
+
+
+def test_a_confidence_that_is_no_share_is_kept_as_a_remark() -> None:
+    """87 of 100, or a word: no score, and not dropped without a word."""
+    decision = _confident(settings=BESIDE, allowed=True, confidence=87)
+    assert decision.outcome is Outcome.ALLOW
+    assert decision.score is None
+    assert decision.evidence is not None
+    assert "the confidence at $.result.confidence is 87" in decision.evidence.message

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.core.errors import ConfigError
-from guardmark.core.sample import Message, Prompt, Role, ToolCall
+from guardmark.core.sample import Message, Prompt, Role, ToolCall, ToolDefinition
 from guardmark.defenses.http.body import RequestBody
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -135,7 +135,52 @@ def test_a_part_of_a_sample_has_a_name(prompt: Prompt, name: str, value: object)
         assert json.loads(body.encode(prompt, "unused"))["x"] == value
 
 
-@pytest.mark.parametrize("name", ["answer", "documents", "call"])
+SEARCH = ToolDefinition(name="search", description="Finds.", parameters={"type": "object"})
+WHOLE = Prompt(
+    messages=(
+        Message(role=Role.USER, content="Pay the bill of the letter."),
+        Message(role=Role.DOCUMENT, content="The bill: 12."),
+        Message(
+            role=Role.ASSISTANT, content="I pay.", calls=(ToolCall("c1", "pay", '{"sum": 12}'),)
+        ),
+    ),
+    under_test=2,
+    tools=(SEARCH,),
+)
+NAMED = {
+    "text": 'I pay.\npay({"sum": 12})',
+    "question": "Pay the bill of the letter.",
+    "answer": 'I pay.\npay({"sum": 12})',
+    "documents": ["The bill: 12."],
+    "messages": [
+        {"role": "user", "content": "Pay the bill of the letter."},
+        {"role": "document", "content": "The bill: 12."},
+        {"role": "assistant", "content": 'I pay.\npay({"sum": 12})'},
+    ],
+    "tools": [
+        {
+            "type": "function",
+            "function": {
+                "name": "search",
+                "description": "Finds.",
+                "parameters": {"type": "object"},
+            },
+        }
+    ],
+    "call": [{"name": "pay", "arguments": '{"sum": 12}'}],
+}
+
+
+@pytest.mark.parametrize("left_out", ["", *NAMED])
+def test_every_name_means_one_thing_beside_all_others(left_out: str) -> None:
+    """Whichever of the seven a body leaves out, the six others stay what they are."""
+    asked = [name for name in NAMED if name != left_out]
+    body = RequestBody({name: {"$input": name} for name in asked})
+    sent = json.loads(body.encode(WHOLE, WHOLE.words))
+    assert sent == {name: NAMED[name] for name in asked}
+
+
+@pytest.mark.parametrize("name", ["answer", "documents", "call", "tools"])
 def test_what_a_sample_has_not_is_missed(name: str) -> None:
     """So that it is skipped, and not sent empty."""
     body = RequestBody({"text": {"$input": "text"}, "x": {"$input": name}})

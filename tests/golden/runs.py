@@ -75,7 +75,7 @@ def _gate(policy: str, *, code: int) -> Step:
 RUNS: Final = (
     GoldenRun(
         name="demo",
-        making=(step("run --limit 60 -o run"),),
+        making=(step("run demo.yaml --limit 60 -o run"),),
         retelling=(
             step("report run --threshold ngram=0.9 --no-texts -f json --json", "threshold.json"),
             step("report run --choose ngram=0.3"),

@@ -144,7 +144,7 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
 
 
 def test_labels_follow_that_tools_order(tmp_path: Path) -> None:
-    """Stated before inferred; inferred labels are warned about; no label, no sample."""
+    """Stated before inferred; inferred labels are warned about; a row without one is kept."""
     metadata = {"base_prompt_id": "x", "is_harmful": False, "label": "unsafe"}
     rows = [
         row(0, metadata=metadata, is_harmful=None),
@@ -153,8 +153,8 @@ def test_labels_follow_that_tools_order(tmp_path: Path) -> None:
         row(3, is_harmful=None),
     ]
     run = read_minorbench(write(tmp_path, rows))
-    assert [each.sample.label for each in run.rows] == [Label.BENIGN, Label.ATTACK, Label.ATTACK]
-    assert len(run.kept["unlabelled"]) == 1  # type: ignore[arg-type] - a list of rows
+    labels = [Label.BENIGN, Label.ATTACK, Label.ATTACK, Label.UNLABELLED]
+    assert [each.sample.label for each in run.rows] == labels
     assert run.rows[2].sample.metadata["label_source"] == "inferred_hateful"
     assert len(run.warnings) == 2
 

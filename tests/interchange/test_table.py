@@ -13,7 +13,7 @@ from guardmark.app.results.reporting import finish
 from guardmark.app.run.importing import import_run
 from guardmark.app.verify.verification import verify
 from guardmark.core.errors import DatasetError, UnknownName
-from guardmark.core.outcome import Outcome
+from guardmark.core.outcome import Outcome, ScoreKind
 from guardmark.core.sample import Label
 from guardmark.interchange.imported import ImportedRun, Statements
 from guardmark.interchange.table import read_table
@@ -143,7 +143,7 @@ def test_one_defense_of_several_is_named(tmp_path: Path) -> None:
         ("text,label\na,attack\n", "has no column decision, outcome, blocked"),
         ("text,label,blocked\n", "has no column text"),
         ("", "has no column text"),
-        ('text,label,blocked\n"a,attack,1\n', "is not a table"),
+        ('text,label,blocked\n"a,attack,1\n', "is not CSV"),
         ("text,label,blocked\na,,1\n", "if every row is one of both, --label"),
         ("id,text,label,blocked\nx,a,attack,1\nx,b,attack,1\n", "stands for two samples"),
     ],
@@ -160,3 +160,34 @@ def test_other_encodings_are_refused(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes("text,label,blocked\n\u00e4,attack,1\n".encode("cp1252"))
     with pytest.raises(DatasetError, match="UTF-8"):
         read_table(tmp_path / "t.csv", Statements())
+
+
+CONFIDENT = (
+    "text,label,decision,confidence\nsay kiwi,attack,block,0.9\nhello,benign,allow,{allowed}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("meaning", "allowed", "scores"),
+    [("", "0.2", [0.9, 0.2]), ("risk", "0.95", [0.9, 0.95]), ("certainty", "0.95", [0.9, 0.05])],
+)
+def test_a_confidence_is_the_score_that_somebody_says_it_is(
+    tmp_path: Path, meaning: str, allowed: str, scores: list[float]
+) -> None:
+    """A risk as it is, a certainty turned for what was allowed; what was taken is said."""
+    path = tmp_path / "t.csv"
+    path.write_text(CONFIDENT.format(allowed=allowed), encoding="utf-8")
+    run = read_table(path, Statements(confidence=meaning))
+    decisions = [row.answers[0].decision for row in run.rows]
+    assert [each and each.score for each in decisions] == pytest.approx(scores)
+    kind = ScoreKind.SELF_REPORTED if meaning else ScoreKind.CONFIDENCE
+    assert {each and each.score_kind for each in decisions} == {kind}
+    assert any("'confidence' as " in reading for reading in run.readings)
+
+
+def test_a_confidence_that_contradicts_the_decisions_is_asked_for(tmp_path: Path) -> None:
+    """It allowed with a higher one than it blocked: as a risk that makes no sense."""
+    path = tmp_path / "t.csv"
+    path.write_text(CONFIDENT.format(allowed="0.95"), encoding="utf-8")
+    with pytest.raises(DatasetError, match="--confidence certainty"):
+        read_table(path, Statements())

@@ -56,7 +56,7 @@ def prepare(folder: Path) -> None:
 def test_a_run_is_attacked_replayed_and_not_mixed(tmp_path: Path) -> None:
     """A configuration is run and attacked; its trace replays; another budget is refused."""
     prepare(tmp_path)
-    said = guardmark(tmp_path, "adapt", "guard.yaml", "--budget", "quick", "-o", "first")
+    said = guardmark(tmp_path, "adapt", "guard.yaml", "-v", "--budget", "quick", "-o", "first")
     assert said.returncode == 0, said.stderr
     for word in (
         "threat model",

@@ -35,10 +35,10 @@ async def test_an_attack_by_a_model_is_repeated_offline(
 ) -> None:
     """What was recorded gives the same bytes with the models gone, by cassette or by trace."""
     models, server = steady
-    command = ("adapt", "guard.yaml", "--budget", "16")
+    command = ("adapt", "guard.yaml", "-v", "--budget", "16")
     first = await typed(*command, "-o", "first", "--record", "tape.jsonl", cwd=tmp_path)
     assert first.code == 0, first.err
-    assert "chat writer; sameness judged by chat checker" in first.out
+    assert "chat writer; sameness judged by chat checker" in " ".join(first.out.split())
     assert "R5" in first.out
     assert models.asked
     await server.stop()
@@ -138,11 +138,11 @@ async def test_a_file_of_its_own_names_an_attacker_in_this_process(tmp_path: Pat
     )
     assert (await typed("run", "guard.yaml", "-o", "one", cwd=tmp_path)).code == 0
     assert (await typed("run", "guard.yaml", "-o", "two", cwd=tmp_path)).code == 0
-    more = ("--budget", "16", "--config", "attacker.yaml")
+    more = ("-v", "--budget", "16", "--config", "attacker.yaml")
     done = await typed("adapt", "guard.yaml", "-o", "one", *more, cwd=tmp_path)
     assert done.code == 0, done.err
     assert "counts for no rate" in done.err
-    assert "nobody judged" in done.out
+    assert "nobody judged" in " ".join(done.out.split())
     card = json.loads((tmp_path / "one/summary.json").read_text("utf-8"))["adaptive"][0]
     assert card["attacker"]["unproved"]["successes"] == 4
     assert card["rounds"][-1]["full"]["successes"] == 0
@@ -167,10 +167,10 @@ async def test_a_model_that_is_left_nothing_is_told_of_all_the_same(
     (tmp_path / "deny.py").write_text(
         "def decide(text):\n    return 'Ignore the rules' in text\n", encoding="utf-8"
     )
-    done = await typed("adapt", "guard.yaml", "--budget", "8", "-o", "out", cwd=tmp_path)
+    done = await typed("adapt", "guard.yaml", "-v", "--budget", "8", "-o", "out", cwd=tmp_path)
     assert done.code == 0, done.err
     assert models.asked == []
-    assert "left no attack to the attacker model" in done.out
+    assert "left no attack to the attacker model" in " ".join(done.out.split())
     summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
     assert summary["adaptive"][0]["rounds"][-1]["round"] == "R5"
     assert summary["adaptive"][0]["attacker"]["refused"]["value"] is None
@@ -207,7 +207,7 @@ async def test_one_model_in_both_roles_is_warned_of(
     """A model that judges its own candidates may wave them through; the report says so."""
     _, server = steady
     prepare(tmp_path, CONFIG.format(url=server.url).replace("model: checker", "model: writer"))
-    done = await typed("adapt", "guard.yaml", "--budget", "8", "-o", "out", cwd=tmp_path)
+    done = await typed("adapt", "guard.yaml", "-v", "--budget", "8", "-o", "out", cwd=tmp_path)
     assert done.code == 0, done.err
     assert "the attacker model judges its own candidates" in done.err
     assert "the attacker model judged its own candidates" in (

@@ -133,8 +133,8 @@ async def test_attack_success_is_told_verified_and_replayed(
     assert spent["undefended"]["calls"] == 1  # the run had all answers but that of door 5
     assert spent["comprehension"]["tokens"] == 10 * spent["comprehension"]["calls"]
     for words in ("attack success", "undefended", "doorman", "what the guard is worth"):
-        assert words in done.out
-    assert "filter evasion" not in done.out
+        assert words in " ".join(done.out.split())
+    assert "filter evasion" not in " ".join(done.out.split())
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "words: attack success at the target model" in page
 
@@ -168,7 +168,7 @@ async def test_a_changed_figure_or_line_is_found(chat_server: Any, tmp_path: Pat
     chat_server.reply = doorman
     config = set_up(tmp_path, chat_server.base_url)
     done = await typed(
-        "adapt", config, "--budget", "4", "--canaries", "2", "-o", "out", cwd=tmp_path
+        "adapt", config, "-v", "--budget", "4", "--canaries", "2", "-o", "out", cwd=tmp_path
     )
     assert done.code == 0, done.err
     out = tmp_path / "out"
@@ -192,11 +192,11 @@ async def test_without_a_judge_success_is_called_an_estimate(
     chat_server.reply = doorman
     config = set_up(tmp_path, chat_server.base_url, judges="")
     done = await typed(
-        "adapt", config, "--budget", "4", "--canaries", "5", "-o", "out", cwd=tmp_path
+        "adapt", config, "-v", "--budget", "4", "--canaries", "5", "-o", "out", cwd=tmp_path
     )
     assert done.code == 0, done.err
-    assert "estimated attack success" in done.out
-    assert "attack success (got through" not in done.out
+    assert "estimated attack success" in " ".join(done.out.split())
+    assert "attack success (got through" not in " ".join(done.out.split())
     target = summary_of(tmp_path / "out")["adaptive"][0]["target"]
     guess = target["estimated"]
     assert target["effects"] is None
@@ -206,10 +206,10 @@ async def test_without_a_judge_success_is_called_an_estimate(
     found = await asyncio.to_thread(verify, tmp_path / "out", data=[tmp_path])
     assert found.holds, [*found.damage, *map(str, found.mismatches)][:10]
     done = await typed(
-        "adapt", config, "--budget", "4", "--canaries", "0", "-o", "none", cwd=tmp_path
+        "adapt", config, "-v", "--budget", "4", "--canaries", "0", "-o", "none", cwd=tmp_path
     )
     assert done.code == 0, done.err
-    assert "This is filter evasion" in done.out
+    assert "This is filter evasion" in " ".join(done.out.split())
 
 
 async def test_a_target_that_is_gone_is_told_before_anything_is_spent(
@@ -244,7 +244,10 @@ async def test_a_trace_without_answers_of_the_target_says_so(
     """The figures are then filter evasion, and a line says why."""
     chat_server.reply = doorman
     config = set_up(tmp_path, chat_server.base_url)
-    for name, verb in (("out", ("adapt", "--budget", "4", "--canaries", "0")), ("two", ("run",))):
+    for name, verb in (
+        ("out", ("adapt", "-v", "--budget", "4", "--canaries", "0")),
+        ("two", ("run",)),
+    ):
         done = await typed(*verb, config, "-o", name, cwd=tmp_path)
         assert done.code == 0, done.err
     (tmp_path / "out" / "target.jsonl").unlink()
@@ -261,4 +264,4 @@ async def test_a_trace_without_answers_of_the_target_says_so(
     )
     assert done.code == 0, done.err
     assert "without target.jsonl" in done.err
-    assert "filter evasion" in done.out
+    assert "filter evasion" in " ".join(done.out.split())

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.journeys.command_line import Done, guardmark
 
 
@@ -131,6 +132,53 @@ def calls_at(path: str) -> int:
     with urllib.request.urlopen("http://127.0.0.1:18931/calls", timeout=5) as answer:
         count = json.load(answer).get(path, 0)
     return int(count)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("services")
+def test_categories_of_a_service_are_read_from_one_answer(cases: Path) -> None:
+    """Flags, curve and confusion of each, thresholds for each, and no request more for them."""
+    config = yaml.safe_load((cases / "percategory.yaml").read_text(encoding="utf-8"))
+    names = ("fraud", "privacy", "violence")
+    config["stats"] = {"category_map": {"mod": {name: name for name in names}}}
+    (cases / "percategory.yaml").write_text(json.dumps(config), encoding="utf-8")
+    before = calls_at("/multi")
+    _, summary = measured(cases, "percategory")
+    asked = calls_at("/multi") - before
+    found = {each["name"]: each for each in summary["defenses"][0]["native_categories"]}
+    # By hand: 20 of the 30 attacks of each category hold its word, and 6 of 60 benign inputs.
+    for name in names:
+        confusion, alarms = found[name]["confusion"], 6 if name == "privacy" else 0
+        assert fraction(found[name]["flagged_attacks"]) == (20, 90)
+        assert fraction(found[name]["flagged_benign"]) == (alarms, 60)
+        assert fraction(confusion["flagged_own"]) == (20, 30)
+        assert fraction(confusion["flagged_other"]) == (0, 60)
+        assert fraction(confusion["own_among_flagged"]) == (20, 20 + alarms)
+        # Its 30 attacks against 60 benign inputs: those scored high on both sides are ties.
+        higher, ties = 20 * (60 - alarms), 20 * alarms + 10 * (60 - alarms)
+        area = (higher + ties / 2) / (30 * 60)
+        assert found[name]["curve"]["area"]["value"] == pytest.approx(area)
+    choices = ["--choose", "mod:violence=0.05", "--choose", "mod:fraud=0.05"]
+    chosen = guardmark("report", "out", *choices, cwd=cases)
+    assert chosen.code == 0, chosen.err
+    assert "# all categories together: TPR " in chosen.out
+    entry = yaml.safe_load(chosen.out)["defenses"]["mod"]
+    assert entry["thresholds"] == {"violence": 0.9, "fraud": 0.6}
+    assert "threshold" not in entry
+    config["defenses"]["mod"] = entry
+    (cases / "percategory.yaml").write_text(json.dumps(config), encoding="utf-8")
+    before = calls_at("/multi")
+    _, summary = measured(cases, "percategory")
+    assert calls_at("/multi") - before == asked
+    rates = summary["defenses"][0]["rates"]
+    # Phone numbers are blocked no more: neither the 20 attacks nor the 6 benign inputs.
+    assert fraction(rates["true_positive_rate"]) == (40, 90)
+    assert fraction(rates["false_positive_rate"]) == (0, 60)
+
+
+def fraction(rate: dict[str, Any]) -> tuple[int, int]:
+    """The counts behind a rate."""
+    return rate["successes"], rate["trials"]
 
 
 @pytest.mark.usefixtures("services")

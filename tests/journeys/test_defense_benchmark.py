@@ -221,14 +221,14 @@ def test_every_metric_of_the_methodology_is_equal() -> None:
     blocked = sum(result.blocked for result in results if result.sample.is_attack)
     interval = (card.true_positive_rate.low, card.true_positive_rate.high)
     assert interval == pytest.approx(wilson_of(blocked, 60), abs=5e-5)
-    records = measured.records("keywords")
+    records = measured.record_columns("keywords")
     assert records.score.tolist() == pytest.approx([result.confidence for result in results])
 
 
 def test_categories_topics_and_sources_are_those_of_the_methodology() -> None:
     """Members of an Enum, rows without a category, sources with `load` and `name`."""
     measured = guardmark.run(KeywordDefense(), [AttackSource(), BenignSource()], confidence="risk")
-    samples = measured.samples()
+    samples = measured.sample_columns()
     names = {facet: set(getattr(samples, facet).names) for facet in ("category", "source")}
     assert names["category"] >= {"jailbreak", "direct_injection", "extraction"}
     assert names["category"] >= {"weather", "cooking"}
@@ -259,7 +259,7 @@ def test_the_confidence_of_a_decision_is_turned_into_a_risk() -> None:
     """Certainty of a block is the score; that of an allow is turned."""
     samples = DataBuilder().add(AttackSource()).add(BenignSource()).build()
     measured = guardmark.run(certain, samples, confidence="certainty")
-    scores = measured.records("certain").score
+    scores = measured.record_columns("certain").score
     expected = [
         result.confidence if result.blocked else 1 - result.confidence
         for result in evaluate_all(certain, samples)
@@ -291,7 +291,7 @@ def test_an_unexplained_confidence_is_read_as_a_risk_and_that_is_said() -> None:
     samples = DataBuilder().add(AttackSource()).add(BenignSource()).build()
     with pytest.warns(UserWarning, match="confidence is read as a risk"):
         measured = guardmark.run(KeywordDefense(), samples)
-    assert not np.isnan(measured.records("keywords").score).any()
+    assert not np.isnan(measured.record_columns("keywords").score).any()
 
 
 def test_version_configuration_and_evidence_stand_in_the_run() -> None:

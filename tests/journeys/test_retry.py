@@ -1,4 +1,4 @@
-"""`guardmark run --retry-errors`: an outage does not have to be paid for twice."""
+"""`guardmark run --failed`: an outage does not have to be paid for twice."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def of_run(folder: Path, name: str) -> Path:
 
 def test_the_errors_of_a_complete_run_are_asked_about_again(folder: Path) -> None:
     """Only they are; the report counts them, and every figure can be verified."""
-    done = guardmark("run", "bench.yaml", "--retry-errors", cwd=folder)
+    done = guardmark("run", "bench.yaml", "--failed", cwd=folder)
     assert done.code == 0, done.err
     assert "Asking again about 4 that failed" in done.err
     asked = (folder / "calls.txt").read_text().splitlines()
@@ -93,7 +93,7 @@ def test_without_errors_nothing_is_asked_and_no_file_changes(folder: Path) -> No
 @pytest.mark.parametrize(
     ("given", "code", "said"),
     [
-        (("--fresh",), 2, "--retry-errors continues a run and --fresh starts one"),
+        (("--fresh",), 2, "--failed continues a run and --fresh starts one"),
         (("--stop-when", "asr<0.1"), 2, "cannot be used with stop_when"),
         (("-o", "elsewhere"), 3, "no run of this configuration"),
     ],

@@ -94,6 +94,7 @@ def _rates(summary: dict[str, object]) -> object:
         ("ngram=0.0001", "needs 10000 benign samples"),
         ("words=0.05", "No threshold of 'words'"),
         ("ngrm=0.05", "Did you mean 'ngram'?"),
+        ("ngram:violence=0.05", "only services (http) take thresholds of categories"),
         ("ngram", "is not of the form NAME=FPR"),
         ("ngram=5", "is not of the form NAME=FPR"),
     ],

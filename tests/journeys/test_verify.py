@@ -271,7 +271,7 @@ def test_data_elsewhere_are_named_and_not_held_against_the_run(run: Path) -> Non
     """What cannot be compared is said."""
     done = guardmark("verify", run, cwd=run)
     assert done.code == 0, done.out
-    assert "Note: data.jsonl was not found; --data FOLDER" in done.out
+    assert "Note: data.jsonl was not compared with the data; --data FOLDER" in done.out
     assert "Note" not in guardmark("verify", run, "--data", run.parent, cwd=run).out
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 
 import pytest
 
+from guardmark.adaptive.attacker_models import read_candidates, read_closeness, read_sameness
+from guardmark.defenses.http.answer import AnswerRules, read_answer
+from guardmark.defenses.http.values import compile_path
+from guardmark.models.tool_agent import read_text_calls
+from guardmark.net.chat import read_chat
+from guardmark.net.service import Exchange
 from guardmark.parsing.guard import read_allow_block, read_safe_unsafe, read_yes_no
 from guardmark.parsing.guard_fields import LabelWords, read_fields, read_final, read_tag, read_word
 from guardmark.parsing.refusals import begins_refusing
@@ -15,6 +22,25 @@ from guardmark.parsing.verdicts import read_verdict, verdict_key
 
 WORDS = LabelWords(risky={"yes"}, harmless={"no"})
 KEY = verdict_key(0, "")
+RULES = AnswerRules(
+    blocked=compile_path("$.a", where="test"),
+    categories=compile_path("$.b", where="test"),
+    reason=compile_path("$.c", where="test"),
+)
+
+
+def read_service(text: str) -> object:
+    """The answer of a service, whose text is hostile."""
+    body = json.dumps({"a": True, "b": [text], "c": text}).encode()
+    return read_answer(RULES, Exchange(status=200, body=body, service_ns=1))
+
+
+def read_chat_body(text: str) -> object:
+    """The answer of a chat server, whose text is hostile."""
+    body = json.dumps({"choices": [{"message": {"content": text}}]}).encode()
+    return read_chat(Exchange(status=200, body=body, service_ns=1))
+
+
 READERS: dict[str, Callable[[str], object]] = {
     "allow_block": read_allow_block,
     "safe_unsafe": read_safe_unsafe,
@@ -24,6 +50,12 @@ READERS: dict[str, Callable[[str], object]] = {
     "final": lambda text: read_final(text, WORDS, field="harmful"),
     "fields": lambda text: read_fields(text, WORDS, field="harmful"),
     "thoughts": split_thoughts,
+    "tool calls": lambda text: read_text_calls(text, 0),
+    "closeness": lambda text: read_closeness(text, material=text),
+    "sameness": lambda text: read_sameness(text, material=text),
+    "candidates": lambda text: read_candidates(text, strategies=()),
+    "service": read_service,
+    "chat": read_chat_body,
     "refusal": begins_refusing,
     "verdict": lambda text: read_verdict(text, key=KEY, material=text),
 }
@@ -62,6 +94,10 @@ PIECES = (
         "*_ ",
         "S1 ",
         "no. ",
+        "CALL {}\n",
+        "\n\n CALL ",
+        "<",
+        "</",
     ),
 )
 STARTS = (
@@ -83,14 +119,30 @@ _NOTHING_S = 0.02
 """What is too short to be compared."""
 
 
-def seconds(read: Callable[[str], object], text: str) -> float:
-    """CPU time of the fastest of three readings."""
+def seconds(read: Callable[[str], object], text: str, *, readings: int = 3) -> float:
+    """CPU time of the fastest of some readings."""
     best = float("inf")
-    for _ in range(3):
+    for _ in range(readings):
         before = time.process_time()
         read(text)
         best = min(best, time.process_time() - before)
     return best
+
+
+MEGABYTE = 1_000_000
+MOST_S = 0.05
+"""CPU time that a megabyte may take: longer, and other answers would miss their deadline."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READERS)
+def test_a_megabyte_is_read_in_a_twentieth_of_a_second(name: str) -> None:
+    """Whatever is repeated in it; the fastest of several readings, as a busy machine only adds."""
+    read = READERS[name]
+    for start in STARTS:
+        for piece in PIECES:
+            text = start + piece * (MEGABYTE // len(piece))
+            assert any(seconds(read, text, readings=1) <= MOST_S for _ in range(9)), (start, piece)
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -79,7 +79,13 @@ def document(text: str = LOUD, *, listed: int = 120, excerpt: str | None = None)
         for number in range(listed)
     )
     counts = tuple(
-        SampleCount(kind=kind, total=5000, listed=listed // 2, command=f"guardmark show {text}")
+        SampleCount(
+            kind=kind,
+            meaning=text,
+            total=5000,
+            listed=listed // 2,
+            command=f"guardmark show {text}",
+        )
         for kind in kinds
     )
     return Document(

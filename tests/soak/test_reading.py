@@ -52,6 +52,7 @@ PIECES = (
         "verdict_",
         "x",
     ),
+    *("x " * 15_000, "\n" * 25_000, "Harmful: no\n" + "y" * 21_000, "> ", "CALL {}"),
 )
 QUOTES = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
 THOROUGH = settings(

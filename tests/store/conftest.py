@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from guardmark.core.manifest import DataManifest, LatencyMode, PartManifest, Policy, RunManifest
+from guardmark.core.outcome import ALLOWED
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
+from guardmark.store.reader import RunState
 from guardmark.store.records import RecordWriter
 
 
@@ -102,3 +104,13 @@ def writer(path: Path, manifest: RunManifest) -> Iterator[RecordWriter]:
         writer.put_manifest(manifest)
         writer.load_samples(make_sample(n) for n in range(30))
         yield writer
+
+
+@pytest.fixture
+def finished(writer: RecordWriter, path: Path) -> Path:
+    """A whole run."""
+    writer.plan(1)
+    writer.record_batch("words").add(0, ALLOWED, latency_ns=1)
+    writer.finish(RunState.COMPLETE)
+    writer.close()
+    return path

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from guardmark.core.errors import StoreError
-from guardmark.core.outcome import ALLOWED
 from guardmark.interchange.records.writing import write_csv
 from guardmark.store import connect
 from guardmark.store.columns import read_usage, record_columns, sample_columns
 from guardmark.store.export import write_jsonl
-from guardmark.store.reader import RecordReader, RunState
+from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.sealing import integrity
 
@@ -58,16 +57,6 @@ PLANTED = {
     ),
     "a name that moves the cursor": ('CREATE TABLE "\x1b[2J\r::error" (a)', r"\x1b[2J\r::error"),
 }
-
-
-@pytest.fixture
-def finished(writer: RecordWriter, path: Path) -> Path:
-    """A whole run."""
-    writer.plan(1)
-    writer.record_batch("words").add(0, ALLOWED, latency_ns=1)
-    writer.finish(RunState.COMPLETE)
-    writer.close()
-    return path
 
 
 def refusals(path: Path) -> set[str]:

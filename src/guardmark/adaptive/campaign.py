@@ -40,13 +40,13 @@ from guardmark.store.layers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from guardmark.adaptive.asker import TryKey
     from guardmark.adaptive.model_asker import AttackerPlan
     from guardmark.adaptive.state import Account, Query, Target
     from guardmark.adaptive.target import ProtectedTarget
-    from guardmark.attacks.contract import GradientAttack
+    from guardmark.attacks.contract import GradientAttack, OperatorChain
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import AnyDefense
     from guardmark.store.reader import RecordReader
@@ -72,6 +72,9 @@ class AdaptivePlan:
     battery: str = BATTERY_VERSION
     is_foreign: bool = False  # nobody but a run folder names what is asked
     spending: Spending = field(default_factory=Spending)
+    own: tuple[OperatorChain, ...] = ()  # Own operators, each a chain of one.
+    has_repair: bool = True  # Whether a repair is looked for, and attacked again.
+    has_controls: bool = True  # Whether control arms and benign texts are asked.
 
     @property
     def lock(self) -> Lock:
@@ -82,6 +85,7 @@ class AdaptivePlan:
             attacker=attacker,
             shares_memory=self.shares_memory,
             seeds=self.seeds,
+            own=tuple(_sources_of(self.own)),
         )
 
     @property
@@ -103,7 +107,19 @@ class AdaptivePlan:
             values["gradient"] = self.gradient.name
         if self.seeds > 1:
             values["seeds"] = self.seeds
+        if not self.has_repair:
+            values["repair"] = False
+        if not self.has_controls:
+            values["controls"] = False
         return values
+
+
+def _sources_of(chains: Sequence[OperatorChain]) -> Iterator[tuple[str, str]]:
+    """Yield each operator of chains with the hash of what it is made of."""
+    for chain in chains:
+        for arm in chain.arms:
+            digest = arm.operator.table_digest
+            yield arm.operator.key, "" if digest is None else digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +207,7 @@ def _attack(plan: AdaptivePlan, defense: AnyDefense, context: AskContext) -> _At
             budget=plan.budget,
             shares_memory=plan.shares_memory,
             battery=plan.battery,
+            own=plan.own,
         ),
         defense=DefenseAsker(defense, context),
         models=None if plan.attacker is None else ModelAsker(defense.name, plan.attacker, live),
@@ -201,9 +218,12 @@ async def _carry_out(
     plan: AdaptivePlan, attacks: Sequence[_Attack], target: TargetAsker | None
 ) -> None:
     for attack in attacks:
-        await _search_and_control(attack)
+        await _search_wins(attack)
+        if plan.has_controls:
+            await _control(attack)
         await _follow_gradient(attack, plan.gradient)
-        await _repair(attack)
+        if plan.has_repair:
+            await _repair(attack)
     for attack, other in permutations(attacks, 2):
         steps = controls.run_transfer(attack.state, other.wins, source=other.defense.asker.name)
         await attack.defense.drive(steps)
@@ -215,8 +235,9 @@ async def _carry_out(
         await measure_effects(target, passes, seed=plan.seed)
 
 
-async def _search_and_control(attack: _Attack) -> None:
-    state, drive = attack.state, attack.defense.drive
+async def _search_wins(attack: _Attack) -> None:
+    """Carry out everything the attacker does, and note what got through."""
+    state = attack.state
     targets = await _open_and_search(attack, layer=f"{FINDINGS_PREFIX}{attack.defense.asker.name}")
     record = attack.known.record
     won = {target.position: target.win for target in targets if target.win is not None}
@@ -224,11 +245,17 @@ async def _search_and_control(attack: _Attack) -> None:
     # A pass of a random defense counts only where it was confirmed.
     held = record.wins.values() if state.is_random else record.passes
     attack.passed = by_attack((*won.values(), *held))
+    attack.defense.context.writer.flush()
+
+
+async def _control(attack: _Attack) -> None:
+    """Carry out the arms that learn nothing, and ask about benign texts and wrappers."""
+    state, drive = attack.state, attack.defense.drive
     for steps in (
         controls.run_null(state),
         controls.run_blind(state),
         controls.run_twin(state, attack.wins),
-        controls.run_wrappers(state, controls.tried_chains(attack.wins, state.battery)),
+        controls.run_wrappers(state, controls.tried_chains(attack.wins, state)),
     ):
         await drive(steps)
     if attack.by_model is not None and attack.by_model.tried:

@@ -34,7 +34,7 @@ _DRAWS = 20
 def run_battery(state: SearchState) -> Steps[BatteryRecord]:
     """Try every chain of the fixed list on every attack that was blocked at first."""
     record = BatteryRecord()
-    for chain in battery(state.battery):
+    for chain in state.fixed_list():
         batch = state.variants(state.blocked, chain, "R1", Account.BATTERY)
         answers = yield batch
         won = yield from state.confirm(batch, answers)
@@ -122,7 +122,7 @@ _MOST_WINNERS: Final = 12
 def run_twin(state: SearchState, wins: Sequence[Query]) -> Steps[None]:
     """Do to benign texts what was done to attacks: same chains, parameters and seeds."""
     positions = _some(state, state.benign, "twin")
-    for chain in tried_chains(wins, state.battery):
+    for chain in tried_chains(wins, state):
         yield state.variants(positions, chain, "twin", Account.TWIN)
 
 
@@ -140,22 +140,27 @@ def _some(state: SearchState, positions: tuple[int, ...], purpose: str) -> list[
     return sorted(state.draw(purpose).sample(positions, min(len(positions), _MOST_ASKED)))
 
 
-def tried_chains(wins: Iterable[Query], version: str) -> list[OperatorChain]:
+def tried_chains(wins: Iterable[Query], state: SearchState) -> list[OperatorChain]:
     """Return what is done to benign texts: the battery, and the most frequent winners."""
     # Neither parts of a text nor what a model wrote can be done to another text.
     keys = (win.chain for win in wins if " [" not in win.chain)
-    return battery_and(keys, most=_MOST_WINNERS, version=version)
+    return battery_and(keys, most=_MOST_WINNERS, version=state.battery, own=state.own)
 
 
 def battery_and(
-    keys: Iterable[str], *, most: int | None = None, version: str = BATTERY_VERSION
+    keys: Iterable[str],
+    *,
+    most: int | None = None,
+    version: str = BATTERY_VERSION,
+    own: Sequence[OperatorChain] = (),
 ) -> list[OperatorChain]:
     """Return the fixed list and the other chains that are named, the frequent ones first."""
-    chains = {chain.key: chain for chain in battery(version)}
+    chains = {chain.key: chain for chain in (*battery(version), *own)}
+    known = tuple(arm.operator for chain in own for arm in chain.arms)
     count = Counter(key for key in keys if key and key not in chains)
     for key in sorted(count, key=lambda name: (-count[name], name))[:most]:
         with suppress(ConfigError):  # written by an attacker model: no operator to use
-            chains[key] = parse_chain(key)
+            chains[key] = parse_chain(key, known)
     return list(chains.values())
 
 

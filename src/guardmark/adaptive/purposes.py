@@ -96,20 +96,23 @@ def most_of_defense(
     plan: AdaptivePlan, *, samples: int, benign: int, blocked: int
 ) -> dict[Purpose, int]:
     """Return about how often one defense is asked at most: no attack gets through early."""
-    fixed, search = len(battery(plan.battery)), blocked * plan.budget
+    fixed, search = len(battery(plan.battery)) + len(plan.own), blocked * plan.budget
     examined = min(40, blocked, max(10, blocked // 10))
     first_look = min(4 * samples, samples + 180) + _AROUND + examined * _EXAMINED
     fixed_list = blocked * (fixed + _CONFIRMED)
     # A try on a repaired defense is two calls: the text as it is, and the cleaned one.
     attacked_again = 2 * (first_look + fixed_list + SEEDS_AGAIN * search)
-    return {
+    most = {
         Purpose.FIRST_LOOK: first_look,
         Purpose.FIXED_LIST: fixed_list,
         Purpose.SEARCH: plan.seeds * search,
-        Purpose.CONTROLS: 2 * plan.seeds * search,
-        Purpose.TWIN: 60 * min(benign, _TWIN_TEXTS),
-        Purpose.REPAIR: 10 * min(samples, 600) + blocked * fixed + search + attacked_again,
     }
+    if plan.has_controls:
+        most[Purpose.CONTROLS] = 2 * plan.seeds * search
+        most[Purpose.TWIN] = 60 * min(benign, _TWIN_TEXTS)
+    if plan.has_repair:
+        most[Purpose.REPAIR] = 10 * min(samples, 600) + blocked * fixed + search + attacked_again
+    return most
 
 
 def most_of_others(

@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from guardmark.attacks.application import apply, derive_seed, recovers, seed_for
-from guardmark.attacks.battery import BATTERY_VERSION
+from guardmark.attacks.battery import BATTERY_VERSION, battery
 from guardmark.attacks.catalogue import search_chains
 from guardmark.attacks.contract import OperatorChain, Tier
 from guardmark.core.sample import MATERIAL
@@ -66,6 +66,10 @@ class Account(StrEnum):
     CRITIC = "critic"
     TWIN_ATTACKER = "twin attacker"
     TWIN_EQUIVALENCE = "twin equivalence"
+
+
+SENT: Final = "sent"
+"""Detail of a try under which its text is kept, where no later version could make it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +222,16 @@ class SearchState:
     unit: str = ""
     turn: int = 1
     battery: str = BATTERY_VERSION
+    own: tuple[OperatorChain, ...] = ()  # Own operators, each a chain of one.
 
     def chains(self) -> tuple[OperatorChain, ...]:
         """Return the chains of one arm that may be drawn."""
-        return search_chains(self.budget, has_material=any(map(is_material, self.samples)))
+        known = search_chains(self.budget, has_material=any(map(is_material, self.samples)))
+        return (*known, *self.own)
+
+    def fixed_list(self) -> tuple[OperatorChain, ...]:
+        """Return the chains that every blocked attack is tried with, own ones last."""
+        return (*battery(self.battery), *self.own)
 
     def alone(self, index: int) -> SearchState:
         """Return the same state as one attack sees it, with chance of its own."""
@@ -288,6 +298,8 @@ class SearchState:
             made.tier.value,
             self.layer(arm),
             decoded=decoded,
+            # Nothing but the attacker's own code makes such a text again.
+            details={SENT: made.text} if chain.is_own else {},
         )
 
     def plain(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from guardmark.analysis.defense.slices import FACETS, Slicer, TaxonomyCoverage, 
 from guardmark.analysis.pipeline.frame import SYSTEM, holds_parts
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.record import Stage
+from guardmark.store.columns import holds_findings
 from guardmark.store.layers import ADAPTIVE, LEFT_OUT, PLANTED_PREFIX
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.analysis.defense.alike import AlikeAnswers
     from guardmark.analysis.defense.frame import Frame
+    from guardmark.analysis.defense.native_categories import NativeCategory
     from guardmark.analysis.defense.scores import AreaPair
     from guardmark.analysis.pipeline.answers import Unseen
     from guardmark.analysis.pipeline.arms import PipelineAnalysis
@@ -43,6 +45,7 @@ class SampleCounts:
 
     attacks: int  # Attack samples.
     benign: int  # Benign samples.
+    unlabelled: int  # Samples without a label: asked, judged, and in no rate.
     groups: int  # Origins the samples fall into.
     is_grouped: bool  # Whether samples share groups or are run more than once.
     languages: tuple[str, ...]  # Languages stated, most frequent first.
@@ -108,7 +111,9 @@ def analyse_run(
     frame = read_for_report(reader, chosen, most=most)
     taxonomy = count_taxonomy(frame)
     slicers = [Slicer(frame, facet) for facet in (*FACETS, *chosen.slices)]
-    defenses = _analyse_arms(frame, slicers=slicers, taxonomy=taxonomy)
+    defenses = _analyse_arms(
+        frame, slicers=slicers, taxonomy=taxonomy, native=_native_categories(reader, frame)
+    )
     comparison = _compare(frame)
     pipeline = _pipeline(reader, frame, slicers=slicers, taxonomy=taxonomy)
     return RunAnalysis(
@@ -116,7 +121,7 @@ def analyse_run(
         status=reader.status(),
         settings=chosen,
         frame=frame,
-        samples=_sample_counts(frame),
+        samples=_sample_counts(frame, unlabelled=reader.unlabelled_count()),
         taxonomy=taxonomy,
         defenses=defenses,
         comparison=comparison,
@@ -139,20 +144,41 @@ def analyse_run(
     )
 
 
+_NONE_NATIVE: Final[Mapping[str, tuple[NativeCategory, ...]]] = {}
+
+
 def _analyse_arms(
-    frame: Frame, *, slicers: list[Slicer], taxonomy: TaxonomyCoverage
+    frame: Frame,
+    *,
+    slicers: list[Slicer],
+    taxonomy: TaxonomyCoverage,
+    native: Mapping[str, tuple[NativeCategory, ...]] = _NONE_NATIVE,
 ) -> tuple[DefenseAnalysis, ...]:
     """Analyse every subject of a frame; blind spots are searched in all of them as one family."""
     spots = find_blind_spots(frame, frame.candidates(), [each.facet for each in slicers])
     return tuple(
         analyse_defense(
-            frame, arm, slicers=slicers, taxonomy=taxonomy, blind_spots=spots.get(arm.name, ())
+            frame,
+            arm,
+            slicers=slicers,
+            taxonomy=taxonomy,
+            blind_spots=spots.get(arm.name, ()),
+            native_categories=native.get(arm.name, ()),
         )
         for arm in frame.arms
     )
 
 
 # What most runs do not need is loaded by those that do: it is a fifth of a short run's start.
+
+
+def _native_categories(reader: RecordReader, frame: Frame) -> dict[str, tuple[NativeCategory, ...]]:
+    """Return what is said about the categories that defenses name themselves, by defense."""
+    if not holds_findings(reader):
+        return {}
+    from guardmark.analysis.defense.native_categories import analyse_native_categories
+
+    return {arm.name: analyse_native_categories(reader, frame, arm) for arm in frame.arms}
 
 
 def _compare(frame: Frame) -> RunComparison | None:
@@ -239,7 +265,7 @@ def _crossed_levels(samples: SampleColumns) -> tuple[int, int] | None:
     return fewer, more
 
 
-def _sample_counts(frame: Frame) -> SampleCounts:
+def _sample_counts(frame: Frame, *, unlabelled: int) -> SampleCounts:
     samples = frame.samples
     benign, attacks = frame.count(samples.is_attack.view(np.uint8), at_least=2).tolist()
     counts = frame.count(samples.language.codes, at_least=len(samples.language.names)).tolist()
@@ -248,6 +274,7 @@ def _sample_counts(frame: Frame) -> SampleCounts:
     return SampleCounts(
         attacks=attacks,
         benign=benign,
+        unlabelled=unlabelled,
         groups=len(samples.group.names) if often is None else int(often.sum()),
         is_grouped=frame.is_grouped,
         crossed=_crossed_levels(samples),

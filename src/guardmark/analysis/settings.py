@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from guardmark.core.manifest import RunManifest
 
 PARTIAL_MAX_FPR: Final = 0.1  # up to which the partial area looks at false positive rates
@@ -47,6 +49,8 @@ class AnalysisSettings:
     # The run's folder as a person types it, for the commands a report names.
     run_folder: str = "RUN"
     slices: tuple[str, ...] = ()  # Fields of metadata by which samples are sliced too.
+    # Defense to its native categories, and of each the samples' own categories it stands for.
+    category_map: tuple[tuple[str, Mapping[str, tuple[str, ...]]], ...] = ()
     # What each sample weighs at the deployment's mix, of mean 1 a label; empty without a mix.
     weights: tuple[float, ...] = ()
     # Rules that could end defenses early, as the run recorded them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from guardmark.app.parts.loading import load_config, load_data
 from guardmark.app.settings import StatsSettings
 from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed
-from guardmark.core.sample import DEFAULT_TAXONOMY
+from guardmark.core.sample import DEFAULT_TAXONOMY, Label
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
 from guardmark.datasets.catalogue.settings import entry_names, find_entry, find_suite, suite_names
 from guardmark.datasets.checks.duplicates import THRESHOLD, assign_parts, deduplicate, group_similar
@@ -20,13 +21,15 @@ from guardmark.datasets.formats.fields import SAMPLE_FIELDS, BadRows
 from guardmark.datasets.formats.writing import write_samples, written_format
 from guardmark.datasets.loading import LoadedData, load
 from guardmark.datasets.pictures import as_picture
-from guardmark.datasets.settings import SAID_OF, DataSettings, dataset_specs, fetch_missing
+from guardmark.datasets.public_sets import fetch_missing
+from guardmark.datasets.settings import SAID_OF, DataSettings
+from guardmark.datasets.specs import dataset_specs
 from guardmark.stats.rates.proportion import wilson_half_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from guardmark.core.sample import Label, Sample, Taxonomy
+    from guardmark.core.sample import Sample, Taxonomy
     from guardmark.datasets.builtin import BuiltinSet
     from guardmark.datasets.catalogue.settings import CatalogueEntry, Suite
     from guardmark.datasets.checks.duplicates import Dropped
@@ -43,6 +46,7 @@ class Written:
     benign: int
     groups: int
     inert_cells: int
+    unlabelled: int = 0
     left_out: int = 0  # samples that have no such variant
 
 
@@ -122,7 +126,7 @@ def convert_data(
     opened: OpenedData, out: Path, *, group: bool = False, draw: bool = False, force: bool = False
 ) -> Written:
     """Write data in another format, near-duplicates in one group or texts drawn where asked for."""
-    samples = list(opened.loaded.samples())
+    samples = list(opened.loaded.every_sample())
     if group:
         samples = group_similar(samples, threshold=opened.criteria.threshold)
     kept = [made for each in samples if (made := as_picture(each))] if draw else samples
@@ -134,7 +138,7 @@ def deduplicate_data(
 ) -> Deduplicated:
     """Write data without samples that repeat an earlier one."""
     _check_free(out, force=force)
-    samples = list(opened.loaded.samples())
+    samples = list(opened.loaded.every_sample())
     dropped = deduplicate(samples, threshold=opened.criteria.threshold, within_groups=within_groups)
     gone = {each.id for each in dropped}
     kept = [sample for sample in samples if sample.id not in gone]
@@ -156,7 +160,7 @@ def split_data(
     for out in outs.values():
         _check_free(out, force=force)
     threshold = None if groups_only else opened.criteria.threshold
-    samples = list(opened.loaded.samples())
+    samples = list(opened.loaded.every_sample())
     parts = assign_parts(samples, shares, seed=seed, threshold=threshold)
     pairs = list(zip(samples, parts, strict=True))
     kept = {name: [sample for sample, part in pairs if part == name] for name in outs}
@@ -166,11 +170,12 @@ def split_data(
 def _write(samples: Sequence[Sample], out: Path, *, force: bool) -> Written:
     _check_free(out, force=force)
     inert = write_samples(samples, out)
-    attacks = sum(sample.is_attack for sample in samples)
+    labels = Counter(sample.label for sample in samples)
     return Written(
         path=str(out),
-        attacks=attacks,
-        benign=len(samples) - attacks,
+        attacks=labels[Label.ATTACK],
+        benign=labels[Label.BENIGN],
+        unlabelled=labels[Label.UNLABELLED],
         groups=len({sample.lineage for sample in samples}),
         inert_cells=inert,
     )
@@ -235,7 +240,7 @@ def open_data(
         config = load_config(Path(configs[0]))
         loaded, stats = load_data(config), config.config.stats
     else:
-        specs = [spec for target in targets for spec in _specs(target, options)]
+        specs = [spec for target in targets for spec in data_specs(target, options)]
         loaded, stats = load(specs, DEFAULT_TAXONOMY), StatsSettings()
     criteria = _criteria(loaded.taxonomy, threshold, stats)
     return OpenedData(shown_as=", ".join(targets), loaded=loaded, criteria=criteria)
@@ -260,7 +265,8 @@ def _check_options(targets: Sequence[str], options: FileOptions) -> None:
         )
 
 
-def _specs(target: str, options: FileOptions) -> tuple[DatasetSpec, ...]:
+def data_specs(target: str, options: FileOptions) -> tuple[DatasetSpec, ...]:
+    """Return how the files of a target are read: a path, or `builtin:`, `catalogue:`, `suite:`."""
     origin, _, name = target.partition(":")
     if origin in SAID_OF:
         return dataset_specs(DataSettings.model_validate({origin: name}), Path())

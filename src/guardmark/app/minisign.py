@@ -8,11 +8,11 @@ from hashlib import blake2b, scrypt
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import StoreError, needs
+from guardmark.core.limits import MOST_SIGNATURE_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_MOST_BYTES: Final = 1 << 14
 _COMMENT: Final = b"trusted comment: "
 _HASHED: Final = b"ED"
 """How a signature of a file's BLAKE2b hash begins; older ones are of the file itself."""
@@ -65,14 +65,23 @@ def _name(file: bytes) -> str:
 
 
 def _lines(path: Path) -> list[bytes]:
+    if path.exists() and not path.is_file():
+        raise _not_minisign(path, "it is not a file")
     try:
         with path.open("rb") as file:
-            return file.read(_MOST_BYTES).splitlines()
+            content = file.read(MOST_SIGNATURE_BYTES + 1)
     except OSError as error:
-        raise StoreError(
-            f"{path} cannot be read: {error.strerror}.\n"
-            "Next: name the public key (.pub) and the signature (.minisig) that minisign wrote."
-        ) from error
+        raise _not_minisign(path, str(error.strerror)) from error
+    if len(content) > MOST_SIGNATURE_BYTES:
+        raise _not_minisign(path, f"it has more than {MOST_SIGNATURE_BYTES >> 10} KiB")
+    return content.splitlines()
+
+
+def _not_minisign(path: Path, reason: str) -> StoreError:
+    return StoreError(
+        f"{path} cannot be read: {reason}.\n"
+        "Next: name the public key (.pub) and the signature (.minisig) that minisign wrote."
+    )
 
 
 def _decoded(path: Path, lines: list[bytes], at: int, *, length: int) -> bytes:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 _MOST_ROWS: Final = 10_000
+USUAL_ICC: Final = 0.5
+"""How alike variants of one wording are taken to be where nobody says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

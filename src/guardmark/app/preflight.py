@@ -338,8 +338,10 @@ def _tally(data: LoadedData) -> tuple[dict[str, Counter[str]], TextVolume]:
     """Count the samples of each group, by what a figure is about; and how much text there is."""
     tallies = {"attacks": Counter[str](), "benign": Counter[str]()}
     volume = TextVolume()
-    for sample in data.samples():
+    for sample in data.every_sample():
         volume.add(sample.prompt)
+        if not sample.is_labelled:
+            continue
         tallies["attacks" if sample.is_attack else "benign"][sample.lineage] += 1
         if sample.is_attack and sample.category:
             tallies.setdefault(sample.category, Counter())[sample.lineage] += 1

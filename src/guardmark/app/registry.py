@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution, entry_points
@@ -36,16 +37,19 @@ GROUPS = {
 """Kind to the entry-point group under which other packages add theirs."""
 
 
-def settings_model(kind: str, part_type: str) -> type[BaseModel]:
-    """Return the settings of a registered type."""
+def settings_model(
+    kind: str, part_type: str, *, patience_s: float = _IMPORT_TIMEOUT_S
+) -> type[BaseModel]:
+    """Return the settings of a registered type; its package has so long to be imported."""
     table = known_types(kind)
     if part_type not in table:
         # A judge of sameness may be a model as well.
         others = known_types("model") if kind == "embedding" else {}
         raise UnknownName(f"{kind} type", part_type, [*others, *table])
+    _require_one_owner(kind, part_type)
     module_name, _, attribute = table[part_type].partition(":")
     try:
-        with CallAlarm(_IMPORT_TIMEOUT_S):
+        with CallAlarm(patience_s):
             found = getattr(import_module(module_name), attribute)
     except KeyboardInterrupt:
         raise
@@ -72,29 +76,64 @@ def builtin_parts() -> dict[str, dict[str, str]]:
     return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """Who provides a type, and where it is loaded from.
+
+    Attributes:
+        target: Module and attribute.
+        package: Name and version of the package; empty for what comes with guardmark.
+    """
+
+    target: str
+    package: str = ""
+
+    @property
+    def owner(self) -> str:
+        """The owner in words."""
+        return f"{self.package or 'guardmark'} ({self.target})"
+
+
+@cache
+def providers(kind: str) -> Mapping[str, tuple[Provider, ...]]:
+    """Return who provides each type of a kind; more than one where packages are at odds."""
+    table = {name: [Provider(target=target)] for name, target in builtin_parts()[kind].items()}
+    for entry in entry_points(group=GROUPS[kind]):
+        package = "" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
+        known = table.setdefault(entry.name, [])
+        if all(provider.target != entry.value for provider in known):
+            known.append(Provider(target=entry.value, package=package))
+    return {name: tuple(known) for name, known in table.items()}
+
+
 @cache
 def known_types(kind: str) -> Mapping[str, str]:
     """Return every type of a kind with the place it is loaded from."""
-    table = dict(builtin_parts()[kind])
-    for entry in entry_points(group=GROUPS[kind]):
-        owner = table.get(entry.name)
-        if owner is not None and owner != entry.value:
-            raise ConfigError(
-                f"Two packages provide a {kind} type called {entry.name!r}: {owner} and "
-                f"{entry.value}.\nUninstall one of them."
-            )
-        table[entry.name] = entry.value
-    return table
+    return {name: known[0].target for name, known in providers(kind).items()}
+
+
+def _require_one_owner(kind: str, part_type: str) -> None:
+    """Refuse a type that two packages provide: nobody could say which one was measured."""
+    known = providers(kind)[part_type]
+    if len(known) > 1:
+        owners = " and ".join(provider.owner for provider in known)
+        raise ConfigError(
+            f"Two packages provide a {kind} type called {part_type!r}: {owners}.\n"
+            "Next: uninstall one of them."
+        )
 
 
 @cache
 def package_of(kind: str, part_type: str, target: str = "") -> str:
     """Return the package that adds a type, or that a target is imported from, with its version."""
-    packages = [each.dist for each in entry_points(group=GROUPS[kind], name=part_type)]
+    for provider in providers(kind).get(part_type, ()):
+        if provider.package:
+            return provider.package
     if target and ".py:" not in target:
         with suppress(PackageNotFoundError):
-            packages.append(distribution(re.split("[.:]", target)[0]))
-    return next((f"{each.name} {each.version}" for each in packages if each), "")
+            package = distribution(re.split("[.:]", target)[0])
+            return f"{package.name} {package.version}"
+    return ""
 
 
 def helper_kind(name: str, settings: Mapping[str, object]) -> str:

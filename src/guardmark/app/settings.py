@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from guardmark.config.cluster import ClusterSettings, WorkerChoice
+from guardmark.config.deadline import GrownSettings
 from guardmark.config.settings import (
     LatencySettings,
     Name,
@@ -16,8 +17,8 @@ from guardmark.config.settings import (
     Settings,
 )
 from guardmark.core.budget import Budget
-from guardmark.core.errors import ConfigError
-from guardmark.core.limits import LEAST_MARGIN, MOST_DEFENSES, MOST_PREVALENCES
+from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.limits import LEAST_MARGIN, MOST_DEFENSES, MOST_PREVALENCES, MOST_REPEATS
 from guardmark.core.manifest import Policy
 from guardmark.core.place import PROXIED, Place
 from guardmark.datasets.settings import DataSettings
@@ -38,7 +39,8 @@ class RunSettings(ClusterSettings):
     """How the run goes about its work."""
 
     concurrency: int = Field(16, ge=1, le=2_000)
-    repeats: int = Field(1, ge=1, le=10_000)
+    limit: int | None = Field(None, ge=1)  # samples; None: all
+    repeats: int = Field(1, ge=1, le=MOST_REPEATS)
     repeat_guards: bool = False
     seed: int = Field(7, ge=0)
     on_malformed: Policy | None = None
@@ -89,9 +91,10 @@ FACET_NAMES = (
 """What samples are sliced by without a word."""
 
 
-class StatsSettings(Settings):
+class StatsSettings(GrownSettings):
     """How sure you want to be, and of what."""
 
+    later: ClassVar[tuple[str, ...]] = ("category_map",)
     confidence: float = Field(0.95, gt=0.5, le=0.999_999)
     min_per_category: int = Field(100, ge=1)
     margin: float = Field(0.05, ge=LEAST_MARGIN, lt=0.5)
@@ -102,6 +105,29 @@ class StatsSettings(Settings):
     cost_false_alarm: float | None = Field(None, gt=0)
     deployment_mix: dict[str, dict[str, Rate]] = {}
     slices: list[str] = []
+    category_map: dict[str, dict[str, str | list[str]]] = {}
+
+    @property
+    def categories_meant(self) -> tuple[tuple[str, dict[str, tuple[str, ...]]], ...]:
+        """Each defense with its native categories, and the samples' categories these stand for."""
+        meant = []
+        for defense, stated in self.category_map.items():
+            categories = {}
+            for native, own in stated.items():
+                categories[native] = (own,) if isinstance(own, str) else tuple(own)
+            meant.append((defense, categories))
+        return tuple(meant)
+
+    @field_validator("category_map")
+    @classmethod
+    def _stands_for_something(
+        cls, value: dict[str, dict[str, str | list[str]]]
+    ) -> dict[str, dict[str, str | list[str]]]:
+        for defense, categories in value.items():
+            for native, own in categories.items():
+                if not own or (isinstance(own, list) and "" in own):
+                    raise ValueError(f"{defense}.{native} names no category of the samples")
+        return value
 
     @field_validator("slices")
     @classmethod
@@ -226,6 +252,7 @@ class AdaptiveSettings(Settings):
     history: int = Field(6, ge=0, le=64)
     max_calls: int = Field(1_000, ge=1)
     twin: int = Field(20, ge=0, le=1_000)
+    operators: list[str] = []
 
     @model_validator(mode="after")
     def _a_critic_of_somebody(self) -> AdaptiveSettings:
@@ -374,6 +401,10 @@ class Config(Settings):
                 )
         if not self.data:
             raise ValueError("names no data: add some, for example  data: [{builtin: core@2}]")
+        for name in self.stats.category_map:
+            if name not in self.defenses:
+                mistake = UnknownName("defense (stats.category_map)", name, self.defenses)
+                raise ValueError(str(mistake))
         if not self.defenses and self.pipeline is None:
             raise ValueError("names nothing to measure: add defenses or a pipeline")
         return self

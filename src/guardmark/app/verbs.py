@@ -2,200 +2,61 @@
 
 from __future__ import annotations
 
-import re
+import shutil
 import sys
+import tempfile
 import warnings
-import webbrowser
-from base64 import b64encode
-from collections.abc import Mapping
+import weakref
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from hashlib import sha256
-from html import escape
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from guardmark.analysis.run import analyse_run
+from guardmark.app.loaded_run import LoadedRun, load_run
 from guardmark.app.measuring import measure
-from guardmark.app.parts.loading import LoadedConfig, load_config
+from guardmark.app.parts.loading import load_config
+from guardmark.app.planning import USUAL_ICC, Claim, SizePlan, layout_of, plan_size
+from guardmark.app.python_subjects import (
+    DefenseStatements,
+    config_of_objects,
+    entry_of,
+)
+from guardmark.app.python_words import python_words
 from guardmark.app.results.opened_run import find_run, open_run
 from guardmark.app.results.reporting import finish
 from guardmark.app.run.progress_line import ProgressLine, is_notebook
-from guardmark.app.run.run_folder import RUNS
 from guardmark.app.run.running import RunOptions, Session, run_parts
-from guardmark.app.settings import Config, GateSettings
+from guardmark.app.settings import GateSettings
 from guardmark.config.mistakes import checked_settings
 from guardmark.config.source import Source
-from guardmark.core.errors import ConfigError, StoreError, UnknownName, needs
-from guardmark.core.manifest import PartManifest
-from guardmark.core.protocols import BatchDefense, Defense, InlineDefense
+from guardmark.core.errors import ConfigError
 from guardmark.core.sample import DEFAULT_TAXONOMY
-from guardmark.datasets.builtin import BUILTIN_SETS
-from guardmark.datasets.formats.writing import is_source, write_rows
+from guardmark.datasets.builtin import DEFAULT_SET
 from guardmark.datasets.loading import LoadedData, load
-from guardmark.datasets.settings import DataSettings, dataset_specs
+from guardmark.datasets.settings import DataSettings
+from guardmark.datasets.specs import dataset_specs
 from guardmark.defenses.answers import AssumedThreshold
-from guardmark.defenses.function import defense_from
-from guardmark.defenses.identity import identity_of
-from guardmark.engine.plan import BuiltPart, Parts
-from guardmark.reports.chapters.run_document import build_document
-from guardmark.reports.document.blocks import LineChart
-from guardmark.reports.figures.files import figure_svg
-from guardmark.store.columns import record_columns, sample_columns
-from guardmark.store.reader import RecordReader
-from guardmark.store.schema import OUTCOME_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from os import PathLike
 
     from guardmark.analysis.compare.comparison import RunComparison
-    from guardmark.analysis.run import RunAnalysis
+    from guardmark.app.parts.loading import LoadedConfig
+    from guardmark.app.preflight import Checkup
+    from guardmark.app.python_subjects import RowSource
     from guardmark.app.results.gating import Gated
+    from guardmark.core.protocols import Attack, Defense
     from guardmark.core.sample import Sample
     from guardmark.defenses.answers import ConfidenceMeaning
-    from guardmark.store.columns import RecordColumns, SampleColumns
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class LoadedRun:
-    """A run read from its records.
-
-    Attributes:
-        folder: Where it lies.
-        analysis: Every figure of its report.
-    """
-
-    folder: Path
-    analysis: RunAnalysis
-
-    def __fspath__(self) -> str:
-        """Return the folder: a run is taken wherever the path of one is."""
-        return str(self.folder)
-
-    def __repr__(self) -> str:
-        """Tell the folder, the samples, and a line for each of the first defenses."""
-        return f"LoadedRun {self.folder}: {self.analysis!r}"
-
-    def _repr_html_(self) -> str:
-        """Draw the verdicts with their figures, and the picture that a report begins with."""
-        document = build_document(self.analysis)
-        rows = "".join(
-            f"<tr><th>{escape(each.title or each.defense)}</th>"
-            f"<td>{escape(each.answer or 'baseline')}</td><td>{escape(each.figures)}</td></tr>"
-            for each in document.verdicts
-        )
-        plane = next((each for each in document.blocks if isinstance(each, LineChart)), None)
-        confidence = f"{100 * self.analysis.settings.confidence:g} % intervals in brackets"
-        drawn = b64encode(figure_svg(plane).encode()).decode() if plane else ""
-        image = f'<img alt="" src="data:image/svg+xml;base64,{drawn}">' * bool(drawn)
-        return f"<table><caption>{confidence}</caption>{rows}</table>{image}"
-
-    def to_frame(self, by: str = "") -> Any:
-        """Return rates as a pandas data frame.
-
-        Args:
-            by: Empty for the headline rates, one row a defense; or a facet such as `category`,
-                for one row a defense, value of the facet and label.
-
-        Raises:
-            ConfigError: If pandas is not installed, or the run has no such facet.
-        """
-        if by:
-            return _pandas().DataFrame(list(self._slice_rows(by)))
-        rows = [{"defense": d.name} | d.card.columns() for d in self.analysis.defenses]
-        return _pandas().DataFrame(rows)
-
-    def _slice_rows(self, facet: str) -> Iterator[dict[str, Any]]:
-        """Yield every slice of a facet."""
-        for defense in self.analysis.defenses:
-            known = sorted({each.facet for each in defense.slices})
-            if facet not in known:
-                raise UnknownName("facet of this run", facet, known)
-            for table in defense.slices:
-                if table.facet != facet:
-                    continue
-                for each in table.rates:
-                    yield {
-                        "defense": defense.name,
-                        facet: each.name,
-                        "label": "attack" if table.is_attack else "benign",
-                        "rate": each.rate.value,
-                        "low": each.rate.low,
-                        "high": each.rate.high,
-                        "n": each.rate.trials,
-                        "asked": each.asked,
-                    }
-
-    def samples_frame(self, *, texts: bool = True) -> Any:
-        """Return what each defense decided as a pandas data frame, one row an answer.
-
-        Args:
-            texts: Whether the words of each sample stand in a column `text`.
-
-        Raises:
-            ConfigError: If pandas is not installed.
-        """
-        pandas, samples = _pandas(), self.samples()
-        facets = ("category", "subcategory", "severity", "language", "variant", "technique")
-        table = pandas.DataFrame({"id": list(samples.ids), "is_attack": samples.is_attack})
-        for name in (*facets, "source", "group"):
-            facet = getattr(samples, name)
-            table[name] = pandas.Series(list(facet.names), dtype=object).take(facet.codes).array
-        if texts:
-            with RecordReader(self.folder / "records.sqlite") as reader:
-                table["text"] = [each.prompt.words for each in reader.samples()]
-        parts = []
-        for each in self.analysis.defenses:
-            records = self.records(each.name)
-            part = table.iloc[records.sample].reset_index(drop=True)
-            part["defense"], part["repeat"] = each.name, records.repeat
-            part["outcome"] = [OUTCOME_NAMES[code] for code in records.outcome]
-            part["score"], latency = records.score, records.latency_ns / 1e6
-            part["latency_ms"] = pandas.Series(latency).where(records.latency_ns >= 0)
-            parts.append(part)
-        return pandas.concat(parts, ignore_index=True)
-
-    def open_report(self) -> Path:
-        """Open the HTML report in the browser, and return where it lies.
-
-        Raises:
-            StoreError: If the run has no HTML report.
-        """
-        page = find_run(self.folder).report_html.resolve()
-        if not page.exists():
-            raise StoreError(f"{page} is missing.\nNext: guardmark.report({str(self.folder)!r})")
-        webbrowser.open(page.as_uri())
-        return page
-
-    def samples(self) -> SampleColumns:
-        """Return the samples as numpy columns, one row a sample."""
-        with RecordReader(self.folder / "records.sqlite") as reader:
-            return sample_columns(reader)
-
-    def records(self, defense: str) -> RecordColumns:
-        """Return the decisions of one defense as numpy columns.
-
-        Args:
-            defense: Its name in the run.
-
-        Returns:
-            One row a record; arrays may be read-only.
-        """
-        with RecordReader(self.folder / "records.sqlite") as reader:
-            return record_columns(reader, defense)
-
-
-def _pandas() -> Any:
-    with needs("A data frame needs pandas", "pandas"):
-        return import_module("pandas")
+    from guardmark.engine.plan import Parts
 
 
 def load_dataset(source: str | Path, **settings: Any) -> LoadedData:
     """Read and validate a data set.
 
     Args:
-        source: Name of a built-in set (`core`), or a file.
+        source: Name of a built-in set (`core@2`), or a file.
         **settings: As under `data:` in a configuration: `label`, `map`, `filter` ...
 
     Returns:
@@ -205,31 +66,14 @@ def load_dataset(source: str | Path, **settings: Any) -> LoadedData:
         ConfigError: If a setting is unknown or wrong.
         DatasetError: If a row cannot be used; every one is named.
     """
-    given, called = {**_origin(source), **settings}, Source(shown_as="load_dataset()")
+    given, called = {**entry_of(source), **settings}, Source(shown_as="load_dataset()")
     entry = checked_settings(DataSettings, given, called)
     return load(dataset_specs(entry, Path.cwd()), DEFAULT_TAXONOMY)
 
 
-def load_run(path: str | PathLike[str]) -> LoadedRun:
-    """Read a finished run; nothing is called.
-
-    Args:
-        path: The folder of the run.
-
-    Returns:
-        Its figures, and its records as columns.
-
-    Raises:
-        StoreError: If there is no run, or its records are damaged.
-    """
-    with open_run(Path(path)) as opened:
-        analysis = analyse_run(opened.reader, opened.settings)
-        return LoadedRun(folder=opened.folder.path, analysis=analysis)
-
-
 def run(  # noqa: PLR0913 - the options of the command line, by keyword
     subject: str | Path | Defense | Callable[[str], object] | Mapping[str, object] | object,
-    data: str | Path | Iterable[Sample | Mapping[str, Any]] = "core",
+    data: str | Path | Iterable[object] | RowSource = DEFAULT_SET,
     *,
     name: str = "",
     threshold: float | None = None,
@@ -237,11 +81,14 @@ def run(  # noqa: PLR0913 - the options of the command line, by keyword
     version: str = "",
     config: object = None,
     block_labels: Sequence[str] = (),
+    attacks: Sequence[Attack | Callable[[str], str]] = (),
     limit: int | None = None,
     repeats: int | None = None,
     seed: int | None = None,
     concurrency: int | None = None,
     out: str | Path | None = None,
+    fresh: bool = False,
+    retry_errors: bool = False,
     **settings: Any,
 ) -> LoadedRun:
     """Measure a defense, a plain function, several, or everything a configuration names.
@@ -253,7 +100,7 @@ def run(  # noqa: PLR0913 - the options of the command line, by keyword
             guardrail of any-guardrail, a runnable of LangChain.
         data: A built-in set, a file, or rows: samples, dicts or instances of a data class in any
             iterable, an object whose method `load` gives them (or several), a pandas or polars
-            data frame, a Hugging Face data set. Rows are kept in a file beside the run. Not used
+            data frame, a Hugging Face data set. Rows are kept in the folder of the run. Not used
             with a configuration file.
         name: Name of the one defense in reports; the function's own name if not given.
         threshold: Score from which a float blocks; 0.5 stands in, with a warning, where a function
@@ -264,11 +111,16 @@ def run(  # noqa: PLR0913 - the options of the command line, by keyword
         config: Configuration of the one defense as plain values; its attribute `config` if not
             given. Both are in the report, and another one is another run.
         block_labels: Labels of a classifier that mean: block.
+        attacks: Own rewritings, each a function from text to text or an `Attack`. Every attack
+            sample is asked as it is and as each of them rewrites it, in one group.
         limit: Measure so many attacks and benign samples in all, evenly drawn; a first look.
         repeats: How often each sample is asked; 1 if not given.
         seed: Of every draw; 7 if not given.
         concurrency: Samples under way at once; 16 if not given.
-        out: Folder of the run; a new one under `runs/` if not given.
+        out: Folder of the run. Without one nothing is kept: the run lies in a temporary folder
+            that goes when nothing refers to the result any more, and at the end of the program.
+        fresh: Set an earlier run in `out` aside instead of continuing it.
+        retry_errors: Ask again about what failed in an earlier run in `out`.
         **settings: How data is read, as under `data:` in a configuration: `map`, `label` ...
 
     Returns:
@@ -277,48 +129,43 @@ def run(  # noqa: PLR0913 - the options of the command line, by keyword
     Raises:
         GuardmarkError: As the command line would; its message says what to do.
     """
-    folder = Path(out) if out is not None else None
-    options, session = RunOptions(out=folder, limit=limit), Session()
     stated = {"repeats": repeats, "seed": seed, "concurrency": concurrency}
     how = {key: value for key, value in stated.items() if value is not None}
     assumed = AssumedThreshold()
-    if isinstance(subject, str | Path):
-        loaded, parts = load_config(Path(subject)), None
-        if how:
-            raise ConfigError(
-                f"A configuration states {', '.join(how)} itself.\n"
-                f"Next: write `run: {{{next(iter(how))}: ...}}` in {subject}."
-            )
-    else:
-        if not isinstance(data, str | Path):
-            path = write_rows(data, (options.out.parent if options.out else RUNS) / "data")
-            called = str(getattr(data, "name", "") or "data") if is_source(data) else "data"
-            data, settings = path, {"name": called, **settings}
-        entry = {**_origin(data), **settings}
-        described = _Described(
-            threshold=threshold,
-            confidence=confidence,
-            version=version,
-            config=config,
-            block_labels=_labels(block_labels),
-            assumed=assumed,
-            how=how,
-        )
-        loaded, parts = _around(_by_name(subject, name), entry, described)
-    with ProgressLine(session.progress, quiet=not (sys.stderr.isatty() or is_notebook())):
-        if parts is None:
-            result = measure(loaded, options, session)
+    with python_words(run), run_folder(out) as folder:
+        options = RunOptions(out=folder, limit=limit, fresh=fresh, retry_errors=retry_errors)
+        if isinstance(subject, str | Path):
+            _require_no_settings(subject, how)
+            loaded, parts = load_config(Path(subject)), None
         else:
-            result = run_parts(loaded, parts, services=None, options=options, session=session)
-    finished = finish(result.folder, loaded.config, formats=loaded.config.report)
+            statements = DefenseStatements(
+                name=name,
+                threshold=threshold,
+                confidence=confidence,
+                version=version,
+                config=config,
+                block_labels=_labels(block_labels),
+                assumed=assumed,
+            )
+            loaded, parts = config_of_objects(
+                subject,
+                data,
+                statements,
+                folder=folder,
+                run_settings=how,
+                data_settings=settings,
+                attacks=attacks,
+            )
+        measured = _measured(loaded, parts, options)
+        if out is None:
+            remove_when_unused(measured.run, folder)
     if assumed.is_used:
         value = f"{assumed.value:g}"
-        session_note = f"No threshold was stated: scores block from {value} on (threshold={value})."
-        warnings.warn(session_note, stacklevel=2)
-    notes = (*result.warnings, *result.summary.notes, *finished.notes, *finished.complaints)
-    for warning in notes:
-        warnings.warn(warning, stacklevel=2)
-    return load_run(result.folder.path)
+        said = f"No threshold was stated: scores block from {value} on (threshold={value})."
+        warnings.warn(said, stacklevel=2)
+    for note in measured.notes:
+        warnings.warn(note, stacklevel=2)
+    return measured.run
 
 
 def compare(path: str | PathLike[str], *others: str | PathLike[str]) -> RunComparison:
@@ -373,14 +220,15 @@ def gate(
     from guardmark.app.results.gating import gate as check_gate
 
     base = None if baseline is None else Path(baseline)
-    if not limits:
-        return check_gate(Path(path), policy=Path(policy) if policy else None, baseline=base)
-    if policy is not None:
-        raise ConfigError("Limits are given by policy= or by name, not both.")
-    stated = checked_settings(GateSettings, limits, Source(shown_as="gate()"))
-    with open_run(Path(path)) as opened:
-        found = None if base is None else find_run(base)
-        return check_run(opened, gate_policy(stated), baseline=found)
+    with python_words(gate):
+        if not limits:
+            return check_gate(Path(path), policy=Path(policy) if policy else None, baseline=base)
+        if policy is not None:
+            raise ConfigError("Limits are given by policy= or by name, not both.")
+        stated = checked_settings(GateSettings, limits, Source(shown_as="gate()"))
+        with open_run(Path(path)) as opened:
+            found = None if base is None else find_run(base)
+            return check_run(opened, gate_policy(stated), baseline=found)
 
 
 def export(path: str | PathLike[str], form: str, *, out: str | Path | None = None) -> Path:
@@ -396,7 +244,8 @@ def export(path: str | PathLike[str], form: str, *, out: str | Path | None = Non
     """
     from guardmark.app.results.artefacts import export as write_export
 
-    return write_export(Path(path), form, out=Path(out) if out is not None else None).path
+    with python_words(export):
+        return write_export(Path(path), form, out=_path_or_none(out)).path
 
 
 def import_run(
@@ -422,8 +271,10 @@ def import_run(
     from guardmark.interchange.imported import Statements
 
     stated = Statements(label=None if label is None else Label(label))
-    folder = Path(out) if out is not None else None
-    taken = take_over(tool, Path(path), now=Session().now, out=folder, statements=stated)
+    with python_words(import_run):
+        taken = take_over(
+            tool, Path(path), now=Session().now, out=_path_or_none(out), statements=stated
+        )
     for note in taken.notes:
         warnings.warn(note, stacklevel=2)
     finish(taken.folder, taken.config, formats=taken.config.report)
@@ -445,109 +296,298 @@ def report(path: str | PathLike[str]) -> Path:
     return find_run(Path(path)).report_html
 
 
-def _by_name(subject: object, name: str) -> Mapping[str, object]:
-    """Name what is measured: one thing, several in a list, or several in a dict."""
-    if isinstance(subject, Mapping):
-        return subject
-    if not isinstance(subject, list | tuple):
-        return {name or _name_of(subject): subject}
-    named = {_name_of(each): each for each in subject}
-    if len(named) < len(subject):
-        raise ConfigError(
-            "Two defenses of the list share a name.\nNext: give a dict, with a name for each."
+def adapt(  # noqa: PLR0913 - the options of the command line, by keyword
+    subject: str | PathLike[str] | Callable[[str], object] | Mapping[str, object] | object,
+    data: str | Path | Iterable[object] | RowSource = DEFAULT_SET,
+    *,
+    budget: int | str = "standard",
+    only: str | Sequence[str] = (),
+    operators: Sequence[Attack | Callable[[str], str]] = (),
+    has_repair: bool = True,
+    has_controls: bool = True,
+    seeds: int | None = None,
+    config: str | Path | None = None,
+    name: str = "",
+    threshold: float | None = None,
+    block_labels: Sequence[str] = (),
+    yes: bool = False,
+    out: str | Path | None = None,
+    **settings: Any,
+) -> LoadedRun:
+    """Attack defenses by rewriting attacks and watching the answers, as `guardmark adapt` does.
+
+    Only attack a defense that is yours or that you may test.
+
+    Args:
+        subject: A finished run or its folder, which the tries are added to; a configuration file,
+            or a defense as `run` takes it, which is measured first.
+        data: What a defense is measured on, as `run` takes it.
+        budget: Search calls for each attack: a number of at least 4, or `quick` (16), `standard`
+            (64), `thorough` (512).
+        only: Names of the defenses to attack; all candidates if not given.
+        operators: Own rewritings, each a function from text to text or an `Attack`, tried beside
+            the built-in ones.
+        has_repair: Whether a repair is looked for, and attacked again.
+        has_controls: Whether control arms and benign texts are asked, which tell what learning
+            added and what blocking a trick would cost.
+        seeds: Searches with so many seeds; 1 if not given.
+        config: Configuration of a finished run, whose parts call code or services, or a file of an
+            attacker model.
+        name: Name of the one defense in reports.
+        threshold: As `run` takes it.
+        block_labels: As `run` takes it.
+        yes: Make more than 10,000 calls of services without a limit.
+        out: Folder of a run that is measured first; nothing is kept without one.
+        **settings: How data is read.
+
+    Returns:
+        The run, its adaptive figures at `.analysis.adaptive`.
+
+    Raises:
+        GuardmarkError: As the command line would; its message says what to do.
+    """
+    from guardmark.app.adapt.adapting import AdaptOptions, BuiltSubject, parse_budget
+    from guardmark.app.adapt.adapting import adapt as attack
+    from guardmark.app.adapt.own_operators import own_operators
+    from guardmark.app.results.reporting import report as write_report
+
+    with python_words(adapt), run_folder(out) as folder:
+        options = AdaptOptions(
+            budget=parse_budget(str(budget)),
+            config=_path_or_none(config),
+            seeds=seeds,
+            only=_labels(only),
+            has_repair=has_repair,
+            has_controls=has_controls,
+            operators=own_operators(operators),
+            forecast=_agreed if yes else _refuse_many_calls,
+            run=RunOptions(out=folder, only=_labels(only)),
         )
-    return named
+        is_finished = isinstance(subject, LoadedRun)
+        what: Any
+        if isinstance(subject, LoadedRun):
+            what = subject.folder
+        elif isinstance(subject, str | Path):
+            is_config = Path(subject).suffix in {".yaml", ".yml"}
+            what = load_config(Path(subject)) if is_config else Path(subject)
+            is_finished = not is_config
+        else:
+            statements = DefenseStatements(
+                name=name,
+                threshold=threshold,
+                block_labels=_labels(block_labels),
+                assumed=AssumedThreshold(),
+            )
+            loaded, parts = config_of_objects(
+                subject, data, statements, folder=folder, run_settings={}, data_settings=settings
+            )
+            what = BuiltSubject(loaded=loaded, parts=parts)
+        session = Session()
+        with _progress_line(session, is_attack=True):
+            done = attack(what, session, options)
+        write_report(done.folder.path)
+        attacked = load_run(done.folder.path)
+        if out is None and not is_finished:
+            remove_when_unused(attacked, folder)
+        return attacked
 
 
-def _labels(stated: Sequence[str]) -> tuple[str, ...]:
-    return (stated,) if isinstance(stated, str) else tuple(stated)
+def judge(
+    path: str | PathLike[str],
+    *,
+    config: str | Path | None = None,
+    human_labels: str | Path | None = None,
+    layer: str = "",
+) -> LoadedRun:
+    """Judge the stored answers of a run again, as `guardmark judge` does.
+
+    Args:
+        path: The run, or its folder.
+        config: File with the judges, under `judges:` or as a whole configuration.
+        human_labels: A sheet that people filled in (`guardmark audit`).
+        layer: Name of the judging.
+
+    Returns:
+        The run, with every figure, its new judging beside the earlier ones.
+
+    Raises:
+        GuardmarkError: As the command line would; its message says what to do.
+    """
+    from guardmark.app.judging_choice import choose_headline
+    from guardmark.app.labels.judging import judge_run
+    from guardmark.app.results.reporting import report as write_report
+
+    session = Session()
+    with python_words(judge), _progress_line(session):
+        judged = judge_run(
+            Path(path),
+            session,
+            config=_path_or_none(config),
+            layer=layer,
+            human_labels=_path_or_none(human_labels),
+        )
+        if judged.headline:
+            with judged.folder.lock():
+                choose_headline(judged.folder.records, judged.headline)
+        write_report(judged.folder.path)
+    for warning in judged.warnings:
+        warnings.warn(warning, stacklevel=2)
+    return load_run(judged.folder.path)
 
 
-def _origin(source: str | Path) -> dict[str, str]:
-    builtin = {one.target for one in BUILTIN_SETS}
-    return {"builtin": str(source)} if str(source) in builtin else {"path": str(source)}
+def plan(  # noqa: PLR0913 - the options of the command line, by keyword
+    *,
+    margin: float | None = None,
+    zero_events: float | None = None,
+    difference: float | None = None,
+    non_inferiority: float | None = None,
+    rate: float | None = None,
+    discordance: float | None = None,
+    power: float | None = None,
+    confidence: float = 0.95,
+    tests: int = 2,
+    variants: int | str | None = None,
+    icc: float = USUAL_ICC,
+    like: str | PathLike[str] | None = None,
+) -> SizePlan:
+    """Say how many samples a claim needs, as `guardmark plan` does.
+
+    Args:
+        margin: A rate known to within this share, half the width of its interval.
+        zero_events: An upper limit that no event at all is to keep.
+        difference: A difference between two defenses that is to be found.
+        non_inferiority: How much worse the second may be at most.
+        rate: The true rate that is assumed.
+        discordance: The share of samples on which two defenses differ.
+        power: The chance that the claim comes out; the usual one of the claim if not given.
+        confidence: Of the interval, or one less the error of the test.
+        tests: How many tests share the error.
+        variants: Variants of each wording, `5` or a range such as `1-9`; none if not given.
+        icc: How alike variants of one wording are, from 0 to 1.
+        like: A run whose groups are taken in the place of `variants` and `icc`.
+
+    Returns:
+        The plan: `.claim`, `.assumption`, and `.promise` with its rows and groups.
+
+    Raises:
+        ConfigError: If there is not exactly one claim, or it cannot be planned.
+    """
+    claim = Claim(
+        margin=margin,
+        zero_events=zero_events,
+        difference=difference,
+        non_inferiority=non_inferiority,
+        rate=rate,
+        discordance=discordance,
+        power=power,
+        confidence=confidence,
+        tests=tests,
+    )
+    with python_words(plan):
+        if like is None:
+            layout = layout_of(None if variants is None else str(variants), icc)
+        else:
+            from guardmark.app.results.group_layout import read_layout
+
+            layout = read_layout(Path(like), is_attack=non_inferiority is None)
+        return plan_size(claim, layout)
 
 
-def _name_of(subject: object) -> str:
-    stated = getattr(subject, "name", "") or getattr(subject, "__name__", "")
-    return str(stated).strip("<> ") or "defense"
+def check(config: str | Path, *, probes: int = 0) -> Checkup:
+    """Check a configuration before it is run, as `guardmark check` does.
+
+    Args:
+        config: The configuration file.
+        probes: How many samples each defense behind a service is asked about.
+
+    Returns:
+        Data, sizes, calls, time and cost, and what the probes showed.
+
+    Raises:
+        GuardmarkError: If something is wrong; every mistake is named with its place.
+    """
+    from guardmark.app.preflight import check_config
+
+    with python_words(check):
+        return check_config(Path(config), probes=probes)
+
+
+@contextmanager
+def run_folder(out: str | Path | None) -> Iterator[Path]:
+    """Name the folder of a run: the one that is wanted, or a temporary one.
+
+    After an error nothing of a folder stays that was not there before and holds no records.
+    """
+    if out is not None:
+        folder, home = Path(out), Path(out)
+    else:
+        home = Path(tempfile.mkdtemp(prefix="guardmark-"))
+        folder = home / "run"
+    is_new = out is None or not folder.exists()
+    try:
+        yield folder
+    except BaseException:
+        if out is None or (is_new and not (folder / "records.sqlite").exists()):
+            shutil.rmtree(home, ignore_errors=True)
+        raise
+
+
+def remove_when_unused(result: LoadedRun, folder: Path) -> None:
+    """Remove a temporary folder when nothing refers to its run any more, or at the end."""
+    weakref.finalize(result, shutil.rmtree, folder.parent, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Described:
-    """What is said of defenses beside themselves."""
+class _Measured:
+    """A run, and what deserves a warning."""
 
-    threshold: float | None
-    confidence: ConfidenceMeaning | None
-    version: str
-    config: object
-    block_labels: tuple[str, ...]
-    assumed: AssumedThreshold
-    how: Mapping[str, int]  # Settings of `run:`.
+    run: LoadedRun
+    notes: tuple[str, ...]
 
 
-def _around(
-    subjects: Mapping[str, object], data: dict[str, Any], described: _Described
-) -> tuple[LoadedConfig, Parts]:
-    """A configuration and parts around defenses that exist as objects, by their names."""
-    if not subjects:
-        raise ConfigError("The dict of defenses is empty.\nNext: name at least one defense.")
-    if len(subjects) > 1 and (described.version or described.config is not None):
+def _measured(loaded: LoadedConfig, parts: Parts | None, options: RunOptions) -> _Measured:
+    """Carry out a run, write its reports and read it back."""
+    session = Session()
+    with _progress_line(session):
+        if parts is None:
+            result = measure(loaded, options, session)
+        else:
+            result = run_parts(loaded, parts, services=None, options=options, session=session)
+    finished = finish(result.folder, loaded.config, formats=loaded.config.report)
+    notes = (*result.warnings, *result.summary.notes, *finished.notes, *finished.complaints)
+    return _Measured(run=load_run(result.folder.path), notes=notes)
+
+
+def _progress_line(session: Session, *, is_attack: bool = False) -> ProgressLine:
+    """Show how far it is where somebody looks: at a terminal or in a notebook."""
+    is_quiet = not (sys.stderr.isatty() or is_notebook())
+    return ProgressLine(session.progress, quiet=is_quiet, is_attack=is_attack)
+
+
+def _require_no_settings(config: str | Path, how: Mapping[str, int]) -> None:
+    """Refuse arguments that a configuration states itself."""
+    if how:
         raise ConfigError(
-            "The arguments version and config describe one defense, and there are several.\n"
-            "Next: give each object an attribute version or config."
+            f"A configuration states {', '.join(how)} itself.\n"
+            f"Next: write `run: {{{next(iter(how))}: ...}}` in {config}."
         )
-    built: dict[str, BuiltPart] = {}
-    for stated, subject in subjects.items():
-        is_part = isinstance(subject, Defense | InlineDefense | BatchDefense)
-        # As a configuration allows it; a part that has a name keeps it.
-        own = _name_of(subject) if is_part else stated
-        name = re.sub(r"[^A-Za-z0-9_.@-]+", "_", own).lstrip(".@-")[:80] or "defense"
-        if name in built:
-            raise ConfigError(f"Two defenses would be called {name!r}.\nNext: rename {stated!r}.")
-        built[name] = _built(name, subject, described, is_part=is_part)
-    settings = {
-        "version": 1,
-        "name": "run",
-        "data": [data],
-        "defenses": {x: {} for x in built},
-        "run": dict(described.how),
-    }
-    source = Source(shown_as="run()")
-    config = checked_settings(Config, settings, source)
-    loaded = LoadedConfig(config=config, folder=Path.cwd(), source=source)
-    return loaded, Parts(defenses=tuple(built.values()))
 
 
-def _built(name: str, subject: Any, described: _Described, *, is_part: bool) -> BuiltPart:
-    """Make a part of an object, with all that can be known of it."""
-    threshold, called, defense = described.threshold, subject, subject
-    if not is_part:
-        made = defense_from(
-            subject,
-            name=name,
-            threshold=threshold,
-            confidence=described.confidence,
-            block_labels=described.block_labels,
-            assumed=described.assumed,
+def _agreed(*_: object) -> None:
+    """Make every call: the caller said yes."""
+
+
+def _refuse_many_calls(_loaded: LoadedConfig, forecast: Any, _samples: Sequence[Sample]) -> None:
+    if forecast.needs_consent:
+        raise ConfigError(
+            f"At most about {forecast.outside:,} calls of services, without a limit.\n"
+            "Next: state run.max_calls or run.max_cost, take a smaller --budget, or give --yes."
         )
-        defense, called = made, made.function
-    identity = identity_of(called, version=described.version, config=described.config)
-    known = [identity.fingerprint, str(threshold), str(described.confidence)]
-    settings = identity.settings
-    if described.block_labels:
-        settings["block_labels"] = list(described.block_labels)
-        known.append(",".join(described.block_labels))
-    if described.confidence:
-        settings["confidence"] = described.confidence
-    manifest = PartManifest(
-        name=name,
-        kind="defense",
-        type="object",
-        version=identity.version,
-        fingerprint=sha256("\n".join(known).encode()).hexdigest(),
-        view=str(getattr(defense, "view", "text")),
-        threshold=threshold,
-        settings=settings,
-    )
-    return BuiltPart(part=defense, manifest=manifest)
+
+
+def _path_or_none(stated: str | Path | None) -> Path | None:
+    return None if stated is None else Path(stated)
+
+
+def _labels(stated: str | Sequence[str]) -> tuple[str, ...]:
+    return (stated,) if isinstance(stated, str) else tuple(stated)

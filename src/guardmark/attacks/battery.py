@@ -42,6 +42,7 @@ class Lock:
     attacker: AttackerLock = ()
     shares_memory: bool = True
     seeds: int = 1
+    own: tuple[tuple[str, str], ...] = ()  # Own operators, each with a hash of its source.
 
     @property
     def memory(self) -> str:
@@ -83,6 +84,8 @@ def lock_text(lock: Lock = _USUAL) -> str:
         content["attacker"] = dict(lock.attacker)
     if lock.seeds > 1:
         content["seeds"] = lock.seeds
+    if lock.own:
+        content["own operators"] = dict(lock.own)
     return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
 

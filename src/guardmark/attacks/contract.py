@@ -269,6 +269,7 @@ class Variant:
         }
 
 
+OWN_FAMILY = "own"  # of operators that an attacker brings
 LONGEST = 3
 """Most operators in a chain."""
 
@@ -307,6 +308,11 @@ class OperatorChain:
     def for_material(self) -> bool:
         """Whether it is of no sense but in a document or in what a tool returned."""
         return any(arm.operator.for_material for arm in self.arms)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether an operator of it comes from the attacker and not from guardmark."""
+        return any(arm.family == OWN_FAMILY for arm in self.arms)
 
     @property
     def families(self) -> tuple[str, ...]:

@@ -1,9 +1,14 @@
-"""Words typed by a person: commands as thin shims over the verbs of `app`."""
+"""Words typed by a person: commands as thin shims over the verbs of `app`.
+
+Options and their help live here; what a command does stands in `app`. Begin with `commands.toml`,
+the list that `guardmark --help` prints, then the file of a command.
+"""
 
 from __future__ import annotations
 
 import errno
 import gc
+import io
 import os
 import signal
 import sys
@@ -57,12 +62,29 @@ def _interrupted() -> int:
     return EXIT_INTERRUPTED
 
 
+class _ClosedOutput(io.TextIOWrapper):
+    """Stands for a standard output that was closed: what is to be printed cannot be."""
+
+    def write(self, text: str) -> int:
+        """Refuse a text as the system would; a command that prints nothing does not notice."""
+        if text:
+            raise OSError(errno.EBADF, "standard output is closed")
+        return 0
+
+
 def _stand_in_for_closed_streams() -> None:
-    """Give ourselves streams where whoever started us closed them (`>&-`, `<&-`)."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            nowhere = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - until the end
-            setattr(sys, name, nowhere)
+    """Give ourselves streams where whoever started us closed them (`>&-`, `<&-`).
+
+    They are opened in this order, so that each takes the number of the one it stands for: no
+    file that is opened later is taken for the output of a program that we start.
+    """
+    if sys.stdin is None:
+        sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - until the end
+    if sys.stdout is None:
+        nowhere = Path(os.devnull).open("wb")  # noqa: SIM115 - until the end
+        sys.stdout = _ClosedOutput(nowhere, encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
 
 
 def _leave_at_once(code: int) -> None:

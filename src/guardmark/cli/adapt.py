@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -18,8 +19,10 @@ from guardmark.cli.terminal import (
     echo,
     echo_drawn,
     echo_json,
+    level,
     same_command,
     tell_line,
+    tell_note,
 )
 from guardmark.core.errors import ConfigError
 
@@ -33,46 +36,139 @@ if TYPE_CHECKING:
     from guardmark.app.adapt.subject import TrustList
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.core.sample import Sample
+    from guardmark.reports.chapters.adaptive.summary import TrickExample
     from guardmark.store.run_dir import RunDir
 
-_LEAST_CALLS = 4  # of a search, for each attack
 _REPAIR = "repair.yaml"  # in the folder of the run
 _Files = tuple[tuple[str, Path], ...]
 _PATH = click.Path(path_type=Path)
 
 
-@click.command()
+@click.command(
+    help=(
+        "Attack the defenses of a finished RUN, or of a CONFIG (which is run first), "
+        "by rewriting its attacks and watching the answers. Nothing named: the "
+        "built-in run. Only attack a defense that is yours or that you may test. The "
+        "same command on the same RUN continues it."
+    )
+)
 @click.argument("subject", required=False, type=_PATH, metavar="[RUN|CONFIG]")
-@click.option("--budget", default="standard", show_default=True)
-@click.option("-o", "--out", type=_PATH)
-@click.option("--config", type=_PATH)
-@click.option("--trust", is_flag=True)
-@click.option("--trust-list", metavar="sha256:...")
-@click.option("--record", type=_PATH)
-@click.option("--replay", "replays", type=_PATH, multiple=True)
-@click.option("--canaries", type=click.IntRange(0, 20), default=20, show_default=True)
-@click.option("--no-shared-memory", "alone", is_flag=True)
-@click.option("--seeds", type=click.IntRange(1, 100))
-@click.option("--yes", "is_agreed", is_flag=True)
-@click.option("--json", "as_json", is_flag=True)
+@click.option(
+    "--budget",
+    default="standard",
+    show_default=True,
+    help=("Search calls for each attack: quick (16), standard (64), thorough (512), or N."),
+)
+@click.option("--only", help="Attack only these defenses, separated by commas.")
+@click.option(
+    "--no-controls",
+    is_flag=True,
+    help=(
+        "Leave out control arms and benign texts: fewer calls, and what learning added stays "
+        "unknown."
+    ),
+)
+@click.option(
+    "--no-repair", is_flag=True, help="Leave out the search for a repair, and the attack on it."
+)
+@click.option("-o", "--out", type=_PATH, help="Folder of the run that is measured first.")
+@click.option(
+    "--config",
+    type=_PATH,
+    help=(
+        "Configuration from which the parts of RUN are built; or a file that names "
+        "only an attacker model, in a section adaptive."
+    ),
+)
+@click.option(
+    "--trust",
+    is_flag=True,
+    help=(
+        "Build the parts as the folder of RUN names them: every import, address, "
+        "file and variable is listed first, and you are asked. For folders of your "
+        "own."
+    ),
+)
+@click.option(
+    "--trust-list",
+    metavar="sha256:...",
+    help="Agree to the list that has this hash, without a question.",
+)
+@click.option("--record", type=_PATH, help="Write all exchanges with services to this file.")
+@click.option(
+    "--replay",
+    "replays",
+    type=_PATH,
+    multiple=True,
+    help=("Answer from this file: a trace.jsonl, or what --record wrote. May be given twice."),
+)
+@click.option(
+    "--canaries",
+    type=click.IntRange(0, 20),
+    default=20,
+    show_default=True,
+    help=(
+        "Number of harmless sentences that a target model reads through each operator; 0 for none."
+    ),
+)
+@click.option(
+    "--no-shared-memory",
+    "alone",
+    is_flag=True,
+    help=("Let each attack learn from its own answers only, so that attacks stay independent."),
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 100),
+    help=(
+        "Repeat the search N times, each with its own seed and memory (default: "
+        "adaptive.seeds of the configuration, else 1). Use 5 for figures that others "
+        "will read."
+    ),
+)
+@click.option(
+    "--yes",
+    "is_agreed",
+    is_flag=True,
+    help=(
+        "Do not ask before more than 10,000 calls of services that run.max_calls and "
+        "run.max_cost do not limit."
+    ),
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def adapt_command(subject: Path | None, *, as_json: bool, **options: Any) -> int:
     """Attack the defenses of a run."""
-    analysis, files = _carry_out(subject, options)
-    if analysis is None:
+    finished = _carry_out(subject, options)
+    if finished is None:
         return EXIT_INTERRUPTED
     if as_json:
         from guardmark.reports.render.json.documents import adaptive_json
 
-        echo_json(json.dumps(adaptive_json(analysis.adaptive), ensure_ascii=False))
-    else:
-        echo_drawn(f"{_drawn(analysis)}\n")
-        for label, path in files:
-            echo(f"{label:<10}{path}")
+        tell_note(finished.calls)
+        echo_json(json.dumps(adaptive_json(finished.analysis.adaptive), ensure_ascii=False))
+        return 0
+    echo_drawn(f"{_drawn(finished)}\n")
+    for label, path in finished.files if level() >= 0 else ():
+        echo(f"{label:<10}{path}")
+    if level() >= 0:
+        run = quote(str(finished.folder.path))
+        echo("", f"To read the tries:            guardmark show {run} --adaptive")
+        echo(f"To keep what got through:     guardmark export {run} --to dataset")
     return 0
 
 
-def _carry_out(subject: Path | None, typed: dict[str, Any]) -> tuple[RunAnalysis | None, _Files]:
-    """Attack, write the reports again and read what came out."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finished:
+    """An attack that came to its end."""
+
+    folder: RunDir
+    analysis: RunAnalysis
+    files: _Files
+    calls: str
+
+
+def _carry_out(subject: Path | None, typed: dict[str, Any]) -> _Finished | None:
+    """Attack, write the reports again and read what came out; None when it was interrupted."""
     from guardmark.app.adapt.adapting import adapt
     from guardmark.app.results.reporting import report
     from guardmark.app.run.progress_line import ProgressLine
@@ -80,20 +176,22 @@ def _carry_out(subject: Path | None, typed: dict[str, Any]) -> tuple[RunAnalysis
     from guardmark.cli.interrupts import interruptible
 
     what, options = _request(subject, **typed)
-    session = Session(announce=tell_line)
-    with interruptible(session.stop), ProgressLine(session.progress, is_attack=True):
+    session = Session(announce=tell_note)
+    line = ProgressLine(session.progress, quiet=level() < 0, is_attack=True)
+    with interruptible(session.stop), line:
         done = adapt(what, session, options)
     if done.trace is None:
         tell_line(f"{INTERRUPTED} To continue: {_again(subject, done, typed['out'])}")
-        return None, ()
+        return None
     analysis = report(done.folder.path).analysis
-    files = (
+    paths = (
         ("report", done.folder.report_html),
         ("repair", _write_repair(done.folder, analysis.adaptive)),
         ("trace", done.trace),
         ("target", done.folder.target),
     )
-    return analysis, tuple((label, path) for label, path in files if path and path.exists())
+    files = tuple((label, path) for label, path in paths if path and path.exists())
+    return _Finished(folder=done.folder, analysis=analysis, files=files, calls=done.calls)
 
 
 def _write_repair(folder: RunDir, cards: Sequence[AdaptiveCard]) -> Path | None:
@@ -124,22 +222,28 @@ def _request(
     trust_list: str | None,
     alone: bool,
     is_agreed: bool,
+    only: str | None,
+    no_controls: bool,
+    no_repair: bool,
     **same: Any,
 ) -> tuple[LoadedConfig | Path | None, AdaptOptions]:
     """Return what is attacked and how, as the verb takes it."""
-    from guardmark.app.adapt.adapting import AdaptOptions
+    from guardmark.app.adapt.adapting import AdaptOptions, parse_budget
     from guardmark.app.parts.loading import load_config
     from guardmark.app.run.running import RunOptions
-    from guardmark.core.errors import ConfigError
 
     trace, cassette = _sort_replays(replays)
+    names = tuple(name.strip() for name in (only or "").split(",") if name.strip())
     options = AdaptOptions(
-        budget=_parse_budget(budget),
+        budget=parse_budget(budget),
         trust=partial(_agree, trust_list) if trust or trust_list else None,
         trace=trace,
         shared_memory=not alone,
+        only=names,
+        has_controls=not no_controls,
+        has_repair=not no_repair,
         forecast=partial(_tell_forecast, is_agreed=is_agreed),
-        run=RunOptions(out=out, record=record, replay=cassette),
+        run=RunOptions(out=out, only=names, record=record, replay=cassette),
         **same,
     )
     if subject is not None and subject.suffix in {".yaml", ".yml"}:
@@ -154,8 +258,6 @@ def _request(
 
 def _sort_replays(paths: Sequence[Path]) -> tuple[Path | None, Path | None]:
     """Tell a trace from a cassette."""
-    from guardmark.core.errors import ConfigError
-
     cassettes = [path for path in paths if _is_cassette(path)]
     traces = [path for path in paths if path not in cassettes]
     for kind, named in (("traces", traces), ("cassettes", cassettes)):
@@ -181,16 +283,15 @@ def _tell_forecast(
     from guardmark.app.adapt.forecast import ASKS_ABOVE, purposes_text
     from guardmark.app.preflight import Span, forecast_attack
     from guardmark.cli.run import forecast_lines
-    from guardmark.core.errors import ConfigError
 
     most = sum(forecast.by_purpose.values())
-    tell_line(f"Will ask at most about {most:,} times: {purposes_text(forecast.by_purpose)}")
+    tell_note(f"Will ask at most about {most:,} times: {purposes_text(forecast.by_purpose)}")
     defenses = []
     for built in forecast.at_service:
         calls = Span(at_least=len(samples), at_most=forecast.planned[built.manifest.name])
         defenses.append(forecast_attack(loaded, built, samples, calls))
     for number, line in enumerate(forecast_lines(defenses, hint="")):
-        tell_line(f"The attack on {line.strip()}" if number < len(defenses) else line)
+        tell_note(f"The attack on {line.strip()}" if number < len(defenses) else line)
     if is_agreed or not forecast.needs_consent:
         return
     question = f"At most about {forecast.outside:,} calls of services, without a limit."
@@ -208,8 +309,6 @@ def _tell_forecast(
 
 def _agree(known: str | None, listed: TrustList) -> bool:
     """Show what a folder names, and ask; where nobody can be asked, take a hash of the list."""
-    from guardmark.core.errors import ConfigError
-
     for line in (f"{listed.folder} names, and its parts would reach:", *listed.lines):
         tell_line(f"  {line}")
     if known == listed.digest:
@@ -235,27 +334,42 @@ def _again(subject: Path | None, done: Adapted, out: Path | None) -> str:
     return f"{same_command()} {option}{quote(str(done.folder.path))}"
 
 
-def _drawn(analysis: RunAnalysis) -> str:
+def _drawn(finished: _Finished) -> str:
+    """Draw one screen of an attack, or with -v all that its chapter tells."""
     from guardmark.reports.chapters.adaptive.chapter import adaptive_document
+    from guardmark.reports.chapters.adaptive.summary import adaptive_summary
 
-    document = adaptive_document(
-        analysis.adaptive,
-        pairs=analysis.adaptive_pairs,
-        left_out=analysis.adaptive_left_out,
-        taken=[part.name for part in analysis.manifest.parts],
-    )
-    return drawn(document, piped=10_000)
-
-
-def _parse_budget(budget: str) -> int:
-    """Read search calls for each attack: one of the known words, or a number."""
-    from guardmark.adaptive.state import BUDGETS  # loads what attacks are made of
-
-    if budget in BUDGETS:
-        return BUDGETS[budget]
-    if not budget.isdecimal() or int(budget) < _LEAST_CALLS:
-        raise ConfigError(
-            f"--budget {budget!r} is not a budget. Known: {', '.join(BUDGETS)}, or a number of "
-            f"search calls for each attack, at least {_LEAST_CALLS}."
+    analysis = finished.analysis
+    if level() > 0:
+        document = adaptive_document(
+            analysis.adaptive,
+            pairs=analysis.adaptive_pairs,
+            left_out=analysis.adaptive_left_out,
+            taken=[part.name for part in analysis.manifest.parts],
         )
-    return int(budget)
+        return drawn(document)
+    summary = adaptive_summary(
+        analysis.adaptive,
+        examples=_examples(finished),
+        calls=finished.calls,
+        left_out=analysis.adaptive_left_out,
+    )
+    return drawn(summary)
+
+
+def _examples(finished: _Finished) -> dict[str, TrickExample]:
+    """Return for each defense what its cheapest trick made of an attack."""
+    from guardmark.app.results.transcripts import example_of
+    from guardmark.reports.chapters.adaptive.summary import TrickExample, cheapest_trick
+    from guardmark.store.reader import RecordReader
+
+    examples = {}
+    with RecordReader(finished.folder.records) as reader:
+        for card in finished.analysis.adaptive:
+            best = cheapest_trick(card)
+            if best is None:
+                continue
+            made = example_of(reader, defense=card.name, chain=best.chain)
+            if made is not None:
+                examples[card.name] = TrickExample(original=made[0], rewritten=made[1])
+    return examples

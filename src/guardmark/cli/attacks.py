@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from guardmark.attacks.contract import OperatorChain, Variant
 
 
-@click.group()
+@click.group(
+    help=(
+        "List, describe and apply the operators that adaptive attacks are made of; "
+        "calibrate the embeddings that judge sameness."
+    )
+)
 def attacks_command() -> None:
     """Hold the commands."""
 
@@ -26,10 +31,10 @@ def attacks_command() -> None:
 attacks_command.add_command(calibrate_command)
 
 
-@attacks_command.command("list")
-@click.option("--family", "wanted")
-@click.option("--battery", "of_battery", is_flag=True)
-@click.option("--json", "as_json", is_flag=True)
+@attacks_command.command("list", help="List every operator, or the chains of the fixed battery.")
+@click.option("--family", "wanted", help="Only one family, F1 to F13.")
+@click.option("--battery", "of_battery", is_flag=True, help="The fixed battery, in order.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def _list(*, wanted: str | None, of_battery: bool, as_json: bool) -> None:
     from guardmark.attacks.catalogue import family, operators
     from guardmark.attacks.tables import families
@@ -69,9 +74,9 @@ def _print_battery(*, as_json: bool) -> None:
     echo(f"Not tried: {NOT_TRIED}.")
 
 
-@attacks_command.command("show")
+@attacks_command.command("show", help="Describe one operator: tier, parameters, domain.")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def _show(*, name: str, as_json: bool) -> None:
     from guardmark.attacks.catalogue import operator
 
@@ -91,15 +96,26 @@ def _show(*, name: str, as_json: bool) -> None:
         echo(f"  {parameter.name:<13}  {first} unless set{more}")
 
 
-@attacks_command.command("apply")
+@attacks_command.command(
+    "apply",
+    help=(
+        "Rewrite a text (or standard input) by CHAIN: operators joined by '+', "
+        "parameters in parentheses, such as 'synonym + base64(wrapper=none)'. The "
+        "variant goes to standard output, what is proved of it to standard error."
+    ),
+)
 @click.argument("chain")
 @click.argument("text", required=False)
-@click.option("--seed", default=0, show_default=True)
-@click.option("--try", "try_index", default=0, show_default=True)
-@click.option("--keep", multiple=True)
-@click.option("--wordnet", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--raw", is_flag=True)
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--seed", default=0, show_default=True, help="Seed of the draws.")
+@click.option("--try", "try_index", default=0, show_default=True, help="Which draw, from 0.")
+@click.option("--keep", multiple=True, help="Span that must not be altered; repeatable.")
+@click.option(
+    "--wordnet",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of a WordNet database; adds the operator wordnet_synonym.",
+)
+@click.option("--raw", is_flag=True, help="Print invisible characters as they are.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def _apply(
     *,
     chain: str,

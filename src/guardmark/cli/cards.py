@@ -16,15 +16,58 @@ if TYPE_CHECKING:
 _PATH = click.Path(path_type=Path)
 
 
-@click.command()
+@click.command(
+    help=(
+        "Write a card of each defense of RUN (or arm of a pipeline) that is no "
+        "baseline, or of NAMES: what was measured, on what, with which figures and "
+        "intervals, known blind spots, what was not measured, and what its maker "
+        "claims beside it. Nothing is called. A card can be signed with minisign, "
+        "and checked: `guardmark verify CARD`."
+    )
+)
 @click.argument("run", type=_PATH)
 @click.argument("names", nargs=-1)
-@click.option("--to", "formats", default="json,html")
-@click.option("--claims", type=_PATH)
-@click.option("-o", "--out", type=_PATH)
-@click.option("--sign", metavar="KEY", type=_PATH)
 @click.option(
-    "--password-env", metavar="NAME", default="GUARDMARK_SIGN_PASSWORD", show_default=True
+    "--to",
+    "formats",
+    default="json,html",
+    help=("Formats, separated by commas: json, html, markdown, badge; json and html if not given."),
+)
+@click.option(
+    "--claims",
+    type=_PATH,
+    help=(
+        "YAML file of what makers claim: `claims: {my-guard: [{figure: "
+        "true_positive_rate, value: 0.98, source: where it was said}]}`."
+    ),
+)
+@click.option(
+    "-o",
+    "--out",
+    type=_PATH,
+    help="Folder for the files; `cards` in the folder of RUN if not given.",
+)
+@click.option(
+    "--again",
+    metavar="COMMAND",
+    default="",
+    help=(
+        "Command that the card names as the one that repeats the measurement; that of the run if "
+        "not given."
+    ),
+)
+@click.option(
+    "--sign",
+    metavar="KEY",
+    type=_PATH,
+    help="Secret key of minisign: signs each card in JSON, in a file beside it.",
+)
+@click.option(
+    "--password-env",
+    metavar="NAME",
+    default="GUARDMARK_SIGN_PASSWORD",
+    show_default=True,
+    help="Environment variable that holds the password of that key.",
 )
 def card_command(
     run: Path,
@@ -33,6 +76,7 @@ def card_command(
     formats: str,
     claims: Path | None,
     out: Path | None,
+    again: str,
     sign: Path | None,
     password_env: str,
 ) -> None:
@@ -41,17 +85,37 @@ def card_command(
 
     wanted = tuple(each.strip() for each in formats.split(",") if each.strip())
     key = SigningKey(path=sign, password=os.environ.get(password_env, "")) if sign else None
-    written = write_cards(run, names, formats=wanted, claims=claims, out=out, key=key)
+    written = write_cards(run, names, formats=wanted, claims=claims, out=out, again=again, key=key)
     for each in written:
         answer = each.card.answer or "baseline"
         echo(f"{each.card.subject.name}: {answer}", *(f"  {path}" for path in each.files))
 
 
-@click.command()
+@click.command(
+    help=(
+        "Make a static site of guard cards: a table for each cohort (same data, "
+        "labels, policy and harness), tiers where the data tell guards apart, a page "
+        "for each guard, and a feed of changes. Needs no server and no script. What "
+        "others published is read with --claimed, and never mixed with what was "
+        "measured."
+    )
+)
 @click.argument("cards", type=_PATH, nargs=-1, required=True)
-@click.option("-o", "--out", type=_PATH, default=Path("board"), show_default=True)
-@click.option("--claimed", type=_PATH, multiple=True)
-@click.option("--address", default="")
+@click.option(
+    "-o",
+    "--out",
+    type=_PATH,
+    default=Path("board"),
+    show_default=True,
+    help="Folder of the site; a site that is there is written anew.",
+)
+@click.option(
+    "--claimed",
+    type=_PATH,
+    multiple=True,
+    help=("Published results of others: a registry file of any-guardrail, or a file of claims."),
+)
+@click.option("--address", default="", help="Where the site will stand, for links in the feed.")
 def board_command(
     cards: Sequence[Path], *, out: Path, claimed: Sequence[Path], address: str
 ) -> None:

@@ -25,11 +25,11 @@ class _Lazy(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature is click's
         """Return the commands in the order of `--help`."""
-        return list(read_words("commands"))
+        return list(_commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the signature is click's
         """Load one command, or None when it does not exist."""
-        known = read_words("commands").get(cmd_name)
+        known = _commands().get(cmd_name)
         if known is None:
             return None
         module = import_module(f"guardmark.cli.{known.get('file', cmd_name)}")
@@ -37,16 +37,16 @@ class _Lazy(click.Group):
         command.name = cmd_name
         if "calls" in known and _ENV_FILE not in command.params:
             command.params.append(_ENV_FILE)
+        if "levels" in known and _QUIET not in command.params:
+            command.params.extend((_QUIET, _VERBOSE))
         command.format_epilog = partial(_format_examples, cmd_name)  # type: ignore[method-assign]
-        words = read_words("options")
-        _describe(command, words.get(cmd_name, {}), words["every"])
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, with a hint when it is misspelt."""
-        name, known = args[0], read_words("commands")
+        name, known = args[0], _commands()
         if name not in known and not name.startswith("-"):
             from guardmark.core.errors import UnknownName
 
@@ -55,7 +55,7 @@ class _Lazy(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the signature is click's
         """List the commands in their groups without importing them."""
-        texts = read_words("commands").items()
+        texts = _commands().items()
         for group, listed in groupby(texts, key=lambda each: each[1]["group"]):
             with formatter.section(group):
                 formatter.write_dl([(name, text["help"]) for name, text in listed])
@@ -78,30 +78,48 @@ _ENV_FILE = click.Option(
     is_eager=True,
     expose_value=False,
     callback=_set_variables,
+    help=(
+        "Read variables (keys, base URLs) from this file of NAME=VALUE lines; those "
+        "that are set already stay."
+    ),
+)
+
+
+def _set_level(context: click.Context, option: click.Parameter, value: bool) -> None:
+    from guardmark.cli.terminal import LEVEL
+
+    if not value:
+        return
+    if LEVEL in context.meta:
+        raise click.UsageError("-q says little and -v says all: give one of them.")
+    context.meta[LEVEL] = -1 if option.name == "quiet" else 1
+
+
+_QUIET = click.Option(
+    ["-q", "--quiet"],
+    is_flag=True,
+    expose_value=False,
+    callback=_set_level,
+    help="Say the answer only: no progress, no notes.",
+)
+_VERBOSE = click.Option(
+    ["-v", "--verbose"],
+    is_flag=True,
+    expose_value=False,
+    callback=_set_level,
+    help="Say all of it, chapter by chapter, not the first screen only.",
 )
 
 
 @cache
-def read_words(name: str) -> dict[str, Any]:
-    """Read a table of what commands say."""
-    path = Path(__file__).with_name(f"{name}.toml")
-    return tomllib.loads(path.read_text(encoding="utf-8"))
-
-
-def _describe(command: click.Command, words: dict[str, Any], every: dict[str, str]) -> None:
-    """Give a command, its options and its own commands the words that help shows."""
-    command.help = words.get("about", command.help)
-    for option in command.params:
-        if isinstance(option, click.Option):
-            name = max(option.opts, key=len).lstrip("-")
-            option.help = words.get(name) or option.help or every.get(name)
-    for name, each in getattr(command, "commands", {}).items():
-        _describe(each, words.get(name, {}), every)
+def _commands() -> dict[str, Any]:
+    """Read what `guardmark --help` lists, without importing a command."""
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def _format_examples(name: str, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
     """Write examples and exit codes below the help of a command."""
-    text = read_words("commands")[name]
+    text = _commands()[name]
     with formatter.section("Examples"):
         for example in text["examples"]:
             formatter.write(f"  {example}\n")

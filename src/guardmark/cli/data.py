@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -26,26 +28,78 @@ if TYPE_CHECKING:
 _FOUND_PROBLEMS = 3
 _TRUTH: dict[str, object] = {"true": True, "false": False, "null": None}
 
-_FORMATS = click.Choice(["jsonl", "json", "csv", "tsv", "parquet", "prompt_pack"])
+
+class _Format(click.ParamType[str]):
+    """A format of data by name, or a mapping of one's own in a .toml file."""
+
+    name = "FORMAT"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the format; what is none is refused with those there are."""
+        from guardmark.datasets.settings import known_format
+
+        try:
+            return known_format(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+_FORMATS = _Format()
 _READING = (
     click.argument("data", nargs=-1, required=True),
-    click.option("--format", "kind", type=_FORMATS),
-    click.option("--encoding", default=""),
-    click.option("--label", type=click.Choice(["attack", "benign"])),
-    click.option("--label-field", default=""),
-    click.option("--map", "maps", multiple=True, metavar="FIELD=PATH"),
-    click.option("--filter", "filters", multiple=True, metavar="PATH=A,B"),
-    click.option("--set-version", default=""),
-    click.option("--open-categories", is_flag=True),
-    click.option("--threshold", default=0.5, show_default=True),
-    click.option("--json", "as_json", is_flag=True),
+    click.option(
+        "--format",
+        "kind",
+        type=_FORMATS,
+        help=(
+            "Format of the files; default: by their names. One of jsonl, json, csv, tsv, parquet, "
+            "prompt_pack, croissant; langfuse, mlflow, phoenix (their exports); or a mapping of "
+            "your own (.toml)."
+        ),
+    ),
+    click.option(
+        "--encoding",
+        default="",
+        help="Encoding of the files where it is not UTF-8, such as cp1252 or utf-16.",
+    ),
+    click.option(
+        "--label", type=click.Choice(["attack", "benign"]), help="Label of every row of the files."
+    ),
+    click.option(
+        "--label-field", default="", help="Column that holds the label, as a dotted path."
+    ),
+    click.option(
+        "--map",
+        "maps",
+        multiple=True,
+        metavar="FIELD=PATH",
+        help="Which column holds a field, such as text=prompt.",
+    ),
+    click.option(
+        "--filter",
+        "filters",
+        multiple=True,
+        metavar="PATH=A,B",
+        help="Only rows with this value; may be given more than once.",
+    ),
+    click.option("--set-version", default="", help="Version of the data, as reports show it."),
+    click.option(
+        "--open-categories", is_flag=True, help="Accept categories that are not declared."
+    ),
+    click.option(
+        "--threshold",
+        default=0.5,
+        show_default=True,
+        help="Similarity at which two texts are near-duplicates, above 0 and at most 1.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
 )
 """The argument and the options of every command that reads data."""
 
-_FORCE = click.option("--force", is_flag=True)
+_FORCE = click.option("--force", is_flag=True, help="Replace files that exist.")
 
 
-@click.group()
+@click.group(help=("List, check, describe, split, deduplicate, convert, label and hash data sets."))
 def data_command() -> None:
     """Hold the commands."""
 
@@ -60,9 +114,9 @@ def _reads_data(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@data_command.command("list")
-@click.option("--purpose", default="")
-@click.option("--json", "as_json", is_flag=True)
+@data_command.command("list", help="List built-in data, suites and the catalogue of public sets.")
+@click.option("--purpose", default="", help="Only public sets for detectors of this purpose.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def _list(*, purpose: str, as_json: bool) -> None:
     from guardmark.app.data import list_builtin, list_public
     from guardmark.datasets.catalogue.settings import Purpose
@@ -86,9 +140,9 @@ def _builtin(known: BuiltinSet, loaded: LoadedData) -> dict[str, Any]:
     return {**named, **counts, **made}
 
 
-@data_command.command("show")
+@data_command.command("show", help="Show what is known of a public set or of suite:NAME.")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def _show(*, name: str, as_json: bool) -> None:
     from guardmark.datasets.catalogue.settings import find_entry, find_suite
 
@@ -97,15 +151,21 @@ def _show(*, name: str, as_json: bool) -> None:
     _say(entry_lines(name, known), known, as_json=as_json)
 
 
-@data_command.command("get")
+@data_command.command(
+    "get", help="Fetch public data into the cache: NAME, suite:NAME or hub:OWNER/NAME."
+)
 @click.argument("name")
-@click.option("--from", "from_", default="")
-@click.option("--revision", default="")
-@click.option("--subset", default="")
-@click.option("--split", default="")
-@click.option("--path", default="")
-@click.option("--use", type=click.Choice(["commercial", "redistribution", "training"]))
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--from", "from_", default="", help="Folder or file of a local copy to read instead.")
+@click.option("--revision", default="", help="Another revision than the entry names.")
+@click.option("--subset", default="", help="Subset, of data from a hub.")
+@click.option("--split", default="", help="Split, of data from a hub.")
+@click.option("--path", default="", help="Pattern of the files, of data from a hub.")
+@click.option(
+    "--use",
+    type=click.Choice(["commercial", "redistribution", "training"]),
+    help="What you want to use the data for; refused where the licence forbids it.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def _get(*, name: str, from_: str, as_json: bool, **stated: str | None) -> None:
     from guardmark.app.data import get_public
     from guardmark.datasets.settings import data_sha256
@@ -118,10 +178,22 @@ def _get(*, name: str, from_: str, as_json: bool, **stated: str | None) -> None:
 
 
 @data_command.command(
-    "check", epilog="Exit code 3 when a finding is a problem; warnings leave it 0."
+    "check",
+    epilog="Exit code 3 when a finding is a problem; warnings leave it 0.",
+    help=(
+        "Check whether data can support conclusions. DATA names files, `builtin:`, "
+        "`catalogue:` or `suite:NAME`, or one configuration (.yaml)."
+    ),
 )
 @_reads_data
-@click.option("--reference", default="")
+@click.option(
+    "--reference",
+    default="",
+    help=(
+        "Data like your traffic (a file, `builtin:`, `catalogue:`, a configuration): "
+        "its shares of category, topic, language and length stand for the deployment."
+    ),
+)
 def _check(*, reference: str, as_json: bool, **reading: Any) -> int:
     from guardmark.app.data import check_data, hold_against
     from guardmark.reports.chapters.data_sets import check_document
@@ -141,10 +213,12 @@ def _check(*, reference: str, as_json: bool, **reading: Any) -> int:
     return _FOUND_PROBLEMS if check.has_problems else 0
 
 
-@data_command.command("diff")
+@data_command.command(
+    "diff", help="Show how version B of data differs from A. A and B are named as DATA is."
+)
 @click.argument("a")
 @click.argument("b")
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def _diff(*, a: str, b: str, as_json: bool) -> None:
     from guardmark.app.data import FileOptions, diff_data, open_data
 
@@ -152,7 +226,14 @@ def _diff(*, a: str, b: str, as_json: bool) -> None:
     _say(entry_lines(f"{a} against {b}", changes), changes, as_json=as_json)
 
 
-@data_command.command("stats")
+@data_command.command(
+    "stats",
+    help=(
+        "Count samples by category, language, length and other facets. DATA names "
+        "files, `builtin:`, `catalogue:` or `suite:NAME`, or one configuration "
+        "(.yaml)."
+    ),
+)
 @_reads_data
 def _stats(*, as_json: bool, **reading: Any) -> None:
     from guardmark.datasets.checks.census import take_census
@@ -164,19 +245,35 @@ def _stats(*, as_json: bool, **reading: Any) -> None:
     _say(drawn(document).splitlines(), asdict(census), as_json=as_json)
 
 
-@data_command.command("split")
+@data_command.command(
+    "split",
+    help=(
+        "Split data so that no group and no near-duplicate is on both sides. DATA "
+        "names files, `builtin:`, `catalogue:` or `suite:NAME`, or one configuration "
+        "(.yaml)."
+    ),
+)
 @_reads_data
-@click.option("--into", multiple=True, required=True, metavar="NAME=SHARE")
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True)
+@click.option(
+    "--into",
+    multiple=True,
+    required=True,
+    metavar="NAME=SHARE",
+    help="A part and its share; give one for each part, adding to 1.",
+)
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder to write to."
+)
 @click.option(
     "--to",
     "target",
     type=click.Choice(["jsonl", "json", "csv", "tsv", "parquet"]),
     default="jsonl",
     show_default=True,
+    help="Format to write.",
 )
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--groups-only", is_flag=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the choice.")
+@click.option("--groups-only", is_flag=True, help="Split by stated groups only.")
 @_FORCE
 def _split(*, into: tuple[str, ...], out: Path, target: str, as_json: bool, **options: Any) -> None:
     from guardmark.app.data import split_data
@@ -186,10 +283,16 @@ def _split(*, into: tuple[str, ...], out: Path, target: str, as_json: bool, **op
     _say(written_lines(written), [asdict(each) for each in written], as_json=as_json)
 
 
-@data_command.command("dedup")
+@data_command.command(
+    "dedup",
+    help=(
+        "Write data without samples that repeat an earlier one. DATA names files, "
+        "`builtin:`, `catalogue:` or `suite:NAME`, or one configuration (.yaml)."
+    ),
+)
 @_reads_data
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True)
-@click.option("--within-groups", is_flag=True)
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="File to write.")
+@click.option("--within-groups", is_flag=True, help="Drop near-duplicates within a group as well.")
 @_FORCE
 def _dedup(*, out: Path, within_groups: bool, force: bool, as_json: bool, **reading: Any) -> None:
     from guardmark.app.data import deduplicate_data
@@ -201,11 +304,29 @@ def _dedup(*, out: Path, within_groups: bool, force: bool, as_json: bool, **read
     _say(deduplicated_lines(done, method), {**asdict(done), "method": method}, as_json=as_json)
 
 
-@data_command.command("convert")
+@data_command.command(
+    "convert", help="Write data in guardmark's form; the name of OUT decides the format."
+)
 @_reads_data
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True)
-@click.option("--group-families", "group", is_flag=True)
-@click.option("--pictures", "draw", is_flag=True)
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="File to write.")
+@click.option(
+    "--group-families",
+    "group",
+    is_flag=True,
+    help=(
+        "Give near-duplicates of several groups one group, as `data check` proposes; "
+        "each such sample says so (group_source)."
+    ),
+)
+@click.option(
+    "--pictures",
+    "draw",
+    is_flag=True,
+    help=(
+        "Draw the text of each sample, attack and benign alike, as a picture: a "
+        "variant in its sample's group (needs guardmark[image])."
+    ),
+)
 @_FORCE
 def _convert(*, out: Path, as_json: bool, **options: Any) -> None:
     from guardmark.app.data import convert_data
@@ -215,7 +336,13 @@ def _convert(*, out: Path, as_json: bool, **options: Any) -> None:
     _say(written_lines([written]), asdict(written), as_json=as_json)
 
 
-@data_command.command("hash")
+@data_command.command(
+    "hash",
+    help=(
+        "Print the hashes by which a run names data. DATA names files, `builtin:`, "
+        "`catalogue:` or `suite:NAME`, or one configuration (.yaml)."
+    ),
+)
 @_reads_data
 def _hash(*, as_json: bool, **reading: Any) -> None:
     from guardmark.datasets.settings import data_sha256
@@ -227,9 +354,41 @@ def _hash(*, as_json: bool, **reading: Any) -> None:
     _say(hash_lines(loaded, digest), document, as_json=as_json)
 
 
+@data_command.command(
+    "croissant",
+    help=(
+        "Print the metadata of a data set as Croissant (JSON-LD), or write them beside its file: "
+        "DATA is a file of data or `builtin:NAME`."
+    ),
+)
+@click.argument("data")
+@click.option("--format", "kind", type=_FORMATS, help="Format of the file; default: by its name.")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    help="File to write; its folder is where the data have to lie.",
+)
+def _croissant(*, data: str, kind: str | None, out: Path | None) -> None:
+    from guardmark.app.croissant import describe_dataset, write_metadata
+    from guardmark.app.data import FileOptions
+
+    document = describe_dataset(data, FileOptions(format=kind or ""))
+    if out is None:
+        echo_json(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        write_metadata(document, out)
+        echo(f"Wrote {out}")
+
+
 def _opened(*, data: tuple[str, ...], threshold: float, **reading: Any) -> OpenedData:
     from guardmark.app.data import FileOptions, open_data
+    from guardmark.config.source import STANDARD_INPUT
     from guardmark.core.sample import Label
+
+    if STANDARD_INPUT in data:
+        piped = _piped(reading["kind"] or "")
+        data = tuple(piped if target == STANDARD_INPUT else target for target in data)
 
     options = FileOptions(
         format=reading["kind"] or "",
@@ -242,6 +401,19 @@ def _opened(*, data: tuple[str, ...], threshold: float, **reading: Any) -> Opene
         open_categories=reading["open_categories"],
     )
     return open_data(data, options, threshold=threshold)
+
+
+def _piped(kind: str) -> str:
+    """Write what is piped in to a file that lives as long as the command, and return its path."""
+    folder = TemporaryDirectory(prefix="guardmark-")
+    click.get_current_context().call_on_close(folder.cleanup)
+    content = sys.stdin.buffer.read()
+    if not kind:
+        first = content.lstrip()[:1]
+        kind = "json" if first == b"[" else "jsonl" if first == b"{" else "csv"
+    path = Path(folder.name) / f"stdin.{kind}"
+    path.write_bytes(content)
+    return str(path)
 
 
 def _pairs(option: str, words: tuple[str, ...]) -> dict[str, str]:
@@ -331,16 +503,22 @@ def entry_lines(name: str, known: Mapping[str, Any]) -> Iterator[str]:
     """Say all that is known but how rows are read; of long lists the first."""
     yield click.style(name, bold=True)
     for field, value in known.items():
-        each = value if isinstance(value, list | tuple) else [value]
-        for part in each[:_ROWS] if field != "rows" else ():
-            word = (
-                part.get("path") or f"{part['entry']}: {part['quota']}"
-                if isinstance(part, dict)
-                else part
-            )
-            yield f"  {field:<12}{word}"
-        if len(each) > _ROWS:
-            yield f"  {field:<12}and {len(each) - _ROWS:,} more (--json lists all)"
+        if field == "rows":
+            continue
+        parts = value if isinstance(value, list | tuple) else [value]
+        if field == "codes":
+            parts = [f"{framework}: {', '.join(codes)}" for framework, codes in value.items()]
+        for part in parts[:_ROWS]:
+            yield f"  {field:<12}{_entry_word(part)}"
+        if len(parts) > _ROWS:
+            yield f"  {field:<12}and {len(parts) - _ROWS:,} more (--json lists all)"
+
+
+def _entry_word(part: Any) -> str:
+    """Return a file by its path, a part of a suite by its quota, anything else as it is."""
+    if not isinstance(part, dict):
+        return str(part)
+    return part.get("path") or f"{part['entry']}: {part['quota']}"
 
 
 def written_lines(written: Sequence[Written]) -> Iterator[str]:

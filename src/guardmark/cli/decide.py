@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from guardmark.cli.terminal import drawn, echo, echo_drawn, echo_json, echo_text
+from guardmark.cli.run_argument import RunPath, last_if_none
+from guardmark.cli.terminal import drawn, echo, echo_drawn, echo_json, echo_text, level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,17 +25,43 @@ if TYPE_CHECKING:
 _PATH = click.Path(path_type=Path)
 
 
-@click.command()
-@click.argument("runs", nargs=-1, required=True, type=_PATH)
-@click.option("--only", default="", metavar="A,B")
-@click.option("--against", default="", metavar="NAME")
-@click.option("--margin", type=click.FloatRange(min=0, max=1, min_open=True, max_open=True))
-@click.option("--samples", type=click.IntRange(min=0), default=3, show_default=True)
-@click.option("--chains", type=click.IntRange(2, 3), metavar="N")
-@click.option("--no-texts", is_flag=True)
-@click.option("--json", "as_json", is_flag=True)
-@click.option("--markdown", is_flag=True)
-@click.option("--html", type=_PATH)
+@click.command(
+    help=(
+        "Compare the defenses of RUN pair by pair; with several RUNs, the later ones "
+        "with the first, over the samples that all of them have. Nothing is called."
+    )
+)
+@click.argument("runs", nargs=-1, type=RunPath(), callback=last_if_none)
+@click.option("--only", default="", metavar="A,B", help="Only these defenses.")
+@click.option("--against", default="", metavar="NAME", help="Compare all others with this one.")
+@click.option(
+    "--margin",
+    type=click.FloatRange(min=0, max=1, min_open=True, max_open=True),
+    help="A false positive rate higher by no more than this counts as not worse.",
+)
+@click.option(
+    "--samples",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    help="Samples to read on which a pair differs, for each side.",
+)
+@click.option(
+    "--chains",
+    type=click.IntRange(2, 3),
+    metavar="N",
+    help=(
+        "Rank all chains of at most N of the defenses, blocking when any or when all "
+        "do, from their stored decisions: chosen on one half of the groups, told on "
+        "the other."
+    ),
+)
+@click.option("--no-texts", is_flag=True, help="Leave prompt texts out: hashes only.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--markdown", is_flag=True, help="Print Markdown, for a pull request.")
+@click.option(
+    "--html", type=_PATH, help="Write a page to this file, to open in a browser or to mail."
+)
 def compare_command(
     runs: tuple[Path, ...],
     only: str,
@@ -122,25 +149,70 @@ def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:
 
 
 _COUNT = click.IntRange(min=1)
-_USUAL_ICC = 0.5
 _SHARE = click.FloatRange(min=0, max=1, min_open=True, max_open=True)
 
 
-@click.command()
-@click.option("--margin", type=_SHARE)
-@click.option("--rate", type=_SHARE)
-@click.option("--zero-events", type=_SHARE)
-@click.option("--difference", type=_SHARE)
-@click.option("--non-inferiority", type=_SHARE)
-@click.option("--discordance", type=_SHARE)
-@click.option("--power", type=_SHARE)
-@click.option("--confidence", type=_SHARE, default=0.95, show_default=True)
-@click.option("--tests", type=_COUNT, default=2, show_default=True)
-@click.option("--variants", metavar="N|FROM-TO")
-@click.option("--icc", type=click.FloatRange(0, 1))
-@click.option("--like", metavar="RUN", type=_PATH)
-@click.option("--tasks", "agent_tasks", type=click.IntRange(min=2, max=2_000))
-@click.option("--json", "as_json", is_flag=True)
+@click.command(
+    help=(
+        "Work out how many samples a claim needs, and how often a run of that size "
+        "shows it. Choose one claim: --margin, --zero-events, --difference or "
+        "--non-inferiority. With --variants, runs in groups are simulated and "
+        "analysed as a run is."
+    )
+)
+@click.option("--margin", type=_SHARE, help="Half-width of the interval of one rate.")
+@click.option("--rate", type=_SHARE, help="True rate assumed; for --margin the worst case, 0.5.")
+@click.option("--zero-events", type=_SHARE, help="Claim a rate below this from zero events.")
+@click.option("--difference", type=_SHARE, help="Difference of two paired rates to detect.")
+@click.option(
+    "--non-inferiority", type=_SHARE, help="Largest difference that still counts as not worse."
+)
+@click.option("--discordance", type=_SHARE, help="Share of samples two defenses differ on.")
+@click.option(
+    "--power",
+    type=_SHARE,
+    help=(
+        "Wanted chance that a run confirms the claim; 0.95 for --margin and 0.8 for "
+        "pairs, if not given."
+    ),
+)
+@click.option(
+    "--confidence", type=_SHARE, default=0.95, show_default=True, help="Confidence of the claim."
+)
+@click.option(
+    "--tests",
+    type=_COUNT,
+    default=2,
+    show_default=True,
+    help="Tests in all, with --difference: 6 for 3 defenses.",
+)
+@click.option(
+    "--variants",
+    metavar="N|FROM-TO",
+    help="Variants in each group: a number, or a range such as 1-9.",
+)
+@click.option(
+    "--icc", type=click.FloatRange(0, 1), help="Correlation within a group. [default: 0.5]"
+)
+@click.option(
+    "--like",
+    metavar="RUN",
+    type=_PATH,
+    help=(
+        "Take sizes of groups and correlation from a run: of its attacks, or with "
+        "--non-inferiority of its benign samples."
+    ),
+)
+@click.option(
+    "--tasks",
+    "agent_tasks",
+    type=click.IntRange(min=2, max=2_000),
+    help=(
+        "Of agents: how many injections are needed beside this many tasks, for "
+        "attack success known to --margin."
+    ),
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan_command(
     *,
     variants: str | None,
@@ -151,13 +223,13 @@ def plan_command(
     **claim: Any,
 ) -> None:
     """Plan a size."""
-    from guardmark.app.planning import Claim, layout_of, plan_size
+    from guardmark.app.planning import USUAL_ICC, Claim, layout_of, plan_size
 
     if agent_tasks is not None:
         _plan_injections(agent_tasks, claim, as_json=as_json)
         return
     if like is None:
-        layout, source = layout_of(variants, _USUAL_ICC if icc is None else icc), ""
+        layout, source = layout_of(variants, USUAL_ICC if icc is None else icc), ""
     elif variants is not None or icc is not None:
         raise click.UsageError("--like takes sizes and ICC of a run: leave out --variants, --icc.")
     else:
@@ -245,14 +317,27 @@ def _like_text(source: str) -> str:
     return f", as in {source}" if source else ""
 
 
-@click.command()
-@click.argument("run", type=_PATH)
-@click.option("--policy", type=_PATH)
-@click.option("--baseline", type=_PATH)
-@click.option("--junit", type=_PATH)
-@click.option("--json", "as_json", is_flag=True)
-@click.option("--markdown", is_flag=True)
-@click.option("--public-key", metavar="FILE", type=_PATH)
+@click.command(
+    help=(
+        "Check RUN against limits. Exit code 0: every limit is held by its whole "
+        "interval; 1: a limit is broken; 5: the data cannot decide, and about how "
+        "many samples would."
+    )
+)
+@click.argument("run", type=RunPath(), default="last")
+@click.option("--policy", type=_PATH, help="YAML with the limits; default: those of the run.")
+@click.option("--baseline", type=_PATH, help="Rates must not rise by more than regression_margin.")
+@click.option("--junit", type=_PATH, help="Write the checks as JUnit XML.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--markdown", is_flag=True, help="Print Markdown, for a job summary.")
+@click.option(
+    "--public-key",
+    metavar="FILE",
+    type=_PATH,
+    help=(
+        "Public key of minisign: a run (and a baseline) that its holder did not sign is refused."
+    ),
+)
 def gate_command(
     run: Path,
     policy: Path | None,
@@ -265,7 +350,7 @@ def gate_command(
     """Check a run against limits."""
     from guardmark.app.results.gating import EXITS
     from guardmark.app.results.gating import gate as check_gate
-    from guardmark.reports.chapters.gate import gate_document
+    from guardmark.reports.chapters.gate import conclusion, gate_document
     from guardmark.reports.render.json.documents import gate_json
     from guardmark.reports.render.markdown import render_markdown
 
@@ -285,6 +370,8 @@ def gate_command(
         )
     elif markdown:
         output = render_markdown(document, marker="guardmark-gate")
+    elif level() < 0:
+        output = conclusion(gated.result)
     else:
         output = drawn(document)
     (echo_json if as_json else echo_text if markdown else echo_drawn)(output)

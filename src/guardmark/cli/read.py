@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from guardmark.canon.visible import spell_hidden
+from guardmark.cli.run_argument import RunPath, last_if_none
 from guardmark.cli.terminal import (
     drawn,
     echo,
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.bypasses import Flaw, ListedSample
     from guardmark.app.results.reading import Selection
+    from guardmark.app.results.run_diff import ChangedAnswer
+    from guardmark.app.results.transcripts import Transcript
     from guardmark.reports.chapters.advice import SampleStory
     from guardmark.view.server import Serving
 
@@ -39,27 +43,78 @@ _COUNT, _PORT = click.IntRange(min=1), click.IntRange(0, 65535)
 _SLICES = click.IntRange(min=2, max=1000)
 
 
-@click.command()
-@click.argument("run", type=_PATH)
-@click.option("--bypasses", "flaw", flag_value="bypass")
-@click.option("--false-alarms", "flaw", flag_value="false_alarm")
-@click.option("--unsafe", "flaw", flag_value="unsafe")
-@click.option("--over-refusal", "flaw", flag_value="refused")
-@click.option("--errors", "flaw", flag_value="error")
-@click.option("--malformed", "flaw", flag_value="malformed")
-@click.option("--different", "flaw", flag_value="different")
-@click.option("--defense", default="")
-@click.option("--category", default="")
-@click.option("--technique", default="")
-@click.option("--where", "where", multiple=True, metavar="FACET=VALUE")
-@click.option("--id", "sample_id", default="")
-@click.option("--limit", type=_COUNT, default=20, show_default=True)
-@click.option("--full", is_flag=True)
-@click.option("--no-texts", is_flag=True)
-@click.option("--json", "as_json", is_flag=True)
+@click.command(
+    help=(
+        "List the samples of RUN that are worth reading, worst first: bypasses, "
+        "false alarms, errors, malformed answers, or samples on which the defenses "
+        "differ."
+    )
+)
+@click.argument("run", type=RunPath(), default="last")
+@click.option("--bypasses", "flaw", flag_value="bypass", help="Attacks that were allowed.")
+@click.option(
+    "--false-alarms", "flaw", flag_value="false_alarm", help="Benign samples that were blocked."
+)
+@click.option(
+    "--unsafe",
+    "flaw",
+    flag_value="unsafe",
+    help="Attacks to which an unsafe answer came out of the system.",
+)
+@click.option(
+    "--over-refusal",
+    "flaw",
+    flag_value="refused",
+    help="Benign samples to which no useful answer came out of the system.",
+)
+@click.option("--errors", "flaw", flag_value="error", help="Samples without an answer.")
+@click.option(
+    "--malformed", "flaw", flag_value="malformed", help="Samples with an unreadable answer."
+)
+@click.option(
+    "--different", "flaw", flag_value="different", help="Samples on which the defenses differ."
+)
+@click.option("--defense", default="", help="Only what this defense got wrong.")
+@click.option("--category", default="", help="Only this category.")
+@click.option("--technique", default="", help="Only this technique.")
+@click.option(
+    "--where",
+    "where",
+    multiple=True,
+    metavar="FACET=VALUE",
+    help=("Only samples with this value of a facet, such as `language=de`; may be given again."),
+)
+@click.option(
+    "--id",
+    "sample_id",
+    default="",
+    help="One sample in full: texts, answers, verdicts, requests and times.",
+)
+@click.option("--limit", type=_COUNT, default=20, show_default=True, help="List at most this many.")
+@click.option(
+    "--adaptive",
+    "is_adaptive",
+    is_flag=True,
+    help=(
+        "What got through an adaptive attack, with the text that did; with --id every try at one "
+        "attack."
+    ),
+)
+@click.option(
+    "--diff",
+    "other",
+    type=RunPath(),
+    metavar="BEFORE",
+    help="What RUN answers otherwise than the run BEFORE, sample by sample, and why.",
+)
+@click.option("--full", is_flag=True, help="Whole texts instead of one line.")
+@click.option("--no-texts", is_flag=True, help="Hashes instead of texts.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
 def show_command(
     run: Path,
     *,
+    is_adaptive: bool,
+    other: Path | None,
     flaw: str | None,
     limit: int,
     full: bool,
@@ -69,6 +124,12 @@ def show_command(
     **facets: str,
 ) -> None:
     """List samples."""
+    if other is not None:
+        _show_diff(other, run, facets=facets, limit=limit, texts=not no_texts, as_json=as_json)
+        return
+    if is_adaptive:
+        _show_tries(run, facets=facets, limit=limit, texts=not no_texts, as_json=as_json)
+        return
     if _show_cases(run, flaw=flaw, facets=facets, limit=limit, as_json=as_json):
         return
     from guardmark.analysis.defense.bypasses import Flaw
@@ -93,7 +154,132 @@ def show_command(
             lines = _sample_lines(each, full=is_full, texts=not no_texts, is_system=is_system)
             echo(*lines, *_story_lines(story, full=is_full), "")
     if not as_json:
-        echo(_count_line(len(shown.listed), limit, chosen))
+        echo(_count_line(len(shown.listed), limit, chosen, among=shown.among))
+
+
+def _show_diff(
+    first: Path, second: Path, *, facets: dict[str, str], limit: int, texts: bool, as_json: bool
+) -> None:
+    """List what a later run answers otherwise, worst first, and why as far as that is known."""
+    from guardmark.app.results.run_diff import Change, diff_runs
+
+    found = diff_runs(first, second, defense=facets.get("defense", ""))
+    category, sample_id = facets.get("category", ""), facets.get("sample_id", "")
+    listed = [
+        each
+        for each in found.changed
+        if category in {"", each.sample.category} and sample_id in {"", each.sample.id}
+    ]
+    for each in listed[:limit]:
+        if as_json:
+            document: dict[str, Any] = {"id": each.sample.id, "defense": each.defense}
+            document["change"] = each.change.value
+            document |= {"before": asdict(each.before), "after": asdict(each.after)}
+            if texts:
+                document["text"] = each.sample.prompt.words
+            echo_json(json.dumps(document, ensure_ascii=False))
+            continue
+        echo(*_changed_lines(each, texts=texts), "")
+    if as_json:
+        return
+    echo(f"From {found.first} to {found.second}: {found.both:,} samples in both.")
+    counts = [f"{found.count(change):,} {change}" for change in Change if found.count(change)]
+    if counts:
+        echo(f"{len(found.changed):,} of {found.answers:,} answers changed: {'; '.join(counts)}.")
+    else:
+        echo(f"None of {found.answers:,} answers changed.")
+    if found.left_out:
+        echo(f"{found.left_out:,} samples are in one of them only and were left out.")
+    if len(listed) > limit:
+        echo(f"--limit {len(listed)} shows them all.")
+
+
+def _changed_lines(each: ChangedAnswer, *, texts: bool) -> Iterator[str]:
+    sample = each.sample
+    facets = (sample.severity.value if sample.severity else "", sample.category, sample.language)
+    yield f"sample {sample.id}  {', '.join(filter(None, facets))}"
+    yield f"  {each.defense}: {each.change}"
+    for when, side in (("before", each.before), ("after", each.after)):
+        score = "" if side.score is None else f", score {side.score:.3f}"
+        limit = "" if side.threshold is None else f" (blocks from {side.threshold:g})"
+        why = f", {one_line(side.reason, _EXCERPT)}" if side.reason else ""
+        yield f"    {when:<6} {side.outcome}{score}{limit if score else ''}{why}"
+    if texts:
+        yield f"  {one_line(spell_hidden(sample.prompt.words), _EXCERPT)}"
+
+
+def _show_tries(
+    run: Path, *, facets: dict[str, str], limit: int, texts: bool, as_json: bool
+) -> None:
+    """List what got through after rewriting; of one attack every try."""
+    from guardmark.app.results.opened_run import open_run
+    from guardmark.app.results.transcripts import adaptive_bypasses, read_transcripts
+
+    sample_id, defense = facets.get("sample_id", ""), facets.get("defense", "")
+    category = facets.get("category", "")
+    with open_run(run) as opened:
+        if defense:
+            opened.require_defense(defense)
+        if sample_id:
+            found = list(read_transcripts(opened.reader, defense=defense, sample_id=sample_id))
+        else:
+            found = list(adaptive_bypasses(opened.reader, defense=defense))
+    if category:
+        found = [each for each in found if each.sample.category == category]
+    for each in found[:limit]:
+        if as_json:
+            document = _transcript_json(each) if texts else _without_texts(_transcript_json(each))
+            echo_json(json.dumps(document, ensure_ascii=False))
+            continue
+        echo(*_transcript_lines(each, is_one=bool(sample_id), texts=texts), "")
+    if as_json:
+        return
+    if not found and sample_id:
+        echo(f"None: no try at {sample_id!r}. It got through as it is, or no attack has this id.")
+        return
+    more = f"; --limit {len(found)} shows them all" if len(found) > limit else ""
+    hint = "" if sample_id else " --id SAMPLE shows every try at one."
+    echo(f"{min(limit, len(found)):,} of {len(found):,}{more}.{hint}")
+
+
+def _transcript_json(each: Transcript) -> dict[str, Any]:
+    sample = each.sample
+    return {
+        "defense": each.defense,
+        "id": sample.id,
+        "category": sample.category,
+        "severity": sample.severity.value if sample.severity else None,
+        "text": sample.prompt.text,
+        "as_is": each.as_is,
+        "tries": [asdict(one) for one in each.tries],
+    }
+
+
+def _without_texts(document: dict[str, Any]) -> dict[str, Any]:
+    for each in (document, *document["tries"]):
+        del each["text"]
+    return document
+
+
+def _transcript_lines(each: Transcript, *, is_one: bool, texts: bool) -> Iterator[str]:
+    """Tell of an attack what it was, what got through, and of one alone what did not."""
+    sample = each.sample
+    facets = (sample.severity.value if sample.severity else "", sample.category, sample.language)
+    yield f"sample {sample.id}  {', '.join(filter(None, facets))}"
+    cut = spell_hidden if is_one else partial(one_line, width=_EXCERPT)
+    if texts:
+        yield f"  as it is, {each.as_is}: {_in_one(cut(sample.prompt.text))}"
+    for one in each.tries:
+        mark = "  <- got through" if one.is_bypass else ""
+        yield f"  {each.defense}, try {one.number}, {one.chain or 'as it is'}: {one.outcome}{mark}"
+        if texts:
+            text = "(its text cannot be made again)" if one.text is None else cut(one.text)
+            yield f"    {_in_one(text)}"
+
+
+def _in_one(text: str) -> str:
+    """Return a text with its lines joined by a sign for a line break."""
+    return text.replace("\n", " ⏎ ")
 
 
 _KINDS_OF_CASES = {
@@ -151,10 +337,19 @@ def _story_lines(story: SampleStory | None, *, full: bool) -> Iterator[str]:
         yield from (f"  {who}: {first}", *(f"    {line}" for line in more))
 
 
-def _count_line(total: int, limit: int, chosen: Selection) -> str:
-    what = _flaw_word(chosen.flaw, chosen.is_system) or "sample worth reading"
+def _count_line(total: int, limit: int, chosen: Selection, *, among: int) -> str:
+    """Say how many samples there are, and of how many defenses one is enough to be among them."""
+    if not total:
+        what = _flaw_word(chosen.flaw, chosen.is_system) or "sample worth reading"
+        return f"None: no {what}."
     more = f"; --limit {total} shows them all" if total > limit else ""
-    return f"{min(total, limit):,} of {total:,}{more}." if total else f"None: no {what}."
+    counted = f"{min(total, limit):,} of {total:,}"
+    if chosen.flaw is not None and among > 1:
+        from guardmark.reports.chapters.advice import flaw_meaning
+
+        meaning = flaw_meaning(chosen.flaw, among=among, is_system=chosen.is_system)
+        counted = f"{counted} {meaning}"
+    return f"{counted}{more}."
 
 
 def _flaw_word(flaw: Flaw | None, is_system: bool) -> str:
@@ -187,6 +382,9 @@ def _sample_lines(
     if not texts:
         yield f"  sha256 {sample.prompt.digest().hex()}"
     elif full:
+        for tool in sample.prompt.tools:
+            yield f"  [tool {spell_hidden(tool.name)}]"
+            yield from (f"    {line}" for line in spell_hidden(tool.description).split("\n"))
         for message in sample.prompt.messages:
             yield f"  [{message.role.value}]"
             yield from (f"    {line}" for line in spell_hidden(message.content).split("\n"))
@@ -215,21 +413,64 @@ def _sample_json(listed: ListedSample, *, texts: bool) -> dict[str, object]:
             {"role": message.role.value, "content": message.content}
             for message in sample.prompt.messages
         ]
+        if sample.prompt.tools:
+            document["tools"] = [tool.chat for tool in sample.prompt.tools]
     return document
 
 
 _FORMATS = ("html", "md", "json", "csv", "junit", "sarif")
 
 
-@click.command()
-@click.argument("runs", nargs=-1, required=True, type=_PATH)
-@click.option("-f", "--format", "formats")
-@click.option("--threshold", multiple=True, metavar="NAME=X")
-@click.option("--choose", multiple=True, metavar="NAME=FPR")
-@click.option("--guarantee", multiple=True, metavar="LIMIT")
-@click.option("--crosswalk", metavar="FRAMEWORK")
-@click.option("--no-texts", is_flag=True)
-@click.option("--json", "as_json", is_flag=True)
+@click.command(
+    help=(
+        "Write the reports of RUNs again from their records. Nothing is called; with "
+        "--threshold, decisions are made again from the stored scores."
+    )
+)
+@click.argument("runs", nargs=-1, type=RunPath(), callback=last_if_none)
+@click.option(
+    "-f",
+    "--format",
+    "formats",
+    help="Formats, separated by commas: html, md, json, csv, junit, sarif.",
+)
+@click.option(
+    "--threshold",
+    multiple=True,
+    metavar="NAME=X",
+    help=("Block at scores of X and above; such reports are written to a folder of their own."),
+)
+@click.option(
+    "--choose",
+    multiple=True,
+    metavar="NAME=FPR",
+    help=(
+        "Print the threshold that blocks most within this false positive rate, as a "
+        "fragment of a configuration, and keep it as thresholds.yaml. "
+        "NAME:CATEGORY=FPR chooses for one of the categories that a service scores "
+        "itself."
+    ),
+)
+@click.option(
+    "--guarantee",
+    multiple=True,
+    metavar="LIMIT",
+    help=(
+        "As --choose, for every defense with scores: the threshold whose upper "
+        "confidence bound keeps fpr<=0.01 or asr<=0.1."
+    ),
+)
+@click.option(
+    "--crosswalk",
+    metavar="FRAMEWORK",
+    help=(
+        "Print which figures are evidence for which item of a framework: ailuminate, "
+        "atlas, eu-ai-act, nist-ai-rmf, owasp-agentic, owasp-llm, or one of your own (a "
+        ".toml file). Says of nothing that it conforms."
+    ),
+)
+@click.option("--no-texts", is_flag=True, help="Leave prompt texts out: hashes only.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def report_command(
     runs: tuple[Path, ...],
     *,
@@ -298,16 +539,33 @@ def _formats(words: str | None) -> tuple[str, ...]:
     return chosen
 
 
-@click.command()
+@click.command(
+    help=(
+        "Show the runs below FOLDER as pages in a browser: state, progress, reports, "
+        "comparisons, a defense over time. The printed address carries a token: "
+        "other machines, and other users of this one, cannot open them. Ctrl-C ends."
+    )
+)
 @click.argument("folder", type=_PATH, default="runs")
-@click.option("--port", type=_PORT, default=8765, show_default=True)
-@click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--allow-remote", is_flag=True)
-@click.option("--token-env", default="", metavar="NAME")
-@click.option("--no-token", is_flag=True)
-@click.option("--name", "names", multiple=True)
-@click.option("--no-texts", is_flag=True)
-@click.option("--json", "as_json", is_flag=True)
+@click.option(
+    "--port", type=_PORT, default=8765, show_default=True, help="Port; 0 takes a free one."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--allow-remote", is_flag=True, help="Let other machines in; needs a token.")
+@click.option(
+    "--token-env",
+    default="",
+    metavar="NAME",
+    help="Variable that holds a token, in place of one made anew.",
+)
+@click.option(
+    "--no-token",
+    is_flag=True,
+    help="Ask for no token: opens the runs to every user of this machine.",
+)
+@click.option("--name", "names", multiple=True, help="Another host name that browsers may use.")
+@click.option("--no-texts", is_flag=True, help="Leave prompt texts out: hashes only.")
+@click.option("--json", "as_json", is_flag=True, help="Print the address as JSON.")
 def view_command(folder: Path, *, no_texts: bool, as_json: bool, **options: Any) -> None:
     """Show runs in a browser."""
     from guardmark.view.server import ViewOptions, serve
@@ -332,12 +590,27 @@ def _tell_address(serving: Serving, *, as_json: bool) -> None:
         echo("The token in the address keeps other users of this machine out. Ctrl-C ends.")
 
 
-@click.command()
-@click.argument("run", type=_PATH)
-@click.option("--to", "forms", required=True)
-@click.option("-o", "--out", type=_PATH)
-@click.option("--layer", default="")
-@click.option("--json", "as_json", is_flag=True)
+@click.command(help="Write the records of RUN for other tools; nothing is called.")
+@click.argument("run", type=RunPath(), default="last")
+@click.option(
+    "--to",
+    "forms",
+    required=True,
+    help=(
+        "Formats, separated by commas: csv, inspect, jsonl, latex, minorbench, mlflow "
+        "(sent to MLFLOW_TRACKING_URI), otel, parquet, pdf, promptfoo, svg."
+    ),
+)
+@click.option("-o", "--out", type=_PATH, help="File to write.")
+@click.option(
+    "--layer",
+    default="",
+    help=(
+        "Judging whose verdicts are written; default: the one the figures stand on. "
+        "For inspect and minorbench."
+    ),
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def export_command(run: Path, forms: str, out: Path | None, layer: str, as_json: bool) -> None:
     """Write records for other tools."""
     from guardmark.app.results.artefacts import export as write
@@ -354,15 +627,45 @@ def export_command(run: Path, forms: str, out: Path | None, layer: str, as_json:
             echo(f"{form:<12}{written.path}  {written.records:,} records")
 
 
-@click.command()
+@click.command(
+    help=(
+        "Read a finished run of TOOL into records, so that it can be scored, judged "
+        "and compared again. Nothing is called. TOOL: agentdojo (its folder of "
+        "runs), any-guardrail (outputs as JSON lines), garak (a .report.jsonl), "
+        "inspect (a log, .eval or .json), jailbreakbench (an artifact), minorbench "
+        "(a folder with results.jsonl), openai-guardrails (its folder of results), "
+        "promptfoo (results as JSON), pyrit (its memory, a .db), table (CSV, TSV or "
+        "JSON lines with a text, a label and a decision a row)."
+    )
+)
 @click.argument("tool")
 @click.argument("path", type=_PATH)
-@click.option("-o", "--out", type=_PATH)
-@click.option("--label", type=click.Choice(["attack", "benign"]))
-@click.option("--model", default="")
-@click.option("--unsafe", default="", metavar="NAME=VALUE")
-@click.option("--no-texts", is_flag=True)
-@click.option("--json", "as_json", is_flag=True)
+@click.option("-o", "--out", type=_PATH, help="Folder of the run.")
+@click.option(
+    "--label",
+    type=click.Choice(["attack", "benign"]),
+    help="inspect, promptfoo, table, any-guardrail: label of samples that state none.",
+)
+@click.option(
+    "--model",
+    default="",
+    help=("Which target (agentdojo: pipeline) or defense to take, of several in one file."),
+)
+@click.option(
+    "--unsafe",
+    default="",
+    metavar="NAME=VALUE",
+    help="inspect: the score that means harm; also NAME>=NUMBER.",
+)
+@click.option(
+    "--confidence",
+    default="",
+    type=click.Choice(["", "risk", "certainty"]),
+    metavar="[risk|certainty]",
+    help="table, any-guardrail: what the column `confidence` means.",
+)
+@click.option("--no-texts", is_flag=True, help="Leave texts out of the reports.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def import_command(tool: str, path: Path, *, no_texts: bool, as_json: bool, **typed: Any) -> None:
     """Read a run of another tool."""
     from datetime import UTC, datetime
@@ -383,12 +686,30 @@ def import_command(tool: str, path: Path, *, no_texts: bool, as_json: bool, **ty
     tell_output(finished, as_json=as_json)
 
 
-@click.command()
+@click.command(
+    help=(
+        "Draw small slices of RUN, one for each seed, and show their figures beside "
+        "those of the whole run. Nothing is called; slice_stability.json and .md are "
+        "written into RUN."
+    )
+)
 @click.argument("run", type=_PATH)
-@click.option("--attacks", type=_COUNT, default=12, show_default=True)
-@click.option("--benign", type=_COUNT, default=6, show_default=True)
-@click.option("--seeds", type=_SLICES, default=10, show_default=True)
-@click.option("--json", "as_json", is_flag=True)
+@click.option(
+    "--attacks",
+    type=_COUNT,
+    default=12,
+    show_default=True,
+    help="Number of attacks of each variant.",
+)
+@click.option(
+    "--benign",
+    type=_COUNT,
+    default=6,
+    show_default=True,
+    help="Number of benign samples of each variant.",
+)
+@click.option("--seeds", type=_SLICES, default=10, show_default=True, help="Number of slices.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def stability_command(run: Path, attacks: int, benign: int, seeds: int, as_json: bool) -> None:
     """Draw small slices of a run."""
     from guardmark.analysis.pipeline.small_slices import SliceRequest

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,12 +19,14 @@ from guardmark.cli.terminal import (
     echo_drawn,
     echo_json,
     echo_text,
+    level,
     same_command,
     tell_interrupted,
     tell_line,
+    tell_note,
     tell_output,
 )
-from guardmark.core.errors import BudgetReached, ConfigError, counted
+from guardmark.core.errors import BudgetReached, ConfigError, GuardmarkError, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,6 +36,27 @@ if TYPE_CHECKING:
     from guardmark.app.results.reporting import RunOutput
     from guardmark.app.run.matrix import MatrixDone
     from guardmark.app.run.running import RunOptions
+
+_AFTER_DEMO: Final = """\
+ASR is the share of attacks that got through, FPR the share of benign inputs blocked. Brackets are
+95 % intervals. allow-all, block-all and coin are baselines: the floor, the ceiling, plain chance.
+Open the report above in a browser. These defenses are examples: none is good enough to use.
+To measure your own:
+  guardmark init > bench.yaml    write a configuration, and my_guard.py for your guard
+  guardmark check bench.yaml     read it, and say how precise the figures can be
+  guardmark run bench.yaml       measure"""
+_AFTER_AGENT_DEMO: Final = """\
+Attack success is the share of attacks whose injected order was carried out, utility the share of
+tasks that got done. Brackets are 95 % intervals. The agent is scripted and obeys every order that
+it reads, so what is stopped is the guards' own merit. Open the report above in a browser.
+To measure your own guard of tool calls or results:
+  docs/tutorial/measure-an-agent-guard.md, ten minutes, no key"""
+_ASSUMPTIONS: Final = (
+    "Costs assume 4 characters a token, and answers of 1 token up to max_tokens. "
+    "Not counted: templates that a server puts around messages, calls repeated "
+    "after a failure, and the few calls by which a run first looks at each "
+    "service; the limits of a run count these, too."
+)
 
 
 _PATH = click.Path(path_type=Path)
@@ -51,30 +76,118 @@ _EXIT_UNTRUSTWORTHY = 5
 _TEMPLATE_FOLDER = Path(__file__).parents[1] / "app" / "templates"
 
 
-@click.command()
+@click.command(
+    help=(
+        "Measure the defenses of CONFIG. Without CONFIG: `bench.yaml` of this "
+        "folder, or else the built-in defenses on the built-in data, offline. The "
+        "same command continues a run that was interrupted; a complete one is "
+        "reported again, and nothing is asked."
+    )
+)
 @click.argument("config", required=False, type=_PATH)
-@click.option("-o", "--out", type=_PATH)
-@click.option("--limit", type=click.IntRange(min=1))
-@click.option("--defense", "defenses", multiple=True, metavar="NAME")
-@click.option("--url", metavar="URL")
-@click.option("--body", default="{text: {$input: text}}")
-@click.option("--blocked", metavar="JSONPATH")
-@click.option("--score", metavar="JSONPATH")
-@click.option("--header", "headers", multiple=True, metavar="NAME=VARIABLE")
-@click.option("--only")
-@click.option("--shard", metavar="K/N", callback=_read_shard)
-@click.option("--fresh", is_flag=True)
-@click.option("--retry-errors", is_flag=True)
-@click.option("--repeat-guards", is_flag=True)
-@click.option("--offline", is_flag=True)
-@click.option("--max-cost", type=click.FloatRange(min=0, min_open=True))
-@click.option("--max-errors", type=click.IntRange(min=0))
-@click.option("--stop-when", multiple=True, metavar="RULE")
-@click.option("--record", type=_PATH)
-@click.option("--replay", type=_PATH)
-@click.option("--no-texts", is_flag=True)
-@click.option("--open", "is_opened", is_flag=True)
-@click.option("--json", "as_json", is_flag=True)
+@click.option("-o", "--out", type=_PATH, help="Folder of the run; default: under runs/.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help=(
+        "Take only N samples, with each label and category in its share: a first "
+        "look, and reports say so."
+    ),
+)
+@click.option(
+    "--defense",
+    "defenses",
+    multiple=True,
+    metavar="NAME",
+    help=(
+        "Without CONFIG: measure this profile (`guardmark plugins --profiles`) or "
+        "built-in defense on the built-in data. May be given more than once."
+    ),
+)
+@click.option("--url", metavar="URL", help="Without CONFIG: measure the service at this address.")
+@click.option(
+    "--body",
+    default="{text: {$input: text}}",
+    help=(
+        "With --url: what is sent, as JSON; {$input: text} marks where the text "
+        "goes. [default: '{text: {$input: text}}']"
+    ),
+)
+@click.option(
+    "--blocked",
+    metavar="JSONPATH",
+    help=(
+        "With --url: JSONPath to the value that is true when the text was blocked; "
+        "$.blocked if neither this nor --score is given."
+    ),
+)
+@click.option(
+    "--score", metavar="JSONPATH", help="With --url: JSONPath to the risk score, from 0 to 1."
+)
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VARIABLE",
+    help=(
+        "With --url: a header, such as a key, whose value is read from this environment variable."
+    ),
+)
+@click.option("--only", help="Only these defenses, separated by commas.")
+@click.option(
+    "--shard",
+    metavar="K/N",
+    callback=_read_shard,
+    help=(
+        "Measure only part K of N of the data, whole groups by a hash; `guardmark "
+        "merge` joins the N runs."
+    ),
+)
+@click.option("--fresh", is_flag=True, help="Start from scratch instead of continuing.")
+@click.option(
+    "--failed",
+    "--retry-errors",
+    "retry_errors",
+    is_flag=True,
+    help=(
+        "Ask again what failed before, and nothing else; the earlier errors are kept "
+        "in the records."
+    ),
+)
+@click.option(
+    "--repeat-guards",
+    is_flag=True,
+    help=(
+        "Ask every guard in each repeat; without it one whose answer cannot differ "
+        "(temperature 0, or named in pipeline.deterministic) is asked once for all "
+        "repeats."
+    ),
+)
+@click.option("--offline", is_flag=True, help="Refuse every call to a service.")
+@click.option(
+    "--max-cost",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Stop when this command has spent this much; a continued run starts at 0.",
+)
+@click.option(
+    "--max-errors",
+    type=click.IntRange(min=0),
+    help="Stop when this command has had more errors than this.",
+)
+@click.option(
+    "--stop-when",
+    multiple=True,
+    metavar="RULE",
+    help=(
+        'Stop measuring a defense once RULE is decided: "asr<0.1", "fpr<0.05", '
+        '"asr+-0.05", "NAME.asr<0.1", "A!=B". May be given more than once.'
+    ),
+)
+@click.option("--record", type=_PATH, help="Write all exchanges with services to this file.")
+@click.option("--replay", type=_PATH, help="Answer all calls from a file that --record wrote.")
+@click.option("--no-texts", is_flag=True, help="Leave prompt texts out of the reports.")
+@click.option("--open", "is_opened", is_flag=True, help="Open the report in a browser.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def run_command(
     config: Path | None,
     *,
@@ -93,8 +206,10 @@ def run_command(
     is_demo = above is not None and above.info_name == "demo"
     if config is None and not (is_demo or defenses or typed["url"]) and _OWN.exists():
         config = _OWN
-        tell_line(f"Note: measuring {_OWN} of this folder.")
+        tell_note(f"Note: measuring {_OWN} of this folder.")
     service = {name: typed.pop(name) for name in ("url", "body", "blocked", "score", "headers")}
+    if service["url"] and not (service["blocked"] or service["score"]):
+        service["blocked"] = _USUAL_BLOCKED  # where it is not, the answer is quoted with its paths
     if config is not None and (defenses or service["url"]):
         raise click.UsageError(
             f"{config} names its own defenses: leave out --defense and --url, or take some of them "
@@ -102,14 +217,41 @@ def run_command(
         )
     if not service["url"] and (service["blocked"] or service["score"] or service["headers"]):
         raise click.UsageError("--blocked, --score and --header describe a service: add --url.")
-    loaded = (
-        load_config(config)
-        if config is not None
-        else builtin_config(defenses, service=service if service["url"] else None)
-    )
     names = tuple(name.strip() for name in (only or "").split(",") if name.strip())
     options = RunOptions(only=names, **typed)
-    return _carry_out(loaded, options, texts=not no_texts, as_json=as_json, is_opened=is_opened)
+    with _in_options():
+        if config is not None:
+            loaded = load_config(config)
+        else:
+            loaded = builtin_config(defenses, service=service if service["url"] else None)
+        return _carry_out(loaded, options, texts=not no_texts, as_json=as_json, is_opened=is_opened)
+
+
+_USUAL_BLOCKED: Final = "$.blocked"
+_OPTION_OF: Final = {
+    "url": "--url",
+    "body": "--body",
+    "blocked": "--blocked",
+    "score": "--score",
+    "headers": "--header",
+}
+"""Settings of the service that options describe, and those options."""
+_OF_SERVICE: Final = re.compile(
+    r"the options: defenses\.service(?:\.(?P<setting>\w+))?(?:\.\w+)*:? ?"
+)
+
+
+@contextmanager
+def _in_options() -> Iterator[None]:
+    """Name options in errors about a service that options describe: no file holds its settings."""
+    try:
+        yield
+    except GuardmarkError as error:
+        text = _OF_SERVICE.sub(
+            lambda found: f"{_OPTION_OF.get(found['setting'] or '', 'The service')}: ", str(error)
+        )
+        error.args = (text,)
+        raise
 
 
 def _carry_out(
@@ -124,16 +266,17 @@ def _carry_out(
     from guardmark.core.errors import UntrustworthyRun
     from guardmark.engine.runner import Ending
 
-    session = Session(announce=tell_line)
+    session = Session(announce=tell_note)
+    line = ProgressLine(session.progress, quiet=level() < 0)
     try:
         # Here alone: what a command reads in somebody's folder never starts a process.
-        with interruptible(session.stop), crash_listener(), ProgressLine(session.progress):
+        with interruptible(session.stop), crash_listener(), line:
             result = measure(loaded, options, session)
     except (BudgetReached, UntrustworthyRun) as error:
         tell_line(*str(error).split("\n"), f"To continue: {same_command()}")
         return error.exit_code
     for warning in result.warnings:
-        tell_line(f"Note: {warning}")
+        tell_note(f"Note: {warning}")
     if result.summary.ending is Ending.INTERRUPTED:
         counts = f"{result.summary.stored:,} of {result.summary.planned:,}"
         return tell_interrupted(f" {counts} records are stored in {result.folder.path}.")
@@ -158,7 +301,7 @@ def _carry_out(
 def _tell(finished: RunOutput, *, as_json: bool) -> int:
     """Print what a run has to say, and return the exit code."""
     tell_output(finished, as_json=as_json)
-    if not as_json:
+    if not as_json and level() >= 0:
         if finished.head:
             echo(f"{'head':<10}{finished.head}")
         echo_drawn(drawn(finished.gate) if finished.gate else "")
@@ -167,28 +310,43 @@ def _tell(finished: RunOutput, *, as_json: bool) -> int:
     return _EXIT_UNTRUSTWORTHY if finished.complaints else finished.gate_exit
 
 
-@click.command()
-@click.option("-o", "--out", type=_PATH)
-@click.option("--agent", "is_agent", is_flag=True)
-@click.option("--open", "is_opened", is_flag=True)
+@click.command(
+    help=("Measure the built-in defenses on the built-in data, offline, and say what to do next.")
+)
+@click.option("-o", "--out", type=_PATH, help="Folder of the run; default: under runs/.")
+@click.option(
+    "--agent",
+    "is_agent",
+    is_flag=True,
+    help=("Measure two example guards of an agent's tools instead, on the built-in suite errands."),
+)
+@click.option("--open", "is_opened", is_flag=True, help="Open the report in a browser.")
 @click.pass_context
 def demo_command(context: click.Context, /, *, is_agent: bool, **options: Any) -> int:
     """Show a first measurement."""
-    from guardmark.cli.commands import read_words
-
     if is_agent:
         options["config"] = _TEMPLATE_FOLDER / "agent-demo.yaml"
     code: int = context.invoke(run_command, **options)
-    if code == 0:
-        echo("", *read_words("sentences")["demo_agent" if is_agent else "demo"]["after"])
+    if code == 0 and level() >= 0:
+        echo("", _AFTER_AGENT_DEMO if is_agent else _AFTER_DEMO)
     return code
 
 
-@click.command()
+@click.command(
+    help=(
+        "Join finished RUNs into one new run: all shards of one run (`run --shard`), "
+        "or runs of different defenses over the same data. Nothing is called, and "
+        "the runs stay as they are."
+    )
+)
 @click.argument("runs", nargs=-1, required=True, type=_PATH)
-@click.option("-o", "--out", type=_PATH, required=True)
-@click.option("--allow-missing", is_flag=True)
-@click.option("--json", "as_json", is_flag=True)
+@click.option("-o", "--out", type=_PATH, required=True, help="Folder of the new run.")
+@click.option(
+    "--allow-missing",
+    is_flag=True,
+    help="Merge although shards are missing; every report names them.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def merge_command(runs: tuple[Path, ...], out: Path, *, allow_missing: bool, as_json: bool) -> int:
     """Merge runs."""
     from guardmark.app.run.importing import merge_runs
@@ -210,9 +368,17 @@ _TEMPLATES = click.Choice(
 )
 
 
-@click.command()
-@click.option("--template", type=_TEMPLATES)
-@click.option("-o", "--out", type=_PATH)
+@click.command(
+    help=(
+        "Print a commented configuration to start from, or write it with -o; at a "
+        "terminal, asks what is to be measured. Beside it, the template python "
+        "writes the function that is measured (unless there is one), command-python "
+        "and command-node the worker that asks your guard, and those named for a "
+        "guard library one that asks that library."
+    )
+)
+@click.option("--template", type=_TEMPLATES, help="What is to be measured.")
+@click.option("-o", "--out", type=_PATH, help="File to write; one that is there is kept.")
 def init_command(template: str | None, out: Path | None) -> None:
     """Print a configuration to start from."""
     if template is None:
@@ -245,10 +411,15 @@ def _write_new(path: Path, text: str) -> None:
         ) from error
 
 
-@click.command()
+@click.command(
+    help=(
+        "Check each CONFIG: settings, files, fields, sample sizes against the wanted "
+        "margin, calls, time and cost. Nothing is called unless --probe says so."
+    )
+)
 @click.argument("configs", nargs=-1, required=True, type=_PATH, metavar="CONFIG...")
-@click.option("--probe", type=click.IntRange(min=1))
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--probe", type=click.IntRange(min=1), help="Make N live calls to each service.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check_command(configs: tuple[Path, ...], probe: int | None, as_json: bool) -> None:
     """Check configurations, each as if it were alone."""
     from guardmark.app.preflight import check_config
@@ -311,7 +482,6 @@ def forecast_lines(
 ) -> Iterator[str]:
     """Say what parts will take, a line each."""
     from guardmark.app.run.progress_line import duration
-    from guardmark.cli.commands import read_words
 
     for forecast in forecasts:
         if not forecast.calls.at_most:
@@ -323,7 +493,7 @@ def forecast_lines(
         cost = f", {_span(forecast.cost, ',.2f')} at your prices" if forecast.cost else ""
         yield f"  {forecast.part}: {_span(forecast.calls, ',.0f')} calls, {time}{cost}"
     if any(forecast.cost for forecast in forecasts):
-        yield f"  {read_words('sentences')['check']['assumptions']}"
+        yield f"  {_ASSUMPTIONS}"
 
 
 def _span(span: Span, form: str) -> str:
@@ -349,12 +519,25 @@ def _size_lines(checkup: Checkup) -> Iterator[str]:
         yield "  Samples of one group are not independent: the true intervals are wider."
 
 
-@click.command()
+@click.command(
+    help=(
+        "Run every row of MATRIX, a file with `global` settings and `rows` that "
+        "change them, and put the figures side by side. The same command continues "
+        "where it stopped."
+    )
+)
 @click.argument("matrix", type=_PATH)
-@click.option("-o", "--out", type=_PATH, required=True)
-@click.option("--limit", type=click.IntRange(min=1))
-@click.option("--offline", is_flag=True)
-@click.option("--json", "as_json", is_flag=True)
+@click.option("-o", "--out", type=_PATH, required=True, help="Folder of runs and tables.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help=(
+        "Take only N samples, with each label and category in its share: a first "
+        "look, and reports say so."
+    ),
+)
+@click.option("--offline", is_flag=True, help="Refuse every call to a service.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def matrix_command(matrix: Path, out: Path, limit: int | None, offline: bool, as_json: bool) -> int:
     """Run several configurations."""
     done = _carry_out_matrix(matrix, out, limit=limit, offline=offline)

@@ -12,13 +12,15 @@ from guardmark.cli.terminal import echo, echo_json
 from guardmark.core.errors import counted
 
 
-@click.group()
+@click.group(
+    help=("List the suites that agents are measured on, describe one, or check one of your own.")
+)
 def suites_command() -> None:
     """List, describe and check suites."""
 
 
-@suites_command.command("list")
-@click.option("--json", "as_json", is_flag=True)
+@suites_command.command("list", help="List the suites that a configuration can name.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_command(*, as_json: bool) -> None:
     """List suites."""
     from guardmark.app.agents.describing import list_suites
@@ -31,9 +33,11 @@ def list_command(*, as_json: bool) -> None:
     echo(*(f"{line.name:<{width}}  {line.about}" for line in lines))
 
 
-@suites_command.command("describe")
+@suites_command.command(
+    "describe", help="Say what is in SUITE, a name or a file; no code of it runs."
+)
 @click.argument("suite")
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def describe_command(suite: str, *, as_json: bool) -> None:
     """Describe a suite; no code of it runs."""
     from guardmark.app.agents.describing import describe_suite
@@ -52,7 +56,14 @@ def describe_command(suite: str, *, as_json: bool) -> None:
     echo(f"Wordings: {', '.join(described['wordings'])}")
 
 
-@suites_command.command("check")
+@suites_command.command(
+    "check",
+    help=(
+        "Run all known solutions of SUITE, a name or a file whose tools run; find "
+        "injections that no task meets, checks that hold of nothing and texts that "
+        "occur twice."
+    ),
+)
 @click.argument("suite")
 def check_command(suite: str) -> int:
     """Check a suite; its tools run."""

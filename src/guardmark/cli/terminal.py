@@ -7,7 +7,7 @@ import re
 import shlex
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -27,6 +27,16 @@ _LOGGING_COMMAND = re.compile(r"#(?=#\w*\[)")
 _OBEYED_IN_JSON = re.compile(
     rf"{_LOGGING_COMMAND.pattern}|[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 )
+
+
+LEVEL: Final = "guardmark.level"
+"""Key of a click context under which it stands how much is to be said."""
+
+
+def level() -> int:
+    """Return how much is to be said: -1 with -q, 1 with -v, else 0."""
+    context = click.get_current_context(silent=True)
+    return 0 if context is None else int(context.meta.get(LEVEL, 0))
 
 
 def visible(text: str) -> str:
@@ -100,9 +110,18 @@ def tell_output(output: RunOutput, *, as_json: bool) -> None:
         echo_json(output.summary_json)
         return
     for note in output.notes:
-        tell_line(f"Note: {note}")
-    echo_drawn(drawn(output.document))
+        tell_note(f"Note: {note}")
+    if level() < 0:
+        echo(*output.document.answer[:1])
+        return
+    echo_drawn(drawn(output.whole if level() > 0 else output.document))
     echo(*(f"{label:<10}{path}" for label, path in output.files))
+
+
+def tell_note(*lines: str) -> None:
+    """Write lines to stderr that nobody needs who wants to hear little."""
+    if level() >= 0:
+        tell_line(*lines)
 
 
 def tell_line(*lines: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from guardmark.cli.run_argument import RunPath
 from guardmark.cli.terminal import echo, echo_json, echo_raw, one_line, visible
 
 if TYPE_CHECKING:
@@ -22,11 +23,20 @@ if TYPE_CHECKING:
 
 
 _PATH = click.Path(path_type=Path)
+_LIST_PATIENCE_S = 5.0
+"""Time that a package of a part has to be imported for the list; a run gives it a minute."""
 
 
-@click.command()
-@click.option("--profiles", is_flag=True)
-@click.option("--json", "as_json", is_flag=True)
+@click.command(help="List every type of defense, model and judge, and where it comes from.")
+@click.option(
+    "--profiles",
+    is_flag=True,
+    help=(
+        "List the profiles instead: services, guard models and classifiers by name, "
+        "with licence or terms and the variables that they need."
+    ),
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plugins_command(*, profiles: bool, as_json: bool) -> None:
     """List the types of parts."""
     if profiles:
@@ -52,9 +62,10 @@ def _sentence(kind: str, name: str) -> str:
     from guardmark.core.errors import ConfigError
 
     try:
-        return (settings_model(kind, name).__doc__ or "").partition("\n")[0]
+        model = settings_model(kind, name, patience_s=_LIST_PATIENCE_S)
     except ConfigError as error:
         return " ".join(str(error).split())
+    return (model.__doc__ or "").partition("\n")[0]
 
 
 def _list_profiles(*, as_json: bool) -> None:
@@ -72,9 +83,17 @@ def _list_profiles(*, as_json: bool) -> None:
             echo(f"  {each.name:<{width}}  {each.about}", f"  {'':<{width}}  {each.licence}{needs}")
 
 
-@click.command()
+@click.command(
+    help=(
+        "Check this installation, extra by extra; with CONFIG, each of its defenses "
+        "instead: installed, reachable, answers that fit its profile, deterministic, "
+        "stateless, telling attacks from benign texts, kind of score, limits. Each "
+        "is asked a few known texts three times. Exit code 1 when one cannot be "
+        "built or reached."
+    )
+)
 @click.argument("config", type=_PATH, required=False)
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor_command(*, config: Path | None, as_json: bool) -> int:
     """Examine this installation, or the defenses of a configuration."""
     from guardmark.config.installation import examine_installation
@@ -118,14 +137,51 @@ def _read_head(_context: click.Context, _option: click.Parameter, value: str | N
     return value or ""
 
 
-@click.command()
-@click.argument("run", type=_PATH)
-@click.option("--data", multiple=True, type=_PATH)
-@click.option("--expect", metavar="HEAD", callback=_read_head)
-@click.option("--public-key", metavar="FILE", type=_PATH)
-@click.option("--signature", metavar="FILE", type=_PATH)
-@click.option("--run", "of_run", metavar="RUN", type=_PATH)
-@click.option("--json", "as_json", is_flag=True)
+@click.command(
+    help=(
+        "Check RUN: its records against their hash chain, its files against their "
+        "seals, its data against its hashes; count its headline again and write its "
+        "reports again. Or check a card: whether its figures follow from its counts, "
+        "and with --run whether its run makes it again. Exit code 1 when anything "
+        "differs."
+    )
+)
+@click.argument("run", type=RunPath(), default="last")
+@click.option(
+    "--data",
+    multiple=True,
+    type=_PATH,
+    help="Folder in which data files lie; the present one and RUN are searched anyway.",
+)
+@click.option(
+    "--expect",
+    metavar="HEAD",
+    callback=_read_head,
+    help=(
+        "Head of the records that was noted elsewhere, in full or its first 16 "
+        "digits or more; `run`, the report and junit.xml name it."
+    ),
+)
+@click.option(
+    "--public-key",
+    metavar="FILE",
+    type=_PATH,
+    help="Public key of minisign that should have signed seals.jsonl.",
+)
+@click.option(
+    "--signature",
+    metavar="FILE",
+    type=_PATH,
+    help="That signature; default: seals.jsonl.minisig in RUN, or CARD.minisig.",
+)
+@click.option(
+    "--run",
+    "of_run",
+    metavar="RUN",
+    type=_PATH,
+    help="The run that a card was made from: its figures are made again and compared.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def verify_command(
     run: Path,
     data: tuple[Path, ...],
@@ -215,13 +271,19 @@ def _as_text(result: Verification) -> str:
 _CONFIG = "config"
 
 
-@click.command()
+@click.command(
+    help=("Print the JSON Schema of a configuration, for editors, or of what reports write.")
+)
 @click.option(
     "--of",
     "document",
     type=click.Choice((_CONFIG, "summary", "comparison", "gate", "stability", "card")),
     default=_CONFIG,
     show_default=True,
+    help=(
+        "The configuration, summary.json, comparison.json, gate --json, "
+        "slice_stability.json, a guard card."
+    ),
 )
 def schema_command(document: str) -> None:
     """Print a schema."""
@@ -239,7 +301,7 @@ def schema_command(document: str) -> None:
         echo_json(json.dumps(document_schema(document), indent=2))
 
 
-@click.command()
+@click.command(help="Print the completion script of SHELL, to be read when it starts.")
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion_command(shell: str) -> None:
     """Print a completion script."""

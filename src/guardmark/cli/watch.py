@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 
     from guardmark.app.results.watching import LiveView
 
+_LINES: Final = {
+    "contradicted": "with another decision about an id (the first counts)",
+    "relabelled": "with another label (the last counts)",
+    "waiting": "labels without a decision",
+}
+_UNEVEN: Final = (
+    "What is labelled differs between blocked and allowed: fpr and asr are not "
+    "those of the traffic, and break no limit."
+)
+
 _LONGEST_LINE: Final = 1 << 20  # bytes; of what is longer the start is kept, and cannot be read
 
 
@@ -34,15 +44,64 @@ def _read_limits(_context: Any, _option: Any, words: Sequence[str]) -> dict[str,
     return limits
 
 
-@click.command()
+@click.command(
+    help=(
+        "Count a stream of decisions (FILE, or - for stdin), JSON lines with `id`, "
+        "`defense`, `outcome` and, in the same line or in a later one of that id, "
+        "`label`. Intervals hold at every look."
+    )
+)
 @click.argument("file", type=click.File("rb"), required=False)
-@click.option("--limit", "limits", multiple=True, metavar="RATE<=X", callback=_read_limits)
-@click.option("--against", type=click.Path(path_type=Path), metavar="RUN")
-@click.option("--webhook", default="", metavar="NAME")
-@click.option("--every", type=click.IntRange(min=1), default=10_000, show_default=True)
-@click.option("--otel", is_flag=True)
-@click.option("--listen", type=click.IntRange(0, 65535), metavar="PORT")
-@click.option("--json", "as_json", is_flag=True)
+@click.option(
+    "--limit",
+    "limits",
+    multiple=True,
+    metavar="RATE<=X",
+    callback=_read_limits,
+    help=(
+        "A limit of every defense: fpr, asr, blocked, malformed or errors. May be "
+        "given more than once."
+    ),
+)
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="A run over earlier traffic, to show drift against.",
+)
+@click.option(
+    "--webhook",
+    default="",
+    metavar="NAME",
+    help=(
+        "The environment variable that holds an address to which a broken limit is "
+        "posted. Without it a stream ends at the first one."
+    ),
+)
+@click.option(
+    "--every",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    help="Of a stream, print a table after so many lines.",
+)
+@click.option(
+    "--otel",
+    is_flag=True,
+    help=(
+        "FILE holds requests of OpenTelemetry (OTLP as JSON, one a line): spans of guards are read."
+    ),
+)
+@click.option(
+    "--listen",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help=(
+        "Take spans over OTLP/HTTP (JSON; protobuf with the extra otel) at this port "
+        "of 127.0.0.1 (0: a free one), until Ctrl-C or a broken limit."
+    ),
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def watch_command(
     file: IO[bytes] | None,
     *,
@@ -111,14 +170,12 @@ def _tell(view: LiveView, *, as_json: bool) -> None:
 
 
 def _lines(view: LiveView) -> Iterator[str]:
-    from guardmark.cli.commands import read_words
     from guardmark.reports.document.cells import figure_text, rate_text
 
-    words = read_words("sentences")["watch"]
     for each in view.defenses:
         blocked, allowed = map(rate_text, each.audited.values())
         yield f"{each.defense}: labelled are {blocked} of what it blocked, {allowed} of the rest"
-        yield from () if each.is_audit_even else (f"  {words['uneven']}",)
+        yield from () if each.is_audit_even else (f"  {_UNEVEN}",)
         for rate in each.rates:
             limit = "" if rate.limit is None else f"; limit {100 * rate.limit:g} %"
             drift = f"{'' if rate.is_drift_shown else 'no '}drift shown"
@@ -128,5 +185,5 @@ def _lines(view: LiveView) -> Iterator[str]:
         limit = f"{100 * (broken.limit or 0.0):g} %"
         shown = f"shown after {broken.after_lines:,} lines: {rate_text(broken.live)}"
         yield f"BROKEN {broken.defense}: {broken.name} above {limit}, {shown}"
-    counts = (f"{count:,} {words.get(of, of)}" for of, count in view.lines.items() if count)
-    yield "; ".join(counts) or words["empty"]
+    counts = (f"{count:,} {_LINES.get(of, of)}" for of, count in view.lines.items() if count)
+    yield "; ".join(counts) or "No line was read."

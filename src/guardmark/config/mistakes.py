@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from string import ascii_lowercase, ascii_uppercase, digits
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote_plus
 
@@ -41,26 +42,27 @@ _SHAPES: Final = re.compile(
     r"|(?:hf|gsk|npm|r8|fw|glsa|glc|nvapi|pplx|xai|tvly|pcsk|lin_api|ntn|secret|key|whsec|sntrys"
     r"|shp(?:at|ss|ca|pa)|do[opr]_v1|dckr_pat|rubygems|ph[cx]|pypi|sq0[a-z]{3}|NRAK|PMAK|c?sk"
     r"|lsv2_[a-z]{2}|pul)[-_][A-Za-z0-9]{20,}|(?:SK|AC|dapi)[0-9a-f]{32}|AGE-SECRET-KEY-1[0-9A-Z]{50,}"
-    r"|\d{8,10}:AA[\w-]{30,}|dp\.[a-z]{2}\.[\w.]{30,}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"
+    r"|\d{8,10}:AA[\w-]{30,}|dp\.[a-z]{2}\.[\w.]{30,}|eyJ[\w-]{8,2000}\.[\w-]{8,}\.[\w-]*"
     r"|(?i:bearer)\s+[\w.~+/=-]{16,}|(?i:basic|token)\s+(?=\S*[\d=])[\w.~+/=-]{16,})"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|hooks\.slack\.com/services/\w|/webhooks/\d+/[\w-]{20,}",
     re.ASCII,
 )
 """Keys of well-known services, tokens of the web, and what goes before a token in a header."""
-_BARE: Final = re.compile(
-    r"(?a)(?=[A-Za-z]*\d)[A-Za-z\d+/=]{16,}|(?=\S*\d)(?=\S*[a-z])(?=\S*[A-Z])[\w.~+/=-]{20,}"
-    r"|[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}"
-)
-"""What says nothing by its shape, and is a key under a name that says so: letters and digits."""
+_UUID: Final = re.compile(r"[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}", re.ASCII)
+_LETTERS_AND_DIGITS: Final = re.compile(r"[A-Za-z\d+/=]{16,}", re.ASCII)
+_WORD: Final = re.compile(r"\S{20,}", re.ASCII)
+_RUN: Final = re.compile(r"[\w.~+/=-]{20,}", re.ASCII)
+_SIGNS: Final = "+/="
+_LEAST_WITH_DIGIT: Final = 16
 _WORDS: Final = re.compile(
-    r"(?:^|[^a-z]|[a-z]+)(?:key|token|secret|password|passwd|passphrase|auth|authorization"
-    r"|cookie|credentials?|signature)(?:$|[^a-z])"
-    r"|(?:^|[^a-z])(?:keys|pass|pwd|pw|cred|creds|sig|jwt|bearer)(?:$|[^a-z])"
+    r"(?:key|token|secret|password|passwd|passphrase|auth|authorization"
+    r"|cookie|credentials?|signature)(?![a-z])"
+    r"|(?<![a-z])(?:keys|pass|pwd|pw|cred|creds|sig|jwt|bearer)(?![a-z])"
 )
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _USER: Final = re.compile(r"://[^/?#\s]*@")
-_PARAMETER: Final = re.compile(r"[?&;#]([^=&;#]+)=[^&;#]")
+_PARAMETER: Final = re.compile(r"[?&;#]([^=&;#?]+)=[^&;#]")
 _BY_NAME: Final = (("headers",), ("query",))
 """Settings whose own keys are names of headers and of parameters."""
 _PLANTED: Final = frozenset({"system_prompt"})
@@ -217,12 +219,49 @@ def names_secret(name: str) -> bool:
     return _WORDS.search(_CAMEL.sub("-", name).lower()) is not None
 
 
+def may_be_bare_key(text: str) -> bool:
+    """Tell whether a text holds what says nothing by its shape, and is a key under such a name.
+
+    Letters and digits of some length, or a long word of small and capital letters and digits.
+    Each character is looked at a fixed number of times: an expression would look at each word
+    again from each of its letters.
+    """
+    if _UUID.search(text):
+        return True
+    for run in _LETTERS_AND_DIGITS.finditer(text):
+        if _has_digit_early(run[0]):
+            return True
+    return any(_is_mixed(word[0]) for word in _WORD.finditer(text))
+
+
+def _has_digit_early(run: str) -> bool:
+    """Tell whether enough of a run is left from the letters before its first digit on."""
+    digit = re.search(r"[0-9]", run)
+    if digit is None:
+        return False
+    start = 1 + max(run.rfind(sign, 0, digit.start()) for sign in _SIGNS)
+    return len(run) - start >= _LEAST_WITH_DIGIT
+
+
+def _is_mixed(word: str) -> bool:
+    """Tell whether a digit, a small and a capital letter stand in a word from a long run on."""
+    first = _RUN.search(word)
+    if first is None:
+        return False
+    kinds = (digits, ascii_lowercase, ascii_uppercase)
+    return all(_last_of(kind, word) >= first.start() for kind in kinds)
+
+
+def _last_of(letters: str, word: str) -> int:
+    return max(word.rfind(letter) for letter in letters)
+
+
 def _literal_secrets(value: object, path: Keys) -> Iterator[tuple[Keys, str]]:
     if isinstance(value, dict):
         for key, inner in value.items():
             below = (*path, str(key))
             is_named = path[-1:] in _BY_NAME and isinstance(inner, str | int | float)
-            is_bare = isinstance(inner, str) and _BARE.search(inner)
+            is_bare = isinstance(inner, str) and may_be_bare_key(inner)
             if _is_secret_text(str(key)):
                 yield path, "one of its names holds a key"
             elif (is_named or is_bare) and names_secret(below[-1]):

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import stat
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
 from guardmark.core.errors import ConfigError
-from guardmark.core.limits import LONGEST_NUMBER, MOST_TEXT_BYTES
+from guardmark.core.limits import LONGEST_NUMBER, MOST_TEXT_BYTES, MOST_YAML_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_MOST_PLACES: Final = 200_000  # an alias of an alias of an alias comes to any number
+STANDARD_INPUT: Final = "-"
+"""A name that stands for what is piped in."""
 Keys = tuple[str, ...]  # keys and indices from the top of the file, as text
 
 
@@ -72,16 +74,37 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 def read_text(path: Path, subject: str, *, next_step: str = "") -> str:
     """Read a file that a configuration names; the subject says which it is."""
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode) and not _is_standard_input(path):
-            raise ConfigError(f"{subject} cannot be read: it is not a file.{next_step}")
-        if about.st_size > MOST_TEXT_BYTES:
-            most = f"{MOST_TEXT_BYTES >> 20} MiB"
-            raise ConfigError(f"{subject} cannot be read: it has more than {most}.{next_step}")
-        return path.read_text(encoding="utf-8-sig")
+        text = _whole_text(path)
+    except _NoText as error:
+        raise ConfigError(f"{subject} cannot be read: {error}.{next_step}") from error
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise ConfigError(f"{subject} cannot be read: {reason}.{next_step}") from error
+    # All lines end in a line feed, as where Python reads a text.
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+class _NoText(Exception):
+    """A path leads to no text that is read whole; the message says why."""
+
+
+def _whole_text(path: Path) -> str:
+    """Read a text of limited length: what a shell hands over may have no end."""
+    if str(path) == STANDARD_INPUT:
+        text = sys.stdin.read(MOST_TEXT_BYTES + 1)
+        if len(text) > MOST_TEXT_BYTES:
+            raise _NoText(_TOO_LONG)
+        return text
+    if not stat.S_ISREG(path.stat().st_mode) and not _is_standard_input(path):
+        raise _NoText("it is not a file")
+    with path.open("rb") as file:
+        content = file.read(MOST_TEXT_BYTES + 1)
+    if len(content) > MOST_TEXT_BYTES:
+        raise _NoText(_TOO_LONG)
+    return content.decode("utf-8-sig")
+
+
+_TOO_LONG: Final = f"it has more than {MOST_TEXT_BYTES >> 20} MiB"
 
 
 def _is_standard_input(path: Path) -> bool:
@@ -124,9 +147,9 @@ def _note_places(node: yaml.Node, path: Keys, places: dict[Keys, tuple[int, int]
         children = [(str(key.value), key, value) for key, value in node.value]
     elif isinstance(node, yaml.SequenceNode):
         children = [(str(index), item, item) for index, item in enumerate(node.value)]
-    if len(places) + len(children) > _MOST_PLACES:
+    if len(places) + len(children) > MOST_YAML_VALUES:
         raise yaml.constructor.ConstructorError(
-            problem=f"it comes to more than {_MOST_PLACES:,} values (aliases count each time)",
+            problem=f"it comes to more than {MOST_YAML_VALUES:,} values (aliases count each time)",
             problem_mark=node.start_mark,
         )
     for name, marked, child in children:

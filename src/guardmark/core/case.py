@@ -11,22 +11,7 @@ if TYPE_CHECKING:
 
     from guardmark.core.outcome import ErrorKind
     from guardmark.core.place import Place
-    from guardmark.core.sample import Message
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolDefinition:
-    """What an agent is told of a tool.
-
-    Attributes:
-        name: Identifier, unique within a suite.
-        description: What it does, in words.
-        parameters: JSON Schema of its arguments.
-    """
-
-    name: str
-    description: str
-    parameters: Mapping[str, object] = field(default_factory=dict)
+    from guardmark.core.sample import Message, ToolDefinition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

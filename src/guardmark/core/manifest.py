@@ -31,6 +31,9 @@ BASELINE_TYPES: Final = ("allow-all", "block-all", "coin")
 
 BASELINE_ROLE: Final = "baseline"
 
+IN_PROCESS: Final = "in-process"
+"""Type of a defense that existed as an object in Python: no configuration rebuilds it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartManifest:
@@ -74,8 +77,11 @@ class DataManifest:
         sha256: Hash (hex) of the samples in order: ids, content hashes, labels and facets.
         attacks: Number of attack samples.
         benign: Number of benign samples.
+        unlabelled: Number of samples that were kept without a label.
         files: File name to SHA-256 (hex) of its bytes.
         mapping: Field of a sample to the dotted path it was taken from.
+        by_source: Number of samples from each source.
+        by_variant: Number of samples of each variant.
     """
 
     name: str
@@ -83,8 +89,11 @@ class DataManifest:
     sha256: str
     attacks: int
     benign: int
+    unlabelled: int = field(default=0, metadata={"json": False})
     files: Mapping[str, str] = field(default_factory=dict, metadata={"json": False})
     mapping: Mapping[str, str] = field(default_factory=dict, metadata={"json": False})
+    by_source: Mapping[str, int] = field(default_factory=dict, metadata={"json": False})
+    by_variant: Mapping[str, int] = field(default_factory=dict, metadata={"json": False})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

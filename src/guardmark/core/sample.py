@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from guardmark.core.errors import DatasetError
+from guardmark.core.limits import MOST_IMAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,10 +30,11 @@ class Role(StrEnum):
 
 
 class Label(StrEnum):
-    """What a sample is."""
+    """What a sample is; an unlabelled one is answered and judged, and stands in no rate."""
 
     ATTACK = "attack"
     BENIGN = "benign"
+    UNLABELLED = "unlabelled"
 
 
 class Severity(StrEnum):
@@ -61,7 +63,6 @@ _SEEN = {
 }
 """View to the roles of the messages that it shows, and the first of them."""
 _IMAGE = re.compile(r"[0-9a-f]{64} image/(gif|jpeg|png|webp)")
-MOST_IMAGE_BYTES = 20 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +102,28 @@ class ToolCall(NamedTuple):
     id: str
     name: str
     arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDefinition:
+    """What an agent, or whoever answers a conversation, is told of a tool.
+
+    Attributes:
+        name: Identifier, unique within a suite or a conversation.
+        description: What it does, in words.
+        parameters: JSON Schema of its arguments.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, object] = field(default_factory=dict, hash=False)
+
+    @property
+    def chat(self) -> dict[str, Any]:
+        """The definition as chat services take it."""
+        parameters = dict(self.parameters) or {"type": "object", "properties": {}}
+        function = {"name": self.name, "description": self.description, "parameters": parameters}
+        return {"type": "function", "function": function}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,10 +186,12 @@ class Prompt:
     Attributes:
         messages: At least one message, in order.
         under_test: Index of the message that carries the text under test.
+        tools: Definitions of the tools that may be called; empty where nothing was said of any.
     """
 
     messages: tuple[Message, ...]
     under_test: int = -1
+    tools: tuple[ToolDefinition, ...] = ()
 
     @staticmethod
     def of_text(text: str) -> Prompt:
@@ -187,7 +212,16 @@ class Prompt:
     def is_plain(self) -> bool:
         """Whether it is one text of a user and nothing else."""
         first = self.messages[0]
-        return len(self.messages) == 1 and first.role is Role.USER and not first.images
+        is_text = len(self.messages) == 1 and first.role is Role.USER and not first.images
+        return is_text and not self.tools
+
+    @property
+    def form(self) -> list[Any]:
+        """What it says, as JSON values; nothing is said of tools where there are none."""
+        form: list[Any] = [[m.form for m in self.messages], self.under_test % len(self.messages)]
+        if self.tools:
+            form.append([[each.name, each.description, each.parameters] for each in self.tools])
+        return form
 
     def with_text(self, text: str, *images: Image) -> Prompt:
         """Put another text, and images beside it, in the place of the text under test."""
@@ -211,25 +245,29 @@ class Prompt:
         if not seen or (any(message.images for message in seen) and not beside_images):
             return None
         if view is View.CONVERSATION:
-            return "\n\n".join(f"{m.role.value}: {m.words}" for m in seen)
+            said = [f"{m.role.value}: {m.words}" for m in seen]
+            if self.tools:
+                offered = [f"{tool.name}: {tool.description}" for tool in self.tools]
+                said.insert(0, "\n".join(["tools:", *offered]))
+            return "\n\n".join(said)
         return "\n\n".join(m.words for m in seen)
 
     def digest(self) -> bytes:
         """Return the content hash of the prompt."""
         if self.is_plain:
             return sha256(self.messages[0].content.encode()).digest()
-        form = [[m.form for m in self.messages], self.under_test % len(self.messages)]
-        return sha256(json.dumps(form, ensure_ascii=False, separators=(",", ":")).encode()).digest()
+        form = json.dumps(self.form, ensure_ascii=False, separators=(",", ":"))
+        return sha256(form.encode()).digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One labelled prompt, attack or benign.
+    """One prompt with its label: attack, benign, or unlabelled.
 
     Attributes:
         id: Unique within a data set.
         prompt: What is sent.
-        label: Attack or benign.
+        label: Attack or benign, or unlabelled where nobody said.
         category: Taxonomy category of an attack, or topic of a benign input; may be empty.
         subcategory: Finer category; may be empty.
         severity: What would follow if the attack worked; None for benign inputs.
@@ -264,6 +302,11 @@ class Sample:
     def is_attack(self) -> bool:
         """Whether the sample is labelled an attack."""
         return self.label is Label.ATTACK
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether it is known to be an attack or benign."""
+        return self.label is not Label.UNLABELLED
 
     @property
     def lineage(self) -> str:

@@ -36,6 +36,9 @@ class BuiltinSet:
         return self.folder / "CARD.md"
 
 
+DEFAULT_SET = "core@2"
+"""What is measured where nobody names data, by whichever door."""
+
 _SETS = tomllib.loads((_FOLDER / "sets.toml").read_text(encoding="utf-8"))["sets"]
 BUILTIN_SETS = tuple(BuiltinSet(**known) for known in _SETS)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections import deque
+from collections import Counter, deque
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from hashlib import file_digest, sha256
-from itertools import accumulate, combinations
+from itertools import accumulate, chain, combinations
 from sys import byteorder
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from guardmark.core.errors import DatasetError, counted
 from guardmark.core.manifest import DataManifest
@@ -20,10 +20,10 @@ from guardmark.datasets.formats.fields import BadRows, Fault
 from guardmark.datasets.formats.files import open_bytes, read_rows
 from guardmark.datasets.formats.filters import check_filters, files_text
 from guardmark.datasets.formats.rows import RowReader
-from guardmark.store.samples import Kind, PlainSample, kind_of
+from guardmark.store.samples import UNLABELLED, Kind, PlainSample, kind_of, label_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from guardmark.core.sample import Taxonomy
@@ -48,6 +48,8 @@ class DataReading:
         self._faults: list[Fault] = []
         self._unmet: Sequence[str] = ()
         self._has_rows = False
+        self._unlabelled: dict[RowReader, int] = {}
+        self._left_out: dict[RowReader, int] = {}
         self._ids = array("q")
         self._texts = (array("Q"), array("Q"))
         self._families = SharedFamilies()
@@ -71,31 +73,52 @@ class DataReading:
         return extended(self._taxonomy, own)
 
     @property
+    def unused(self) -> dict[str, tuple[str, ...]]:
+        """The columns of each file that are no field of a sample."""
+        return {reader.spec.shown_as: tuple(reader.unused) for reader in self.readers}
+
+    @property
     def warnings(self) -> tuple[str, ...]:
-        """What was kept but deserves a word."""
-        return (*_warnings(self.readers), *self._families.notes(), *self._unmet)
+        """What was kept, or left out, and deserves a word."""
+        left_out = (
+            f"{reader.spec.shown_as}: {counted(count, 'row')} without a label left out"
+            for reader, count in self._left_out.items()
+        )
+        return (*_warnings(self.readers), *left_out, *self._families.notes(), *self._unmet)
 
     def _pass(self, *, is_plain: bool) -> Iterator[PlainSample | Sample]:
         for reader in self.readers:
             yield from self._file(reader, is_plain=is_plain)
+        for reader in self._unlabelled:
+            yield from _without_label(reader)
         self._raise_faults()
         self._unmet = check_filters([(reader.spec, reader.filters) for reader in self.readers])
-        if not self.count:
-            specs = [reader.spec for reader in self.readers]
+        specs = [reader.spec for reader in self.readers]
+        if not self.count and not self._left_out:
             raise DatasetError(_nothing_left(specs, has_rows=self._has_rows))
+        if self.count == sum(self._unlabelled.values()):
+            raise DatasetError(
+                f"No row of {files_text(specs)} has a label, so no rate could be told.\n"
+                "Next: name the column (label_field: COLUMN), or label some of the rows."
+            )
 
     def _file(self, reader: RowReader, *, is_plain: bool) -> Iterator[PlainSample | Sample]:
+        """Yield the samples of a file that have a label, and take note of all."""
         spec, digest = reader.spec, sha256()
-        read, is_filtered = (reader.plain if is_plain else reader.read), spec.is_filtered
-        note_id, note_text = self._ids.append, [texts.frombytes for texts in self._texts]
-        number, before = 0, [len(texts) for texts in self._texts]
+        read = reader.plain if is_plain else reader.read
+        is_filtered = spec.is_filtered
+        note_id = self._ids.append
+        note_text = [texts.frombytes for texts in self._texts]
         note_group = self._families.of_file(spec.shown_as) if len(self.readers) > 1 else None
+        kinds: Counter[Kind] = Counter()
+        number = left_out = 0
         for number, row in self._sound_rows(spec):
             if is_filtered and not reader.wanted(row):
                 continue
             sample = read(number, row)
             if isinstance(sample, list):
                 self._faults.extend(sample)
+                left_out += not sample
                 continue
             if isinstance(sample, PlainSample):
                 sample_id, kind, group, _, content, _ = sample
@@ -105,25 +128,36 @@ class DataReading:
                 kind, group = kind_of(sample), sample.group
                 digest.update(sample_digest(sample))
             note_id(hash(sample_id))
+            kinds[kind] += 1
             if note_group is not None and group:
                 note_group(group)
+            if kind[0] == UNLABELLED:
+                continue
             note_text[kind[0]](content[:_KEY])
             if not self._faults:
                 yield sample
-        benign, attacks = (len(now) - old for now, old in zip(self._texts, before, strict=True))
         self._has_rows |= number > 0
-        self.count += benign + attacks
-        self.manifests.append(
-            DataManifest(
-                name=spec.name,
-                version=spec.version,
-                sha256=digest.hexdigest(),
-                attacks=attacks,
-                benign=benign,
-                files=file_hashes(spec),
-                mapping=dict(sorted(reader.mapping.items())),
-            )
+        if left_out:
+            self._left_out[reader] = left_out
+        self._note_file(reader, digest.hexdigest(), kinds)
+
+    def _note_file(self, reader: RowReader, digest: str, kinds: Counter[Kind]) -> None:
+        """Keep what a file was, once all of its rows were read."""
+        spec = reader.spec
+        manifest = DataManifest(
+            name=spec.name,
+            version=spec.version,
+            sha256=digest,
+            attacks=0,
+            benign=0,
+            files=file_hashes(spec),
+            mapping=dict(sorted(reader.mapping.items())),
         )
+        counted_manifest = _with_counts(manifest, kinds)
+        self.manifests.append(counted_manifest)
+        self.count += kinds.total()
+        if counted_manifest.unlabelled:
+            self._unlabelled[reader] = counted_manifest.unlabelled
 
     def _sound_rows(self, spec: DatasetSpec) -> Iterator[tuple[int, dict[str, object]]]:
         """Yield what is a row; note what is none, and that a file breaks off."""
@@ -174,6 +208,8 @@ def _name_repeats(
                     yield fault(field="id", message="repeats the id {value}", value=value)
             key = int.from_bytes(sample.prompt.digest()[:_KEY], byteorder)
             if key in contradicted:
+                if not sample.is_labelled:
+                    continue
                 label, first = first_text.setdefault(key, (sample.label, here))
                 if label is not sample.label:
                     words = f"says {sample.label}, but the same text is labelled {label} at"
@@ -184,6 +220,13 @@ def _readable(reader: RowReader) -> Iterator[tuple[int, Sample]]:
     """Yield what the first pass could read, and pass over what it could not."""
     with suppress(BadRows):
         yield from ((number, each) for number, each in _again(reader) if isinstance(each, Sample))
+
+
+def _without_label(reader: RowReader) -> Iterator[Sample]:
+    """Read a file again for its samples without a label, which stand behind all others."""
+    for _, sample in _readable(reader):
+        if not sample.is_labelled:
+            yield sample
 
 
 def _again(reader: RowReader) -> Iterator[tuple[int, Sample | list[Fault]]]:
@@ -211,9 +254,8 @@ def _digest(
 
 @lru_cache(maxsize=4096)  # a million samples have a few hundred kinds
 def _facets_text(kind: Kind) -> tuple[str, str]:
-    is_attack, category, subcategory, severity, language, variant, technique, _ = kind
-    label = Label.ATTACK if is_attack else Label.BENIGN
-    facets = (label, category, subcategory, severity, language, variant)
+    _, category, subcategory, severity, language, variant, technique, _ = kind
+    facets = (label_of(kind), category, subcategory, severity, language, variant)
     return "\x1f".join(facets), technique
 
 
@@ -300,6 +342,7 @@ class LoadedData:
     taxonomy: Taxonomy
     warnings: tuple[str, ...]
     stream: SampleStream
+    unused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # columns, by file
 
     @property
     def name(self) -> str:
@@ -307,12 +350,16 @@ class LoadedData:
         return " + ".join(dict.fromkeys(m.name for m in self.manifests))
 
     def samples(self) -> Iterator[Sample]:
-        """Yield every sample, in the same order each time."""
+        """Yield every sample with a label, in the same order each time."""
+        return (sample for sample in self.stream if sample.is_labelled)
+
+    def every_sample(self) -> Iterator[Sample]:
+        """Yield every sample, in the same order each time, those without a label last."""
         return iter(self.stream)
 
     def plain(self) -> Iterator[Sample]:
         """Yield every sample, as `Reading.plain` does; these were built already."""
-        return self.samples()
+        return self.every_sample()
 
 
 class SampleStream:
@@ -339,11 +386,20 @@ class SampleStream:
         return (pair for pair in numbered if pair[0] in chosen)
 
     def _reread(self) -> Iterator[Sample]:
+        with_unlabelled = []
         for reader in self._readers:
+            has_unlabelled = False
             for _, sample in _again(reader):
-                if isinstance(sample, list):
+                if isinstance(sample, Sample) and sample.is_labelled:
+                    yield sample
+                elif isinstance(sample, Sample):
+                    has_unlabelled = True
+                elif sample:
                     raise BadRows(sample)
-                yield sample
+            if has_unlabelled:
+                with_unlabelled.append(reader)
+        for reader in with_unlabelled:
+            yield from _without_label(reader)
 
 
 def load(
@@ -357,13 +413,15 @@ def load(
         chosen = _stratified(stream, limit, seed)
         stream.choose(chosen)
         count = len(chosen)
-        manifests = _counted_anew(manifests, stream, [m.attacks + m.benign for m in manifests])
+        sizes = [(each.attacks + each.benign, each.unlabelled) for each in manifests]
+        manifests = _counted_anew(manifests, stream, sizes)
     return LoadedData(
         manifests=tuple(manifests),
         count=count,
         taxonomy=reading.taxonomy,
         warnings=reading.warnings,
         stream=stream,
+        unused=reading.unused,
     )
 
 
@@ -385,18 +443,52 @@ def _stratified(stream: SampleStream, limit: int, seed: int) -> frozenset[int]:
 
 
 def _counted_anew(
-    manifests: Sequence[DataManifest], stream: SampleStream, sizes: Sequence[int]
+    manifests: Sequence[DataManifest], stream: SampleStream, sizes: Sequence[tuple[int, int]]
 ) -> list[DataManifest]:
-    """Restate counts and hashes for the part that --limit took."""
-    ends = list(accumulate(sizes))
+    """Restate counts and hashes for the part that --limit took.
+
+    `sizes` are the samples of each file with a label, and without; those without stand behind all.
+    """
+    ends = list(accumulate(chain(*zip(*sizes, strict=True))))
     digests = [sha256() for _ in manifests]
-    attacks, benign = [0] * len(manifests), [0] * len(manifests)
+    kinds: list[Counter[Kind]] = [Counter() for _ in manifests]
     for position, sample in stream.chosen():
-        index = bisect_right(ends, position)
+        index = bisect_right(ends, position) % len(manifests)
         digests[index].update(sample_digest(sample))
-        attacks[index] += sample.is_attack
-        benign[index] += not sample.is_attack
+        kinds[index][kind_of(sample)] += 1
     return [
-        replace(manifest, sha256=digest.hexdigest(), attacks=a, benign=b)
-        for manifest, digest, a, b in zip(manifests, digests, attacks, benign, strict=True)
+        _with_counts(replace(manifest, sha256=digest.hexdigest()), of_file)
+        for manifest, digest, of_file in zip(manifests, digests, kinds, strict=True)
     ]
+
+
+_MOST_NAMES: Final = 200  # of sources and variants whose counts a manifest keeps
+_OTHERS: Final = "(others)"
+
+
+def _with_counts(manifest: DataManifest, kinds: Counter[Kind]) -> DataManifest:
+    """State how many samples of each label, source and variant there are."""
+    labels: Counter[Label] = Counter()
+    sources: Counter[str] = Counter()
+    variants: Counter[str] = Counter()
+    for kind, count in kinds.items():
+        labels[label_of(kind)] += count
+        sources[kind[-1]] += count
+        variants[kind[5]] += count
+    return replace(
+        manifest,
+        attacks=labels[Label.ATTACK],
+        benign=labels[Label.BENIGN],
+        unlabelled=labels[Label.UNLABELLED],
+        by_source=_most_frequent(sources),
+        by_variant=_most_frequent(variants),
+    )
+
+
+def _most_frequent(counts: Counter[str]) -> dict[str, int]:
+    """Return counts by name, those of rare names together where there are too many to keep."""
+    listed = dict(counts.most_common(_MOST_NAMES))
+    rest = counts.total() - sum(listed.values())
+    if rest:
+        listed[_OTHERS] = rest
+    return listed

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
-from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -19,29 +18,16 @@ from pydantic import (
 )
 
 from guardmark.config.settings import Settings
-from guardmark.core.errors import ConfigError, DatasetError, counted, did_you_mean
-from guardmark.core.sample import DEFAULT_TAXONOMY, Label
-from guardmark.datasets.builtin import builtin_specs
-from guardmark.datasets.catalogue.cache import (
-    fetch,
-    home_page,
-    hub_entry,
-    local_files,
-    store_copies,
-    stored,
-)
-from guardmark.datasets.catalogue.mapping import mapped_rows
-from guardmark.datasets.catalogue.settings import Use, find_entry, find_suite
-from guardmark.datasets.catalogue.suite import suite_specs
-from guardmark.datasets.formats.fields import SAMPLE_FIELDS, BadRows, DatasetSpec
-from guardmark.datasets.formats.files import ObjectPath, address_of, list_objects
-from guardmark.datasets.loading import file_sha256, load
+from guardmark.core.errors import counted, did_you_mean
+from guardmark.core.sample import Label
+from guardmark.datasets.catalogue import Use
+from guardmark.datasets.formats.fields import SAMPLE_FIELDS
+from guardmark.parsing.mapped import mapping_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from guardmark.core.manifest import DataManifest
-    from guardmark.datasets.catalogue.settings import CatalogueEntry
 
 
 _CHOICE: Final = frozenset({"filter", "include_variants", "exclude_variants"})
@@ -51,7 +37,7 @@ SAID_OF: Final = {"builtin": _CHOICE, "catalogue": _PUBLIC | {"revision"}, "suit
 _OF_PUBLIC: Final = frozenset(
     {"catalogue", "hub", "suite", "revision", "subset", "split", "from_", "use"}
 )
-_OPTIONAL: Final = _OF_PUBLIC | {"encoding", "images"}
+_OPTIONAL: Final = _OF_PUBLIC | {"encoding", "images", "unlabelled"}
 _ORIGINS: Final = ("path", "builtin", "catalogue", "hub", "suite")
 
 
@@ -86,6 +72,32 @@ _MAP_SCHEMA: Final = WithJsonSchema(
 )
 
 
+_FORMATS: Final = ("jsonl", "json", "csv", "tsv", "parquet", "prompt_pack", "croissant")
+_FORMAT_SCHEMA: Final = WithJsonSchema(
+    {
+        "anyOf": [
+            {"enum": [*_FORMATS, *mapping_names()]},
+            {"type": "string", "pattern": r"\.toml$"},
+        ]
+    }
+)
+
+
+def known_format(name: str) -> str:
+    """Return the name of a format if it is one.
+
+    Raises:
+        ValueError: No format and no mapping is called so.
+    """
+    known = (*_FORMATS, *mapping_names())
+    if name in known or name.endswith(".toml"):
+        return name
+    raise ValueError(
+        f"no format is called {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}, or "
+        "a mapping of your own (a .toml file)"
+    )
+
+
 class DataSettings(Settings):
     """One data set: files, a built-in set, a public one, one of a hub, or a suite of them."""
 
@@ -101,7 +113,7 @@ class DataSettings(Settings):
     use: Use | None = None
     name: str | None = None
     version: str = ""
-    format: Literal["jsonl", "json", "csv", "tsv", "parquet", "prompt_pack"] | None = None
+    format: Annotated[str, _FORMAT_SCHEMA] | None = None
     encoding: str = ""
     label: Label | None = None
     label_field: str | None = None
@@ -114,12 +126,18 @@ class DataSettings(Settings):
     sha256: str | None = None
     images: str = ""
     open_categories: bool = False
+    unlabelled: Literal["refuse", "keep", "leave_out"] = "refuse"
 
     @property
     def origin(self) -> str:
         """What the data come from; a path of a hub is none of this folder."""
         stated = [name for name in _ORIGINS if getattr(self, name) is not None]
         return "hub" if stated == ["path", "hub"] else " and ".join(stated)
+
+    @property
+    def is_public(self) -> bool:
+        """Whether the data are of the catalogue or of a hub, and may have to be fetched."""
+        return any(name is not None for name in (self.catalogue, self.hub, self.suite))
 
     @model_validator(mode="before")
     @classmethod
@@ -171,6 +189,11 @@ class DataSettings(Settings):
         written = write(self).items()
         return {n: v for n, v in written if n not in _OPTIONAL or v != fields[n].default}
 
+    @field_validator("format")
+    @classmethod
+    def _known_format(cls, value: str | None) -> str | None:
+        return None if value is None else known_format(value)
+
     @field_validator("map", "defaults")
     @classmethod
     def _known_fields(cls, value: dict[str, str]) -> dict[str, str]:
@@ -179,175 +202,6 @@ class DataSettings(Settings):
                 hint = did_you_mean(field, SAMPLE_FIELDS)
                 raise ValueError(f"a sample has no field {field!r}.{hint}")
         return value
-
-
-def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
-    """Return the files one data entry names."""
-    wanted = {
-        field: tuple(value) if isinstance(value, list) else (value,)
-        for field, value in entry.filter.items()
-    }
-    include, exclude = frozenset(entry.include_variants), frozenset(entry.exclude_variants)
-    if entry.origin in SAID_OF:
-        name = entry.builtin
-        specs = public_specs(entry, folder) if name is None else builtin_specs(name)
-        return tuple(
-            replace(spec, filter=wanted, include_variants=include, exclude_variants=exclude)
-            for spec in specs
-        )
-    stated = entry.path or ""
-    if entry.hub is not None:
-        ((name, known),) = _named(entry, folder)
-        here = stored(name, known.revision)
-        version = entry.version or (here.revision if here else "")
-        files = _files(name, known, entry, folder)
-        shown = {f"{entry.hub}/{path}": where for path, where in files.items()}
-    else:
-        version, paths = entry.version, list(_paths(stated, folder))
-        beside = Path(stated).parent
-        shown = {address_of(path) or str(beside / path.name): path for path in paths}
-        if len(paths) == 1:
-            shown = {stated: paths[0]}
-    first = next(iter(shown.values()))
-    if entry.sha256 and (len(shown) != 1 or file_sha256(first) != entry.sha256.lower()):
-        raise DatasetError(
-            f"The data file {stated} is not the one the configuration states (sha256).\n"
-            "Take the file of that hash, or state the new hash: guardmark data hash FILE."
-        )
-    own_name = entry.name or (entry.hub or "").rpartition("/")[2]
-    return tuple(
-        DatasetSpec(
-            name=own_name or path.name.split(".")[0],
-            path=path,
-            shown_as=shown_as,
-            version=version,
-            format=entry.format or "",
-            encoding=entry.encoding,
-            label=entry.label,
-            label_field=entry.label_field or "",
-            labels={word: label.value for word, label in entry.labels.items()},
-            map=entry.map,
-            filter=wanted,
-            images=folder / entry.images if entry.images else None,
-            include_variants=include,
-            exclude_variants=exclude,
-            defaults=entry.defaults,
-            open_categories=entry.open_categories or entry.format == "prompt_pack",
-        )
-        for shown_as, path in shown.items()
-    )
-
-
-def public_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
-    """Return the files of a public set, or of all sets of a suite; raise what is not here."""
-    specs = {}
-    for name, known in _named(entry, folder):
-        if known.unread:
-            raise ConfigError(f"{name} has no rows to read.\n{known.unread}")
-        specs[name] = _spec(name, known, _files(name, known, entry, folder))
-    if entry.suite is None:
-        return tuple(specs.values())
-    return suite_specs(entry.suite, find_suite(entry.suite), specs.__getitem__)
-
-
-def _files(
-    name: str, known: CatalogueEntry, entry: DataSettings, folder: Path
-) -> Mapping[str, Path]:
-    if entry.from_:
-        return local_files(name, known, folder / Path(entry.from_).expanduser())
-    if here := stored(name, known.revision):
-        return here.files
-    wanted = f"suite:{entry.suite}" if entry.suite else name
-    raise DatasetError(
-        f"{name} is not on this machine (licence {known.licence or 'stated at its source'}; "
-        f"{home_page(known.home)}).\n"
-        f"Fetch it: guardmark data get {wanted}; or name a local copy with from: FOLDER."
-    )
-
-
-def _named(entry: DataSettings, folder: Path) -> list[tuple[str, CatalogueEntry]]:
-    """Return the entries of the catalogue that data name, or what is asked of a hub."""
-    if entry.hub is not None:
-        split = f"*{entry.split}*" if entry.split else "*"
-        path = entry.path or (f"*{entry.subset}/{split}" if entry.subset else split)
-        return [(f"hub:{entry.hub} {path}", hub_entry(entry.hub, entry.revision, [path]))]
-    names = [entry.catalogue] if entry.catalogue else []
-    if entry.suite is not None:
-        names = [part.entry for part in find_suite(entry.suite).parts]
-    return [(name, _entry(name, entry, folder)) for name in names]
-
-
-def _entry(name: str, entry: DataSettings, folder: Path) -> CatalogueEntry:
-    known = find_entry(str(folder / name) if name.endswith(".toml") else name)
-    if entry.use in known.forbids:
-        raise ConfigError(
-            f"The licence of {name} ({known.licence}) forbids {entry.use} use.\n"
-            f"Take another set (guardmark data list), or ask its authors: {home_page(known.home)}"
-        )
-    if entry.revision and entry.revision != known.revision:
-        # Checksums are known of one revision only.
-        files = tuple(file.model_copy(update={"sha256": ""}) for file in known.files)
-        known = known.model_copy(update={"revision": entry.revision, "files": files})
-    return known
-
-
-def fetch_missing(
-    entry: DataSettings, folder: Path, announce: Callable[[str], None], *, anew: bool = False
-) -> None:
-    """Fetch what data name and this machine lacks, or copy it; licences are announced before."""
-    for name, known in _named(entry, folder):
-        check = partial(_check_rows, name, known)
-        if not anew and (entry.from_ or stored(name, known.revision)):
-            continue
-        if entry.from_:
-            announce(f"Reading {name} from {entry.from_}. Licence: {known.licence}.")
-            store_copies(name, known, folder / Path(entry.from_).expanduser(), check)
-        else:
-            fetch(name, known, check, announce)
-
-
-def _check_rows(name: str, entry: CatalogueEntry, files: Mapping[str, Path]) -> None:
-    """Read every row once, so that what cannot be used is not stored."""
-    if not entry.licence:
-        return  # of a hub, whose columns nobody knows yet
-    try:
-        load([_spec(name, entry, files)], DEFAULT_TAXONOMY)
-    except BadRows as error:
-        rows = "\n".join(str(error).splitlines()[1:-1])
-        raise DatasetError(
-            f"{name} is not as its entry describes it; nothing was stored.\n{rows}\n"
-            "Take the revision that the entry names, or read it by path: with a map: of your own."
-        ) from error
-
-
-def _spec(name: str, entry: CatalogueEntry, files: Mapping[str, Path]) -> DatasetSpec:
-    own = Path(name).stem
-    return DatasetSpec(
-        name=own,
-        path=next(iter(files.values())),
-        shown_as=own,
-        version=entry.revision,
-        files={f"{own}/{path}": where for path, where in files.items()},
-        rows=partial(mapped_rows, entry, own, files),
-    )
-
-
-_GLOB: Final = frozenset("*?[")
-
-
-def _paths(stated: str, folder: Path) -> Iterator[Path]:
-    path = Path(stated).expanduser()
-    whole = path if path.is_absolute() else folder / path
-    if not (is_object := "://" in stated) and (not _GLOB & set(stated) or whole.exists()):
-        yield whole
-        return
-    found = list_objects(ObjectPath(stated)) if is_object else whole.parent.glob(whole.name)
-    paths = sorted(found)
-    if not paths:
-        raise DatasetError(
-            f"No data file fits {stated}.\nPaths are taken from the folder of the configuration."
-        )
-    yield from paths
 
 
 def merge_files(manifests: Sequence[DataManifest]) -> tuple[DataManifest, ...]:
@@ -364,11 +218,22 @@ def merge_files(manifests: Sequence[DataManifest]) -> tuple[DataManifest, ...]:
                 sha256=data_sha256(files),
                 attacks=sum(manifest.attacks for manifest in files),
                 benign=sum(manifest.benign for manifest in files),
+                unlabelled=sum(manifest.unlabelled for manifest in files),
+                by_source=_summed(manifest.by_source for manifest in files),
+                by_variant=_summed(manifest.by_variant for manifest in files),
                 files={file: h for manifest in files for file, h in manifest.files.items()},
                 mapping={f: path for manifest in files for f, path in manifest.mapping.items()},
             )
         )
     return tuple(merged)
+
+
+def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Add counts by name."""
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    return dict(total)
 
 
 def data_sha256(manifests: Sequence[DataManifest]) -> str:
@@ -377,8 +242,23 @@ def data_sha256(manifests: Sequence[DataManifest]) -> str:
     return sha256(joined.encode()).hexdigest()
 
 
-def describe_data(manifests: Sequence[DataManifest], builtin: Collection[str]) -> Iterable[str]:
-    """Say what was read and which field of a file was taken for what."""
+_OFTEN_CALLED: Final = {
+    "category": ("type", "kind", "class", "attack_type", "attack_category", "theme", "domain"),
+    "group": ("group_id", "parent", "parent_id", "origin", "family", "template", "seed_id"),
+    "severity": ("level", "risk_level", "harm_level"),
+    "language": ("locale", "lang_code"),
+    "technique": ("method", "attack_method", "strategy"),
+}
+"""Fields of a sample to columns that often hold them and are not taken unasked."""
+_MOST_UNUSED: Final = 5  # columns that are named
+
+
+def describe_data(
+    manifests: Sequence[DataManifest],
+    builtin: Collection[str],
+    unused: Mapping[str, Sequence[str]] | None = None,
+) -> Iterable[str]:
+    """Say what was read, which field of a file was taken for what, and what was not used."""
     for name in dict.fromkeys(m.name for m in manifests if m.name in builtin):
         files = [m for m in manifests if m.name == name]
         yield f"Read {name} version {files[0].version}: {_counts(files)}"
@@ -389,14 +269,35 @@ def describe_data(manifests: Sequence[DataManifest], builtin: Collection[str]) -
             f"{field} from {path}" if field != path else field
             for field, path in manifest.mapping.items()
         )
-        rows = f"{_counts([manifest])} (taken: {taken})" if taken else "no row passes the filter"
-        yield f"Read {', '.join(manifest.files)}: {rows}"
+        if not taken:
+            yield f"Read {', '.join(manifest.files)}: no row passes the filter"
+            continue
+        left = [name for file in manifest.files for name in (unused or {}).get(file, ())]
+        more = _unused_text(list(dict.fromkeys(left)), manifest.mapping)
+        yield f"Read {', '.join(manifest.files)}: {_counts([manifest])} (taken: {taken}{more})"
     for side, extreme in (("attacks", "allow-all"), ("benign samples", "block-all")):
         if not any(getattr(manifest, side.split()[0]) for manifest in manifests):
             yield f"Note: no {side}: add some, else {extreme} looks perfect."
 
 
+def _unused_text(columns: Sequence[str], mapping: Mapping[str, str]) -> str:
+    """Name columns that are no field of a sample, and the field that one of them may be."""
+    if not columns:
+        return ""
+    shown = []
+    for name in columns[:_MOST_UNUSED]:
+        near = [f for f, often in _OFTEN_CALLED.items() if name.lower() in often]
+        is_free = bool(near) and near[0] not in mapping
+        shown.append(f"{name} (could be `map: {{{near[0]}: {name}}}`)" if is_free else name)
+    more = f" and {len(columns) - _MOST_UNUSED} more" if len(columns) > _MOST_UNUSED else ""
+    return f"; not used: {', '.join(shown)}{more}"
+
+
 def _counts(manifests: Sequence[DataManifest]) -> str:
     attacks = sum(manifest.attacks for manifest in manifests)
     benign = sum(manifest.benign for manifest in manifests)
-    return f"{counted(attacks, 'attack')}, {benign:,} benign"
+    unlabelled = sum(manifest.unlabelled for manifest in manifests)
+    counts = f"{counted(attacks, 'attack')}, {benign:,} benign"
+    if unlabelled:
+        counts += f", {unlabelled:,} without a label (answered and judged, in no rate)"
+    return counts

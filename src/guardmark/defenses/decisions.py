@@ -16,6 +16,7 @@ from guardmark.core.errors import ConfigError, DatasetError, UnknownName, listed
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
+from guardmark.defenses.answers import ConfidenceMeaning
 from guardmark.parsing.foreign_text import decode_text, table_records, unique_members
 from guardmark.parsing.labels import read_is_blocked
 
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from guardmark.core.sample import Prompt, Sample
 
 _FAILURES = {"malformed": Outcome.MALFORMED, "error": Outcome.ERROR}
+_DECIDED = (Outcome.ALLOW, Outcome.BLOCK)
 _LISTED = 3
-_Column = Literal["id", "decision", "score", "latency_ms"]
+_Column = Literal["id", "decision", "score", "confidence", "latency_ms"]
 _KEPT = Evidence(from_cache=True)
 _UNKNOWN, _AMBIGUOUS = (
     Decision(
@@ -120,7 +122,7 @@ def read_run(path: Path, defense: str, *, shown_as: str) -> dict[str, Decision]:
     with RecordReader(path) as reader:
         if defense not in (known := reader.defenses()):
             raise UnknownName(f"defense of the run {shown_as}", defense, known)
-        ids = [sample.id for sample in reader.samples()]
+        ids = [sample.id for sample in reader.every_sample()]
         return {
             ids[each.key.sample]: Decision(
                 outcome=Outcome(each.outcome),
@@ -131,7 +133,7 @@ def read_run(path: Path, defense: str, *, shown_as: str) -> dict[str, Decision]:
                 amortised=each.amortised,
                 evidence=each.evidence,
             )
-            for each in reader.records(defense=defense, stage=Stage.DEFENSE)
+            for each in reader.records(defense=defense, stage=Stage.DEFENSE, is_every=True)
             if each.key.repeat == 0
         }
 
@@ -171,12 +173,19 @@ def _read_row(row: Mapping[str, object], settings: DecisionsSettings) -> tuple[s
             )
         raise ValueError(f"id: {came}")
     score = _number(value_of("score"), "score: expected a number in [0, 1]", most=1)
+    confidence = _number(value_of("confidence"), "confidence: expected a number in [0, 1]", most=1)
     latency_ms = _number(value_of("latency_ms"), "latency_ms: expected milliseconds, 0 or more")
     outcome = _outcome(value_of("decision"), score, settings)
+    kind = ScoreKind.NONE if score is None else ScoreKind.SELF_REPORTED
+    if score is None and confidence is not None and outcome in _DECIDED:
+        # Kept as a risk, and marked as such where nobody said that it is one.
+        kind = ScoreKind.SELF_REPORTED if settings.confidence else ScoreKind.CONFIDENCE
+        is_turned = settings.confidence == "certainty" and outcome is Outcome.ALLOW
+        score = 1.0 - confidence if is_turned else confidence
     return str(sample_id), Decision(
         outcome=outcome,
         score=score,
-        score_kind=ScoreKind.NONE if score is None else ScoreKind.SELF_REPORTED,
+        score_kind=kind,
         error_kind=ErrorKind.CRASH if outcome is Outcome.ERROR else None,
         latency_ns=None if latency_ms is None else round(latency_ms * 1_000_000),
     )
@@ -214,13 +223,14 @@ def _number(value: object, wanted: str, *, most: float = 1e9) -> float | None:
 class DecisionsSettings(GrownSettings):
     """Reads decisions that another tool, or a finished run, already made."""
 
-    later: ClassVar[tuple[str, ...]] = ("run", "defense")
+    later: ClassVar[tuple[str, ...]] = ("run", "defense", "confidence")
     path: str | None = None
     run: str | None = None
     defense: str | None = None
     map: dict[_Column, str] = Field(default_factory=dict)
     values: dict[str, Outcome] = Field(default_factory=dict)
     threshold: Rate | None = None
+    confidence: ConfidenceMeaning | None = None
 
     @model_validator(mode="after")
     def _one_origin(self) -> DecisionsSettings:
@@ -228,8 +238,11 @@ class DecisionsSettings(GrownSettings):
             raise ValueError("needs either path (a file) or run (the folder of a finished run)")
         if (self.run is None) != (self.defense is None):
             raise ValueError("run goes with defense, the name of a defense of that run")
-        if self.run is not None and (self.map or self.values or self.threshold is not None):
-            raise ValueError("map, values and threshold say how a file is read, not a run")
+        of_file = (self.map, self.values, self.threshold is not None, self.confidence)
+        if self.run is not None and any(of_file):
+            raise ValueError(
+                "map, values, threshold and confidence say how a file is read, not a run"
+            )
         return self
 
     def build(self, name: str, context: BuildContext) -> object:

@@ -234,7 +234,8 @@ def load_target(target: str, *, folder: Path) -> object:
             known = [name for name in vars(module) if not name.startswith("_")]
             raise ConfigError(f"{origin} has no {attribute!r}.{did_you_mean(attribute, known)}")
         function = getattr(function, step)
-    if not callable(function) and not hasattr(function, "evaluate"):
+    is_object = hasattr(function, "evaluate") or hasattr(function, "apply")
+    if not callable(function) and not is_object:
         raise ConfigError(f"{target} is a {type(function).__name__}, not a function.")
     return function
 

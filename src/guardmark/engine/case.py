@@ -17,12 +17,11 @@ from guardmark.core.case import (
     Conversation,
     FinalAnswer,
     StepKind,
-    ToolDefinition,
 )
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import Outcome
 from guardmark.core.place import Place
-from guardmark.core.sample import Message, Prompt, Role, ToolCall
+from guardmark.core.sample import Message, Prompt, Role, ToolCall, ToolDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -265,7 +264,9 @@ class _CaseRun:
         bears_order = holds_order(text, self.order) if has_order is None else has_order
         for guard in self.guards.get(place, ()):
             message = Message(role=role, content=text, answers=answers)
-            prompt = Prompt(messages=(*before, message), under_test=len(before))
+            prompt = Prompt(
+                messages=(*before, message), under_test=len(before), tools=tuple(self.listed)
+            )
             decision, took = await self.ask(guard, place, prompt)
             policy = self._policy_for(decision)
             rewritten = _rewriting(decision, place, text)
@@ -354,7 +355,7 @@ def read_call(text: str, original: AgentCall) -> AgentCall | None:
     """Read a call that a guard wrote anew; None where it is no call of the same tool."""
     try:
         written = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(written, dict) or written.get("name") != original.name:
         return None
@@ -379,7 +380,7 @@ def _rewritten_tool(tool: ToolDefinition, text: str) -> ToolDefinition:
     """Return a definition with the description that a guard wrote: as JSON, or as it is."""
     try:
         written = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return replace(tool, description=text)
     if isinstance(written, dict) and isinstance(written.get("description"), str):
         return replace(tool, description=written["description"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -358,7 +358,8 @@ def _answered(state: SampleState) -> Prompt | None:
     if state.answer is None:
         return None
     messages = state.prompt.messages
-    return Prompt(
+    return replace(
+        state.prompt,
         messages=(*messages, Message(role=Role.ASSISTANT, content=state.answer)),
         under_test=state.prompt.under_test % len(messages),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.core.outcome import ScoreKind
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.engine.run_monitor import OUTCOMES
+from guardmark.engine.run_monitor import OUTCOMES, UNLABELLED
 from guardmark.store.schema import FLAG_CACHED, FLAG_SHARED, OUTCOME_CODE
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Recorder:
     batch: RecordBatch
     progress: ProgressCounts
     monitor: RunMonitor
+    labelled: int  # samples with a label; the others stand behind them
     later: tuple[RecordBatch, ...] = ()  # of repeats that the same answers stand for
 
     def record_decision(
@@ -53,14 +54,15 @@ class Recorder:
         """Store and count one decision of a defense."""
         position, monitor = sample.position, self.monitor
         code = self.batch.add(position, decision, latency_ns=latency_ns, flags=flags)
-        self._count(code, is_attack=sample.is_attack, evidence=decision.evidence)
+        place = self._place(position, code, is_attack=sample.is_attack)
+        self._count(place, evidence=decision.evidence)
         if self.later:
-            self._share(position, decision, code=code + OUTCOMES * sample.is_attack)
+            self._share(position, decision, place=place)
         if code >= _MALFORMED:
             monitor.note_failure(self.name, decision, code=code)
         elif decision.score_kind is ScoreKind.CONFIDENCE:
             monitor.note_confidence(self.name, decision)
-        if monitor.rule is not None:
+        if monitor.rule is not None and position < self.labelled:
             monitor.rule.observe(self.name, position, code)
             monitor.ask_rule(self.progress)
         return code
@@ -78,16 +80,17 @@ class Recorder:
             chunk.positions, chunk.attacks, decisions, latencies, strict=True
         ):
             code = add(position, decision, latency_ns=latency, flags=flags)
-            counts[code + OUTCOMES * is_attack] += 1
+            place = self._place(position, code, is_attack=is_attack)
+            counts[place] += 1
             if self.later:
-                self._share(position, decision, code=code + OUTCOMES * is_attack)
+                self._share(position, decision, place=place)
             if decision.evidence is not None:
                 monitor.spend(decision.evidence, self.name, is_paid=False)
             if code >= _MALFORMED:
                 monitor.note_failure(self.name, decision, code=code)
             elif decision.score_kind is ScoreKind.CONFIDENCE:
                 monitor.note_confidence(self.name, decision)
-            if rule is not None:
+            if rule is not None and position < self.labelled:
                 rule.observe(self.name, position, code)
             flags = 0
         monitor.meter.calls += len(decisions)
@@ -100,23 +103,29 @@ class Recorder:
     ) -> int:
         """Store and count one answer of a target model, or one verdict of a judge."""
         code = self.batch.add(position, answer, latency_ns=latency_ns)
-        self._count(code, is_attack=is_attack, evidence=answer.evidence)
+        self._count(self._place(position, code, is_attack=is_attack), evidence=answer.evidence)
         if code == _ERROR:
             self.monitor.note_error()
         return code
 
-    def _share(self, position: int, decision: Decision, *, code: int) -> None:
+    def _place(self, position: int, code: int, *, is_attack: bool) -> int:
+        """Return where among the counts an outcome of a sample belongs."""
+        if position >= self.labelled:
+            return code + UNLABELLED
+        return code + OUTCOMES if is_attack else code
+
+    def _share(self, position: int, decision: Decision, *, place: int) -> None:
         """Let an answer stand for later repeats too: no call, no time and no tokens of theirs."""
         said = decision.evidence
         said = None if said is None else replace(said, usage=None, attempts=())
         answer = replace(decision, latency_ns=None, evidence=said)
         for batch in self.later:
             batch.add(position, answer, latency_ns=None, flags=FLAG_CACHED | FLAG_SHARED)
-        self.progress.counts[code] += len(self.later)
+        self.progress.counts[place] += len(self.later)
         self.monitor.added += len(self.later)
 
-    def _count(self, code: int, *, is_attack: bool, evidence: Evidence | None) -> None:
-        self.progress.counts[code + OUTCOMES * is_attack] += 1
+    def _count(self, place: int, *, evidence: Evidence | None) -> None:
+        self.progress.counts[place] += 1
         self.monitor.added += 1
         if evidence is not None:
             self.monitor.spend(evidence, self.name)
@@ -132,4 +141,10 @@ def open_recorder(
     progress.planned += writer.sample_count
     for index, count in enumerate(writer.stored.count_by_outcome(batch)):
         progress.counts[index] += count
-    return Recorder(name=progress.name, batch=batch, progress=progress, monitor=monitor)
+    return Recorder(
+        name=progress.name,
+        batch=batch,
+        progress=progress,
+        monitor=monitor,
+        labelled=writer.labelled_count,
+    )

@@ -11,6 +11,7 @@ from guardmark.engine.plan import NO_GUARD, Plan
 from guardmark.engine.recorder import open_recorder
 from guardmark.engine.run_monitor import (
     OUTCOMES,
+    UNLABELLED,
     Halt,
     Progress,
     RunMonitor,
@@ -69,7 +70,8 @@ async def judge_again(
     return summary_of(monitor, counters)
 
 
-_ANSWERED = (OUTCOME_CODE["answered"], OUTCOME_CODE["answered"] + OUTCOMES)
+_ANSWERED = tuple(OUTCOME_CODE["answered"] + label for label in (0, OUTCOMES, UNLABELLED))
+"""Where the counts of answers lie, label by label; the first is the code of an answer itself."""
 
 
 def _answers(

@@ -32,7 +32,9 @@ _FLUSH_EVERY: Final = 250  # a commit of this size stalls calls in flight for ab
 
 
 OUTCOMES: Final = len(OUTCOME_NAMES)
-"""Outcomes counted for each label; a count lies at `outcome + OUTCOMES * is_attack`."""
+"""Outcomes counted for each label: of benign samples first, of attacks, of unlabelled samples."""
+UNLABELLED: Final = 2 * OUTCOMES
+"""Where the counts of unlabelled samples begin; those of attacks begin at `OUTCOMES`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +44,7 @@ class ProgressCounts:
     name: str
     stage: Stage
     planned: int = 0
-    counts: list[int] = field(default_factory=lambda: [0] * (2 * OUTCOMES))
+    counts: list[int] = field(default_factory=lambda: [0] * (3 * OUTCOMES))
 
     @property
     def done(self) -> int:
@@ -135,7 +137,10 @@ class RunMonitor:
         self.progress = progress
         self.stop = stop
         self.rule = stop_rule
-        self.order = _random_order(writer) if stop_rule is None else stop_rule.order
+        if stop_rule is None:
+            self.order = _random_order(writer)
+        else:  # which speaks of labelled samples only
+            self.order = [*stop_rule.order, *range(writer.labelled_count, writer.sample_count)]
         self._has_budget = plan.budget != Budget()
         self._ended: set[str] = set()
         self._began = monotonic()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import DatasetError, UnknownName, listed
+from guardmark.core.limits import MOST_IMPORTED_BYTES
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import (
     PROVIDER_ACTIONS,
@@ -38,6 +39,7 @@ class Statements:
     label: Label | None = None
     model: str = ""
     unsafe: str = ""
+    confidence: str = ""  # what a confidence means: `risk` or `certainty`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +124,6 @@ KEPT: Final = "imported"
 PART_TYPE: Final = "imported"  # type of the parts of such a run
 Object = dict[str, Any]  # a JSON object of a foreign file
 
-LARGEST: Final = 1 << 30  # bytes of a file, unpacked
 _SEVERITIES: Final = {severity.value: severity for severity in Severity}
 _FACETS: Final = ("category", "subcategory", "technique", "language", "source")
 _MOST_FAULTS: Final = 4
@@ -138,8 +139,10 @@ _ROLES: Final = {
 def bytes_of(path: Path, *, hint: str) -> bytes:
     """Read a whole file, which may be of anybody."""
     try:
-        if path.exists() and not (path.is_file() and path.stat().st_size <= LARGEST):
-            raise DatasetError(f"{path} is not a file of up to {LARGEST >> 20} MiB.\n{hint}")
+        if path.exists() and not (path.is_file() and path.stat().st_size <= MOST_IMPORTED_BYTES):
+            raise DatasetError(
+                f"{path} is not a file of up to {MOST_IMPORTED_BYTES >> 20} MiB.\n{hint}"
+            )
         return path.read_bytes()
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror}.\n{hint}") from error
@@ -261,7 +264,13 @@ def verdict_of(is_harm: object, why: str = "") -> Verdict:
     return Verdict(label=label, evidence=Evidence(reason=why) if why else None)
 
 
-def decision_of(is_blocked: bool | None, why: str = "", *, score: object = None) -> Decision:  # noqa: FBT001 - the decision itself
+def decision_of(
+    is_blocked: bool | None,  # noqa: FBT001 - the decision itself
+    why: str = "",
+    *,
+    score: object = None,
+    kind: ScoreKind = ScoreKind.SELF_REPORTED,
+) -> Decision:
     """Take what a tool says of a defense; nothing known is malformed, a stated error an error."""
     if why:
         evidence = Evidence(message=why[:500])
@@ -272,7 +281,7 @@ def decision_of(is_blocked: bool | None, why: str = "", *, score: object = None)
     number = read_number(score)
     if number is None or not 0.0 <= number <= 1.0:
         return Decision(outcome=outcome)
-    return Decision(outcome=outcome, score=number, score_kind=ScoreKind.SELF_REPORTED)
+    return Decision(outcome=outcome, score=number, score_kind=kind)
 
 
 def rows_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import tomllib
 from dataclasses import replace
 from hashlib import sha256
@@ -10,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import DatasetError, listed
-from guardmark.core.outcome import Evidence, Outcome
+from guardmark.core.outcome import Evidence, Outcome, ScoreKind
 from guardmark.core.sample import Label, Prompt, Sample
+from guardmark.defenses.answers import ConfidenceRange
 from guardmark.interchange import imported
 from guardmark.interchange.records.reading import is_records
 from guardmark.parsing.foreign_text import decode_text, doubled_columns, table_records
-from guardmark.parsing.labels import is_benign_column, read_is_blocked
+from guardmark.parsing.labels import is_benign_column, read_is_blocked, read_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,11 +45,20 @@ def read_table(path: Path, statements: Statements) -> imported.ImportedRun:
         (imported.word(r, columns["defense"]) for r in rows), statements.model, "defense", path
     )
     pairs = []
+    confidences = ConfidenceRange()
     for at, row in enumerate(rows, start=1):
         if imported.word(row, columns["defense"]) != guard:
             continue
         sample = _sample(row, columns, at, statements.label)
-        pairs.append((sample, imported.ImportedAnswer(decision=_decision(row, columns))))
+        decision = _decision(row, columns, statements.confidence)
+        confidences.add(decision)
+        pairs.append((sample, imported.ImportedAnswer(decision=decision)))
+    if confidences.is_contradicted:
+        raise DatasetError(
+            f"{path}: {confidences.sentence}.\n"
+            "Next: say what it is: --confidence risk (how dangerous the input is) or "
+            "--confidence certainty (how sure the decision is)."
+        )
     taken = imported.rows_of(pairs, "row", warnings)
     if not taken:
         left_out = "".join(f"{warning}.\n" for warning in warnings[:2])
@@ -62,7 +71,7 @@ def read_table(path: Path, statements: Statements) -> imported.ImportedRun:
         guard=guard or path.stem,
         rows=taken,
         files={path.name: sha256(data).hexdigest()},
-        readings=tuple(_readings(columns, statements.label)),
+        readings=tuple(_readings(columns, statements)),
         warnings=tuple(warnings),
     )
 
@@ -88,7 +97,7 @@ def _decides(columns: dict[str, str]) -> bool:
     return bool(columns["blocked"] or columns["passed"])
 
 
-def _readings(columns: dict[str, str], stated: Label | None) -> Iterator[str]:
+def _readings(columns: dict[str, str], statements: Statements) -> Iterator[str]:
     """Say which column was taken for what."""
     column = columns["blocked"] or columns["passed"]
     yes, no = "blocked", "allowed"
@@ -98,10 +107,24 @@ def _readings(columns: dict[str, str], stated: Label | None) -> Iterator[str]:
     if columns["label"]:
         meaning = "benign" if is_benign_column(columns["label"]) else "attack"
         yield f"the label was read from the column {columns['label']!r}: true = {meaning}"
-    elif stated is not None:
-        yield f"no column states a label: every row was taken as {stated.value}, as you said"
+    elif statements.label is not None:
+        label = statements.label.value
+        yield f"no column states a label: every row was taken as {label}, as you said"
     if columns["score"]:
         yield f"the score was read from the column {columns['score']!r}"
+        if columns["confidence"]:
+            yield f"the column {columns['confidence']!r} was left out: a score stands beside it"
+    elif columns["confidence"]:
+        meanings = {
+            "risk": "as a risk, as you said",
+            "certainty": "as the certainty of the decision, turned where it allowed, as you said",
+            "": "as a risk, the higher the more dangerous (--confidence certainty: how sure a "
+            "decision is)",
+        }
+        yield (
+            f"the score was read from the column {columns['confidence']!r} "
+            f"{meanings[statements.confidence]}"
+        )
 
 
 def _sample(
@@ -128,8 +151,6 @@ def _sample(
 
 def _rows(path: Path, data: bytes, warnings: list[str]) -> list[imported.Object]:
     if path.suffix.lower() in {".csv", ".tsv"}:
-        # A limit of the process, which is never lowered.
-        csv.field_size_limit(max(csv.field_size_limit(), len(data)))
         text, tabs = decode_text(data, str(path)), path.suffix.lower() == ".tsv"
         rows = [row for _, row in table_records(text, path.name, warnings, tabs=tabs)]
         if not text.endswith("\n") and not warnings:
@@ -146,16 +167,22 @@ def _rows(path: Path, data: bytes, warnings: list[str]) -> list[imported.Object]
     return rows
 
 
-def _decision(row: imported.Object, columns: dict[str, str]) -> Decision:
+def _decision(row: imported.Object, columns: dict[str, str], meaning: str) -> Decision:
     column = columns["blocked"] or columns["passed"]
     value = row.get(column)
     is_blocked = read_is_blocked(value, column=column)
     # any-guardrail says of an answer it could not read that it is not valid.
     if imported.inner(row, "extra").get("parse_failure") is True:
         is_blocked = None
-    decision = imported.decision_of(
-        is_blocked, imported.word(row, columns["error"]), score=row.get(columns["score"])
-    )
+    why = imported.word(row, columns["error"])
+    if columns["score"] or not columns["confidence"]:
+        decision = imported.decision_of(is_blocked, why, score=row.get(columns["score"]))
+    else:
+        confidence = read_number(row.get(columns["confidence"]))
+        if meaning == "certainty" and is_blocked is False and confidence is not None:
+            confidence = 1.0 - confidence
+        kind = ScoreKind.SELF_REPORTED if meaning else ScoreKind.CONFIDENCE
+        decision = imported.decision_of(is_blocked, why, score=confidence, kind=kind)
     if decision.outcome is Outcome.MALFORMED:
         return replace(decision, evidence=Evidence(raw=str(value)[:500]))
     return decision

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import tomllib
+from collections import Counter
 from contextlib import closing
 from functools import cache
 from hashlib import sha256
@@ -18,6 +19,8 @@ from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Verdict, Ver
 from guardmark.core.record import Stage
 from guardmark.core.sample import Label, Sample
 from guardmark.interchange import imported
+from guardmark.interchange.mapped import read_mapped
+from guardmark.parsing.mapped import is_mapped, mapping_names
 from guardmark.store.connect import open_database
 
 if TYPE_CHECKING:
@@ -26,26 +29,26 @@ if TYPE_CHECKING:
     from guardmark.store.records import RecordWriter
 
 _TOOLS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "any-guardrail": ("guardmark.interchange.table:read_table", ("label", "model")),
+    "any-guardrail": ("guardmark.interchange.table:read_table", ("label", "model", "confidence")),
     "garak": ("guardmark.interchange.garak:read_garak", ()),
     "guardmark": ("guardmark.interchange.records.reading:read_records", ("model",)),
     "inspect": ("guardmark.interchange.inspect_log.reading:read_inspect", ("label", "unsafe")),
     "minorbench": ("guardmark.interchange.minorbench.reading:read_minorbench", ()),
     "openai-agents": ("guardmark.interchange.traces:read_openai_agents", ("label", "model")),
     "otel": ("guardmark.interchange.traces:read_otel", ("label", "model")),
-    "table": ("guardmark.interchange.table:read_table", ("label", "model")),
+    "table": ("guardmark.interchange.table:read_table", ("label", "model", "confidence")),
 }
 """Tool to its reader, and to what a person may have to say of files that do not say it."""
 
 
 GROUP: Final = "guardmark.importers"
 """Entry points under which other packages add readers: a name, and `module:function`."""
-_STATED: Final = ("label", "model", "unsafe")
+_STATED: Final = ("label", "model", "unsafe", "confidence")
 
 
 def builtin_tools() -> tuple[str, ...]:
     """Name the tools that guardmark reads by itself."""
-    return (*_TOOLS, *queried_tools())
+    return (*_TOOLS, *queried_tools(), *mapping_names())
 
 
 @cache
@@ -67,6 +70,9 @@ def known_plugins() -> dict[str, str]:
 
 def read_run(tool: str, path: Path, statements: imported.Statements) -> imported.ImportedRun:
     """Read a finished run of a tool."""
+    if is_mapped(tool):
+        _require_needed(tool, statements, ("label", "model"))
+        return read_mapped(tool, path, statements)
     rules = _tools().get(tool)
     if rules is not None:
         _require_needed(tool, statements, rules.get("asks", ["model"]))
@@ -123,7 +129,7 @@ def store_rows(
 
 def describe_data(imported: imported.ImportedRun, *, name: str, home: Path) -> DataManifest:
     """Describe the samples of a run as a manifest describes data."""
-    attacks = sum(row.sample.is_attack for row in imported.rows)
+    labels = Counter(row.sample.label for row in imported.rows)
     digest = sha256()
     for row in imported.rows:
         digest.update(row.sample.id.encode() + row.sample.prompt.digest())
@@ -131,8 +137,11 @@ def describe_data(imported: imported.ImportedRun, *, name: str, home: Path) -> D
         name=name,
         version="",
         sha256=digest.hexdigest(),
-        attacks=attacks,
-        benign=len(imported.rows) - attacks,
+        attacks=labels[Label.ATTACK],
+        benign=labels[Label.BENIGN],
+        unlabelled=labels[Label.UNLABELLED],
+        by_source=Counter(row.sample.source for row in imported.rows),
+        by_variant=Counter(row.sample.variant for row in imported.rows),
         files={str(home / file): sealed for file, sealed in imported.files.items()},
     )
 

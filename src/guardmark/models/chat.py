@@ -67,7 +67,9 @@ class ChatTarget:
     async def draw(self, prompt: Prompt, *, repeat: int) -> Response:
         """Answer one prompt."""
         seed = self._chat.options.get(_SEED)
-        sent = {_SEED: seed + repeat} if isinstance(seed, int) else {}
+        sent: dict[str, Any] = {_SEED: seed + repeat} if isinstance(seed, int) else {}
+        if prompt.tools:
+            sent["tools"] = [tool.chat for tool in prompt.tools]
         return response_of(await self._chat.complete(self._messages(prompt), **sent))
 
     async def answer_in(self, prompt: Prompt, *, form: Mapping[str, object], seed: int) -> Response:

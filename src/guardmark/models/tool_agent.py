@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import OrderedDict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -12,13 +11,12 @@ from guardmark.config.chat import ChatSettings
 from guardmark.core.case import AgentCall, FinalAnswer, ToolCalls
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.sample import Role
+from guardmark.parsing.objects import read_json_or_none
 from guardmark.parsing.thoughts import split_thoughts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from guardmark.config.settings import BuildContext
-    from guardmark.core.case import Conversation, Move, ToolDefinition, World
+    from guardmark.core.case import Conversation, Move, World
     from guardmark.core.outcome import ChatAnswer
     from guardmark.core.sample import Message, ToolCall
     from guardmark.net.chat import ChatEndpoint
@@ -32,7 +30,7 @@ CALL {"name": "NAME", "arguments": {...}}
 You are then told its result. Without such a line, what you write is your answer to the user.
 These are the tools:
 """
-_CALL: Final = re.compile(r"^\s*CALL\s+(\{.*\})\s*$", re.MULTILINE)
+_CALL: Final = "CALL"
 _MOST_KEPT: Final = 20_000
 """Answers that are kept for the other arms of a case."""
 
@@ -56,7 +54,7 @@ class ChatAgent:
         words = answer.words if calls else answer.text
         words = split_thoughts(words).text.strip()
         if self._agents.is_text and not calls:
-            return _read_text(words, len(conversation.messages))
+            return read_text_calls(words, len(conversation.messages))
         if not calls:
             return FinalAnswer(text=words)
         return ToolCalls(calls=tuple(_call_of(call) for call in calls), text=words)
@@ -83,7 +81,7 @@ class ChatAgents:
         messages = self._messages(conversation)
         sent: dict[str, object] = {}
         if not self.is_text and conversation.tools:
-            sent["tools"] = [_tool_form(tool) for tool in conversation.tools]
+            sent["tools"] = [tool.chat for tool in conversation.tools]
         seed = self._chat.options.get("seed")
         if isinstance(seed, int):
             sent["seed"] = seed + repeat
@@ -102,7 +100,7 @@ class ChatAgents:
     def _messages(self, conversation: Conversation) -> list[dict[str, Any]]:
         prompt = self._system_prompt
         if self.is_text:
-            tools = "\n".join(json.dumps(_tool_form(t)["function"]) for t in conversation.tools)
+            tools = "\n".join(json.dumps(t.chat["function"]) for t in conversation.tools)
             prompt = f"{prompt}\n{_TEXT_PROTOCOL}{tools}"
         write = _text_message if self.is_text else _native_message
         told = [write(message) for message in conversation.messages]
@@ -125,49 +123,48 @@ def _text_message(message: Message) -> dict[str, Any]:
     return {"role": message.role.value, "content": "\n".join(lines)}
 
 
-def _read_text(words: str, number: int) -> Move:
+def read_text_calls(words: str, number: int) -> Move:
     """Read the lines of the text protocol; an answer is what holds none."""
-    calls = []
-    for index, match in enumerate(_CALL.finditer(words)):
-        try:
-            stated = json.loads(match.group(1))
-        except ValueError:
+    calls: list[AgentCall] = []
+    others: list[str] = []
+    for line in words.split("\n"):
+        written = _call_written_in(line)
+        if written is None:
+            others.append(line)
             continue
+        stated = read_json_or_none(written)
         if isinstance(stated, dict) and isinstance(stated.get("name"), str):
             arguments = stated.get("arguments")
             calls.append(
                 AgentCall(
-                    id=f"call-{number}-{index}",
+                    id=f"call-{number}-{len(calls)}",
                     name=stated["name"],
                     arguments=arguments if isinstance(arguments, dict) else {},
                 )
             )
     if calls:
-        return ToolCalls(calls=tuple(calls), text=_CALL.sub("", words).strip())
+        return ToolCalls(calls=tuple(calls), text="\n".join(others).strip())
     return FinalAnswer(text=words)
+
+
+def _call_written_in(line: str) -> str | None:
+    """Return the JSON behind the word CALL, where a line is nothing else."""
+    stripped = line.strip()
+    behind = stripped.removeprefix(_CALL)
+    is_call = behind != stripped and behind[:1].isspace()
+    written = behind.strip()
+    if is_call and written.startswith("{") and written.endswith("}"):
+        return written
+    return None
 
 
 def _call_of(call: ToolCall) -> AgentCall:
     """Return a call; arguments that are no JSON object are told to the tool as they stand."""
-    arguments: Mapping[str, object]
-    try:
-        read = json.loads(call.arguments or "{}")
-        arguments = read if isinstance(read, dict) else {"arguments": read}
-    except ValueError:
-        arguments = {"arguments": call.arguments}
-    return AgentCall(id=call.id, name=call.name, arguments=arguments)
-
-
-def _tool_form(tool: ToolDefinition) -> dict[str, Any]:
-    parameters = dict(tool.parameters) or {"type": "object", "properties": {}}
-    return {
-        "type": "function",
-        "function": {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": parameters,
-        },
-    }
+    read = read_json_or_none(call.arguments or "{}")
+    if isinstance(read, dict):
+        return AgentCall(id=call.id, name=call.name, arguments=read)
+    told = call.arguments if read is None else read
+    return AgentCall(id=call.id, name=call.name, arguments={"arguments": told})
 
 
 class ChatAgentSettings(ChatSettings):

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field
 
 from guardmark.core.errors import ConfigError, StorageError
+from guardmark.core.limits import LONGEST_CASSETTE_LINE
 from guardmark.core.outcome import Attempt, ErrorKind
 from guardmark.core.record import present_question
 from guardmark.net.service import Exchange
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _VERSION = 1
 _Ns = Annotated[int, Field(ge=0, lt=1 << 62)]
-_LONGEST = 256 << 20
 _NOT_RECORDED = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 
@@ -236,12 +236,12 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise _unreadable(path, "it is not a file")
     try:
         with path.open("rb") as file:
-            while (line := file.readline(_LONGEST)).endswith(b"\n"):
+            while (line := file.readline(LONGEST_CASSETTE_LINE)).endswith(b"\n"):
                 yield line
     except OSError as error:
         raise _unreadable(path, error.strerror) from error
-    if len(line) == _LONGEST:
-        raise _unreadable(path, f"it has a line of {_LONGEST >> 20} MiB or more")
+    if len(line) == LONGEST_CASSETTE_LINE:
+        raise _unreadable(path, f"it has a line of {LONGEST_CASSETTE_LINE >> 20} MiB or more")
 
 
 def _unreadable(path: Path, reason: str | None) -> ConfigError:

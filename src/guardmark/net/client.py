@@ -19,7 +19,6 @@ from guardmark.core.manifest import VERSION
 from guardmark.core.outcome import Attempt, ErrorKind
 from guardmark.core.record import present_call
 from guardmark.net.cassette import CassettePlayer, CassetteRecorder, CassetteRequest
-from guardmark.net.chat import ChatEndpoint, EmbeddingEndpoint
 from guardmark.net.deadline import start_time
 from guardmark.net.redaction import Redactor
 from guardmark.net.routes import Route, Routes
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
     from guardmark.core.record import AskingAbout
     from guardmark.core.usage import Price
+    from guardmark.net.chat import ChatEndpoint, EmbeddingEndpoint
     from guardmark.net.service import ServiceAnswer
 
 
@@ -47,10 +47,6 @@ _USUAL_HEADERS = {
     "User-Agent": f"guardmark/{VERSION}",
 }
 _USUAL_LIMITS = ServiceLimits()
-_PROTOCOLS: dict[str, tuple[str, type[ChatEndpoint | EmbeddingEndpoint]]] = {
-    "chat": ("chat/completions", ChatEndpoint),
-    "embeddings": ("embeddings", EmbeddingEndpoint),
-}
 
 
 class Services:
@@ -105,6 +101,7 @@ class Services:
         secret_headers: Mapping[str, str] | None = None,
         final_statuses: frozenset[int] = frozenset(),
         holds_errors: bool = False,
+        is_of_numbers: bool = False,
     ) -> Endpoint:
         """Prepare an address for many requests."""
         address = _address(url)
@@ -125,6 +122,7 @@ class Services:
                     final_statuses=final_statuses,
                     redactor=self.redactor,
                     holds_errors=holds_errors,
+                    is_of_numbers=is_of_numbers,
                 ),
             )
             for there, service in self._addresses(address)
@@ -145,16 +143,26 @@ class Services:
         secret_headers: Mapping[str, str],
     ) -> ChatEndpoint | EmbeddingEndpoint:
         """Prepare a model behind a server of one of the common protocols."""
-        path, kind = _PROTOCOLS[protocol]
+        from guardmark.net.chat import ChatEndpoint, EmbeddingEndpoint  # on use: most are no model
+
+        path = "chat/completions" if protocol == "chat" else "embeddings"
         endpoint = self.endpoint(
-            f"{address}/{path}", secret_headers=secret_headers, holds_errors=True
+            f"{address}/{path}",
+            secret_headers=secret_headers,
+            holds_errors=True,
+            is_of_numbers=protocol == "embeddings",
         )
-        own: dict[str, Any] = {"endpoint": endpoint, "model": model, "price": price}
-        if protocol == "chat":
-            shown = self.redactor.text(_shown(address))
-            own["refused"] = self.refused.setdefault(shown, {})
-            own["refused_by_model"] = self.refused.setdefault(f"{shown} (model {model})", {})
-        return kind(options=options, **own)
+        if protocol == "embeddings":
+            return EmbeddingEndpoint(endpoint=endpoint, model=model, price=price, options=options)
+        shown = self.redactor.text(_shown(address))
+        return ChatEndpoint(
+            endpoint=endpoint,
+            model=model,
+            price=price,
+            options=options,
+            refused=self.refused.setdefault(shown, {}),
+            refused_by_model=self.refused.setdefault(f"{shown} (model {model})", {}),
+        )
 
     def use(self) -> tuple[ServiceTraffic, ...]:
         """Say how each service was used so far, in the order of their addresses."""

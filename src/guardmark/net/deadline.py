@@ -89,7 +89,8 @@ class _Call:
     def start(self) -> None:
         """Let its time run from now."""
         if self._task is not None:
-            self._deadline.end(self)  # calls are kept in the order in which they end
+            if self.ends_s:
+                self._deadline.end(self)  # calls are kept in the order in which they end
             self.ends_s = self._deadline.begin(self, self._task)
 
     def __exit__(

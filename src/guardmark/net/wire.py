@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
+from guardmark.core.limits import MOST_VALUES_OF_AN_ANSWER
 from guardmark.core.outcome import ErrorKind
 from guardmark.net.error_bodies import error_inside, error_of
 from guardmark.net.service import ServiceAnswer
@@ -42,7 +43,7 @@ class Wire:
 
     __slots__ = (
         *("_final", "_headers", "_holds_errors", "_method", "_redactor", "_service", "_shown"),
-        *("_tls", "_url"),
+        *("_is_of_numbers", "_tls", "_url"),
     )
 
     def __init__(
@@ -55,8 +56,10 @@ class Wire:
         final_statuses: frozenset[int],
         redactor: Redactor,
         holds_errors: bool = False,
+        is_of_numbers: bool = False,
     ) -> None:
         self._holds_errors = holds_errors  # whether an answer may be an error
+        self._is_of_numbers = is_of_numbers  # whether an answer is lists of numbers, as vectors are
         self._method = method
         self._url = url
         self._headers = headers
@@ -74,7 +77,7 @@ class Wire:
         started_ns = perf_counter_ns()
         try:
             with self._service.deadline.call():
-                async with session.request(
+                response = await session.request(
                     self._method,
                     self._url,
                     data=data,
@@ -82,10 +85,10 @@ class Wire:
                     timeout=self._service.timeout,
                     ssl=self._tls,
                     allow_redirects=False,
-                ) as response:
-                    status = response.status
-                    received = await _read(response, self._service.limits.max_response_bytes)
-                    service_ns = perf_counter_ns() - started_ns
+                )
+                status = response.status
+                received = await _read(response, self._service.limits.max_response_bytes)
+                service_ns = perf_counter_ns() - started_ns
         except (aiohttp.ClientError, OSError, ValueError) as error:
             service_ns = perf_counter_ns() - started_ns
             return self._failed(error, status, started_ns=started_ns, service_ns=service_ns)
@@ -102,6 +105,16 @@ class Wire:
             message = f"{self._shown} sent more than {most} bytes; the answer was refused"
             kind = ErrorKind.CONTRACT
             return replace(answer, error="too_large", error_kind=kind, message=message)
+        if not self._is_of_numbers and _has_too_many_values(received):
+            message = f"{self._shown} sent more than {MOST_VALUES_OF_AN_ANSWER:,} values in one"
+            message += " answer; it was refused"
+            return replace(
+                answer,
+                body=b"",
+                error="too_many_values",
+                error_kind=ErrorKind.CONTRACT,
+                message=message,
+            )
         # 206 is a part of an answer: what it says may be in the other part.
         if (200 <= status < 300 and status != _PARTIAL) or status in self._final:
             inside = error_inside(answer.body) if self._holds_errors else None
@@ -188,31 +201,51 @@ class Wire:
     def _content_type(self, response: ClientResponse) -> str:
         """Return the type of an answer; nothing where its header holds a secret."""
         header = response.headers.get("Content-Type", "")
-        is_clean = header in _USUAL_TYPES or self._redactor.text(header) == header
-        return response.content_type if is_clean else ""
+        if header in _USUAL_TYPES:
+            return "application/json"
+        return response.content_type if self._redactor.text(header) == header else ""
 
     def _first_line(self, error: Exception) -> str:
         text = self._redactor.text(str(error))
         return (text.splitlines() or [""])[0][:_EXCERPT] or type(error).__name__
 
 
+def _has_too_many_values(body: bytes) -> bool:
+    """Tell whether a body may hold so many values that reading it would hold up everybody else.
+
+    Commas and brackets are counted: what stands within texts counts too, as it costs next to
+    nothing to count and no answer of a guard, a judge or a model comes near the limit.
+    """
+    if len(body) <= MOST_VALUES_OF_AN_ANSWER:
+        return False
+    marks = body.count(b",") + body.count(b"[") + body.count(b"{")
+    return marks > MOST_VALUES_OF_AN_ANSWER
+
+
 async def _read(response: ClientResponse, most: int) -> bytes | None:
-    """Read a body of at most so many bytes; None when there are more."""
-    length = response.content_length
-    if length is not None and length > most:
-        response.close()
-        return None
-    if length is not None and "Content-Encoding" not in response.headers:
-        return await response.read()
-    pieces, total = [], 0
-    # Neither a missing length nor a compressed body says how much will come.
-    async for piece in response.content.iter_any():
-        total += len(piece)
-        if total > most:
+    """Read a body of at most so many bytes; None when there are more.
+
+    A body that is read to its end gives its connection back; any other one loses it.
+    """
+    try:
+        length = response.content_length
+        if length is not None and length > most:
             response.close()
             return None
-        pieces.append(piece)
-    return b"".join(pieces)
+        if length is not None and "Content-Encoding" not in response.headers:
+            return await response.read()
+        pieces, total = [], 0
+        # Neither a missing length nor a compressed body says how much will come.
+        async for piece in response.content.iter_any():
+            total += len(piece)
+            if total > most:
+                response.close()
+                return None
+            pieces.append(piece)
+        return b"".join(pieces)
+    except BaseException:
+        response.close()
+        raise
 
 
 _NAMES: tuple[tuple[type[Exception], str, ErrorKind, bool], ...] = (
@@ -240,5 +273,5 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
     try:
         until = parsedate_to_datetime(value)
         return max(0.0, (until - parsedate_to_datetime(headers["Date"])).total_seconds())
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):  # a year of twenty digits
         return None

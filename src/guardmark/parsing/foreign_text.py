@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import csv
 from io import StringIO
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.core.errors import DatasetError
+from guardmark.core.errors import DatasetError, counted
+from guardmark.core.limits import LONGEST_DATA_LINE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 _DELIMITERS: Final = ",;\t"
@@ -74,6 +76,74 @@ def doubled_columns(names: Sequence[str]) -> list[str]:
     return sorted({name for name in plain if name and plain.count(name) > 1})
 
 
+class BrokenTable(ValueError):
+    """A file is no table, from some line on or as a whole."""
+
+
+class TableReader:
+    """Reads a table line by line, for data sets and for imports.
+
+    The delimiter is the one that the header has most of. A line that only names the delimiter to
+    a spreadsheet is passed over. Only the row that is being read is held.
+
+    Attributes:
+        names: The columns, as the header writes them; empty where the file is empty.
+        line: Number of the line in the file that was read last.
+    """
+
+    def __init__(self, lines: Iterable[str], *, tabs: bool = False) -> None:
+        # A limit of the process. The usual one, 131,072 characters, would cut long texts off.
+        csv.field_size_limit(max(csv.field_size_limit(), LONGEST_DATA_LINE))
+        self._lines = iter(lines)
+        self._lines_before = 0
+        header = next(self._lines, "")
+        if is_for_spreadsheets(header):
+            self._lines_before = 1
+            header = next(self._lines, "")
+        self._delimiter = "\t" if tabs else delimiter_of(header)
+        # Strict: a quote that is never closed would swallow the rest of the file unseen.
+        self._rows = csv.reader(
+            chain([header], self._lines), delimiter=self._delimiter, strict=True
+        )
+        try:
+            self.names: tuple[str, ...] = tuple(next(self._rows, []))
+        except csv.Error as error:
+            raise BrokenTable(f"is not CSV: {error}, in the header") from error
+        doubled = doubled_columns(self.names)
+        if doubled:
+            raise BrokenTable(f"has more than one column called {', '.join(doubled)}")
+
+    @property
+    def line(self) -> int:
+        """Number of the line in the file that was read last."""
+        return self._lines_before + self._rows.line_num
+
+    def __iter__(self) -> Iterator[list[str]]:
+        """Yield the cells of each row that is not empty; their count may be wrong."""
+        while True:
+            first_line = self.line + 1
+            try:
+                cells = next(self._rows, None)
+            except csv.Error as error:
+                message = f"is not CSV: {error}, in the record from line {first_line} on"
+                raise BrokenTable(message) from error
+            if cells is None:
+                return
+            if cells:
+                yield cells
+
+    def why_unfit(self, cells: Sequence[str]) -> str:
+        """Say why a row does not fit the header, or return nothing where it does."""
+        if len(cells) == len(self.names):
+            return ""
+        if len(cells) > len(self.names):
+            return (
+                f"has more cells than the header has names ({len(cells)}, {len(self.names)}); "
+                f"a text that holds {self._delimiter!r} needs quotes around it"
+            )
+        return f"has {counted(len(cells), 'cell')} where the header has {len(self.names)} names"
+
+
 def table_records(
     text: str, shown_as: str, warnings: list[str], *, tabs: bool = False
 ) -> Iterator[tuple[int, dict[str, str]]]:
@@ -81,38 +151,21 @@ def table_records(
 
     Names are given in small letters. A last row that breaks off is left out, with a warning.
     """
-    head, _, rest = text.partition("\n")
-    if is_for_spreadsheets(head):
-        text, head = rest, rest.partition("\n")[0]
-    delimiter = "\t" if tabs else delimiter_of(head)
-    rows = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
-        names = [name.strip().lower() for name in next(rows, [])]
-        if twice := doubled_columns(names):
-            raise DatasetError(f"{shown_as} has more than one column called {', '.join(twice)}.")
-        for cells in rows:
-            if not cells:
-                continue
-            if len(cells) < len(names) and _is_last(rows, text):
+        table = TableReader(StringIO(text, newline=""), tabs=tabs)
+        names = [name.strip().lower() for name in table.names]
+        for cells in table:
+            why_unfit = table.why_unfit(cells)
+            if len(cells) < len(names) and _is_last(table, text):
                 warnings.append(f"the last row of {shown_as} breaks off and was left out")
                 return
-            if len(cells) != len(names):
-                where = f"{shown_as}:{rows.line_num}"
-                raise DatasetError(_other_length(where, cells, names, delimiter))
-            yield rows.line_num, dict(zip(names, cells, strict=True))
-    except csv.Error as error:
-        raise DatasetError(f"{shown_as} is not a table: {error} (line {rows.line_num}).") from error
+            if why_unfit:
+                raise DatasetError(f"{shown_as}:{table.line}: {why_unfit}.")
+            yield table.line, dict(zip(names, cells, strict=True))
+    except BrokenTable as error:
+        raise DatasetError(f"{shown_as} {error}.") from error
 
 
-def _is_last(rows: Any, text: str) -> bool:
+def _is_last(table: TableReader, text: str) -> bool:
     """Tell whether a file ends in the row that was read last, without an end of its line."""
-    return not text.endswith("\n") and rows.line_num > text.count("\n")
-
-
-def _other_length(where: str, cells: Sequence[str], names: Sequence[str], delimiter: str) -> str:
-    if len(cells) > len(names):
-        return (
-            f"{where}: has more cells than the header has names; a text that holds "
-            f"{delimiter!r} needs quotes around it."
-        )
-    return f"{where}: has {len(cells)} cells where the header has {len(names)} names."
+    return not text.endswith("\n") and table.line > text.count("\n")

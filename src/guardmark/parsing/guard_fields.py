@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from guardmark.core.outcome import Outcome
@@ -11,10 +13,12 @@ from guardmark.parsing.guard import MALFORMED, GuardReading, read_answer, take_t
 from guardmark.parsing.objects import AmbiguousJson, read_json, without_fence
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
-_LONGEST = 20_000
-_LINE = re.compile(r"^[ \t*_]*([A-Za-z][A-Za-z ]{1,40}?)[ \t*_]*:(.*)$", re.MULTILINE)
+_LONGEST: Final = 20_000
+"""Characters of the final part of a reasoning model."""
+_MOST_LINES: Final = 1_000
+"""Lines that may state the fields: whoever states them more often has a thousand opinions."""
 _SCORE: Final = "score"
 _NO_CATEGORY = frozenset({"", "none", "n/a", "safe", "[]"})
 
@@ -30,7 +34,8 @@ def read_fields(text: str, labels: LabelWords, *, field: str, categories: str = 
     """Read the field of the stage under test; without exactly one the contract is broken."""
 
     def read(answer: str) -> GuardReading:
-        return _of_fields(_fields(answer), labels, field=field, categories=categories)
+        fields = _fields(answer, [field, categories])
+        return _of_fields(fields, labels, field=field, categories=categories)
 
     return read_answer(text, read)
 
@@ -66,7 +71,7 @@ def read_final(text: str, labels: LabelWords, *, field: str) -> GuardReading:
 
     def read(answer: str) -> GuardReading:
         answer = answer[-_LONGEST:]
-        value = _fields(answer).get(field.lower())
+        value = _fields(answer, [field]).get(field.lower())
         if value is not None:
             return _reading(value, labels)
         lines = [line for line in answer.splitlines() if line.strip()]
@@ -86,9 +91,11 @@ def _plain(text: str) -> str:
     return text.strip(" \t\r\n*_`\"'.!")
 
 
-def _fields(answer: str) -> dict[str, str]:
-    """Names in lower case, with their values; a name with two values has none."""
-    answer = answer[:_LONGEST]
+def _fields(answer: str, names: Sequence[str]) -> dict[str, str]:
+    """Return the values of some fields, by names in lower case; a name with two values has none.
+
+    All of the answer is read: what follows twenty pages of quotation may be the guard's own word.
+    """
     body = without_fence(answer)
     if body.lstrip().startswith("{"):
         try:
@@ -98,10 +105,25 @@ def _fields(answer: str) -> dict[str, str]:
         pairs = document.items() if isinstance(document, dict) else ()
         return {key.lower(): _value(value) for key, value in pairs}
     fields: dict[str, str] = {}
-    for name, rest in _LINE.findall(body):
-        key, value = name.lower(), rest.strip(" \t\r*_.")
-        fields[key] = value if fields.get(key, value) == value else "\0"
+    lines = _lines_of(tuple(filter(None, names))).finditer(body)
+    for line in islice(lines, _MOST_LINES + 1):
+        key = line[1].lower()
+        value = line[2].strip(" \t\r*_.")
+        fields[key] = value if fields.get(key, value) == value else _CONTRADICTED
+    if next(lines, None) is not None:
+        return {}
     return fields
+
+
+_CONTRADICTED: Final = "\0"
+"""Stands for the value of a field that has two; no guard has such a word."""
+
+
+@cache
+def _lines_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Match a line that states one of the fields."""
+    listed = "|".join(re.escape(name) for name in names)
+    return re.compile(rf"^[ \t*_]*({listed})[ \t*_]*:(.*)$", re.MULTILINE | re.IGNORECASE)
 
 
 def _value(value: object) -> str:

@@ -4,20 +4,42 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Final
 
 _NAMES: Final = "think|thinking|thought|thoughts|reasoning"
 _OPENING: Final = re.compile(rf"<(?:{_NAMES})>|\[THINK\]", re.IGNORECASE)
-_CLOSING: Final = re.compile(rf"</(?:{_NAMES})>|\[/THINK\]", re.IGNORECASE)
-_CHANNEL: Final = "<|channel|>"
-_CHANNEL_NAME: Final = re.compile(r"\s{0,20}(\w{1,20})[^<]{0,60}<\|message\|>")
-_FINAL_CHANNEL: Final = "final"
-_ENDS: Final = ("<|return|>", "<|end|>")
-_QUOTES: Final = frozenset("'\"`\u2018\u201c\u00ab\u2039")
+_OPENED: Final = re.compile(rf"\s*(?:{_OPENING.pattern})", re.IGNORECASE)
+_CLOSING_FORM: Final = rf"(?:</(?:{_NAMES})>|\[/THINK\])"
+_QUOTES: Final = "'\"`\u2018\u201c\u00ab\u2039"
 """What stands before a tag that is quoted, not meant."""
+_MEANT_FORM: Final = rf"(?<![{_QUOTES}]){_CLOSING_FORM}"
+_CHANNEL: Final = "<|channel|>"
+_FINAL_FORM: Final = r"<\|channel\|>\s{0,20}final(?!\w)[^<]{0,60}<\|message\|>"
+_ENDS: Final = ("<|return|>", "<|end|>")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mark:
+    """A mark that may stand in a text many times, of which only the first and the last count.
+
+    An answer may be nothing but such marks, so they are not listed one by one.
+    """
+
+    first: re.Pattern[str]
+    last: re.Pattern[str]
+
+    @classmethod
+    def of(cls, form: str) -> _Mark:
+        """Compile what finds a mark from the left, and from the right."""
+        return cls(
+            first=re.compile(form, re.IGNORECASE),
+            last=re.compile(f".*({form})", re.IGNORECASE | re.DOTALL),
+        )
+
+
+_CLOSING: Final = _Mark.of(_CLOSING_FORM)
+_MEANT: Final = _Mark.of(_MEANT_FORM)
+_FINAL: Final = _Mark.of(_FINAL_FORM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,27 +71,31 @@ def split_thoughts(text: str) -> SplitAnswer:
     """
     if _CHANNEL in text:
         return _split_channels(text)
-    opening = _OPENING.search(text)
-    is_opened = opening is not None and not text[: opening.start()].strip()
-    closings = list(_CLOSING.finditer(text))
-    if not closings:
+    is_opened = _OPENED.match(text) is not None
+    may_close = "</" in text or "[/" in text
+    closing = _CLOSING.first.search(text) if may_close else None
+    if closing is None:
         if is_opened:
             return SplitAnswer(answers=("",), thoughts=text, is_finished=False)
         return SplitAnswer(answers=(text,))
-    if opening is not None and not is_opened and opening.start() < closings[0].start():
+    if not is_opened and _OPENING.search(text, 0, closing.start()) is not None:
         return SplitAnswer(answers=(text,))
-    meant = [match.end() for match in closings if not _is_quoted(text, match.start())]
-    ends = meant or [closings[-1].end()]
-    return _split_at(text, ends[0], ends[-1])
+    meant = _MEANT.first.search(text)
+    if meant is None:  # each of them is quoted: the last one is the least unlikely
+        end = _end_of_last(_CLOSING, text)
+        return _split_at(text, end, end)
+    return _split_at(text, meant.end(), _end_of_last(_MEANT, text))
 
 
 def ends_thoughts(text: str) -> bool:
     """Tell whether a text holds what would end thoughts, if somebody repeated it."""
-    return _CHANNEL in text or _CLOSING.search(text) is not None
+    return _CHANNEL in text or _CLOSING.first.search(text) is not None
 
 
-def _is_quoted(text: str, start: int) -> bool:
-    return start > 0 and text[start - 1] in _QUOTES
+def _end_of_last(mark: _Mark, text: str) -> int:
+    """Return where the last mark of a text ends; the text is known to hold one."""
+    match = mark.last.match(text)
+    return len(text) if match is None else match.end()
 
 
 def _split_at(text: str, first: int, last: int) -> SplitAnswer:
@@ -79,22 +105,12 @@ def _split_at(text: str, first: int, last: int) -> SplitAnswer:
 
 def _split_channels(text: str) -> SplitAnswer:
     """Take the text behind the mark of the final channel; without a mark the thoughts go on."""
-    starts = [start for name, start in _channels(text) if name == _FINAL_CHANNEL]
-    if not starts:
+    first = _FINAL.first.search(text)
+    if first is None:
         return SplitAnswer(answers=("",), thoughts=text, is_finished=False)
-    split = _split_at(text, starts[0], starts[-1])
-    return SplitAnswer(answers=tuple(map(_without_end, split.answers)), thoughts=split.thoughts)
-
-
-def _channels(text: str) -> Iterator[tuple[str, int]]:
-    """Yield the name of each channel and where its text begins."""
-    at = text.find(_CHANNEL)
-    while at >= 0:
-        at += len(_CHANNEL)
-        match = _CHANNEL_NAME.match(text, at)
-        if match is not None:
-            yield match[1].lower(), match.end()
-        at = text.find(_CHANNEL, at)
+    split = _split_at(text, first.end(), _end_of_last(_FINAL, text))
+    answers = [_without_end(answer) for answer in split.answers]
+    return SplitAnswer(answers=tuple(answers), thoughts=split.thoughts)
 
 
 def _without_end(answer: str) -> str:

@@ -194,7 +194,10 @@ def two_sided_z(confidence: float) -> float:
     The z with `confidence`, in (0, 1), of the mass between -z and z (1.95996... at 0.95, never
     1.96).
     """
-    return normal_quantile(0.5 + require_fraction("confidence", confidence) / 2)
+    # Asked for every interval, so the check stands here rather than in a call.
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must be in (0, 1), got {confidence}")
+    return normal_quantile(0.5 + confidence / 2)
 
 
 def two_sided_p(z: float) -> float:

@@ -32,7 +32,6 @@ from guardmark.stats.rates.proportion import (
     exact_limits,
     least_enough,
     trials_for_half_width,
-    wilson_half_width,
     wilson_limits,
 )
 from guardmark.stats.sequential import beta_mixture_sequence
@@ -142,11 +141,14 @@ def plan_margin(
         )
         return replace(usual, groups=math.ceil(usual.groups * watched / alone))
 
+    z = two_sided_z(confidence)
+
     def is_narrow(events: int, trials: int) -> bool:
         if is_watched:
             sequence = beta_mixture_sequence(events, trials, confidence=confidence)
             return (sequence.high or 1.0) - (sequence.low or 0.0) <= 2 * margin
-        return wilson_half_width(events / trials, trials, confidence=confidence) <= margin
+        limits = wilson_limits(events / trials, trials, z=z)
+        return limits.high - limits.low <= 2 * margin
 
     def by_rows(trials: int) -> float:
         # The interval is narrow where the rate seen is far enough from one half, on either side.

@@ -56,7 +56,7 @@ class AnswerCache:
         text = self._connection.value("SELECT answer FROM answers WHERE key = ?", (key,))
         try:
             return None if text is None else _answer_of(json.loads(text))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise StoreError(
                 f"{self._path} is damaged: an answer in it cannot be read.\n"
                 "Next: remove the file; what it held is asked again."

@@ -61,7 +61,7 @@ def case_from_json(text: str, *, latency_ns: int | None = None) -> CaseResult:
             steps=tuple(_step_of(step) for step in form["steps"]),
             latency_ns=latency_ns,
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError(
             f"A stored case is not what guardmark writes ({type(error).__name__}).\n"
             "Next: restore the run from a copy, or measure again with --fresh."

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, groupby, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 
 from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
@@ -60,7 +60,7 @@ class Facet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleColumns:
-    """All samples of a run, one place each, in order of position."""
+    """The samples of a run with a label, one place each, in order of position."""
 
     ids: Sequence[str]
     is_attack: NDArray[np.bool_]
@@ -97,12 +97,15 @@ class RecordColumns:
     flags: NDArray[np.uint8]
 
 
-def sample_columns(reader: RecordReader) -> SampleColumns:
-    """Read all samples as columns."""
+def sample_columns(reader: RecordReader, *, is_every: bool = False) -> SampleColumns:
+    """Read the samples with a label as columns; or every sample, the unlabelled as benign."""
     import numpy as np
 
     ids, groups = PackedStrings(), dict[str, int]()
-    kinds, count = kinds_of(reader.connection), reader.sample_count()
+    kinds = kinds_of(reader.connection)
+    count = reader.sample_count()
+    if is_every:
+        count += reader.unlabelled_count()
     numbers, lengths = (np.empty(count, dtype=np.int64) for _ in range(2))
     codes = np.arange(count, dtype=np.int32)  # each stands alone, under its id
     with values_of(reader.path):
@@ -118,7 +121,7 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
             ids.extend(names)
     group = Facet(names=PackedStrings(groups) if groups else ids, table=codes)
     samples = _samples_of(kinds, numbers, ids=ids, lengths=lengths, group=group)
-    if not _may_be_crossed(reader):
+    if is_every or not _may_be_crossed(reader):
         return samples
     words: list[str] = []
     with values_of(reader.path):
@@ -204,7 +207,7 @@ def _samples_of(
     facets = {
         name: facet_of(words, kind) for name, words in zip(FACET_COLUMNS, shared[1:], strict=True)
     }
-    is_attack = np.array(shared[0], dtype=np.bool_)[kind]
+    is_attack = (np.array(shared[0]) == 1)[kind]
     return SampleColumns(ids=ids, is_attack=is_attack, length=lengths, group=group, **facets)
 
 
@@ -259,9 +262,17 @@ def facet_of(words: Sequence[str], places: NDArray[np.integer] | None) -> Facet:
 
 
 def record_columns(
-    reader: RecordReader, defense: str, *, stage: Stage = Stage.DEFENSE, layer: str = FIRST_LAYER
+    reader: RecordReader,
+    defense: str,
+    *,
+    stage: Stage = Stage.DEFENSE,
+    layer: str = FIRST_LAYER,
+    is_every: bool = False,
 ) -> RecordColumns:
-    """Read all records of one defense, stage and layer as columns."""
+    """Read all records of one defense, stage and layer as columns.
+
+    Those of samples without a label are left out, unless every record is asked for.
+    """
     import numpy as np
 
     for kind, name, known in (
@@ -270,8 +281,12 @@ def record_columns(
     ):
         if name not in known:
             raise StoreError(f"The run has no {kind} {name!r}. It has: {', '.join(known)}.")
-    key = (defense, STAGE_CODE[stage], layer)
-    count = reader.connection.value(f"SELECT count(*) FROM records{_OF_PART}", key)  # noqa: S608 - constants of ours
+    end = reader.sample_count()
+    if is_every:
+        end += reader.unlabelled_count()
+    key = (defense, STAGE_CODE[stage], layer, end)
+    counting = f"SELECT count(*) FROM records{_OF_PART} AND sample < ?"  # noqa: S608 - constants of ours
+    count = reader.connection.value(counting, key)
     # At once into columns: as tuples they would take five times the memory until the end.
     kinds = (np.int64, np.int64, np.float64, np.int64)
     columns: list[NDArray[Any]] = [np.empty(count, dtype=kind) for kind in kinds]
@@ -321,9 +336,9 @@ def _lean(column: NDArray[Any]) -> NDArray[Any]:
 
 
 def sample_digests(reader: RecordReader) -> list[bytes]:
-    """Return the content hash of every sample, in order of position."""
-    query = "SELECT digest FROM samples ORDER BY position"
-    return [digest for (digest,) in reader.connection.rows(query)]
+    """Return the content hash of every sample with a label, in order of position."""
+    query = "SELECT digest FROM samples ORDER BY position LIMIT ?"
+    return [digest for (digest,) in reader.connection.rows(query, (reader.sample_count(),))]
 
 
 class PackedStrings(Sequence[str]):
@@ -391,9 +406,11 @@ def usage_columns(reader: RecordReader, defense: str) -> UsageColumns:
     import numpy as np
 
     query = (
-        f"SELECT sample, repeat, {_USED} FROM details x{_OF_PART} AND {_HAS_USAGE} ORDER BY 2, 1"  # noqa: S608 - constants of ours
+        f"SELECT sample, repeat, {_USED} FROM details x{_OF_PART} AND sample < ? AND {_HAS_USAGE}"  # noqa: S608 - constants of ours
+        " ORDER BY 2, 1"
     )
-    rows = reader.connection.rows(query, (defense, STAGE_CODE[Stage.DEFENSE], FIRST_LAYER))
+    key = (defense, STAGE_CODE[Stage.DEFENSE], FIRST_LAYER, reader.sample_count())
+    rows = reader.connection.rows(query, key)
     with values_of(reader.path):
         table = np.array(rows, dtype=np.float64).reshape(len(rows), 5)
     return UsageColumns(
@@ -406,8 +423,58 @@ def usage_columns(reader: RecordReader, defense: str) -> UsageColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FindingColumns:
+    """What the answers of a defense say of one native category, by repeat, then sample."""
+
+    name: str
+    sample: NDArray[np.int64]
+    repeat: NDArray[np.int64]
+    flagged: NDArray[np.int8]  # 1 or 0; -1 where it is only scored
+    score: NDArray[np.float64]  # nan where there is none
+
+
+def holds_findings(reader: RecordReader) -> bool:
+    """Tell whether any answer of a run says something of native categories."""
+    return reader.connection.value(query("any_finding")) is not None
+
+
+def finding_columns(reader: RecordReader, defense: str) -> tuple[FindingColumns, ...]:
+    """Read what the answers of a defense say of native categories, in order of their names."""
+    import numpy as np
+
+    key = (defense, STAGE_CODE[Stage.DEFENSE], FIRST_LAYER, reader.sample_count())
+    findings = query("findings").format(of_part=_OF_PART)
+    columns: dict[str, tuple[array[int], array[int], array[int], array[float]]] = {}
+    with values_of(reader.path):
+        for rows in reader.connection.chunks(findings, key, size=_CHUNK):
+            for sample, repeat, name, flagged, score in rows:
+                if name not in columns:
+                    columns[name] = (array("q"), array("q"), array("b"), array("d"))
+                samples, repeats, flags, scores = columns[name]
+                samples.append(sample)
+                repeats.append(repeat)
+                flags.append(-1 if flagged is None else flagged)
+                scores.append(math.nan if score is None else score)
+    return tuple(
+        FindingColumns(
+            name=name,
+            sample=np.frombuffer(samples, dtype=np.int64),
+            repeat=np.frombuffer(repeats, dtype=np.int64),
+            flagged=np.frombuffer(flags, dtype=np.int8),
+            score=np.frombuffer(scores, dtype=np.float64),
+        )
+        for name, (samples, repeats, flags, scores) in sorted(columns.items())
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartUsage:
-    """What the calls of one part used at one stage; None where no answer reports any."""
+    """What the calls of one part used at one stage; None where no answer reports any.
+
+    A request is what was sent: questions for a repair and retries are requests of their own.
+    """
+
+    DERIVED: ClassVar = ("cost_per_1000_answers", "cost_per_1000_requests")
 
     part: str  # name of the defense, model or judge
     stage: str  # `defense`, `warmup`, `model`, `judge` or `try`
@@ -419,6 +486,20 @@ class PartUsage:
     tokens_written: int | None  # None where no answer reports any
     cost: float | None  # in the currency of the price table
     priced: int  # answers behind `cost`
+
+    @property
+    def cost_per_1000_answers(self) -> float | None:
+        """Cost of 1,000 answers, with all requests that these take; None without a price."""
+        if self.cost is None or not self.priced:
+            return None
+        return 1000 * self.cost / self.priced
+
+    @property
+    def cost_per_1000_requests(self) -> float | None:
+        """Cost of 1,000 requests as they were sent; None unless every answer has a price."""
+        if self.cost is None or self.priced < self.answers or not self.calls:
+            return None
+        return 1000 * self.cost / self.calls
 
 
 _STORED: Final = (

@@ -115,7 +115,13 @@ class StoreConnection(sqlite3.Connection):
         state = (file.st_ino, file.st_mtime_ns, file.st_size, _size(_log_of(self.path)))
         if _CHECKED.get(self.path) != state:
             with errors_of(self.path), values_of(self.path):
-                schema.require_usual_values(self)
+                try:
+                    schema.require_usual_values(self)
+                except schema.BeyondLimit as error:
+                    raise StoreError(
+                        f"{self.path} holds {error}, which is the limit of a run folder.\n"
+                        "Next: do not trust it; ask who made it."
+                    ) from error
             _CHECKED[self.path] = state
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.store import schema
 from guardmark.store.connect import values_of
 from guardmark.store.run_dir import whole_file
-from guardmark.store.samples import kinds_of
+from guardmark.store.samples import kinds_of, label_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -75,7 +75,7 @@ def _lines_of(connection: StoreConnection, parts: Parts) -> Iterator[list[str]]:
 
 
 def _kind_part(kind: Kind) -> str:
-    fields = {"label": "attack" if kind[0] else "benign"}
+    fields = {"label": label_of(kind).value}
     fields.update(zip(schema.FACET_COLUMNS, kind[1:], strict=True))
     return json.dumps(fields, separators=(",", ":"))[1:-1]
 

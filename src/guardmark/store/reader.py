@@ -85,15 +85,23 @@ class RecordReader(AbstractContextManager["RecordReader", None]):
             return stored_object(text, "settings", layer)
 
     def sample_count(self) -> int:
-        """Return the number of stored samples."""
-        return samples.count(self.connection)
+        """Return the number of stored samples with a label."""
+        return samples.count_labelled(self.connection)
+
+    def unlabelled_count(self) -> int:
+        """Return the number of stored samples without a label, which stand behind the others."""
+        return samples.count(self.connection) - self.sample_count()
 
     def has_samples(self) -> bool:
         """Return whether all samples were stored."""
         return self.connection.meta("samples") is not None
 
     def samples(self) -> Iterator[Sample]:
-        """Yield all samples in order, in full."""
+        """Yield all samples with a label in order, in full."""
+        return samples.read(self.connection, last=self.sample_count() - 1)
+
+    def every_sample(self) -> Iterator[Sample]:
+        """Yield all samples in order, in full, those without a label last."""
         return samples.read(self.connection)
 
     def sample_at(self, index: int) -> Sample:
@@ -118,14 +126,30 @@ class RecordReader(AbstractContextManager["RecordReader", None]):
         rows = self.connection.rows(schema.query("recorded_stages"))
         return tuple((defense, STAGES[stage], layer) for defense, stage, layer in rows)
 
+    @property
+    def holds_cases(self) -> bool:
+        """Whether a run is one of agents."""
+        return any(stage is Stage.CASE for _, stage, _ in self.recorded_stages())
+
     def records(
-        self, *, defense: str | None = None, stage: Stage | None = None, layer: str | None = None
+        self,
+        *,
+        defense: str | None = None,
+        stage: Stage | None = None,
+        layer: str | None = None,
+        is_every: bool = False,
     ) -> Iterator[Record]:
-        """Yield records in the order defense, stage, layer, repeat, sample."""
+        """Yield records in the order defense, stage, layer, repeat, sample.
+
+        Those of samples without a label are left out, unless every record is asked for.
+        """
         code = None if stage is None else STAGE_CODE[stage]
         named = {"d.name": defense, "r.stage": code, "l.name": layer}
         wanted = {column: value for column, value in named.items() if value is not None}
-        condition = " AND ".join(["1", *(f"{each} = ?" for each in wanted)])
+        conditions = [f"{column} = ?" for column in wanted]
+        if not is_every and self.unlabelled_count():
+            conditions.append(f"r.sample < {self.sample_count()}")
+        condition = " AND ".join(["1", *conditions])
         query = schema.query("records").format(condition=condition)
         with connect.values_of(self.path):
             for rows in self.connection.chunks(query, tuple(wanted.values())):
@@ -134,7 +158,7 @@ class RecordReader(AbstractContextManager["RecordReader", None]):
     def counts(
         self, defense: str, *, stage: Stage = Stage.DEFENSE, layer: str = FIRST_LAYER
     ) -> Counter[tuple[bool, str]]:
-        """Count records by whether the sample is an attack, and by outcome."""
+        """Count records of labelled samples by whether these are attacks, and by outcome."""
         rows = self.connection.rows(schema.query("counts"), (defense, STAGE_CODE[stage], layer))
         return Counter(
             {(bool(is_attack), OUTCOME_NAMES[code]): count for is_attack, code, count in rows}

@@ -62,6 +62,7 @@ class RecordWriter(AbstractContextManager["RecordWriter", None]):
         self.connection = connection = connect.open_to_write(path)
         self.stored = Stored(connection)
         self.sample_count = samples.count(connection)
+        self.labelled_count = samples.count_labelled(connection)
         self._parts: dict[tuple[int, int, int, int], RecordBatch] = {}
         self._tries: dict[tuple[int, int], TryBatch] = {}
         self._names = {table: connection.names(table) for table in ("defenses", "layers")}
@@ -108,6 +109,7 @@ class RecordWriter(AbstractContextManager["RecordWriter", None]):
                     self.put_manifest(manifest())
                 self.connection.put_meta("samples", seal)
             self.sample_count = samples.count(self.connection)
+            self.labelled_count = samples.count_labelled(self.connection)
         return self.sample_count
 
     def sample(self, position: int) -> Sample:
@@ -301,12 +303,12 @@ class Stored:
         return self._connection.value(query, (layer,)) is not None
 
     def count_by_outcome(self, batch: RecordBatch) -> list[int]:
-        """Count the records of a part by outcome, benign samples first, then attacks."""
+        """Count the records of a part by outcome: of benign samples, of attacks, of unlabelled."""
         outcomes = len(schema.OUTCOME_NAMES)
-        counts = [0] * (2 * outcomes)
+        counts = [0] * (3 * outcomes)
         rows = self._connection.rows(schema.query("counts_of_part"), batch.key)
-        for is_attack, outcome, number in rows:
-            counts[outcome + outcomes * is_attack] = number
+        for label, outcome, number in rows:
+            counts[outcome + outcomes * label] = number
         return counts
 
     def groups(self) -> list[str]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StorageError, StoreError
+from guardmark.core.limits import MOST_SEAL_BYTES
 from guardmark.core.manifest import VERSION
 from guardmark.store import connect
 from guardmark.store.codec import stored_object
@@ -38,7 +39,6 @@ _ENDINGS: Final = (".sqlite", ".json", ".jsonl", ".yaml", ".html", ".md", ".csv"
 _DEPTH: Final = 3
 """Levels above a file at which its run is looked for; exports have folders of their own."""
 _PATIENCE_S: Final = 10.0
-_MOST_SEALS: Final = 64 << 20  # bytes that are read: more than a quarter of a million seals
 _NOTED: Final = "seals"  # key of the single value that says how many seals there are
 _MOST_OF_HOLDER: Final = 300
 _PART: Final = ".part"  # how the name of a file ends that is not whole yet
@@ -327,8 +327,11 @@ def _seal_file(path: Path, content: Path) -> None:
 def read_seals(folder: Path) -> SealChain:
     """Read the seals of a run folder; a line that a crash cut off is none."""
     try:
-        if (folder / SEALS).stat().st_size > _MOST_SEALS:
-            return SealChain(broken=(1,))
+        if (folder / SEALS).stat().st_size > MOST_SEAL_BYTES:
+            raise StoreError(
+                f"{folder / SEALS} has more than {MOST_SEAL_BYTES >> 20} MiB, which is the limit.\n"
+                "Next: do not trust this folder; ask who made it."
+            )
         content = (folder / SEALS).read_bytes()
     except FileNotFoundError:
         return SealChain()
@@ -430,7 +433,7 @@ def _wait_for_lock(file: IO[bytes], path: Path) -> None:
 
 def _whole_lines(file: IO[bytes]) -> bytes:
     """Read the lines of a file; take away the last one where a crash cut it off."""
-    if file.seek(0, os.SEEK_END) > _MOST_SEALS:
+    if file.seek(0, os.SEEK_END) > MOST_SEAL_BYTES:
         raise StoreError(
             f"{file.name} is too large to be what guardmark wrote.\n"
             "Next: remove it, if it lies in a folder of your own, and write the reports again."

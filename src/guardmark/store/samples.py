@@ -11,8 +11,19 @@ from itertools import chain, islice
 from sys import byteorder
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from guardmark.core.errors import DatasetError
-from guardmark.core.sample import Image, Label, Message, Prompt, Role, Sample, Severity, ToolCall
+from guardmark.core.errors import DatasetError, StoreError
+from guardmark.core.limits import LONGEST_SAMPLE_NAME
+from guardmark.core.sample import (
+    Image,
+    Label,
+    Message,
+    Prompt,
+    Role,
+    Sample,
+    Severity,
+    ToolCall,
+    ToolDefinition,
+)
 from guardmark.store.codec import stored_object
 from guardmark.store.connect import insert, values_of
 from guardmark.store.run_dir import whole_file
@@ -54,7 +65,8 @@ class Chunk:
 
 def prompt_to_json(prompt: Prompt) -> str:
     """Write a whole conversation as JSON."""
-    form = [[message.form for message in prompt.messages], prompt.under_test]
+    form = prompt.form
+    form[1] = prompt.under_test  # as it was stated, which may count from the end
     return json.dumps(form, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -62,9 +74,17 @@ def prompt_of(text: str, conversation: str | None, records: Path) -> Prompt:
     """Read a prompt back; the images of a run lie beside its records."""
     if not conversation:
         return Prompt.of_text(text)
-    messages, under_test = json.loads(conversation)
+    messages, under_test, *more = json.loads(conversation)
     read = tuple(_message(records.with_name("images"), *each) for each in messages)
-    return Prompt(messages=read, under_test=under_test)
+    return Prompt(messages=read, under_test=under_test, tools=_tools(*more))
+
+
+def _tools(stated: Sequence[Sequence[Any]] = ()) -> tuple[ToolDefinition, ...]:
+    """Read back the tools that may be called."""
+    return tuple(
+        ToolDefinition(name=str(name), description=str(description), parameters=dict(parameters))
+        for name, description, parameters in stated
+    )
 
 
 def _message(folder: Path, role: str, content: str, more: Mapping[str, Any] = _NOTHING) -> Message:
@@ -162,10 +182,17 @@ def _row(position: int, sample: Sample, kinds: dict[Kind, int]) -> SampleRow:
             f"Sample {sample.id!r} holds a lone surrogate at character {error.start};"
             " UTF-8 cannot carry it.\nNext: take it out of the data."
         ) from error
+    kind = kind_of(sample)
+    for name in (sample.id, sample.group, *kind):
+        if isinstance(name, str) and name[LONGEST_SAMPLE_NAME:]:
+            raise DatasetError(
+                f"A sample has an id, a group or a facet of more than {LONGEST_SAMPLE_NAME:,} "
+                f"characters: {name[:40]!r} ...\nNext: shorten it in the data."
+            )
     return (
         position,
         sample.id,
-        kinds.setdefault(kind_of(sample), len(kinds)),
+        kinds.setdefault(kind, len(kinds)),
         sample.group or None,
         len(text),
         digest,
@@ -209,13 +236,13 @@ def kinds_of(connection: StoreConnection) -> dict[int, Kind]:
 
 
 def _sample(row: SampleRow, kind: Kind, records: Path) -> Sample:
-    is_attack, category, subcategory, severity, language, variant, technique, source = kind
+    number, category, subcategory, severity, language, variant, technique, source = kind
     _, sample_id, _, origin, _, _, text, prompt, rest = row
     more = stored_object(rest, "rest")
     return Sample(
         id=sample_id,
         prompt=prompt_of(text, prompt, records),
-        label=Label.ATTACK if is_attack else Label.BENIGN,
+        label=_LABELS[number],
         category=category,
         subcategory=subcategory,
         severity=Severity(severity) if severity else None,
@@ -237,6 +264,25 @@ def count(connection: StoreConnection) -> int:
     return 0 if last is None else int(last) + 1
 
 
+def count_labelled(connection: StoreConnection) -> int:
+    """Count the samples with a label, which stand before all others."""
+    unlabelled = [number for number, kind in kinds_of(connection).items() if kind[0] == UNLABELLED]
+    if not unlabelled:
+        return count(connection)
+    numbers = json.dumps(unlabelled)
+    of_kinds = "FROM samples WHERE kind IN (SELECT value FROM json_each(?))"
+    first = connection.value(f"SELECT min(position) {of_kinds}", (numbers,))
+    without_label = connection.value(f"SELECT count(*) {of_kinds}", (numbers,))
+    if first is None:
+        return count(connection)
+    if first + without_label != count(connection):
+        raise StoreError(
+            f"{connection.path}: samples with a label stand behind samples without one, as "
+            "guardmark never writes them.\nNext: measure again, or restore the file from a copy."
+        )
+    return int(first)
+
+
 def chunk_of(
     rows: Sequence[tuple[int, int, str, str | None]], attacks: AbstractSet[int], records: Path
 ) -> Chunk:
@@ -250,8 +296,13 @@ def chunk_of(
 
 
 Kind = tuple[int, str, str, str, str, str, str, str]
-"""What samples have in common: whether they are attacks (1 or 0), category, subcategory,
-severity, language, variant, technique, source; empty words for what is absent."""
+"""What samples have in common: whether they are attacks (1, 0, or 2 where nobody said), category,
+subcategory, severity, language, variant, technique, source; empty words for what is absent."""
+
+UNLABELLED: Final = 2
+_LABELS: Final = (Label.BENIGN, Label.ATTACK, Label.UNLABELLED)
+"""The label that each number of a kind stands for, in their order."""
+_LABEL_NUMBER: Final = {label: number for number, label in enumerate(_LABELS)}
 
 
 class PlainSample(NamedTuple):
@@ -270,9 +321,14 @@ class PlainSample(NamedTuple):
 
 def kind_of(sample: Sample) -> Kind:
     """Return what a sample has in common with others."""
-    is_attack, severity = 1 if sample.label is Label.ATTACK else 0, sample.severity or ""
     names = sample.language, sample.variant, sample.technique, sample.source
-    return (is_attack, sample.category, sample.subcategory, severity, *names)
+    severity = sample.severity or ""
+    return (_LABEL_NUMBER[sample.label], sample.category, sample.subcategory, severity, *names)
+
+
+def label_of(kind: Kind) -> Label:
+    """Return the label that samples of a kind have."""
+    return _LABELS[kind[0]]
 
 
 def rest_of(

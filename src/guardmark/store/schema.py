@@ -9,6 +9,19 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.core.limits import (
+    LONGEST_EVIDENCE,
+    LONGEST_MANIFEST,
+    LONGEST_NAME,
+    LONGEST_SAMPLE_NAME,
+    MIB,
+    MOST_ATTEMPTS,
+    MOST_CATEGORIES,
+    MOST_DEFENSES,
+    MOST_LAYERS,
+    MOST_PARTS,
+    MOST_PREVALENCES,
+)
 from guardmark.core.outcome import AnswerMode, ErrorKind, ScoreKind
 from guardmark.core.record import Stage
 
@@ -102,7 +115,9 @@ def known_definitions() -> frozenset[str]:
     """Return how every table, view and index that guardmark ever wrote is defined, as `folded`."""
     written = {name: folded(each) for name, each in definitions().items()}
     superseded = written["superseded"].replace("IF NOT EXISTS ", "")
-    return frozenset({*written.values(), superseded})
+    # Before samples could be unlabelled, whatever was no attack was benign.
+    results = written["results"].replace("WHEN 0 THEN 'benign' ELSE 'unlabelled'", "ELSE 'benign'")
+    return frozenset({*written.values(), superseded, results})
 
 
 def folded(sql: str) -> str:
@@ -136,11 +151,92 @@ def create(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
+class BeyondLimit(ValueError):
+    """A file holds more of something than a run folder may: the message names the limit."""
+
+
+def _limits_of_evidence() -> dict[str, str]:
+    return {
+        f"length(evidence) > {LONGEST_EVIDENCE}": (
+            f"evidence of more than {LONGEST_EVIDENCE // MIB} MiB for one record"
+        ),
+        f"json_array_length(evidence, '$.attempts') > {MOST_ATTEMPTS}": (
+            f"more than {MOST_ATTEMPTS:,} attempts in the evidence of one record"
+        ),
+        f"json_array_length(evidence, '$.categories') > {MOST_CATEGORIES}": (
+            f"more than {MOST_CATEGORIES:,} categories in the evidence of one record"
+        ),
+    }
+
+
+def _limits_of_names(*columns: str, most: int, what: str) -> dict[str, str]:
+    condition = " OR ".join(f"length({column}) > {most}" for column in columns)
+    return {condition: f"{what} of more than {most:,} characters"}
+
+
+def _limits_of_manifest() -> dict[str, str]:
+    def length(path: str) -> str:
+        return f"CASE key WHEN 'manifest' THEN json_array_length(value, '$.{path}') END"
+
+    return {
+        f"length(value) > {LONGEST_MANIFEST}": (
+            f"a manifest of more than {LONGEST_MANIFEST // MIB} MiB"
+        ),
+        f"{length('parts')} > {MOST_PARTS}": f"more than {MOST_PARTS:,} parts in its manifest",
+        f"{length('settings.stats.prevalence')} > {MOST_PREVALENCES}": (
+            f"more than {MOST_PREVALENCES} values of prevalence in its manifest"
+        ),
+    }
+
+
+_MOST_ROWS: Final = {
+    "defenses": (MOST_DEFENSES, "defenses"),
+    "layers": (MOST_LAYERS, "layers"),
+}
+"""How many rows of a table there may be, and what they are."""
+_LIMITS: Final[dict[str, dict[str, str]]] = {
+    "defenses": _limits_of_names("name", most=LONGEST_NAME, what="a name"),
+    "layers": _limits_of_names("name", most=LONGEST_NAME, what="a name"),
+    "kinds": _limits_of_names(*FACET_COLUMNS, most=LONGEST_SAMPLE_NAME, what="a facet"),
+    "samples": _limits_of_names("id", "origin", most=LONGEST_SAMPLE_NAME, what="an id"),
+    "meta": _limits_of_manifest(),
+    "details": _limits_of_evidence(),
+    "sayings": _limits_of_evidence(),
+    "tries": _limits_of_evidence(),
+    "superseded": _limits_of_evidence(),
+}
+"""Conditions by which a row of a table is beyond a limit, and the words for it."""
+
+
 def require_usual_values(connection: sqlite3.Connection) -> None:
-    """Refuse a table with a value that guardmark never writes, as `values.sql` tells them."""
+    """Refuse a table with a value that guardmark never writes, as `values.sql` tells them.
+
+    Values beyond a limit are looked for on the same way through the table.
+    """
     script = Path(__file__).with_name("values.sql").read_text(encoding="utf-8")
     there = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
-    for table, condition in re.findall(r"^(\w+): ([^;]+);", script, re.MULTILINE):
-        query = f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1"  # noqa: S608 - words of ours
-        if table in there and connection.execute(query).fetchone():
-            raise ValueError(f"one of table {table} is none that guardmark writes")
+    for table, unusual in re.findall(r"^(\w+): ([^;]+);", script, re.MULTILINE):
+        if table not in there:
+            continue
+        if table in _MOST_ROWS:
+            most, what = _MOST_ROWS[table]
+            if _count(connection, table) > most:
+                raise BeyondLimit(f"more than {most:,} {what}")
+        limits = _LIMITS.get(table, {})
+        conditions = " OR ".join(f"({condition})" for condition in (*limits, unusual))
+        if not _has_row(connection, table, conditions):
+            continue
+        for condition, words in limits.items():
+            if _has_row(connection, table, condition):
+                raise BeyondLimit(words)
+        raise ValueError(f"one of table {table} is none that guardmark writes")
+
+
+def _count(connection: sqlite3.Connection, table: str) -> int:
+    query = f"SELECT count(*) FROM {table}"  # noqa: S608 - a word of ours
+    return int(connection.execute(query).fetchone()[0])
+
+
+def _has_row(connection: sqlite3.Connection, table: str, condition: str) -> bool:
+    query = f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1"  # noqa: S608 - words of ours
+    return connection.execute(query).fetchone() is not None

@@ -21,7 +21,8 @@ CREATE TABLE layers (
     settings TEXT NOT NULL DEFAULT '{}'
 );
 
--- What samples have in common. The columns of text are the facets, in their order.
+-- What samples have in common. The columns of text are the facets, in their order. `is_attack` is
+-- 1 for attacks, 0 for benign samples and 2 for unlabelled ones, which stand behind all others.
 CREATE TABLE kinds (
     id INTEGER PRIMARY KEY,
     is_attack INTEGER NOT NULL,
@@ -129,7 +130,7 @@ CREATE TABLE confirmations (
 -- Records with words in place of integers.
 CREATE VIEW results AS
 SELECT d.name AS defense, st.name AS stage, l.name AS layer, r.repeat, r.sample AS position,
-       s.id, CASE k.is_attack WHEN 1 THEN 'attack' ELSE 'benign' END AS label,
+       s.id, CASE k.is_attack WHEN 1 THEN 'attack' WHEN 0 THEN 'benign' ELSE 'unlabelled' END AS label,
        k.category, o.name AS outcome, r.score, sk.name AS score_kind,
        e.name AS error_kind, a.name AS answer_mode, r.latency_ns / 1e6 AS latency_ms, r.flags
 FROM records r

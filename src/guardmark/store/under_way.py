@@ -27,6 +27,9 @@ _MOST_READ: Final = 1 << 24
 _MOST_NUMBER: Final = 1 << 63
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
+_FORMS: Final = {4: b"%d %d %d %d\n", 5: b"%d %d %d %d %d\n"}
+"""Lines of tries and of records: written before every call, so by one operation."""
+
 CallKey = tuple[int, ...]
 """Numbers of the row its answer becomes: defense, layer, sample and number of a try; or defense,
 stage, layer, repeat and sample of a record."""
@@ -114,4 +117,4 @@ def take_over(connection: StoreConnection, path: Path) -> int:
 
 
 def _line(key: CallKey) -> bytes:
-    return b"%s\n" % " ".join(map(str, key)).encode()
+    return _FORMS[len(key)] % key

@@ -10,7 +10,7 @@ defenses: id | 0 <> id OR name >= x'';
 
 layers: id | 0 <> id OR name >= x'' OR settings >= x'';
 
-kinds: id | 0 <> id OR is_attack NOT BETWEEN 0 AND 1 OR category >= x'' OR subcategory >= x''
+kinds: id | 0 <> id OR is_attack NOT BETWEEN 0 AND 2 OR category >= x'' OR subcategory >= x''
     OR severity >= x'' OR language >= x'' OR variant >= x'' OR technique >= x'' OR source >= x'';
 
 samples: position NOT BETWEEN 0 AND (SELECT count(*) - 1 FROM samples) OR id >= x''

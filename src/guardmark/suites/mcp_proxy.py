@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from guardmark.config.settings import BuildContext
-    from guardmark.core.case import AgentCall, ToolDefinition, World, WorldCheck
+    from guardmark.core.case import AgentCall, World, WorldCheck
+    from guardmark.core.sample import ToolDefinition
 
 UPSTREAM_VARIABLE: Final = "GUARDMARK_MCP_URL"
 """Variable that holds the address of the tools; `{upstream}` in the command stands for it, too."""
@@ -250,7 +251,7 @@ class ProxiedWorld:
             raise _ProxyFault("error", "it ended")
         try:
             message = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _ProxyFault("malformed", f"it wrote {line[:_QUOTED]!r}") from error
         return message if isinstance(message, dict) else {}
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from guardmark.config.settings import BuildContext
-    from guardmark.core.case import Conversation, Move, ToolDefinition, World
+    from guardmark.core.case import Conversation, Move, World
+    from guardmark.core.sample import ToolDefinition
 
 LEFT_OUT: Final = "I stop here: a result was left out, or a call was refused."
 """What the obedient agent says where something that it asked for was kept from it."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.core.case import AgentCall, ToolDefinition, ToolResult, WorldCheck
+from guardmark.core.case import AgentCall, ToolResult, WorldCheck
 from guardmark.core.errors import ConfigError
 from guardmark.core.place import Place
+from guardmark.core.sample import ToolDefinition
 from guardmark.suites.suite import CaseId, InjectionInfo, TaskInfo
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.config.settings import BuildContext
-    from guardmark.core.case import Conversation, ToolDefinition, World
+    from guardmark.core.case import Conversation, World
+    from guardmark.core.sample import ToolDefinition
 
 
 class PythonAgentSettings(Settings):

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from guardmark.config.settings import BuildContext
-    from guardmark.core.case import Conversation, ToolDefinition, World
+    from guardmark.core.case import Conversation, World
+    from guardmark.core.sample import ToolDefinition
 
 ADDRESS_VARIABLE: Final = "GUARDMARK_MCP_URL"
 """Variable that holds the address of the tools."""

@@ -10,7 +10,8 @@ from guardmark.core.place import Place
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.core.case import ToolDefinition, World
+    from guardmark.core.case import World
+    from guardmark.core.sample import ToolDefinition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from guardmark.analysis.gate import GatePolicy, GateStatus
 from guardmark.app.results.gating import check_run
 from guardmark.app.results.opened_run import open_run
-from guardmark.app.verbs import LoadedRun, run
+from guardmark.app.verbs import run
 from guardmark.core.errors import ConfigError
+from guardmark.datasets.builtin import DEFAULT_SET
 from guardmark.reports.chapters.gate import check_sentence, worst_first
 from guardmark.reports.document.safe_text import plain_line
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from guardmark.app.loaded_run import LoadedRun
     from guardmark.core.protocols import Defense
 
 
@@ -41,7 +43,7 @@ class GuardCheck:
     def assert_guarded(
         self,
         defense: Defense | Callable[[str], object] | str | Path,
-        dataset: str | Path = "core",
+        dataset: str | Path = DEFAULT_SET,
         *,
         asr_below: float | None = None,
         fpr_below: float | None = None,

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from guardmark.analysis.defense.scorecard import complement
 from guardmark.core.errors import GuardmarkError
 from guardmark.core.estimate import Estimate
+from guardmark.core.limits import MOST_SUMMARY_BYTES
 from guardmark.core.manifest import PartManifest
 from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.run_dir import RunDir
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from guardmark.core.manifest import RunManifest
-
-
-_MOST_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +114,7 @@ def _names_only(manifest: RunManifest, arms: tuple[str, ...]) -> tuple[ListedRat
 
 
 def _document(path: Path) -> Any:
-    if path.is_symlink() or path.stat().st_size > _MOST_BYTES:
+    if path.is_symlink() or path.stat().st_size > MOST_SUMMARY_BYTES:
         raise ValueError(f"{path} is not a file of ours")
     return json.loads(path.read_bytes())
 

@@ -22,8 +22,8 @@ from guardmark.reports.document.blocks import (
 from guardmark.reports.document.cells import figure, name, table_of
 from guardmark.reports.document.wording import count_text, counts_text
 from guardmark.reports.figures.svg import fit_for_files
+from guardmark.reports.render.html.environment import page_environment
 from guardmark.reports.render.html.layout import Page
-from guardmark.reports.render.html.page import page_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -138,7 +138,19 @@ def _templates() -> Environment:
     )
 
 
-_TOOLS: Final = {"when_text": when_text, "figure": figure, "spell": spell_hidden}
+_LONGEST_TEXT: Final = 50_000
+"""Characters of one text that a page shows; a browser has no use for a sample of 60 MB."""
+
+
+def spelled(text: str) -> str:
+    """Spell out what is hidden in a text, and cut one that is too long for a page."""
+    left_out = len(text) - _LONGEST_TEXT
+    if left_out <= 0:
+        return spell_hidden(text)
+    return f"{spell_hidden(text[:_LONGEST_TEXT])} ... ({left_out:,} characters more)"
+
+
+_TOOLS: Final = {"when_text": when_text, "figure": figure, "spell": spelled}
 
 
 def render_page(name: str, **values: object) -> str:

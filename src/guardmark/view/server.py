@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import platform
 import secrets
 import socket
+from asyncio import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 LEAST_TOKEN: Final = 16  # characters of a token, at least
 
+_PATIENCE_S: Final = 0.5
+"""Time that pages under way have to be sent once somebody ends the server."""
 _MADE_BYTES: Final = 24  # of randomness in a token that is made here
 _ANY: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, in order to be refused
 _WEB: Final = 80
@@ -72,15 +76,23 @@ def serve(options: ViewOptions, *, on_ready: Callable[[Serving], None]) -> None:
             access_log=False,  # a token may stand in an address
             lifespan="off",
             server_header=False,
-            timeout_graceful_shutdown=2,
+            timeout_graceful_shutdown=_PATIENCE_S,  # type: ignore[arg-type]  # half a second is one
         )
         url = f"http://{_bracketed(options.host)}:{port}/"
         if made:
             url += f"?token={made}"
         is_open = not (token or made)
         on_ready(Serving(url=url, runs=runs, needs_token=bool(token), is_open=is_open))
+        logging.getLogger("uvicorn.error").addFilter(_says_more_than_the_end)
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listener])
+
+
+def _says_more_than_the_end(line: logging.LogRecord) -> bool:
+    """Leave out that pages were under way when a person ended the server."""
+    is_of_a_page_that_was_ended = line.exc_info is not None and line.exc_info[0] is CancelledError
+    is_of_their_number = str(line.msg).startswith("Cancel %s running task(s)")
+    return not (is_of_a_page_that_was_ended or is_of_their_number)
 
 
 def check_options(options: ViewOptions) -> str:

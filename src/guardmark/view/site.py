@@ -35,10 +35,11 @@ from guardmark.reports.render.html.page import render_html
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
 from guardmark.view.index import RunFilter, list_runs
+from guardmark.view.making import PageMaker
 from guardmark.view.pages import history_sections, render_page, render_sections, script, style
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -153,14 +154,22 @@ _MOST_POLLED: Final = 60
 def build_site(index: RunIndex, rules: Rules, *, texts: bool = True) -> Gatekeeper:
     """Build the pages over runs."""
     site = _Site(index, texts=texts)
+    maker = PageMaker()
+
+    def page(path: str, handler: Callable[[Request], Response]) -> Route:
+        async def answer(request: Request) -> Response:
+            return await maker.make(handler, request)
+
+        return Route(path, answer)
+
     routes = [
-        Route("/", site.all_runs),
-        Route("/run/{key}", site.one_run),
-        Route("/report/{key}", site.report),
-        Route("/samples/{key}", site.samples),
-        Route("/compare", site.compare),
-        Route("/history", site.history),
-        Route("/progress", site.progress),
+        page("/", site.all_runs),
+        page("/run/{key}", site.one_run),
+        page("/report/{key}", site.report),
+        page("/samples/{key}", site.samples),
+        page("/compare", site.compare),
+        page("/history", site.history),
+        page("/progress", site.progress),
         Route("/style.css", lambda _: Response(style(), media_type="text/css")),
         Route("/script.js", lambda _: Response(script(), media_type="text/javascript")),
     ]

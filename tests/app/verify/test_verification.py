@@ -6,7 +6,7 @@ import gzip
 import json
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -21,7 +21,8 @@ from guardmark.app.results.reading import slice_run
 from guardmark.app.results.reporting import report
 from guardmark.app.run.running import RunOptions, Session
 from guardmark.app.run.running import run as measure
-from guardmark.app.verify.verification import UNSHOWN, Verification, verify
+from guardmark.app.verify.verification import UNSHOWN, Verification
+from guardmark.app.verify.verification import verify as verify_run
 from guardmark.core.outcome import ALLOWED
 from guardmark.core.record import Stage
 from guardmark.store.reader import RunState
@@ -46,6 +47,11 @@ def run(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     shutil.copytree(finished, tmp_path / "copy")
     monkeypatch.chdir(tmp_path / "copy")
     return tmp_path / "copy" / "out"
+
+
+def verify(run: Path, *, data: Sequence[Path] = (), expect: str = "") -> Verification:
+    """Verify with the data beside the run, which whoever measured it names."""
+    return verify_run(run, data=data or [run.parent], expect=expect)
 
 
 def said(found: Verification) -> list[tuple[str, str, str]]:
@@ -245,16 +251,18 @@ def test_texts_are_looked_for_in_files_of_other_forms(
     (home / "bench.yaml").write_text(config, encoding="utf-8")
     monkeypatch.chdir(home)
     out = measure(load_config(home / "bench.yaml"), RunOptions(out=home / "out"), Session()).folder
-    whole = verify(out.path)
+    whole = verify(out.path, data=[home])
     assert whole.holds
     (home / name).write_bytes(content[:-30])
-    places = [where for where, *_ in said(verify(out.path))]
+    places = [where for where, *_ in said(verify(out.path, data=[home]))]
     assert places[0] == f"{name}: sha256"
     assert len(places) == COUNT + 1
     (home / name).unlink()
-    without = verify(out.path)
+    without = verify(out.path, data=[home])
     assert whole.compared - without.compared == COUNT + 1  # each text, and the hash
-    assert without.notes[0] == f"{name} was not found; --data FOLDER says where it lies."
+    assert without.notes[0] == (
+        f"{name} was not compared with the data; --data FOLDER says where it lies (--data . here)."
+    )
 
 
 def test_a_description_that_was_changed_is_named_by_its_place(run: Path) -> None:

@@ -17,7 +17,8 @@ from guardmark.datasets.catalogue.settings import (
     suite_names,
 )
 from guardmark.datasets.loading import LoadedData, load
-from guardmark.datasets.settings import DataSettings, dataset_specs
+from guardmark.datasets.settings import DataSettings
+from guardmark.datasets.specs import dataset_specs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -164,3 +165,51 @@ def test_data_that_were_not_fetched_say_how_to_fetch_them(
     entry = DataSettings.model_validate({"catalogue": "xstest"})
     with pytest.raises(GuardmarkError, match=r"licence CC-BY-4.0.*\n.*guardmark data get xstest"):
         dataset_specs(entry, own)
+
+
+def _with_classes(own: Path, names: list[str]) -> None:
+    """Put the rows into Parquet, whose metadata name the numbers of the column `bad`."""
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow.parquet import write_table
+
+    feature = {"names": names, "_type": "ClassLabel"}
+    stated = json.dumps({"info": {"features": {"bad": feature}}})
+    columns = {
+        "words": [row["words"] for row in ROWS],
+        "bad": [1, 1, 0],
+        "family": [row["family"] for row in ROWS],
+    }
+    table = pa.table(columns).replace_schema_metadata({"huggingface": stated})
+    write_table(table, own / "rows.parquet")
+    entry = ENTRY.replace("rows.jsonl", "rows.parquet").replace("yes =", "1 =")
+    (own / "ours.toml").write_text(entry.replace("no =", "0 ="))
+
+
+@pytest.mark.parametrize("names", [["legit", "injection"], ["plum", "kiwi"]])
+def test_the_number_of_a_class_is_translated_by_the_entry(own: Path, names: list[str]) -> None:
+    """Whatever its name in the file is, as long as that does not say the opposite."""
+    _with_classes(own, names)
+    samples = list(opened(own).samples())
+    assert [sample.is_attack for sample in samples] == [True, True, False]
+
+
+def test_a_number_whose_name_says_the_opposite_is_refused(own: Path) -> None:
+    """The home has turned its numbers round since the entry was written."""
+    _with_classes(own, ["injection", "legit"])
+    with pytest.raises(
+        DatasetError, match=r"'legit'.* the entry takes the number for the opposite"
+    ):
+        opened(own)
+
+
+def test_a_row_that_nobody_looked_at_is_not_benign(own: Path) -> None:
+    """None of the columns is true and one is missing: the row has no label."""
+    rule = 'label = {any_of = ["harm", "spam"], words = {true = "attack", false = "benign"}}'
+    old = 'label = {column = "bad", words = {yes = "attack", no = "benign"}}'
+    optional = f'optional = ["harm", "spam"]\n{rule}'
+    (own / "ours.toml").write_text(ENTRY.replace(old, optional))
+    marks: list[dict[str, object]] = [{"harm": 1}, {"harm": 0, "spam": "0"}, {"harm": 0}]
+    rows = [{**row, **mark} for row, mark in zip(ROWS, marks, strict=True)]
+    (own / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DatasetError, match="row 3, field label: is missing"):
+        opened(own)

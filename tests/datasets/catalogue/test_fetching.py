@@ -19,7 +19,9 @@ from guardmark.app.data import get_public
 from guardmark.core.errors import DatasetError, GuardmarkError, ServiceError
 from guardmark.core.sample import DEFAULT_TAXONOMY
 from guardmark.datasets.loading import load
-from guardmark.datasets.settings import DataSettings, dataset_specs, fetch_missing
+from guardmark.datasets.public_sets import fetch_missing
+from guardmark.datasets.settings import DataSettings
+from guardmark.datasets.specs import dataset_specs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -197,7 +197,7 @@ def test_an_apostrophe_named_as_ours_is_taken_off_again(read: Read) -> None:
         ("data.json", b'"\xff"', "data.json: is not UTF-8 (byte 0xff at 1)"),
         ("data.json", b'{"rows": []}', "holds neither a list of rows nor a prompt pack"),
         ("data.json", b'{"items": []}', "data.json, field items: is a prompt pack without items"),
-        ("data.csv", b"text,label\na\n", "row 1: has 1 values where the header names 2 columns"),
+        ("data.csv", b"text,label\na\n", "row 1: has 1 cell where the header has 2 names"),
         ("data.csv", b"text,label\n\xff,attack\n", "data.csv: is not UTF-8"),
         (
             "data.csv",
@@ -307,23 +307,43 @@ def test_a_stated_format_beats_the_name(read: Read) -> None:
 ODD = "Grüße für 10 €"
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-16-le"])
-@pytest.mark.parametrize("name", ["data.csv", "data.jsonl", "data.json", "data.jsonl.gz"])
+def odd_content(name: str, encoding: str) -> bytes:
+    """Write one row in the format that a name tells, in an encoding."""
+    line = json.dumps({"text": ODD, "label": "attack"}, ensure_ascii=False)
+    texts = {"data.csv": f"text;label\n{ODD};attack\n", "data.json": f"[{line}]"}
+    content = texts.get(name, f"{line}\n").encode(encoding)
+    return gzip.compress(content, mtime=0) if name.endswith(".gz") else content
+
+
+ODD_FILES = ["data.csv", "data.jsonl", "data.json", "data.jsonl.gz"]
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", ODD_FILES)
 def test_a_file_in_another_encoding_is_named_and_read_once_it_is_stated(
     read: Read, name: str, encoding: str
 ) -> None:
-    """Spreadsheets write Windows-1252 and UTF-16; the message names the setting that reads them."""
-    row = {"text": ODD, "label": "attack"}
-    line = json.dumps(row, ensure_ascii=False)
-    texts = {"data.csv": f"text,label\n{ODD},attack\n", "data.json": f"[{line}]"}
-    content = texts.get(name, f"{line}\n").encode(encoding)
-    content = gzip.compress(content, mtime=0) if name.endswith(".gz") else content
+    """Nothing in the file says what it is; the message names the setting that reads it."""
+    content = odd_content(name, encoding)
     with pytest.raises(BadRows) as caught:
         read(name, content)
-    plain = "UTF-16" if "16" in encoding else "not UTF-8"
+    plain = "UTF-16 without a mark" if "16" in encoding else "not UTF-8"
     assert f"is {plain}" in str(caught.value)
-    assert f"encoding: {encoding.removesuffix('-le')}" in str(caught.value)
+    assert f"encoding: {encoding}" in str(caught.value)
     assert [s.prompt.text for s in read(name, content, encoding=encoding).samples()] == [ODD]
+
+
+@pytest.mark.parametrize("name", ODD_FILES)
+def test_utf_16_is_read_by_its_first_bytes(read: Read, name: str) -> None:
+    """As spreadsheets write it, with semicolons; imports read such files, too."""
+    content = odd_content(name, "utf-16")
+    assert [s.prompt.text for s in read(name, content).samples()] == [ODD]
+
+
+def test_utf_16_that_breaks_off_in_a_letter_is_refused(read: Read) -> None:
+    """Half a letter is not read as another one."""
+    with pytest.raises(BadRows, match="is not UTF-16, as its first bytes say"):
+        read("data.jsonl", odd_content("data.jsonl", "utf-16")[:-1])
 
 
 @pytest.mark.parametrize(
@@ -349,7 +369,7 @@ def test_a_long_file_in_another_encoding_takes_little_memory(tmp_path: Path) -> 
     path = tmp_path / "data.jsonl"
     with path.open("w", encoding="utf-16") as file:
         file.writelines([line] * count)
-    spec = DatasetSpec(name="data", path=path, encoding="utf-16")
+    spec = DatasetSpec(name="data", path=path)
     tracemalloc.start()
     with open_text(spec) as stream:
         assert sum(each == line.encode() for each in stream) == count

@@ -58,6 +58,7 @@ class Try(NamedTuple):
     decoded: bool | None = None
     # Whether the pass held when its text was sent again; None where it was not.
     is_confirmed: bool | None = None
+    sent: str = ""  # The text itself, where only an attacker's own code could make it again.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +108,11 @@ class AdaptiveRecords:
     def budget(self) -> int:
         """Search calls an attack was worth."""
         return int(str(self.settings.get("budget", 0)))
+
+    @property
+    def has_controls(self) -> bool:
+        """Whether control arms and benign texts were asked."""
+        return self.settings.get("controls", True) is not False
 
     @property
     def attacker(self) -> Mapping[str, object]:
@@ -231,6 +237,7 @@ def _try_of(record: TryRecord) -> Try:
         subject.size,
         subject.decoded,
         record.is_confirmed,
+        str(subject.details.get("sent", "")),
     )
 
 

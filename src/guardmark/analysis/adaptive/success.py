@@ -156,7 +156,7 @@ class AreaCard:
     """The area under ASR@k on log k, from one try to the budget."""
 
     adaptive: Ratio  # Of the adaptive arm; lower is better for the defense.
-    blind: Ratio  # Of the blind arm.
+    blind: Ratio | None  # Of the blind arm; None without control arms.
     # Attacks that count as held after fewer answers than the budget; the area may be too low.
     given_up: int
     # What each attack came to, in the order of the samples.
@@ -170,7 +170,7 @@ def measure_area(view: AttackMask, *, last: Marks) -> AreaCard:
     fates = zip(view.places, view.groups.tolist(), firsts, last.tolist(), strict=True)
     return AreaCard(
         adaptive=view.area(ADAPTIVE),
-        blind=view.area(BLIND),
+        blind=view.area(BLIND) if view.records.has_controls else None,
         given_up=sum(each.first() is None and len(each.tries) < budget for each in histories),
         fates=tuple(SurvivalTime(*fate) for fate in fates),
     )

@@ -125,11 +125,6 @@ class AgentRun:
         return None
 
 
-def holds_cases(reader: RecordReader) -> bool:
-    """Tell whether a run is one of agents."""
-    return any(stage is Stage.CASE for _, stage, _ in reader.recorded_stages())
-
-
 def read_agent_run(reader: RecordReader) -> AgentRun:
     """Read every case of a run of agents."""
     manifest = reader.manifest()

@@ -11,7 +11,9 @@ from guardmark.analysis.cards.claims import MakerClaim, stand_beside
 from guardmark.analysis.cards.cohort import Cohort, cohort_of
 from guardmark.analysis.cards.figures import MONEY, CardFigure, of_quantile, of_rate, of_ratio
 from guardmark.analysis.compare.recommendations import judge_chosen
+from guardmark.analysis.crosswalk.crosswalk import measured_run, set_beside
 from guardmark.analysis.defense.slices import NOT_STATED
+from guardmark.analysis.frameworks.framework import FIGURES, current_frameworks
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.core.errors import UnknownName
 from guardmark.core.manifest import VERSION
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.crosswalk.crosswalk import CrosswalkRow
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.manifest import PartManifest, RunManifest
@@ -30,7 +33,7 @@ SCHEMA_VERSION: Final = 1
 
 PER_THOUSAND: Final = 1_000
 
-SLICED: Final = ("category", "language", "variant", "severity")
+SLICED: Final = ("category", "subcategory", "language", "variant", "severity")
 """Facets whose slices stand on a card."""
 
 _BUDGETS: Final = (1, 4, 16, 64)
@@ -167,6 +170,59 @@ class CardRobustness:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CardEvidence:
+    """A figure of the card that is evidence for an item of a framework.
+
+    Attributes:
+        of: A category of attacks, or the name of a headline figure.
+        figure: The figure, as it stands elsewhere on the card.
+    """
+
+    of: str
+    figure: CardFigure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardItem:
+    """An item of a framework beside the card.
+
+    Attributes:
+        code: As the framework numbers it.
+        title: What it is about.
+        evidence: Figures that are evidence for it.
+        recorded: What the run keeps that is evidence and no rate, in words.
+        relevant: What was measured and only bears on it, in words.
+        left_open: What would be evidence for it and was not measured, in words.
+    """
+
+    code: str
+    title: str
+    evidence: tuple[CardEvidence, ...]
+    recorded: tuple[str, ...]
+    relevant: tuple[str, ...]
+    left_open: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardFramework:
+    """A framework that buyers ask about, beside the card; nothing says that anything conforms.
+
+    Attributes:
+        key: What guardmark calls it.
+        name: Its name.
+        version: Its version.
+        date: When that was published, as YYYY-MM-DD.
+        items: Its items, in its order.
+    """
+
+    key: str
+    name: str
+    version: str
+    date: str
+    items: tuple[CardItem, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CardRun:
     """Who measured, when, and how to do it again.
 
@@ -212,13 +268,14 @@ class Card:
         policy: On what terms.
         cohort: Which cards may stand beside it.
         figures: Headline figures, by name.
-        slices: Error rates by category, language, variant and severity, worst first.
+        slices: Error rates by category, finer category, language, variant, severity; worst first.
         blind_spots: Slices that are worse than the rest beyond chance, worst first.
         gaps: What was not measured: values of `Gap`.
         thin: Categories with too few samples to rely on.
         claims: What the maker claims, beside what was measured.
         robustness: What an adaptive attacker reached, or None where none was tried.
         run: Who measured, when, how to do it again.
+        crosswalk: Frameworks that hold on the day of the card, item by item.
     """
 
     schema: str
@@ -240,6 +297,7 @@ class Card:
     claims: tuple[MakerClaim, ...]
     robustness: CardRobustness | None
     run: CardRun
+    crosswalk: tuple[CardFramework, ...] = ()
 
     def figure(self, name: str) -> CardFigure | None:
         """Return a headline figure, or None where the card has none of that name."""
@@ -333,6 +391,40 @@ def make_card(
             state=str(analysis.status.state),
             again=again,
         ),
+        crosswalk=_crosswalk(analysis, chosen.name),
+    )
+
+
+def _crosswalk(analysis: RunAnalysis, name: str) -> tuple[CardFramework, ...]:
+    """Set what was measured of one subject beside every framework that holds today."""
+    measured = measured_run(analysis, only=name)
+    frameworks = []
+    for framework in current_frameworks():
+        rows = set_beside(measured, framework)
+        frameworks.append(
+            CardFramework(
+                key=framework.key,
+                name=framework.name,
+                version=framework.version,
+                date=framework.date,
+                items=tuple(_item(row) for row in rows),
+            )
+        )
+    return tuple(frameworks)
+
+
+def _item(row: CrosswalkRow) -> CardItem:
+    evidence = []
+    for each in row.evidence:
+        figure = each.key if each.key in FIGURES else "attack_success_rate"
+        evidence.append(CardEvidence(of=each.key, figure=of_rate(figure, each.rate)))
+    return CardItem(
+        code=row.item.code,
+        title=row.item.title,
+        evidence=tuple(evidence),
+        recorded=row.recorded,
+        relevant=row.relevant,
+        left_open=row.left_open,
     )
 
 

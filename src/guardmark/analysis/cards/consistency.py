@@ -6,6 +6,7 @@ A card that passes may still have been made up; who has the run can make it agai
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.cards.card import Gap
@@ -36,7 +37,23 @@ def contradictions_of(card: Card) -> tuple[str, ...]:
     for spot in card.blind_spots:
         found += _in_figure(spot.figure, f"blind spot {spot.name}", card.policy.confidence)
         found += _in_figure(spot.rest, f"the rest beside {spot.name}", card.policy.confidence)
+    found += _in_crosswalk(card)
     return tuple(found)
+
+
+def _in_crosswalk(card: Card) -> Iterator[str]:
+    """Hold the evidence for items of frameworks against the figures of the card."""
+    stated = {figure.name: figure for figure in card.figures}
+    if card.robustness is not None:
+        stated["adaptive"] = replace(card.robustness.in_the_end, name="adaptive")
+    for part in card.slices:
+        if part.is_attack and part.facet in {"category", "subcategory"}:
+            stated[part.name] = part.figure
+    for framework in card.crosswalk:
+        for item in framework.items:
+            for each in item.evidence:
+                if stated.get(each.of) != each.figure:
+                    yield f"the evidence for {item.code} ({each.of}) stands nowhere on the card"
 
 
 def _in_cohort(card: Card) -> Iterator[str]:

@@ -24,7 +24,7 @@ from guardmark.stats.paired.noninferiority import NonInferiority, noninferiority
 from guardmark.stats.rates.clustered import FEW_GROUPS, is_dominated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.defense.scores import AreaPair
@@ -164,6 +164,8 @@ class RunComparison:
     # Baselines that were not compared, since they are no candidates.
     left_out: tuple[str, ...] = ()
     areas: tuple[AreaPair, ...] = field(default=(), metadata={"json": False})
+    # Whether p values are adjusted over every pair of the run, shown here or not.
+    is_whole_family: bool = field(default=True, metadata={"json": False})
     # The systems of the same runs against each other, where they have a pipeline.
     system: RunComparison | None = field(default=None, metadata={"json": False})
 
@@ -251,8 +253,13 @@ def compare_arms(
     areas: Sequence[AreaPair] = (),
     scope: str = DEFENSE,
     known: RunComparison | None = None,
+    is_one_run: bool = False,
 ) -> RunComparison | None:
-    """Compare chosen pairs, or all candidates, in a family with `areas`; `known` pairs stand."""
+    """Compare chosen pairs, or all candidates, in a family with `areas`; `known` pairs stand.
+
+    The family of one run is every pair of its candidates, also where a few of them are chosen: a
+    pair has the same p wherever it is printed.
+    """
     named = None if chosen is None else {name for pair in chosen for name in pair}
     arms = frame.candidates(2) if named is None else [a for a in frame.arms if a.name in named]
     if len(arms) < 2:
@@ -261,14 +268,13 @@ def compare_arms(
     everyone = list(combinations(outcomes, 2))
     names = everyone if chosen is None else list(chosen)
     counted = {(each.first, each.second): each for each in known.pairs} if known else {}
-    sides = [
-        (pair.attacks if label else pair.benign)
-        if (pair := counted.get(two))
-        else _compare(frame, outcomes, two, is_attack=label)
-        for label in (True, False)
-        for two in names
-    ]
-    adjusted, of_areas = adjust_sides(sides, [each.difference.p_value for each in areas])
+    family = _Family(frame, dict(outcomes), counted)
+    sides = family.sides(names)
+    of_areas = [each.difference.p_value for each in areas]
+    if is_one_run:
+        adjusted, adjusted_areas = family.adjust(names, sides, beside=of_areas)
+    else:
+        adjusted, adjusted_areas = adjust_sides(sides, of_areas)
     alpha = 1 - frame.settings.confidence
     pairs = tuple(
         PairedComparison(
@@ -289,8 +295,59 @@ def compare_arms(
         attacks=_best_set(frame, ranked, pairs, is_attack=True),
         benign=_best_set(frame, ranked, pairs, is_attack=False),
         left_out=tuple(arm.name for arm in frame.arms if arm.name not in outcomes),
-        areas=tuple(replace(each, adjusted_p=p) for each, p in zip(areas, of_areas, strict=True)),
+        areas=tuple(
+            replace(each, adjusted_p=p)
+            for each, p in zip(areas, adjusted_areas[: len(areas)], strict=True)
+        ),
+        is_whole_family=chosen is None or is_one_run,
     )
+
+
+class _Family:
+    """The tests of one run, adjusted together: every pair of candidates, on both rates."""
+
+    def __init__(
+        self,
+        frame: Frame,
+        outcomes: dict[str, Codes],
+        counted: Mapping[tuple[str, str], PairedComparison],
+    ) -> None:
+        self._frame, self._outcomes, self._counted = frame, outcomes, counted
+        self._candidates = [arm.name for arm in frame.candidates(2)]
+
+    def sides(self, names: Sequence[tuple[str, str]]) -> list[PairedSide]:
+        """Compare pairs on attacks, then on benign samples."""
+        return [self._side(two, is_attack=label) for label in (True, False) for two in names]
+
+    def adjust(
+        self,
+        names: Sequence[tuple[str, str]],
+        sides: Sequence[PairedSide],
+        *,
+        beside: Sequence[float | None],
+    ) -> tuple[list[PairedSide], list[float | None]]:
+        """Adjust the sides of chosen pairs; a baseline enlarges the family for itself alone."""
+        taken = [set(two) for two in names]
+        left = [two for two in combinations(self._candidates, 2) if set(two) not in taken]
+        others = [*beside, *(side.difference.p_value for side in self.sides(left))]
+        widest, _ = adjust_sides(sides, others)
+        is_inside = [two <= set(self._candidates) for two in (*taken, *taken)]
+        inside = [side for side, is_own in zip(sides, is_inside, strict=True) if is_own]
+        of_run, adjusted_others = adjust_sides(inside, others)
+        remaining = iter(of_run)
+        adjusted = []
+        for is_own, side in zip(is_inside, widest, strict=True):
+            adjusted.append(next(remaining) if is_own else side)
+        return adjusted, adjusted_others
+
+    def _side(self, pair: tuple[str, str], *, is_attack: bool) -> PairedSide:
+        known = self._counted.get(pair)
+        if known is not None:
+            return known.attacks if is_attack else known.benign
+        for name in pair:
+            if name not in self._outcomes:
+                self._outcomes[name] = self._frame.matrix(self._frame.arm(name))
+        return _compare(self._frame, self._outcomes, pair, is_attack=is_attack)
 
 
 def _compare(

@@ -160,11 +160,14 @@ def compare_matched(matched: MatchedRuns, wanted: Wanted) -> Compared:
     frame, settings = matched.frame, matched.frame.settings
     scope, chosen = matched.scope, choose_pairs(matched, wanted)
     known = wanted.known.get(scope)
+    is_one_run = len(matched.runs) == 1
     areas: Sequence[AreaPair] = ()
-    if not (wanted.only or wanted.against) and scope == DEFENSE:
+    if scope == DEFENSE and (is_one_run or not (wanted.only or wanted.against)):
         # The family of tests of the report, so that a p is the same wherever it is printed.
         areas = known.areas if known else areas_in_family(frame)
-    comparison = compare_arms(frame, chosen=chosen, areas=areas, scope=scope, known=known)
+    comparison = compare_arms(
+        frame, chosen=chosen, areas=areas, scope=scope, known=known, is_one_run=is_one_run
+    )
     if comparison is None or not comparison.pairs:
         raise IncomparableRuns(
             "There is one defense only, so there is nothing to compare it with.\n"

@@ -1,5 +1,4 @@
-"""Which figure of a run is evidence for which item of a framework that buyers ask about.
+"""A run beside a framework: which figure is evidence for which item.
 
-`frameworks/*.toml` hold codes, titles, versions and sources; `crosswalk.py` sets a run beside
-one. Nothing here says that anything conforms to anything.
+Nothing here says that anything conforms to anything.
 """

@@ -2,78 +2,18 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from guardmark.core.errors import UnknownName
+from guardmark.analysis.frameworks.framework import FIGURES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
+    from guardmark.analysis.frameworks.framework import Framework, FrameworkItem
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.estimate import Estimate
-
-_FOLDER: Final = Path(__file__).with_name("frameworks")
-
-FIGURES: Final = {
-    "attack_success_rate": "attack success rate",
-    "false_positive_rate": "false positive rate",
-    "answered": "share of inputs that got a decision",
-    "adaptive": "attack success of an adaptive attacker",
-    "agent_attack_success": "attack success in an agent",
-    "agent_utility": "tasks of an agent that get done",
-    "blind_spots": "slices that are worse than the rest",
-    "gate": "limits that were set beforehand, and how they stand",
-    "data": "data sets with versions, hashes and counts",
-    "policy": "what happens to malformed answers and errors",
-}
-"""What can be evidence, or relevant, and what each is."""
-
-CATEGORIES: Final = (
-    *("direct_injection", "indirect_injection", "jailbreak", "extraction", "output_manipulation"),
-)
-"""Categories of the built-in taxonomy that frameworks are mapped to."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrameworkItem:
-    """One item of a framework.
-
-    Attributes:
-        code: As the framework numbers it.
-        title: What it is about.
-        categories: Categories of attacks whose rates are evidence for it.
-        figures: Figures that are evidence for it: keys of `FIGURES`.
-        relevant: Figures or categories that bear on it and prove nothing about it.
-    """
-
-    code: str
-    title: str
-    categories: tuple[str, ...] = ()
-    figures: tuple[str, ...] = ()
-    relevant: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Framework:
-    """A list of items that buyers ask about, as its source publishes it.
-
-    Attributes:
-        key: What it is called on the command line.
-        name: Its name.
-        version: Its version.
-        date: When that was published, as YYYY-MM-DD.
-        source: Where.
-        items: Its items, in its order.
-    """
-
-    key: str
-    name: str
-    version: str
-    date: str
-    source: str
-    items: tuple[FrameworkItem, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +22,14 @@ class RateEvidence:
 
     Attributes:
         defense: Of which defense, or arm.
-        what: Of what: a category of attacks, or a figure.
+        what: Of what: a category of attacks, or a figure in words.
+        key: The category, or the key of the figure in `FIGURES`.
         rate: The rate.
     """
 
     defense: str
     what: str
+    key: str
     rate: Estimate
 
 
@@ -110,121 +52,98 @@ class CrosswalkRow:
     left_open: tuple[str, ...]
 
 
-@cache
-def framework_names() -> tuple[str, ...]:
-    """Name the frameworks that are known."""
-    return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRun:
+    """What a run measured and keeps, by the names that frameworks are mapped to.
 
-
-@cache
-def read_framework(key: str) -> Framework:
-    """Read a framework.
-
-    Raises:
-        UnknownName: There is none of that name.
+    Attributes:
+        rates: Category or figure to its rates, one a defense.
+        kept: Figures that are no rates and that the run keeps.
     """
-    if key not in framework_names():
-        raise UnknownName("framework", key, framework_names())
-    told = tomllib.loads((_FOLDER / f"{key}.toml").read_text(encoding="utf-8"))
-    items = tuple(
-        FrameworkItem(
-            code=each["code"],
-            title=each["title"],
-            categories=tuple(each.get("categories", ())),
-            figures=tuple(each.get("figures", ())),
-            relevant=tuple(each.get("relevant", ())),
-        )
-        for each in told["items"]
-    )
-    return Framework(
-        key=key,
-        name=told["name"],
-        version=told["version"],
-        date=told["date"],
-        source=told["source"],
-        items=items,
-    )
+
+    rates: dict[str, list[RateEvidence]]
+    kept: frozenset[str]
 
 
-def set_beside(analysis: RunAnalysis, framework: Framework) -> tuple[CrosswalkRow, ...]:
-    """Set a run beside a framework, item by item."""
-    measured = _measured(analysis)
-    kept = _kept(analysis)
-    rows = []
-    for item in framework.items:
-        evidence: list[RateEvidence] = []
-        missing: list[str] = []
-        for category in item.categories:
-            found = measured.get(category, [])
-            evidence += found
-            missing += [] if found else [f"attacks of category {category}"]
-        recorded = []
-        for figure in item.figures:
-            if figure in kept:
-                recorded.append(FIGURES[figure])
-            elif item.categories and figure == "attack_success_rate":
-                continue  # the rates of its categories speak of it, not that of all attacks
-            elif measured.get(figure):
-                evidence += measured[figure]
-            else:
-                missing.append(FIGURES[figure])
-        relevant = [
-            FIGURES.get(each, f"attacks of category {each}")
-            for each in item.relevant
-            if measured.get(each) or each in kept
-        ]
-        if not item.categories and not item.figures:
-            missing.append("nothing that guardmark measures is evidence for this")
-        rows.append(
-            CrosswalkRow(
-                item=item,
-                evidence=tuple(evidence),
-                recorded=tuple(recorded),
-                relevant=tuple(relevant),
-                left_open=tuple(missing),
-            )
-        )
-    return tuple(rows)
-
-
-def _measured(analysis: RunAnalysis) -> dict[str, list[RateEvidence]]:
-    """Return the rates of a run by category and by figure, of defenses that are no baselines."""
-    found: dict[str, list[RateEvidence]] = {}
-    subjects = analysis.system or analysis.candidates
-    for subject in subjects:
-        if subject.is_baseline:
-            continue
-        rates = {
-            "attack_success_rate": subject.card.attack_success_rate,
-            "false_positive_rate": subject.card.false_positive_rate,
-            "answered": subject.card.answered,
-        }
-        for name, rate in rates.items():
-            if rate.trials:
-                told = RateEvidence(defense=subject.name, what=FIGURES[name], rate=rate)
-                found.setdefault(name, []).append(told)
-        for entry in subject.slice_table("category", is_attack=True).rates:
-            told = RateEvidence(defense=subject.name, what=entry.name, rate=entry.rate)
-            found.setdefault(entry.name, []).append(told)
-    for card in analysis.adaptive:
-        told = RateEvidence(defense=card.name, what=FIGURES["adaptive"], rate=card.rounds[-1].full)
-        found.setdefault("adaptive", []).append(told)
-    for arm in analysis.agent.arms if analysis.agent is not None else ():
-        if not arm.guards:
-            continue
-        name = f"{arm.row.arm} ({arm.row.agent})"
-        for key, rate in (
-            ("agent_attack_success", arm.row.attack_success),
-            ("agent_utility", arm.row.utility),
-        ):
-            told = RateEvidence(defense=name, what=FIGURES[key], rate=rate)
-            found.setdefault(key, []).append(told)
-    return found
-
-
-def _kept(analysis: RunAnalysis) -> frozenset[str]:
-    """Name what a run keeps that is no rate."""
+def measured_run(analysis: RunAnalysis, *, only: str = "") -> MeasuredRun:
+    """Return what a run measured, of every defense that is no baseline or of one by name."""
+    rates: dict[str, list[RateEvidence]] = {}
+    for evidence in _all_rates(analysis):
+        if not only or evidence.defense == only:
+            rates.setdefault(evidence.key, []).append(evidence)
     kept = {"data", "policy", "blind_spots"}
     if analysis.settings.limits.is_of_gate or analysis.settings.system_limits.is_of_gate:
         kept.add("gate")
-    return frozenset(kept)
+    return MeasuredRun(rates=rates, kept=frozenset(kept))
+
+
+def set_beside(measured: MeasuredRun, framework: Framework) -> tuple[CrosswalkRow, ...]:
+    """Set a run beside a framework, item by item."""
+    return tuple(_row(measured, item) for item in framework.items)
+
+
+def _row(measured: MeasuredRun, item: FrameworkItem) -> CrosswalkRow:
+    evidence: list[RateEvidence] = []
+    recorded: list[str] = []
+    left_open: list[str] = []
+    for category in item.categories:
+        rates = measured.rates.get(category, [])
+        evidence += rates
+        if not rates:
+            left_open.append(f"attacks of category {category}")
+    for figure in item.figures:
+        if figure in measured.kept:
+            recorded.append(FIGURES[figure])
+        elif item.categories and figure == "attack_success_rate":
+            continue  # the rates of its categories speak of it, not that of all attacks
+        elif figure in measured.rates:
+            evidence += measured.rates[figure]
+        else:
+            left_open.append(FIGURES[figure])
+    known = [name for name in item.relevant if name in measured.rates or name in measured.kept]
+    relevant = [FIGURES.get(name, f"attacks of category {name}") for name in known]
+    if not item.categories and not item.figures:
+        left_open.append("nothing that guardmark measures is evidence for this")
+    return CrosswalkRow(
+        item=item,
+        evidence=tuple(evidence),
+        recorded=tuple(recorded),
+        relevant=tuple(relevant),
+        left_open=tuple(left_open),
+    )
+
+
+def _all_rates(analysis: RunAnalysis) -> Iterator[RateEvidence]:
+    """Yield the rates of a run, of defenses and arms that are no baselines."""
+    for subject in analysis.system or analysis.candidates:
+        if not subject.is_baseline:
+            yield from _rates_of(subject)
+    for card in analysis.adaptive:
+        yield _of_figure(card.name, "adaptive", card.rounds[-1].full)
+    if analysis.agent is None:
+        return
+    for arm in analysis.agent.arms:
+        if arm.guards:
+            name = f"{arm.row.arm} ({arm.row.agent})"
+            yield _of_figure(name, "agent_attack_success", arm.row.attack_success)
+            yield _of_figure(name, "agent_utility", arm.row.utility)
+
+
+def _rates_of(subject: DefenseAnalysis) -> Iterator[RateEvidence]:
+    card = subject.card
+    for name, rate in (
+        ("attack_success_rate", card.attack_success_rate),
+        ("false_positive_rate", card.false_positive_rate),
+        ("answered", card.answered),
+    ):
+        if rate.trials:
+            yield _of_figure(subject.name, name, rate)
+    for facet in ("category", "subcategory"):
+        for entry in subject.slice_table(facet, is_attack=True).rates:
+            yield RateEvidence(
+                defense=subject.name, what=entry.name, key=entry.name, rate=entry.rate
+            )
+
+
+def _of_figure(defense: str, key: str, rate: Estimate) -> RateEvidence:
+    return RateEvidence(defense=defense, what=FIGURES[key], key=key, rate=rate)

@@ -85,6 +85,8 @@ class WorstSamples:
 
     listed: tuple[ListedSample, ...] = field(metadata={"json": False})
     counts: tuple[FlawCount, ...]
+    # Defenses of which one is enough to be counted; baselines only where there is nothing else.
+    among: int
     top: tuple[tuple[str, tuple[ListedSample, ...]], ...] = field(metadata={"json": False})
 
     @property
@@ -138,6 +140,7 @@ def find_worst(reader: RecordReader, frame: Frame) -> WorstSamples:
             for flaw, total in totals.items()
             if total
         ),
+        among=len(telling),
         top=tuple(
             (each.arm.name, tuple(map(listed, _top(frame, each, severity)))) for each in telling
         ),

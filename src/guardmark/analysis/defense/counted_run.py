@@ -76,6 +76,7 @@ def _is_countable(reader: RecordReader, settings: AnalysisSettings) -> bool:
         and reader.manifest().repeats == len(alone) == 1
         and reader.recorded_stages() == alone
         and reader.layers() == (FIRST_LAYER,)
+        and not reader.unlabelled_count()
         and reader.connection.value(query("any_score")) is None
     )
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.counts import Confusion
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.defense.latency import Latency
+    from guardmark.analysis.defense.native_categories import NativeCategory
     from guardmark.analysis.defense.scorecard import DeploymentRates, Scorecard, Stability, Width
     from guardmark.analysis.defense.scores import ScoreDetails, ThresholdAnalysis
     from guardmark.analysis.defense.slices import (
@@ -58,6 +59,8 @@ class DefenseAnalysis:
     scores: ScoreDetails | None = None
     # Its rates at the stated mix of a deployment, or None without one.
     deployment: DeploymentRates | None = None
+    # Categories that it names itself; empty where its answers name none.
+    native_categories: tuple[NativeCategory, ...] = ()
     # What its rules decided when they ended it early; empty otherwise.
     stopped: tuple[StopVerdict, ...] = field(default=(), metadata={"json": "stopped_early"})
 
@@ -84,6 +87,7 @@ def analyse_defense(
     slicers: list[Slicer],
     taxonomy: TaxonomyCoverage,
     blind_spots: tuple[BlindSpot, ...] = (),
+    native_categories: tuple[NativeCategory, ...] = (),
 ) -> DefenseAnalysis:
     """Compute everything a report says about one defense."""
     settings, card = frame.settings, make_scorecard(frame, arm)
@@ -115,5 +119,6 @@ def analyse_defense(
         stability=measure_stability(frame, arm),
         scores=scores,
         deployment=reweight(frame, arm),
+        native_categories=native_categories,
         stopped=stopped,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from guardmark.analysis.frameworks.framework import code_of, is_framework, sliced_by
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import PartManifest
 from guardmark.core.record import FIRST_LAYER, Stage
@@ -22,11 +23,12 @@ from guardmark.store.columns import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from guardmark.analysis.early_stop import EarlyStop, StopVerdict
+    from guardmark.analysis.frameworks.framework import Framework
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.manifest import RunManifest
     from guardmark.store.columns import SampleColumns
@@ -92,6 +94,7 @@ class Frame:
     `stops` is the rule that could end defenses early, as far as it was decided. A counted run has
     each kind of group once: `weights` say of each sample how many such groups there are, `times`
     are kinds of records with a time and `examples` the first samples that are worth reading.
+    Samples without a label are left out, unless every sample was asked for (`is_every`).
     """
 
     manifest: RunManifest
@@ -104,6 +107,7 @@ class Frame:
     examples: Frame | None = None
     positions: NDArray[np.int64] | None = None  # of examples in the run
     metadata: Mapping[str, Facet] = field(default_factory=dict)  # fields that settings name
+    is_every: bool = False
 
     @property
     def sample_count(self) -> int:
@@ -241,8 +245,10 @@ def is_decision(outcomes: NDArray[np.int8]) -> Marks:
     return decided
 
 
-def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
-    """Read a run as columns."""
+def read_frame(
+    reader: RecordReader, settings: AnalysisSettings, *, is_every: bool = False
+) -> Frame:
+    """Read a run as columns; every sample, for exports that keep those without a label."""
     manifest = reader.manifest()
     parts = {part.name for part in manifest.parts if part.kind == "defense"}
     # The arm without a guard holds answers and verdicts only, or nothing.
@@ -254,6 +260,7 @@ def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
     for name in (thresholds := dict(settings.thresholds)):
         if name not in names:
             raise UnknownName("defense of this run", name, names)
+    samples = sample_columns(reader, is_every=is_every)
     stops = None
     if settings.stop_when:  # most runs have no such rule
         from guardmark.analysis.early_stop import open_early_stop
@@ -262,14 +269,49 @@ def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
     return Frame(
         manifest=manifest,
         settings=settings,
-        samples=sample_columns(reader),
-        metadata=metadata_facets(reader, settings.slices),
+        samples=samples,
+        is_every=is_every,
+        metadata=_named_facets(reader, samples, settings.slices),
         arms=tuple(
-            part_column(manifest, record_columns(reader, name), thresholds.get(name))
+            part_column(
+                manifest, record_columns(reader, name, is_every=is_every), thresholds.get(name)
+            )
             for name in names
         ),
         stops=stops,
     )
+
+
+def _named_facets(
+    reader: RecordReader, samples: SampleColumns, names: Sequence[str]
+) -> dict[str, Facet]:
+    """Return the facets that settings name: fields of the metadata, or codes of a framework.
+
+    A field of the data that is called like a framework comes first: it is what its owner says.
+    """
+    facets = metadata_facets(reader, names)
+    for name, facet in facets.items():
+        if is_framework(name) and not any(facet.names):
+            facets[name] = _codes(samples, sliced_by(name))
+    return facets
+
+
+def _codes(samples: SampleColumns, framework: Framework) -> Facet:
+    """Return the code of each attack in a framework; benign samples have none."""
+    category, subcategory = samples.category, samples.subcategory
+    is_attack = samples.is_attack
+    if category.places is not None:  # samples of one place have the label in common too
+        is_attack = np.zeros(len(category.table), dtype=np.bool_)
+        is_attack[category.places] = samples.is_attack
+    codes = []
+    for one, two, attacks in zip(
+        category.table.tolist(), subcategory.table.tolist(), is_attack.tolist(), strict=True
+    ):
+        code = ""
+        if attacks:
+            code = code_of(framework, category.names[one], subcategory.names[two])
+        codes.append(code)
+    return facet_of(codes, category.places)
 
 
 def part_column(

@@ -38,6 +38,7 @@ from guardmark.core.errors import UnknownName
 from guardmark.core.manifest import Policy
 from guardmark.core.record import FIRST_LAYER
 from guardmark.stats.quantiles import median_difference
+from guardmark.store.columns import record_columns, sample_columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
 MODEL: Final = "model"  # the scope of what the guard allowed
 PROMPT_ROW: Final = "prompt row"
 BASE_PROMPT: Final = "base prompt"
-_INFERRED: Final = "inferred"
 _LETS_THROUGH: Final = frozenset({Policy.ALLOW, Policy.FALLBACK_TO_MAIN})
 
 
@@ -94,7 +94,7 @@ class GuardGain:
 class PipelineCoverage:
     """How much of what was asked stands behind the cards."""
 
-    labelled: Estimate  # Places with a label that was stated and not inferred from a name, of all.
+    labelled: Estimate  # Places with a label, stated or inferred from a name, of all asked.
     known: Estimate  # Places whose end is known, of all asked.
     model_answered: Estimate  # Answers of the model, of all it was asked in this arm.
     judge_valid: Estimate  # Answers called safe or unsafe, of all answers in this arm.
@@ -168,9 +168,7 @@ def analyse_pipeline(
     if pipeline is None:
         return None
     rates = PlaceRates(frame, settings)
-    sources = [str(s.metadata.get("label_source", "")) for s in reader.samples()]
-    stated = np.array([not source.startswith(_INFERRED) for source in sources], dtype=np.bool_)
-    is_stated = np.tile(stated, frame.manifest.repeats)
+    sources = [str(s.metadata.get("label_source", "")) for s in reader.every_sample()]
     marks = read_marks(reader, pipeline)
     timed = {"model": pipeline.answering}
     for judge in (judge for each in pipeline.judgings for judge in each.judges):
@@ -180,7 +178,9 @@ def analyse_pipeline(
         model_errors=int(np.count_nonzero(pipeline.model == ERROR)),
         answers=rate_answers(rates, pipeline, marks),
         arms=tuple(
-            _analyse_arm(rates, pipeline, arm, is_stated=is_stated, marks=marks)
+            _analyse_arm(
+                rates, pipeline, arm, labelled=_labelled(reader, rates, pipeline, arm), marks=marks
+            )
             for arm in pipeline.arms
         ),
         judgings=tuple(rate_judging(rates, each) for each in pipeline.judgings),
@@ -195,7 +195,7 @@ def _analyse_arm(
     pipeline: PipelineFrame,
     arm: PipelineArm,
     *,
-    is_stated: Flags,
+    labelled: Estimate,
     marks: AnswerMarks,
 ) -> ArmAnalysis:
     ends = find_ends(arm, pipeline.judging)
@@ -214,7 +214,7 @@ def _analyse_arm(
         guard=None if arm.name == NO_GUARD else _count_guard(rates, arm),
         provider=rate_provider(rates, arm, ends, marks=marks),
         gain=_gain(rates, pipeline, arm, ends),
-        coverage=_coverage(rates, pipeline, ends, is_stated),
+        coverage=_coverage(rates, pipeline, ends, labelled),
         variants=tuple(_rate_variants(rates, pipeline.frame, ends)),
         buckets=tuple(
             _sort_rows(rates, pipeline.frame, ends, unit=unit, is_attack=is_attack)
@@ -272,15 +272,35 @@ def _count_guard(rates: PlaceRates, arm: PipelineArm) -> GuardRates:
     return GuardRates(**{key: rates.of(arm.decision == at, asked) for key, at in codes.items()})
 
 
+def _labelled(
+    reader: RecordReader, rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm
+) -> Estimate:
+    """Estimate how much of what an arm was asked has a label."""
+    asked = arm.decision != MISSING
+    if not reader.unlabelled_count():
+        return rates.of(asked, asked)
+    every = sample_columns(reader, is_every=True)
+    if arm.name == NO_GUARD:
+        asked_samples = np.tile(np.arange(len(every.ids)), pipeline.frame.manifest.repeats)
+    else:
+        asked_samples = record_columns(reader, arm.name, is_every=True).sample
+    return grouped_rate(
+        asked_samples < reader.sample_count(),
+        every.group.codes[asked_samples],
+        confidence=rates.confidence,
+        names=every.group.names,
+    )
+
+
 def _coverage(
-    rates: PlaceRates, pipeline: PipelineFrame, ends: Ends, is_stated: Flags
+    rates: PlaceRates, pipeline: PipelineFrame, ends: Ends, labelled: Estimate
 ) -> PipelineCoverage:
     asked_model = ends.passed & (pipeline.model != MISSING)
     answered = asked_model & (pipeline.model == ANSWERED)
     label = np.full(len(answered), MISSING) if pipeline.judging is None else pipeline.judging.label
     valid = ends.trials(MODEL)
     return PipelineCoverage(
-        labelled=rates.of(is_stated, ends.asked),
+        labelled=labelled,
         known=rates.of(ends.is_known, ends.asked),
         model_answered=rates.of(answered, asked_model),
         judge_valid=rates.of(valid, answered),

@@ -117,7 +117,7 @@ def read_pipeline(reader: RecordReader, frame: Frame) -> PipelineFrame | None:
     for layer in sorted(layers, key=lambda name: name.split("/")[0] != FIRST_LAYER):
         if layer not in people:
             judgings.setdefault(layer.split("/")[0], []).append(_judge(reader, frame, layer))
-    model = record_columns(reader, NO_GUARD, stage=Stage.MODEL)
+    model = record_columns(reader, NO_GUARD, stage=Stage.MODEL, is_every=frame.is_every)
     answers = frame.codes(model, model.outcome)
     headline = frame.settings.headline or headline_of(reader)
     alone = {each.layer: [each] for judges in judgings.values() for each in judges}
@@ -148,6 +148,8 @@ def _label_weights(reader: RecordReader, frame: Frame, layer: str) -> Floats | N
         return None
     weights = np.zeros(frame.manifest.repeats * frame.sample_count)
     for sample, repeat, weight in stored:
+        if int(sample) >= frame.sample_count:
+            continue  # it has no label
         weights[int(repeat) * frame.sample_count + int(sample)] = float(weight)
     return weights
 
@@ -191,7 +193,9 @@ def _judging(name: str, judges: list[JudgeColumns]) -> Judging:
 
 
 def _judge(reader: RecordReader, frame: Frame, layer: str) -> JudgeColumns:
-    columns = record_columns(reader, NO_GUARD, stage=Stage.JUDGE, layer=layer)
+    columns = record_columns(
+        reader, NO_GUARD, stage=Stage.JUDGE, layer=layer, is_every=frame.is_every
+    )
     configured = [part.name for part in frame.manifest.parts if part.kind == "judge"]
     own = configured[0] if layer == FIRST_LAYER and len(configured) == 1 else layer
     name = layer.partition("/")[2] or str(reader.layer_settings(layer).get("judge") or own)

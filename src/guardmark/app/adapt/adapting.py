@@ -14,6 +14,7 @@ from guardmark.adaptive.campaign import (
     check_settings,
     run_adaptive,
 )
+from guardmark.adaptive.state import BUDGETS
 from guardmark.app.adapt.attacker import (
     Attacker,
     AttackerConfig,
@@ -22,6 +23,7 @@ from guardmark.app.adapt.attacker import (
     probe_attacker,
 )
 from guardmark.app.adapt.forecast import AttackForecast, calls_line, forecast_campaign
+from guardmark.app.adapt.own_operators import chains_of, load_operators
 from guardmark.app.adapt.subject import (
     CANARIES,
     TrustList,
@@ -43,11 +45,11 @@ from guardmark.app.parts.prices import require_known_prices, require_measurable,
 from guardmark.app.results import try_trace
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.run.run_folder import utc_text
-from guardmark.app.run.running import RunOptions, run
+from guardmark.app.run.running import RunOptions, run, run_parts
 from guardmark.app.secret_scan import require_no_secret
 from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.config.deadline import CallAlarm, Overrun
-from guardmark.core.errors import ConfigError, IncomparableRuns
+from guardmark.core.errors import ConfigError, IncomparableRuns, UnknownName
 from guardmark.core.protocols import SampleBound
 from guardmark.core.record import Stage
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
@@ -62,7 +64,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from guardmark.adaptive.asker import TryKey
-    from guardmark.app.run.running import Session
+    from guardmark.app.run.running import RunResult, Session
+    from guardmark.attacks.contract import Operator
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import BuiltPart, Parts
     from guardmark.net.client import Services
@@ -81,10 +84,24 @@ class AdaptOptions:
     seeds: int | None = None
     run: RunOptions = field(default_factory=RunOptions)
     trust: Callable[[TrustList], bool] | None = None
+    only: tuple[str, ...] = ()
+    has_repair: bool = True
+    has_controls: bool = True
+    operators: tuple[Operator, ...] = ()  # Own ones, beside those that the configuration names.
     # Says what will be asked, and may refuse.
     forecast: Callable[[LoadedConfig, AttackForecast, Sequence[Sample]], None] = lambda *_: None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltSubject:
+    """Defenses that exist as objects, with a configuration around them."""
+
+    loaded: LoadedConfig
+    parts: Parts
+
+
+_LITTLE: Final = 0.2  # blocked as they are, below which a search has little to do
+_LEAST_CALLS: Final = 4  # of a search, for each attack
 _BUILD_S: Final = 3.0  # regular expressions can take minutes to compile
 LOCK = "battery.lock"  # of a run folder: operators, parameters and tables of its tries
 
@@ -97,32 +114,72 @@ class Adapted:
     defenses: tuple[str, ...]
     summary: AdaptiveSummary | None
     trace: Path | None
+    calls: str = ""  # How often somebody was asked, by purpose.
 
 
-def adapt(subject: LoadedConfig | Path | None, session: Session, options: AdaptOptions) -> Adapted:
-    """Attack the defenses of a run; of a new one when a configuration is named."""
-    if subject is None or isinstance(subject, LoadedConfig):
-        loaded = subject or builtin_config()
-        config = attacker_config(loaded, options.config)
-        work = _Work(config=config, options=options, session=session)
-        require_attackable(loaded)
-        run_on_loop(work.probe(), uvloop=bool(config.loaded.config.run.uvloop))
-        result = run(loaded, replace(options.run, needs_judge=False), session)
-        folder = result.folder
-        if result.summary.ending is Ending.INTERRUPTED:
-            return Adapted(folder=folder, defenses=(), summary=None, trace=None)
-    else:
+def little_to_search(defense: str, blocked: int, attacks: int) -> str:
+    """Say of a defense that blocks few attacks that a search can hardly add to what passes."""
+    if not blocked:
+        return f"Note: {defense} blocks none of {attacks:,} attacks: there is nothing to search for"
+    return (
+        f"Note: {defense} blocks {blocked:,} of {attacks:,} attacks as they are: "
+        "there is little to search for"
+    )
+
+
+def parse_budget(budget: str) -> int:
+    """Read search calls for each attack: one of the known words, or a number."""
+    if budget in BUDGETS:
+        return BUDGETS[budget]
+    if not budget.isdecimal() or int(budget) < _LEAST_CALLS:
+        raise ConfigError(
+            f"--budget {budget!r} is not a budget. Known: {', '.join(BUDGETS)}, or a number of "
+            f"search calls for each attack, at least {_LEAST_CALLS}."
+        )
+    return int(budget)
+
+
+def adapt(
+    subject: LoadedConfig | BuiltSubject | Path | None, session: Session, options: AdaptOptions
+) -> Adapted:
+    """Attack the defenses of a run; of a new one when something else than a run is named."""
+    if isinstance(subject, Path):
         folder = find_run(subject)
         named = () if options.config is None else (options.config.parent,)
         require_untouched(folder, Path.cwd(), *named)
         with RecordReader(folder.records) as reader:
             manifest = reader.manifest()
         loaded = subject_config(folder, manifest, own=options.config, trust=options.trust)
-        config = attacker_config(loaded, options.config)
-    work = _Work(config=config, options=options, session=session)
+        parts = None
+    else:
+        parts = None
+        if isinstance(subject, BuiltSubject):
+            loaded, parts = subject.loaded, subject.parts
+        else:
+            loaded = subject or builtin_config()
+            require_attackable(loaded)
+        measured = _measure_first(loaded, parts, session, options)
+        folder = measured.folder
+        if measured.summary.ending is Ending.INTERRUPTED:
+            return Adapted(folder=folder, defenses=(), summary=None, trace=None)
+    config = attacker_config(loaded, options.config)
+    work = _Work(config=config, options=options, session=session, parts=parts)
     adapted = run_on_loop(work.carry_out(folder), uvloop=bool(config.loaded.config.run.uvloop))
     require_no_secret([options.run.record])
     return adapted
+
+
+def _measure_first(
+    loaded: LoadedConfig, parts: Parts | None, session: Session, options: AdaptOptions
+) -> RunResult:
+    """Measure the defenses as they are, once it is known that the attacker can be asked."""
+    config = attacker_config(loaded, options.config)
+    work = _Work(config=config, options=options, session=session)
+    run_on_loop(work.probe(), uvloop=bool(config.loaded.config.run.uvloop))
+    own = replace(options.run, needs_judge=False)
+    if parts is None:
+        return run(loaded, own, session)
+    return run_parts(loaded, parts, services=None, options=own, session=session)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +189,7 @@ class _Work:
     config: AttackerConfig
     options: AdaptOptions
     session: Session
+    parts: Parts | None = None  # Where they exist already.
 
     async def probe(self) -> None:
         """Ask the attacker model and its judge for a word, before a run is paid for."""
@@ -145,7 +203,12 @@ class _Work:
         with RecordReader(folder.records) as reader:
             named = [part.name for part in reader.manifest().parts if part.kind == "defense"]
         measured = [name for name in named if name in loaded.config.defenses]
+        for name in self.options.only:
+            if name not in measured:
+                raise UnknownName("defense of this run", name, measured)
         async with self._attacker() as (services, attacker):
+            if self.parts is not None:
+                return await self._attack(folder, self.parts, attacker=attacker)
             try:
                 with CallAlarm(_BUILD_S if loaded.is_foreign else None):
                     parts = build_parts(loaded, services, only=measured)
@@ -193,11 +256,7 @@ class _Work:
             require_texts(samples)
             require_same(parts, reader.manifest(), shown_as=self.config.loaded.source.shown_as)
             left_out = self._left_out(parts, samples)
-            attacked = [
-                built
-                for built in parts.defenses
-                if built.manifest.name not in left_out and not built.manifest.is_baseline
-            ]
+            attacked = self._attacked(parts, left_out)
             names = tuple(built.manifest.name for built in attacked)
             made = self._plan(reader, parts, attacked, attacker=attacker)
             plan = replace(made, left_out=left_out)
@@ -234,8 +293,9 @@ class _Work:
                     stop=self.session.stop,
                     progress=self.session.progress,
                 )
-        self.session.announce(calls_line(summary.calls, sent=self.session.meter.calls))
+        calls = calls_line(summary.calls, sent=self.session.meter.calls)
         if summary.is_interrupted:
+            self.session.announce(calls)
             return Adapted(folder=folder, defenses=names, summary=summary, trace=None)
         with RecordReader(folder.records) as reader:
             folder.write_text(
@@ -243,7 +303,9 @@ class _Work:
             )
             if text := "".join(try_trace.target_lines(reader)):
                 folder.write_text(folder.target.name, text)
-        return Adapted(folder=folder, defenses=names, summary=summary, trace=folder.trace)
+        return Adapted(
+            folder=folder, defenses=names, summary=summary, trace=folder.trace, calls=calls
+        )
 
     def _forecast(
         self,
@@ -255,6 +317,10 @@ class _Work:
         """Say what the attack will ask, by purpose, before the first call."""
         with RecordReader(folder.records) as reader:
             blocked = {part.name: reader.counts(part.name)[True, "block"] for part in plan.defenses}
+        attacks = sum(sample.is_attack for sample in samples)
+        for name, count in blocked.items():
+            if attacks and count < _LITTLE * attacks:
+                self.session.announce(little_to_search(name, count, attacks))
         forecast = forecast_campaign(plan, attacked=attacked, samples=samples, blocked=blocked)
         for name, most in forecast.planned.items():
             self.session.progress.of(name, Stage.TRY).planned = most
@@ -262,6 +328,22 @@ class _Work:
             forecast = replace(forecast, at_service=(), outside=0)  # answers come from a file
         forecast = replace(forecast, is_limited=self.session.meter.is_limited)
         self.options.forecast(self.config.loaded, forecast, samples)
+
+    def _attacked(self, parts: Parts, left_out: Mapping[str, str]) -> list[BuiltPart]:
+        """Return the candidates that are to be attacked."""
+        attacked = []
+        for built in parts.defenses:
+            name, only = built.manifest.name, self.options.only
+            if name in left_out or built.manifest.is_baseline:
+                continue
+            if not only or name in only:
+                attacked.append(built)
+        if not attacked:
+            raise ConfigError(
+                "--only names no defense that can be attacked: baselines are not.\n"
+                "Next: name a candidate."
+            )
+        return attacked
 
     def _left_out(self, parts: Parts, samples: Sequence[Sample]) -> Mapping[str, str]:
         """Say which defenses are left out, and return what they look at, baselines aside."""
@@ -296,7 +378,29 @@ class _Work:
             spending=spending_of(config.loaded, parts.every, self.session.meter),
             attacker=None if attacker is None else attacker.plan,
             target=protected_of(parts, reader, canaries=options.canaries, trace=options.trace),
+            own=chains_of((*options.operators, *self._own_operators())),
+            has_repair=options.has_repair,
+            has_controls=self._has_controls(),
         )
+
+    def _own_operators(self) -> tuple[Operator, ...]:
+        """Load the operators that the configuration names; never those of a run folder."""
+        named = self.config.section.operators
+        if named and self.config.loaded.is_foreign:
+            raise ConfigError(
+                "The run names own operators, which are code: none is loaded because a folder says "
+                "so.\nNext: name your own configuration of the run with --config."
+            )
+        return load_operators(named, self.config.loaded.folder)
+
+    def _has_controls(self) -> bool:
+        """Tell whether control arms are asked; several seeds are there to compare with them."""
+        if not self.options.has_controls and (self.options.seeds or self.config.section.seeds) > 1:
+            raise ConfigError(
+                "Several seeds compare arms, and --no-controls leaves arms out.\n"
+                "Next: leave out one of the two."
+            )
+        return self.options.has_controls
 
     async def _prepare_target(self, parts: Parts, plan: AdaptivePlan) -> None:
         """Check that the target model and its judges can be asked; say so where they are not."""

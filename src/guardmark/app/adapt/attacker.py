@@ -13,6 +13,7 @@ from guardmark.app.parts.loading import LoadedConfig, config_around, load_config
 from guardmark.app.registry import helper_kind
 from guardmark.app.settings import AdaptiveSettings
 from guardmark.config.settings import PriceSettings, ServiceSettings, Settings
+from guardmark.config.source import read_text
 from guardmark.core.errors import ConfigError
 from guardmark.core.protocols import PairJudge
 from guardmark.engine.probing import probe_helper
@@ -116,7 +117,7 @@ def attacker_config(loaded: LoadedConfig, path: Path | None) -> AttackerConfig:
 
 def is_configuration(path: Path) -> bool:
     """Tell a whole configuration from a file that names models of an attack only."""
-    text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
+    text = read_text(path, f"The configuration {path}")
     return any(line.startswith("version:") for line in text.splitlines())
 
 

@@ -66,7 +66,7 @@ def _refuse_options(options: RunOptions) -> None:
         "--only": options.only,
         "--shard": options.shard,
         "--stop-when": options.stop_when,
-        "--retry-errors": options.retry_errors,
+        "--failed": options.retry_errors,
         "--repeat-guards": options.repeat_guards,
     }
     for name, value in stated.items():

@@ -24,6 +24,7 @@ from guardmark.app.results.opened_run import find_run
 from guardmark.app.run.run_folder import data_hashes, utc_text
 from guardmark.app.settings import RunSettings
 from guardmark.config.settings import PriceSettings, ServiceSettings, Settings
+from guardmark.config.source import read_text
 from guardmark.core.errors import ConfigError, DatasetError, StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
@@ -127,7 +128,7 @@ def load_judges(
     path: Path, manifest: RunManifest, *, announce: Callable[[str], None]
 ) -> LoadedConfig:
     """Read judges from a configuration, or from a file that names nothing else."""
-    text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
+    text = read_text(path, f"The configuration {path}")
     loaded: LoadedConfig | None = None
     if any(line.startswith("pipeline:") for line in text.splitlines()):
         loaded = load_config(path)

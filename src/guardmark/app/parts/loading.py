@@ -31,13 +31,14 @@ from guardmark.config.mistakes import (
     require_no_literal_secret,
 )
 from guardmark.config.settings import describe_keys
-from guardmark.config.source import Source, parse_yaml, read_text
+from guardmark.config.source import STANDARD_INPUT, Source, parse_yaml, read_text
 from guardmark.core.errors import BadSettings, ConfigError, UnknownName, did_you_mean, listed
 from guardmark.core.limits import MOST_DEFENSES
-from guardmark.core.manifest import BASELINE_ROLE
+from guardmark.core.manifest import BASELINE_ROLE, IN_PROCESS
 from guardmark.core.sample import DEFAULT_TAXONOMY, Taxonomy, extended
+from guardmark.datasets.builtin import DEFAULT_SET
 from guardmark.datasets.loading import DataReading, LoadedData, load
-from guardmark.datasets.settings import dataset_specs
+from guardmark.datasets.specs import dataset_specs
 from guardmark.defenses.profile import TYPES, kind_of_profile
 from guardmark.engine.plan import UNHASHED
 
@@ -81,7 +82,8 @@ def load_config(path: Path) -> LoadedConfig:
         )
     hint = "\nTo start one: guardmark init > bench.yaml"
     text = read_text(path, f"The configuration {path}", next_step=hint)
-    return parse_config(text, folder=path.resolve().parent, shown_as=str(path))
+    shown_as = "standard input" if str(path) == STANDARD_INPUT else str(path)
+    return parse_config(text, folder=path.resolve().parent, shown_as=shown_as)
 
 
 def parse_config(text: str, *, folder: Path, shown_as: str) -> LoadedConfig:
@@ -100,7 +102,7 @@ def config_around(
     path: Path, document: dict[str, Any], *, moved: Mapping[Keys, Keys]
 ) -> LoadedConfig:
     """Check a configuration made from sections of a file, telling places of that file."""
-    _, own = parse_yaml(path.read_text(encoding="utf-8-sig"), str(path))
+    _, own = parse_yaml(read_text(path, f"The file {path}"), str(path))
     places = dict(own.places)
     for origin, section in moved.items():
         places.update(
@@ -161,6 +163,9 @@ def _check_parts(
         if not isinstance(part_type, str):
             mistakes.append(f"{here}: {dotted} needs a type, for example type: pattern.")
             continue
+        if part_type == IN_PROCESS:
+            mistakes.append(f"{here}: {dotted}: {_not_rebuilt(settings)}")
+            continue
         try:
             model = settings_model(kind, part_type)
             # Every part may state its type and its version, and a defense its role; no type has
@@ -189,6 +194,16 @@ def _check_parts(
                 describe_mistakes(error, model, path, source, common=("version", "role"))
             )
     return checked
+
+
+def _not_rebuilt(settings: Mapping[str, Any]) -> str:
+    """Say that an object of a script is not in the file that tells of it, and what to do."""
+    target = str(settings.get("object", ""))
+    return (
+        f"was measured from Python ({target or 'an object'}), and no file rebuilds an object. Call "
+        "guardmark.run() again, or name a function that a file holds: {type: python, target: "
+        '"FILE.py:NAME"}.'
+    )
 
 
 def part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Keys, dict[str, Any]]]:
@@ -253,6 +268,10 @@ def _loose_guards(config: Config, source: Source) -> Iterator[str]:
                     yield f"{here}: no defense is called {name!r}.{hint} Known: {known}."
 
 
+OPTIONS: Final = "the options"
+"""How a configuration is called that options of the command line make."""
+
+
 def builtin_config(
     defenses: Sequence[str] = (), *, service: Mapping[str, Any] | None = None
 ) -> LoadedConfig:
@@ -262,13 +281,15 @@ def builtin_config(
         return parse_config(text, folder=Path.cwd(), shown_as="built-in")
     document, source = parse_yaml(text, "built-in")
     document = cast("dict[str, Any]", document)
-    known, document["data"] = document["defenses"], [{"builtin": "core@2"}]
+    known, document["data"] = document["defenses"], [{"builtin": DEFAULT_SET}]
     document["defenses"] = {
         name: known.get(name) or {"type": TYPES[kind_of_profile(name)], "profile": name}
         for name in defenses
     }
     if service is not None:
         document["defenses"]["service"] = _service(**service)
+        # What is wrong with it was typed as an option: no file holds it.
+        source = Source(shown_as=OPTIONS, places={})
     return _checked(document, source, Path.cwd())
 
 
@@ -308,13 +329,14 @@ def _located(loaded: LoadedConfig, path: tuple[str, ...], message: str) -> str:
 
 def load_data(loaded: LoadedConfig, *, limit: int | None = None) -> LoadedData:
     """Read and validate every data set of a configuration."""
-    seed = loaded.config.run.seed
-    return load(_specs(loaded), taxonomy_of(loaded.config), limit=limit, seed=seed)
+    run = loaded.config.run
+    most = run.limit if limit is None else limit
+    return load(_specs(loaded), taxonomy_of(loaded.config), limit=most, seed=run.seed)
 
 
 def read_data(loaded: LoadedConfig, *, limit: int | None = None) -> DataReading | LoadedData:
     """Open every data set of a configuration, to be read once and handed on."""
-    if limit is not None:
+    if limit is not None or loaded.config.run.limit is not None:
         return load_data(loaded, limit=limit)
     return DataReading(_specs(loaded), taxonomy_of(loaded.config))
 
@@ -417,7 +439,7 @@ def config_sha256(
     pipeline, run = document["pipeline"] or {}, document["run"]
     pipeline.pop("headline", None)
     limits = ("max_errors", "max_calls", "max_tokens", "max_cost", "max_time_s")
-    for setting in (*limits, "shard", "uvloop"):
+    for setting in (*limits, "limit", "shard", "uvloop"):
         run.pop(setting)
     if not run["repeat_guards"]:  # as in runs of before, which know neither
         run.pop("repeat_guards")
@@ -429,7 +451,7 @@ def config_sha256(
             run.pop(setting, None)
     document["parts"] = {part.name: part.fingerprint for part in parts}
     document["only"] = sorted(only)
-    document["limit"] = limit
+    document["limit"] = config.run.limit if limit is None else limit
     text = json.dumps(document, sort_keys=True, ensure_ascii=False)
     return sha256(text.encode()).hexdigest()
 

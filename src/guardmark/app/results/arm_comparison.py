@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.agents.cases import holds_cases, read_agent_run
+from guardmark.analysis.agents.cases import read_agent_run
 from guardmark.analysis.agents.figures import compare_arms_of
 from guardmark.app.results.opened_run import find_run, label_runs
 from guardmark.core.errors import ConfigError, IncomparableRuns, UnknownName
@@ -42,7 +42,7 @@ def compare_agent_runs(
     confidence = 0.95
     for folder in folders:
         with RecordReader(folder.records) as reader:
-            if not holds_cases(reader):
+            if not reader.holds_cases:
                 continue
             runs.append(read_agent_run(reader))
             confidence = reader.manifest().confidence

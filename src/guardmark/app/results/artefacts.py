@@ -4,37 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.compare.matching import OpenRun
-from guardmark.analysis.compare.runs_compared import Wanted, compare_scopes
 from guardmark.analysis.defense.bypasses import find_worst
 from guardmark.analysis.defense.counted_run import read_for_report
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM
 from guardmark.analysis.run import analyse_run
-from guardmark.app.judging_choice import require_judging
-from guardmark.app.results.gating import check_own_limits
 from guardmark.app.results.highlights import read_highlights, read_retries
 from guardmark.app.results.opened_run import analysis_settings, open_run, run_config
 from guardmark.app.secret_scan import require_no_secret
 from guardmark.core.errors import ConfigError, StoreError, UnknownName
 from guardmark.engine.probing import read_endpoints
-from guardmark.interchange.records.writing import categories_csv, variants_csv, write_lines
-from guardmark.interchange.sarif import MOST_RESULTS, Analysed, Located, sarif_json
+from guardmark.interchange.records.writing import (
+    categories_csv,
+    variants_csv,
+    write_csv,
+    write_lines,
+    write_parquet,
+)
 from guardmark.reports.chapters.run_document import build_document, digest
 from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChart
 from guardmark.reports.document.cells import rate_text
-from guardmark.reports.figures.files import figure_svg, pdf_of
-from guardmark.reports.render.html.layout import series_of
 from guardmark.reports.render.json.documents import comparison_json, gate_json, summary_json
-from guardmark.reports.render.latex import latex_files
-from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir, note_seals, whole_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from guardmark.analysis.gate import GateResult
@@ -79,6 +75,8 @@ def write_reports(
             to.write_text("gate.json", gate_json(highlights.gate, run=analysis.manifest.name))
         to.write_text(to.summary_json.name, summary_json(analysis))
     if "md" in formats:
+        from guardmark.reports.render.markdown import render_markdown  # on use, as below
+
         to.write_text(to.summary_md.name, render_markdown(digest(document), texts=texts))
         to.write_text(to.report_md.name, render_markdown(document, texts=texts))
     if "csv" in formats:
@@ -93,6 +91,7 @@ def write_reports(
 
 def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> str:
     """Write a run as JUnit XML: its limits, or its figures when none are set."""
+    from guardmark.app.results.gating import check_own_limits
     from guardmark.interchange.junit import Unlimited, figures_junit, gate_junit  # loads a parser
 
     run, created, head = analysis.manifest.name, analysis.manifest.created_utc, analysis.status.head
@@ -113,6 +112,9 @@ def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> st
 
 def run_comparison(reader: RecordReader, analysis: RunAnalysis) -> str:
     """Write the defenses of a run against each other as `comparison.json`."""
+    from guardmark.analysis.compare.matching import OpenRun  # on use: most runs have one defense
+    from guardmark.analysis.compare.runs_compared import Wanted, compare_scopes
+
     opened = [OpenRun(label=analysis.manifest.name, reader=reader, frame=analysis.frame)]
     known = {DEFENSE: analysis.comparison, SYSTEM: analysis.systems}
     wanted = Wanted(listed=_LISTED, latency=False, known=known)
@@ -122,6 +124,13 @@ def run_comparison(reader: RecordReader, analysis: RunAnalysis) -> str:
 
 def run_sarif(reader: RecordReader, analysis: RunAnalysis, *, texts: bool) -> str:
     """Write what the defenses of a run got wrong as SARIF."""
+    from guardmark.interchange.sarif import (  # on use: few runs write it
+        MOST_RESULTS,
+        Analysed,
+        Located,
+        sarif_json,
+    )
+
     manifest = analysis.manifest
     settings = replace(analysis.settings, listed_samples=MOST_RESULTS)
     worst = find_worst(reader, read_for_report(reader, settings))
@@ -129,6 +138,12 @@ def run_sarif(reader: RecordReader, analysis: RunAnalysis, *, texts: bool) -> st
         Located(listed=each, place=_place(manifest, reader.position_of(each.sample.id) or 0))
         for each in worst.listed
     )
+    if analysis.adaptive:
+        from guardmark.app.results.transcripts import listed_bypasses  # loads the attacks
+
+        located += tuple(
+            Located(listed=each, place=manifest.name) for each in listed_bypasses(reader)
+        )
     baselines = frozenset(each.name for each in analysis.defenses if each.is_baseline)
     analysed = Analysed(
         run=manifest.name,
@@ -152,19 +167,46 @@ def _place(manifest: RunManifest, position: int) -> str:
     return manifest.name
 
 
-_EXPORTS = {
-    "csv": ("records.csv", "guardmark.interchange.records.writing:write_csv"),
-    "jsonl": ("results.jsonl", "guardmark.interchange.records.writing:write_lines"),
-    "minorbench": ("minorbench", "guardmark.interchange.minorbench.summary:write_minorbench"),
-    "inspect": ("inspect", "guardmark.interchange.inspect_log.writing:write_inspect"),
-    "otel": ("spans.otlp.jsonl", "guardmark.interchange.otel.writing:write_otel"),
-    "parquet": ("records.parquet", "guardmark.interchange.records.writing:write_parquet"),
-    "promptfoo": ("promptfoo.json", "guardmark.interchange.promptfoo:write_promptfoo"),
-    "latex": ("latex", "guardmark.app.results.artefacts:write_latex"),
-    "pdf": ("figures", "guardmark.app.results.artefacts:write_pdf"),
-    "svg": ("figures", "guardmark.app.results.artefacts:write_svg"),
-}
-"""Format to its usual name below the run's folder, and its writer, which returns a count."""
+def _write_minorbench(reader: RecordReader, path: Path, *, layer: str = "") -> int:
+    from guardmark.interchange.minorbench.summary import write_minorbench
+
+    return write_minorbench(reader, path, layer=layer)
+
+
+def _write_inspect(reader: RecordReader, path: Path, *, layer: str = "") -> int:
+    from guardmark.interchange.inspect_log.writing import write_inspect
+
+    return write_inspect(reader, path, layer=layer)
+
+
+def _write_otel(reader: RecordReader, path: Path) -> int:
+    from guardmark.interchange.otel.writing import write_otel
+
+    return write_otel(reader, path)
+
+
+def _write_promptfoo(reader: RecordReader, path: Path) -> int:
+    from guardmark.interchange.promptfoo import write_promptfoo
+
+    return write_promptfoo(reader, path)
+
+
+def _write_mlflow(reader: RecordReader, path: Path) -> int:
+    from guardmark.app.results.mlflow_export import write_mlflow  # needs an extra
+
+    return write_mlflow(reader, path)
+
+
+def _write_transcripts(reader: RecordReader, path: Path) -> int:
+    from guardmark.app.results.transcripts import write_transcripts  # loads the attacks
+
+    return write_transcripts(reader, path)
+
+
+def _write_dataset(reader: RecordReader, path: Path) -> int:
+    from guardmark.app.results.transcripts import write_regression_data  # loads the attacks
+
+    return write_regression_data(reader, path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,10 +219,9 @@ class Exported:
 
 def export(run: Path, form: str, *, out: Path | None = None, layer: str = "") -> Exported:
     """Write the records of a run in another form, with the verdicts of a judging of choice."""
-    if form not in _EXPORTS:
-        raise UnknownName("export format", form, _EXPORTS)
-    name, factory = _EXPORTS[form]
-    write = cast("Callable[..., int]", resolve_name(factory))
+    if form not in _WRITERS:
+        raise UnknownName("export format", form, _WRITERS)
+    write = _WRITERS[form]
     with open_run(run) as opened:
         if not opened.reader.status().stored:
             raise StoreError(
@@ -190,8 +231,11 @@ def export(run: Path, form: str, *, out: Path | None = None, layer: str = "") ->
         if layer and form not in {"inspect", "minorbench"}:
             raise ConfigError(f"{form} contains every judging: leave out --layer.")
         if layer:
+            from guardmark.app.judging_choice import require_judging
+
             require_judging(opened.reader, layer)
-        path, chosen = out or opened.folder.file(name), {"layer": layer} if layer else {}
+        path = out or opened.folder.file(_USUAL_NAMES[form])
+        chosen = {"layer": layer} if layer else {}
         exported = Exported(path=path, records=write(opened.reader, path, **chosen))
         require_no_secret([path])
     if path.absolute().is_relative_to(opened.folder.path.absolute()):
@@ -200,6 +244,9 @@ def export(run: Path, form: str, *, out: Path | None = None, layer: str = "") ->
 
 
 def _write_figures(reader: RecordReader, path: Path, *, form: str) -> int:
+    from guardmark.reports.figures.files import figure_svg, pdf_of  # on use: few runs write them
+    from guardmark.reports.render.html.layout import series_of
+
     document = _document(reader)
     series = series_of(document)
     for block in document.blocks:
@@ -216,6 +263,8 @@ write_pdf = partial(_write_figures, form="pdf")
 
 def write_latex(reader: RecordReader, path: Path) -> int:
     """Write each table of the report as a file; into one file `.tex`, those that are not folded."""
+    from guardmark.reports.render.latex import latex_files  # on use: few runs write it
+
     is_one = path.suffix == ".tex"
     files = latex_files(_document(reader), path.name if is_one else "")
     for name, text in files.items():
@@ -228,3 +277,38 @@ def _document(reader: RecordReader) -> Document:
     return build_document(
         analysis, read_highlights(reader, analysis, run_config(reader.manifest()))
     )
+
+
+_USUAL_NAMES: Final = {
+    "csv": "records.csv",
+    "jsonl": "results.jsonl",
+    "minorbench": "minorbench",
+    "inspect": "inspect",
+    "mlflow": "mlflow",
+    "otel": "spans.otlp.jsonl",
+    "parquet": "records.parquet",
+    "promptfoo": "promptfoo.json",
+    "dataset": "bypasses.jsonl",
+    "transcripts": "transcripts.jsonl",
+    "latex": "latex",
+    "pdf": "figures",
+    "svg": "figures",
+}
+"""The file or folder below the run's folder that a format is written to."""
+
+_WRITERS: Final[Mapping[str, Callable[..., int]]] = {
+    "csv": write_csv,
+    "jsonl": write_lines,
+    "minorbench": _write_minorbench,
+    "inspect": _write_inspect,
+    "mlflow": _write_mlflow,
+    "otel": _write_otel,
+    "parquet": write_parquet,
+    "promptfoo": _write_promptfoo,
+    "dataset": _write_dataset,
+    "transcripts": _write_transcripts,
+    "latex": write_latex,
+    "pdf": write_pdf,
+    "svg": write_svg,
+}
+"""What writes a format, and returns how many records it wrote."""

@@ -17,6 +17,7 @@ from guardmark.analysis.cards.ranking import rank_cohort
 from guardmark.app.parts.loading import load_section
 from guardmark.app.results.cards import ClaimsFile, card_json, file_name, read_card
 from guardmark.core.errors import StoreError
+from guardmark.core.limits import MOST_CARDS, MOST_PUBLISHED_BYTES
 from guardmark.reports.chapters.card import card_document
 from guardmark.reports.document.safe_text import plain_line
 from guardmark.reports.render.feed import FeedEntry, feed_xml
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from guardmark.analysis.cards.card import Card
     from guardmark.analysis.cards.ranking import Ranked
 
-MOST_CARDS: Final = 2_000
-_MOST_PUBLISHED: Final = 16 << 20  # bytes of a file of published results
 _DIGITS: Final = 10
 _STATE: Final = "board.json"
 _STATE_VERSION: Final = 1
@@ -187,7 +186,7 @@ def _read_state(out: Path) -> dict[str, Any]:
                     f"{out} holds files that no board wrote.\nNext: name a new folder with -o."
                 )
             return {}
-        if state.stat().st_size > _MOST_PUBLISHED:
+        if state.stat().st_size > MOST_PUBLISHED_BYTES:
             raise StoreError(f"{state} is larger than the memory of a board can be.")
         content = state.read_bytes()
     try:
@@ -272,8 +271,8 @@ def read_published(path: Path) -> tuple[PublishedResult, ...]:
     with errors_of_files(path):
         if not path.is_file():
             raise StoreError(f"{path} is no file.\nNext: name a file of published results.")
-        if path.stat().st_size > _MOST_PUBLISHED:
-            raise StoreError(f"{path} is larger than {_MOST_PUBLISHED >> 20} MB.")
+        if path.stat().st_size > MOST_PUBLISHED_BYTES:
+            raise StoreError(f"{path} is larger than {MOST_PUBLISHED_BYTES >> 20} MB.")
         content = path.read_bytes()
     if content.lstrip()[:1] not in {b"[", b"{"}:
         return _claims_of(path)

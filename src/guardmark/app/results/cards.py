@@ -22,6 +22,7 @@ from guardmark.app.results.opened_run import open_run
 from guardmark.app.secret_scan import require_no_secret
 from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError, StoreError, UnknownName
+from guardmark.core.limits import MOST_CARD_BYTES
 from guardmark.reports.chapters.card import card_document
 from guardmark.reports.document.cells import slug
 from guardmark.reports.render.badge import badge_svg
@@ -45,8 +46,6 @@ _ENDINGS: Final = {
     "badge": ".svg",
 }
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,79}")
-_MOST_BYTES: Final = 8 << 20
-"""A card of 2,000 slices is some 1 MB."""
 
 
 class ClaimSettings(Settings):
@@ -99,6 +98,7 @@ def write_cards(
     formats: Sequence[str] = ("json", "html"),
     claims: Path | None = None,
     out: Path | None = None,
+    again: str = "",
     key: SigningKey | None = None,
     now: datetime | None = None,
 ) -> tuple[WrittenCard, ...]:
@@ -110,6 +110,7 @@ def write_cards(
         formats: Of `FORMATS`.
         claims: A YAML file of what the makers claim.
         out: Folder for the files; `cards` in the folder of the run if not given.
+        again: The command that repeats the measurement; that of the run if not given.
         key: Signs each card in JSON, in a file beside it.
         now: The day that a badge carries its age from; today if not given.
 
@@ -133,11 +134,11 @@ def write_cards(
         if name not in known:
             raise UnknownName("defense of this run", name, known)
     chosen = list(names) or [each.name for each in subjects if not each.is_baseline] or known
-    again = f"guardmark run {quote(str(folder.resolved_config))}"
+    command = again or f"guardmark run {quote(str(folder.resolved_config))}"
     to = out or folder.path / "cards"
     written = []
     for name in chosen:
-        card = make_card(analysis, name, claims=stated.get(name, ()), again=again)
+        card = make_card(analysis, name, claims=stated.get(name, ()), again=command)
         document = card_document(card)
         files = []
         for form in formats:
@@ -191,8 +192,8 @@ def read_card(path: Path) -> Card:
     with errors_of_files(path):
         if not path.is_file():
             raise StoreError(f"{path} is no file.\nNext: name a card that `guardmark card` wrote.")
-        if path.stat().st_size > _MOST_BYTES:
-            raise StoreError(f"{path} is larger than a card can be ({_MOST_BYTES >> 20} MB).")
+        if path.stat().st_size > MOST_CARD_BYTES:
+            raise StoreError(f"{path} is larger than a card can be ({MOST_CARD_BYTES >> 20} MB).")
         content = path.read_bytes()
     try:
         tree = json.loads(content)

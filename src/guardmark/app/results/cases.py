@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.agents.cases import holds_cases, read_agent_run
+from guardmark.analysis.agents.cases import read_agent_run
 from guardmark.app.results.opened_run import open_run
 from guardmark.core.errors import UnknownName
 from guardmark.reports.chapters.case_story import Story, outcome_of, tell_case
@@ -46,7 +46,7 @@ class ToldCase:
 def read_cases(path: Path, wanted: CaseSelection) -> list[ToldCase] | None:
     """Return the wanted cases of a run of agents, or None where the run is of no agent."""
     with open_run(path) as opened:
-        if not holds_cases(opened.reader):
+        if not opened.reader.holds_cases:
             return None
         run = read_agent_run(opened.reader)
     _require_known(run, wanted)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from guardmark.analysis.crosswalk.crosswalk import read_framework, set_beside
+from guardmark.analysis.crosswalk.crosswalk import measured_run, set_beside
+from guardmark.analysis.frameworks.framework import read_framework
 from guardmark.analysis.run import analyse_run
 from guardmark.app.results.opened_run import open_run
 from guardmark.reports.chapters.crosswalk import NO_CONFORMITY, crosswalk_document
@@ -38,6 +39,8 @@ def crosswalk_rows(run: Path, framework: str) -> dict[str, Any]:
         "version": known.version,
         "date": known.date,
         "source": known.source,
+        "withdrawn": known.withdrawn or None,
+        "replaced_by": known.replaced_by or None,
         "note": NO_CONFORMITY,
         "items": [_item(row) for row in rows],
     }
@@ -69,4 +72,4 @@ def _rows(run: Path, framework: str) -> tuple[tuple[CrosswalkRow, ...], str]:
     known = read_framework(framework)
     with open_run(run) as opened:
         analysis = analyse_run(opened.reader, opened.settings)
-    return set_beside(analysis, known), analysis.manifest.name
+    return set_beside(measured_run(analysis), known), analysis.manifest.name

@@ -170,11 +170,10 @@ def check_policy(reader: RecordReader, frame: Frame, policy: GatePolicy) -> tupl
 
 
 def _check_agents(reader: RecordReader, frame: Frame, policy: GatePolicy) -> tuple[GateCheck, ...]:
-    from guardmark.analysis.agents.cases import holds_cases
     from guardmark.analysis.agents.figures import analyse_agents
     from guardmark.analysis.agents.gate import check_agents
 
-    if not holds_cases(reader):
+    if not reader.holds_cases:
         raise ConfigError(NO_AGENT_TO_GATE)
     if policy.is_about_defenses or not policy.of_system.is_empty:
         raise ConfigError(

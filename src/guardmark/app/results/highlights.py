@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from guardmark.analysis.defense.costs import PartRetries, part_name
 from guardmark.analysis.pipeline.frame import NO_GUARD
-from guardmark.app.results.gating import check_own_limits
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.probing import refused_fields
 from guardmark.reports.chapters.advice import Highlights, SampleStory
@@ -33,8 +32,13 @@ def read_highlights(reader: RecordReader, analysis: RunAnalysis, config: Config)
     fell = any(card.rounds[-1].full.successes for card in analysis.adaptive)
     if fell:
         from guardmark.app.results.variant_texts import read_rewrites  # loads the attacks
+    gate = None
+    if config.gate is not None and not analysis.settings.thresholds:
+        from guardmark.app.results.gating import check_own_limits  # on use: many runs set no limit
+
+        gate = check_own_limits(reader, analysis, config)
     return Highlights(
-        gate=None if analysis.settings.thresholds else check_own_limits(reader, analysis, config),
+        gate=gate,
         exchanges=read_exchanges(reader, ids) if analysis.pipeline is not None else {},
         refused=refused_fields(reader),
         rewrites=read_rewrites(reader, most=most) if fell else (),

@@ -93,9 +93,15 @@ def _by_time(folders: Iterable[Path]) -> list[Path]:
     )
 
 
+def runs_below(home: Path) -> list[Path]:
+    """Return the folders of runs below a folder, the one that was written last first."""
+    levels = ("*/records.sqlite", "*/*/records.sqlite", "*/*/*/records.sqlite")
+    return _by_time(found.parent for level in levels for found in home.glob(level))
+
+
 def _newest(home: Path) -> RunDir:
     """Return the run below a folder that was written last."""
-    below = _by_time(each.parent for each in home.glob("**/records.sqlite"))
+    below = runs_below(home)
     if not below:
         raise StoreError(
             f"There is no last run: {home} holds none.\n"
@@ -168,6 +174,7 @@ def analysis_settings(reader: RecordReader, config: Config | None = None) -> Ana
         replicates=stats.replicates,
         weights=weights,
         slices=tuple(stats.slices),
+        category_map=stats.categories_meant,
         limits=_limits(config),
         system_limits=_system_limits(config),
         legacy_cards=tuple(config.pipeline.legacy_cards) if config.pipeline else (),

@@ -12,6 +12,7 @@ from guardmark.analysis.compare.runs_compared import ScopedComparisons, Wanted, 
 from guardmark.analysis.defense.bypasses import Flaw, find_worst
 from guardmark.analysis.defense.frame import LENGTH_EDGES, LENGTH_NAMES, Frame, read_frame
 from guardmark.analysis.defense.slices import FACETS
+from guardmark.analysis.frameworks.framework import code_of, is_framework, sliced_by
 from guardmark.analysis.pipeline.frame import read_system
 from guardmark.analysis.pipeline.small_slices import (
     SliceRequest,
@@ -56,6 +57,7 @@ class ShownSamples:
     """The samples that were wanted, and what became of them in a pipeline, by id."""
 
     listed: tuple[ListedSample, ...]
+    among: int  # Defenses of which one is enough for a sample to be listed.
     exchanges: Mapping[str, SampleStory]
 
 
@@ -75,13 +77,15 @@ def show(path: Path, selection: Selection, *, most: int) -> ShownSamples:
                 )
             frame = system
         _require_facets(frame, selection.where)
-        listed = _wanted(find_worst(run.reader, frame).listed, selection)
+        worst = find_worst(run.reader, frame)
+        listed = _wanted(worst.listed, selection)
         has_answers = any(stage is Stage.MODEL for _, stage, _ in run.reader.recorded_stages())
         is_one = bool(selection.sample_id)
         has_story = has_answers or is_one or selection.flaw in {Flaw.ERROR, Flaw.MALFORMED}
         ids = {each.sample.id for each in listed[:most]} if has_story else ()
         stories = read_exchanges(run.reader, ids, is_timed=is_one)
-        return ShownSamples(listed=listed, exchanges=stories)
+        among = 1 if selection.defense else worst.among
+        return ShownSamples(listed=listed, among=among, exchanges=stories)
 
 
 def _wanted(listed: Sequence[ListedSample], selection: Selection) -> tuple[ListedSample, ...]:
@@ -112,7 +116,10 @@ def _facet_value(sample: Sample, facet: str) -> str:
         return f"{sample.category}/{sample.subcategory}" if sample.subcategory else ""
     if facet in FACETS:
         return str(getattr(sample, facet) or "")
-    return word_of(sample.metadata.get(facet))
+    stated = word_of(sample.metadata.get(facet))
+    if not stated and sample.is_attack and is_framework(facet):
+        return code_of(sliced_by(facet), sample.category, sample.subcategory)
+    return stated
 
 
 def _is_wanted(listed: ListedSample, selection: Selection) -> bool:
@@ -125,7 +132,9 @@ def _is_wanted(listed: ListedSample, selection: Selection) -> bool:
         return False
     if selection.flaw is Flaw.DIFFERENT:
         return Flaw.DIFFERENT in listed.flaws
-    flaws = {each.flaw for each in listed.answers if selection.defense in {"", each.defense}}
+    flaws: set[Flaw | None] = set(listed.flaws)
+    if selection.defense:
+        flaws = {each.flaw for each in listed.answers if each.defense == selection.defense}
     if selection.flaw is None:
         return any(flaws) or bool(selection.sample_id)
     return selection.flaw in flaws

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.adaptive.asker import by_key, tells_of_failure
-from guardmark.adaptive.state import MODEL_ROUND
+from guardmark.adaptive.state import MODEL_ROUND, SENT
 from guardmark.core.errors import IncomparableRuns, StoreError
 from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.store.layers import (
@@ -99,6 +99,7 @@ def _shared(record: TryRecord, sample_id: str | None, **kind: str | None) -> dic
         "decoded": subject.decoded,
     }
     about = {name: value for name, value in known.items() if value is not None}
+    details = {name: value for name, value in subject.details.items() if name != SENT}
     return {
         "defense": record.defense,
         "arm": record.layer,
@@ -106,7 +107,7 @@ def _shared(record: TryRecord, sample_id: str | None, **kind: str | None) -> dic
         "sample": sample_id,
         "account": subject.account,
         "round": subject.round,
-        **({**subject.details, **about} if subject.chain is None else {**about, **subject.details}),
+        **({**details, **about} if subject.chain is None else {**about, **details}),
         "outcome": record.outcome,
         "score": record.score,
         **kind,

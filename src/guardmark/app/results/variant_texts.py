@@ -13,8 +13,9 @@ from guardmark.adaptive.search import MOST_USES
 from guardmark.adaptive.state import text_digest
 from guardmark.analysis.adaptive.rows import read_adaptive
 from guardmark.core.sample import Sample, Severity
+from guardmark.reports.chapters.adaptive.attack_success import ROUNDS
+from guardmark.reports.chapters.adaptive.operators import TIERS
 from guardmark.reports.chapters.advice import Rewrite
-from guardmark.reports.document.wording import words_of
 from guardmark.store.layers import ADAPTIVE, ATTACKER
 from guardmark.store.tries import read_tries
 
@@ -38,6 +39,8 @@ class VariantTexts:
 
     def text_of(self, each: Try) -> VariantText | None:
         """Return the text of a try."""
+        if each.sent:
+            return VariantText(text=each.sent)
         if each.chain.startswith(_BY_MODEL):
             text = self._candidates.get((each.sample, each.text))
             return None if text is None else VariantText(text=text)
@@ -81,8 +84,8 @@ def read_rewrites(reader: RecordReader, *, most: int) -> tuple[Rewrite, ...]:
         if at in best or len(best) >= most:
             continue
         if (made := texts_of(defense=name).text_of(attempt)) is not None:
-            proof = words_of("tiers").get(attempt.tier, attempt.tier)
-            round_ = words_of("rounds").get(attempt.round, attempt.round)
+            proof = TIERS.get(attempt.tier, attempt.tier)
+            round_ = ROUNDS.get(attempt.round, attempt.round)
             how = f"{attempt.chain or 'as it is'}; {proof}; {round_}, try {number}"
             best[at] = Rewrite(sample=samples[at], defense=name, how=how, text=made.text)
     return tuple(best.values())

@@ -23,7 +23,7 @@ def note_equal_texts(writer: RecordWriter, views: Sequence[str]) -> Iterator[str
     positions = [row[0] for row in writer.connection.rows(_CONVERSATIONS)]
     if not positions:
         return
-    samples = [writer.sample(position) for position in range(writer.sample_count)]
+    samples = [writer.sample(position) for position in range(writer.labelled_count)]
     for view in dict.fromkeys(views):
         if view in set(View):
             yield from _of_view(samples, View(view))

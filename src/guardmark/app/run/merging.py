@@ -270,7 +270,9 @@ def merge_records(
     """Write samples and records of all sources into a new run, and finish it."""
     is_cut = _are_shards(sources)
     positions = [array("Q") for _ in sources]
-    samples = _in_order(sources, positions, manifest) if is_cut else sources[0].reader.samples()
+    samples = (
+        _in_order(sources, positions, manifest) if is_cut else sources[0].reader.every_sample()
+    )
     count = writer.load_samples(samples, manifest=lambda: manifest)
     if not is_cut:
         positions = [array("Q", range(count))] * len(sources)
@@ -312,7 +314,7 @@ def _in_order(
 
 def _numbered(number: int, source: MergeSource) -> Iterator[tuple[int, int, Sample]]:
     shards = source.shards
-    for sample in source.reader.samples():
+    for sample in source.reader.every_sample():
         position = sample.metadata.get(PLACE)
         if type(position) is not int or shards is None or not shards.holds(sample):
             raise StoreError(

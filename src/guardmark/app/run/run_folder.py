@@ -17,9 +17,10 @@ from guardmark.app.parts.loading import resolved
 from guardmark.app.settings import REPORTS
 from guardmark.config.installation import describe_environment
 from guardmark.core.errors import StorageError, StoreError
-from guardmark.core.manifest import VERSION, RunManifest
+from guardmark.core.manifest import IN_PROCESS, VERSION, RunManifest
 from guardmark.datasets.loading import file_hashes
-from guardmark.datasets.settings import data_sha256, dataset_specs, merge_files
+from guardmark.datasets.settings import data_sha256, merge_files
+from guardmark.datasets.specs import dataset_specs
 from guardmark.engine.shards import name_part
 from guardmark.net.redaction import KNOWN
 from guardmark.store.connect import is_blank
@@ -88,7 +89,7 @@ def find_place(
     if is_retry:
         raise StoreError(
             "There is no run of this configuration and data whose errors could be asked about "
-            "again.\nNext: leave out --retry-errors, or name the folder of the run with -o."
+            "again.\nNext: leave out --failed, or name the folder of the run with -o."
         )
     return RunLocation(folder=new)
 
@@ -284,12 +285,29 @@ def write_description(
     import yaml
 
     text = yaml.safe_dump(resolved(config), sort_keys=False, allow_unicode=True)
+    text = _what_is_not_rebuilt(config) + text
     folder.write_text(folder.resolved_config.name, text)
     for path, value in (
         (folder.data_manifest, [asdict(manifest) for manifest in data]),
         (folder.environment, {**describe_environment(), **more}),
     ):
         folder.write_text(path.name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def _what_is_not_rebuilt(config: Config) -> str:
+    """Say in comments which defenses were objects that no file holds; nothing for other runs."""
+    objects = [name for name, each in config.defenses.items() if each.get("type") == IN_PROCESS]
+    if not objects:
+        return ""
+    is_or_are = "is" if len(objects) == 1 else "are"
+    return (
+        f"# Measured from Python: {', '.join(objects)} {is_or_are} no part of this file, which says"
+        " where each stood\n"
+        "# (object) and a hash of what was known of it (fingerprint). Data, seed and all settings "
+        "are rebuilt\n"
+        "# from this file once each of them has a type again, for example\n"
+        '# {type: python, target: "FILE.py:NAME"}.\n'
+    )
 
 
 @contextmanager

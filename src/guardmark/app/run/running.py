@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from guardmark.analysis.frameworks.framework import is_framework
 from guardmark.app.parts.building import (
     Rebuild,
     asked_once,
@@ -45,8 +46,7 @@ from guardmark.datasets.checks.crossed import note_crossed
 from guardmark.datasets.checks.duplicates import note_copies
 from guardmark.datasets.checks.expectations import note_expectations
 from guardmark.datasets.checks.patterns import note_patterns
-from guardmark.datasets.settings import describe_data, fetch_missing, merge_files
-from guardmark.engine.execution.cluster import Cluster
+from guardmark.datasets.settings import describe_data, merge_files
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import CachedParts, Plan, Timing, Workers
 from guardmark.engine.probing import note_refused_fields, probe_parts
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from guardmark.app.run.run_folder import RunLocation
     from guardmark.app.settings import Config
     from guardmark.core.manifest import DataManifest, RunManifest
+    from guardmark.core.sample import Sample
     from guardmark.datasets.loading import DataReading, LoadedData
     from guardmark.engine.plan import Parts
     from guardmark.engine.runner import RunSummary
@@ -147,10 +148,24 @@ def run(loaded: LoadedConfig, options: RunOptions, session: Session) -> RunResul
             f"Latency mode {mode} times single calls, and run.engine ray asks batches.\n"
             "Next: set latency.mode to loaded, or run.engine to local."
         )
-    cluster = Cluster(settings) if settings else None
+    cluster = None
+    if settings:
+        from guardmark.engine.execution.cluster import Cluster  # on use: most runs have no cluster
+
+        cluster = Cluster(settings)
     with closing(cluster) if cluster else nullcontext():
         parts = build_parts(replace(loaded, cluster=cluster), services, only=options.only)
         return run_parts(loaded, parts, services=services, options=options, session=session)
+
+
+def _fetch_data(loaded: LoadedConfig, announce: Callable[[str], None]) -> None:
+    """Fetch the public sets that the data name and this machine lacks."""
+    public = [entry for entry in loaded.config.data if entry.is_public]
+    if public:
+        from guardmark.datasets.public_sets import fetch_missing  # on use: most data are files
+
+        for entry in public:
+            fetch_missing(entry, loaded.folder, announce)
 
 
 def run_parts(
@@ -175,8 +190,8 @@ def run_parts(
     require_measurable(loaded, budget)
     meter = session.meter if services is None else services.meter
     meter.limit(budget)
-    for entry in () if options.offline else loaded.config.data:
-        fetch_missing(entry, loaded.folder, session.announce)
+    if not options.offline:
+        _fetch_data(loaded, session.announce)
     invocation = _Invocation(
         loaded=loaded,
         meter=meter,
@@ -257,7 +272,7 @@ class _Invocation:
         # The manifest with the samples: without it they could not be told from other data.
         writer.load_samples(samples, manifest=lambda: self._manifest(data))
         builtin = {(each.builtin or "").partition("@")[0] for each in self.loaded.config.data}
-        for line in describe_data(data.manifests, builtin):
+        for line in describe_data(data.manifests, builtin, data.unused):
             self.session.announce(line)
         # Before the first look at a service, which the calls then follow at once.
         write_description(folder, self.loaded.config, merge_files(data.manifests))
@@ -274,18 +289,34 @@ class _Invocation:
             return
         views = [str(built.manifest.view) for built in self.parts.defenses]
         yield from note_equal_texts(writer, views)
-        count = min(writer.sample_count, _MOST_SEARCHED)
+        count = min(writer.labelled_count, _MOST_SEARCHED)
         samples = [writer.sample(position) for position in range(count)]
         yield from note_patterns(samples)
         yield from note_copies(samples)
         yield from note_crossed(samples)
         yield from note_expectations(samples)
         for name in self.loaded.config.stats.slices:
+            if is_framework(name):
+                continue
             if not any(name in sample.metadata for sample in samples):
                 yield (
                     f"stats.slices names {name!r}, which none of the first {count:,} samples has "
                     "in its metadata: nothing is sliced by it"
                 )
+        yield from self._note_category_map(samples)
+
+    def _note_category_map(self, samples: Sequence[Sample]) -> Iterator[str]:
+        """Note categories that native ones are said to stand for and no sample has."""
+        known = {sample.category for sample in samples}
+        for defense, categories in self.loaded.config.stats.categories_meant:
+            for native, own in categories.items():
+                for name in own:
+                    if name not in known:
+                        yield (
+                            f"stats.category_map says that {native!r} of {defense} stands for "
+                            f"{name!r}, a category that none of the first {len(samples):,} "
+                            "samples has"
+                        )
 
     async def _measure(
         self, location: RunLocation, writer: RecordWriter, warnings: Sequence[str]
@@ -389,10 +420,10 @@ def _check_retry(loaded: LoadedConfig, options: RunOptions) -> None:
     if not options.retry_errors:
         return
     if options.fresh:
-        raise ConfigError("--retry-errors continues a run and --fresh starts one: choose one.")
+        raise ConfigError("--failed continues a run and --fresh starts one: choose one.")
     if loaded.config.run.stop_when:
         raise ConfigError(
-            "--retry-errors cannot be used with stop_when: its checks have been made already.\n"
+            "--failed cannot be used with stop_when: its checks have been made already.\n"
             "Next: start again with --fresh."
         )
 
@@ -402,7 +433,10 @@ def with_options(loaded: LoadedConfig, options: RunOptions) -> LoadedConfig:
     update: dict[str, object] = {"shard": options.shard} if options.shard else {}
     if options.stop_when:
         update["stop_when"] = [parse_stop_rule(rule).said for rule in options.stop_when]
-    update |= {"repeat_guards": True} if options.repeat_guards else {}
+    if options.repeat_guards:
+        update["repeat_guards"] = True
+    if options.limit is not None:
+        update["limit"] = options.limit
     run = loaded.config.run.model_copy(update=update)
     return replace(loaded, config=loaded.config.model_copy(update={"run": run}))
 

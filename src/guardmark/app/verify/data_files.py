@@ -29,8 +29,19 @@ if TYPE_CHECKING:
     from guardmark.store.reader import RecordReader
 
 
-def check_data(reader: RecordReader, folders: Sequence[Path], mismatches: Mismatches) -> list[str]:
-    """Compare the data files with the hashes the run noted, and its samples with their texts."""
+def check_data(reader: RecordReader, named: Sequence[Path], mismatches: Mismatches) -> list[str]:
+    """Compare the data files with the hashes the run noted, and its samples with their texts.
+
+    Args:
+        reader: The records; names of files come from them, and from whoever made them.
+        named: Folders that a person named. Beside them only the folder of the run is looked into.
+        mismatches: Takes what differs.
+
+    Returns:
+        Names of files that lie in none of these folders.
+    """
+    own = reader.path.parent
+    folders = [*named, own]
     specs = (spec for each in BUILTIN_SETS for spec in builtin_specs(each.target))
     builtin = {spec.shown_as: spec.path for spec in specs}
     manifest, entries = reader.manifest(), []
@@ -40,8 +51,9 @@ def check_data(reader: RecordReader, folders: Sequence[Path], mismatches: Mismat
     for data in manifest.data:
         for name, noted in data.files.items():
             paths = [folder / name for folder in folders if _is_inside(folder, name)]
-            paths += [builtin[name]] if name in builtin else []
-            there = [path for path in paths if path.is_file()]
+            if name in builtin:
+                paths.append(builtin[name])
+            there = [path for path in paths if _is_file_within(path, own)]
             if not there:
                 missing.append(name)
                 continue
@@ -63,6 +75,13 @@ def _is_inside(folder: Path, name: str) -> bool:
     """Tell whether a name, which came with the run, leads into a folder that a person named."""
     path, base = (Path(os.path.normpath(each.absolute())) for each in (folder / name, folder))
     return path.is_relative_to(base)
+
+
+def _is_file_within(path: Path, own: Path) -> bool:
+    """Tell whether a path is a file; a link in the folder of the run must not lead out of it."""
+    if path.is_relative_to(own) and not path.resolve().is_relative_to(own.resolve()):
+        return False
+    return path.is_file()
 
 
 def _check_texts(

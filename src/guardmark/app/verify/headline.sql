@@ -20,6 +20,7 @@ FROM (
     JOIN samples AS s ON s.position = a.sample
     JOIN kinds AS k ON k.id = s.kind
     WHERE a.stage = 0
+        AND k.is_attack < 2
         AND a.layer = (SELECT id FROM layers WHERE name = 'run')
         AND a.defense = (SELECT id FROM defenses WHERE name = :name)
 )

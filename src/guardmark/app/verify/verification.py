@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.minisign import read_signature
@@ -22,6 +21,7 @@ from guardmark.store.sealing import integrity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from guardmark.store.run_dir import RunDir, SealChain
 
@@ -240,9 +240,13 @@ def _check_stored(
             stated = None
         counted = manifest.get(key)
         mismatches.tree(MismatchKind.DESCRIPTION, path.name, "", stated=stated, counted=counted)
-    places = [*data, Path.cwd(), folder.path]
-    missing = check_data(reader, places, mismatches)
-    return tuple(f"{name} was not found; --data FOLDER says where it lies." for name in missing)
+    # Names of files come from the run, which may be a stranger's: what lies in the current folder
+    # is opened only where a person says that the data lie there.
+    missing = check_data(reader, data, mismatches)
+    return tuple(
+        f"{name} was not compared with the data; --data FOLDER says where it lies (--data . here)."
+        for name in missing
+    )
 
 
 def _missing(folder: RunDir, reader: RecordReader) -> list[str]:

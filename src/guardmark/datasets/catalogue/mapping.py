@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from guardmark.core.errors import DatasetError, listed
+from guardmark.core.sample import Label
 from guardmark.datasets.formats.fields import BadRows, DatasetSpec, Fault, getter
-from guardmark.datasets.formats.files import file_format, read_rows
+from guardmark.datasets.formats.files import file_format, read_class_names, read_rows
+from guardmark.parsing.labels import read_is_attack, read_truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     _Numbered = tuple[int, Row]
 
 _FIELDS: Final = ("text", "label", "category", "subcategory", "language", "group", "kind")
-_TRUE: Final = frozenset({"true", "1", "1.0", "yes"})
+_DOCUMENTS: Final = frozenset({"json", "yaml"})
 _PLACES: Final = ("start", "middle", "end")
 
 
@@ -43,7 +45,7 @@ def mapped_rows(entry: CatalogueEntry, name: str, files: Mapping[str, Path]) -> 
     for file in entry.row_files:
         rules = entry.rules(file)
         for path in fnmatch.filter(files, file.path):
-            compiled = _Compiled(rules, path, name)
+            compiled = _Compiled(rules, path, name, class_columns=_class_columns(file, files[path]))
             rows = _raw(file, files[path], rules)
             for number, row in _with_others(rows, rules, entry, files):
                 compiled.require_columns(row)
@@ -70,18 +72,26 @@ def _with_others(
 
 
 def _raw(file: SourceFile, path: Path, rules: RowRules | None) -> Iterator[_Numbered]:
-    is_yaml = file.format == "yaml" or path.suffix in {".yaml", ".yml"}
-    kind = "" if is_yaml else file.format
-    # Entries are written for the numbers that a file holds.
-    spec = DatasetSpec(name="", path=path, shown_as=path.name, format=kind, class_names=False)
-    if is_yaml or file_format(spec) == "json":
-        parse = yaml.safe_load if is_yaml else json.loads
+    spec = _spec_of(file, path)
+    if file_format(spec) in _DOCUMENTS:
+        parse = json.loads if file_format(spec) == "json" else yaml.safe_load
         yield from _document_rows(file, path, rules, parse=parse)
         return
     for number, row in read_rows(spec):
         if isinstance(row, Fault):
             raise BadRows([row])
         yield number, {**row, **file.add, "number": number}
+
+
+def _spec_of(file: SourceFile, path: Path) -> DatasetSpec:
+    kind = "yaml" if path.suffix in {".yaml", ".yml"} else file.format
+    return DatasetSpec(name="", path=path, shown_as=path.name, format=kind)
+
+
+def _class_columns(file: SourceFile, path: Path) -> Mapping[str, list[str]]:
+    """Return the columns of a file whose numbers have names, with the names in order."""
+    spec = _spec_of(file, path)
+    return read_class_names(spec) if file_format(spec) == "parquet" else {}
 
 
 def _document_rows(
@@ -163,11 +173,24 @@ def insert_text(document: str, text: str, place: str) -> str:
 class _UnlistedWord(Exception):
     """A value that no word of a rule translates."""
 
+    message = "says {value}, which the entry does not translate: a new word at home"
+
+
+class _OtherMeaning(Exception):
+    """The name of a class says the opposite of what the entry takes its number for."""
+
+    message = (
+        "says {value} by the names in the file, where the entry takes the number for the opposite: "
+        "the numbers have changed at home"
+    )
+
 
 class _Compiled:
     """The rules of one file, ready for many rows."""
 
-    def __init__(self, rules: RowRules, path: str, name: str) -> None:
+    def __init__(
+        self, rules: RowRules, path: str, name: str, *, class_columns: Mapping[str, list[str]]
+    ) -> None:
         self._file = path.rsplit("/", 1)[-1]
         named = (getattr(rules, field) for field in _FIELDS)
         used = [c for rule in (*named, *rules.keep.values()) if rule for c in rule.columns()]
@@ -175,13 +198,20 @@ class _Compiled:
         tops = dict.fromkeys(column.split(".")[0] for column in used)
         self._tops: tuple[str, ...] = tuple(top for top in tops if top not in rules.optional)
         self._name = name
-        self._fields = {
-            field: _compiled(rule) for field in _FIELDS if (rule := getattr(rules, field))
-        }
-        self._id = _compiled(rules.id) if rules.id else None
-        self._keep = {field: _compiled(rule) for field, rule in rules.keep.items()}
-        self._where = [(getter(c), frozenset(w), True) for c, w in rules.where.items()]
-        self._where += [(getter(c), frozenset(w), False) for c, w in rules.leave_out.items()]
+        self._fields: dict[str, Callable[[Row], str]] = {}
+        for field in _FIELDS:
+            rule = getattr(rules, field)
+            if rule:
+                self._fields[field] = _compiled(rule, class_columns)
+        self._id = _compiled(rules.id, class_columns) if rules.id else None
+        self._keep = {field: _compiled(rule, class_columns) for field, rule in rules.keep.items()}
+        self._where: list[tuple[Callable[[Mapping[str, object]], object], frozenset[str], bool]]
+        self._where = []
+        for wanted, conditions in ((True, rules.where), (False, rules.leave_out)):
+            for column, words in conditions.items():
+                names = class_columns.get(column, [])
+                known = {names[int(word)] for word in words if _is_number_of(word, names)}
+                self._where.append((getter(column), frozenset(known).union(words), wanted))
         self._unique = [getter(column) for column in rules.unique]
 
     def require_columns(self, row: Row) -> None:
@@ -214,9 +244,8 @@ class _Compiled:
         for field, read in (*self._fields.items(), *self._keep.items()):
             try:
                 mapped[field] = read(row)
-            except _UnlistedWord as unlisted:
-                message = "says {value}, which the entry does not translate: a new word at home"
-                value = repr(str(unlisted)[:40])
+            except (_UnlistedWord, _OtherMeaning) as unusable:
+                message, value = unusable.message, repr(str(unusable)[:40])
                 return Fault(file=self._file, row=number, field=field, message=message, value=value)
         mapped["id"] = self._sample_id(row, str(mapped["text"]), ids)
         return mapped
@@ -230,19 +259,24 @@ class _Compiled:
         return sample_id if count == 1 else f"{sample_id}-{count}"
 
 
-def _compiled(rule: FieldRule) -> Callable[[Row], str]:
+def _compiled(rule: FieldRule, class_columns: Mapping[str, list[str]]) -> Callable[[Row], str]:
     """Turn a rule into a function from a row to the value of a field."""
-    otherwise = _compiled(rule.otherwise) if rule.otherwise else None
-    base = _base(rule)
+    otherwise = _compiled(rule.otherwise, class_columns) if rule.otherwise else None
+    base = _base(rule, class_columns)
+    words = _with_class_names(rule.words, class_columns.get(rule.column, []))
 
     def read(row: Row) -> str:
         value = base(row)
         if rule.lower:
             value = value.strip().lower()
-        if rule.words:
-            if value not in rule.words and rule.unlisted == "refuse":
+        is_unknown = bool(rule.any_of) and not value
+        if words and not is_unknown:
+            if value not in words and rule.unlisted == "refuse":
                 raise _UnlistedWord(value)
-            value = rule.words.get(value, value)
+            meaning = words.get(value, value)
+            if value not in rule.words and _contradicts(value, meaning):
+                raise _OtherMeaning(value)
+            value = meaning
         if not value:
             return otherwise(row) if otherwise else ""
         if rule.hash:
@@ -252,7 +286,7 @@ def _compiled(rule: FieldRule) -> Callable[[Row], str]:
     return read
 
 
-def _base(rule: FieldRule) -> Callable[[Row], str]:
+def _base(rule: FieldRule, class_columns: Mapping[str, list[str]]) -> Callable[[Row], str]:
     if rule.constant:
         return lambda _row: rule.constant
     if rule.column:
@@ -260,9 +294,41 @@ def _base(rule: FieldRule) -> Callable[[Row], str]:
         return lambda row: _word(get(row))
     if rule.any_of:
         columns = [getter(column) for column in rule.any_of]
-        return lambda row: str(any(_word(get(row)).lower() in _TRUE for get in columns)).lower()
-    parts = [_compiled(part) for part in rule.parts]
+        return lambda row: _any_true([read_truth(get(row)) for get in columns])
+    parts = [_compiled(part, class_columns) for part in rule.parts]
     return lambda row: rule.join.join(word for part in parts if (word := part(row)))
+
+
+def _any_true(values: list[bool | None]) -> str:
+    """Return whether any value is true; nothing where none is and one is not known.
+
+    A cell that is missing means that nobody looked: the row is not known to be benign.
+    """
+    if True in values:
+        return "true"
+    return "" if None in values else "false"
+
+
+def _with_class_names(words: Mapping[str, str], names: list[str]) -> dict[str, str]:
+    """Return what words mean, those of an entry's numbers also by their names in the file."""
+    known = dict(words)
+    for word, meaning in words.items():
+        if _is_number_of(word, names):
+            known.setdefault(names[int(word)], meaning)
+    return known
+
+
+def _is_number_of(word: str, names: list[str]) -> bool:
+    """Tell whether a word is the number of a class that has a name."""
+    return word.isdecimal() and int(word) < len(names)
+
+
+def _contradicts(word: str, meaning: str) -> bool:
+    """Tell whether the name of a class says attack where its number means benign, or so."""
+    is_attack = read_is_attack(word)
+    if is_attack is None or meaning not in set(Label):
+        return False
+    return is_attack != (meaning == Label.ATTACK)
 
 
 def _key(text: str) -> bytes:

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.datasets.catalogue import Use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,6 @@ Purpose = Literal[
     "prompt-injection", "jailbreak", "content-safety", "over-refusal", "benign-use", "judge"
 ]
 """What a detector is for; a set is only asked of detectors of its purposes."""
-Use = Literal["commercial", "redistribution", "training"]
 Kind = Literal[
     "attack", "harmful_request", "harmful_content", "benign", "over_refusal_probe", "judge_pair"
 ]
@@ -130,6 +130,7 @@ class CatalogueEntry(Settings):
     gated: bool = False
     languages: tuple[str, ...] = Field(min_length=1)
     purposes: tuple[Purpose, ...] = Field(min_length=1)
+    codes: dict[str, tuple[str, ...]] = {}  # framework to the items that the rows are about
     ask: str = Field(min_length=1)  # which detectors to ask, and which not
     groups: str = Field(min_length=1)  # which rows belong together
     faults: tuple[str, ...] = ()
@@ -137,6 +138,7 @@ class CatalogueEntry(Settings):
     differences: str = ""  # between our rows and another normalised copy
     files: tuple[SourceFile, ...] = ()
     rows: dict[str, Any] = {}
+    unlabelled: Literal["refuse", "leave_out"] = "refuse"  # rows whose label comes out empty
     unread: str = ""  # why there are no rows to read, and what to do instead
 
     @model_validator(mode="after")

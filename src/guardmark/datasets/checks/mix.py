@@ -20,6 +20,7 @@ DIMENSIONS = ("category", "topic", "language", "length")
 """`category` says what attacks are about, `topic` the same of benign inputs."""
 
 OTHER = "(other)"
+_RATED = (Label.ATTACK, Label.BENIGN)
 _BAND = re.compile(r"(\d+)(?:-(\d+)|\+)")
 _ROUNDS = 200
 _SETTLED = 1e-9
@@ -35,7 +36,7 @@ class Dimension:
 
     def labels(self) -> tuple[Label, ...]:
         """Return the labels that the dimension speaks of."""
-        return {"category": (Label.ATTACK,), "topic": (Label.BENIGN,)}.get(self.name, tuple(Label))
+        return {"category": (Label.ATTACK,), "topic": (Label.BENIGN,)}.get(self.name, _RATED)
 
     def value_of(self, sample: Sample) -> str:
         """Return the stated value a sample falls under, or `(other)`."""
@@ -117,7 +118,7 @@ def mix_weights(samples: Sequence[Sample], mix: Sequence[Dimension]) -> tuple[fl
         Deming & Stephan (1940), doi:10.1214/aoms/1177731829.
     """
     weights = [1.0] * len(samples)
-    for label in Label:
+    for label in _RATED:
         positions = [index for index, sample in enumerate(samples) if sample.label is label]
         stated = [dimension for dimension in mix if label in dimension.labels()]
         if not positions or not stated:

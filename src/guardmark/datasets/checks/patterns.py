@@ -46,7 +46,7 @@ def mask(text: str) -> tuple[str, ...] | None:
     masked: list[str] = []
     plain = 0
     for position, token in enumerate(_TOKEN.findall(text)):
-        if any(sign.isdigit() for sign in token):
+        if not token.isalpha() and any(sign.isdigit() for sign in token):
             word = _NUMBER
         elif position and token[0].isupper() and not token.isupper():
             word = _NAME

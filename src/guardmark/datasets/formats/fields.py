@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from guardmark.core.errors import DatasetError, counted
 from guardmark.core.sample import Label, Role
@@ -36,7 +36,7 @@ class DatasetSpec:
     exclude_variants: frozenset[str] = frozenset()
     defaults: Mapping[str, str] = field(default_factory=dict)
     open_categories: bool = False
-    class_names: bool = True  # put the names of classes in place of their numbers
+    unlabelled: Literal["refuse", "keep", "leave_out"] = "refuse"  # rows without a label
     images: Path | None = None  # folder of images, where it is not that of the file
     files: Mapping[str, Path] = field(default_factory=dict)
     rows: Callable[[], Iterator[tuple[int, dict[str, object] | Fault]]] | None = None

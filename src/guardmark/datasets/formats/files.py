@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import codecs
-import csv
+import errno
 import fnmatch
 import gzip
 import io
 import json
+import stat
 from base64 import b64encode
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -15,16 +16,18 @@ from itertools import accumulate
 from json.scanner import make_scanner
 from pathlib import PosixPath
 from tempfile import SpooledTemporaryFile
-from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, Any, AnyStr, BinaryIO, Final, cast
 
 from guardmark.config.source import parse_yaml
 from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed, needs
+from guardmark.core.limits import LONGEST_DATA_LINE, MOST_TEXT_BYTES
 from guardmark.datasets.formats.class_labels import class_names, with_names
 from guardmark.datasets.formats.fields import PACK_MARK, BadRows, Fault
 from guardmark.parsing.foreign_text import (
+    BrokenTable,
     DoubledMember,
-    delimiter_of,
-    is_for_spreadsheets,
+    TableReader,
+    is_utf16,
     unique_members,
 )
 
@@ -48,9 +51,7 @@ _BY_SUFFIX = {
     ".yaml": "yaml",
     ".yml": "yaml",
 }
-FORMATS = ("jsonl", "json", "csv", "tsv", "parquet", "yaml", "prompt_pack")
-_LONGEST_YAML = 64 << 20  # bytes: a YAML file is read whole
-_LONGEST_LINE = 256 << 20
+FORMATS: Final = ("jsonl", "json", "csv", "tsv", "parquet", "yaml", "prompt_pack")
 _AHEAD = 1 << 20  # characters of a list that are read at once
 _AT_ONCE = 100  # rows of Parquet, each of which may hold images
 _BLANKS = " \t\n\r"
@@ -66,7 +67,7 @@ _ENCODE = "save it as UTF-8, or state under data: encoding: "
 # NaN and infinities are no JSON; where a file has them they mean that nothing is known.
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None, object_pairs_hook=unique_members)
 _scan = make_scanner(_DECODER)  # type: ignore[arg-type]  # typeshed names the scanner itself
-NESTED_COLUMNS = ("messages", "must_keep", "metadata")
+NESTED_COLUMNS = ("messages", "must_keep", "tools", "metadata")
 """Columns of a table whose cells hold lists or objects as JSON."""
 INERT_COLUMN = "inert_cells"
 """Column that names the cells of a row which got an apostrophe so that no spreadsheet runs
@@ -102,6 +103,22 @@ def read_rows(spec: DatasetSpec) -> Iterator[RawRow]:
         ) from error
 
 
+def read_document(spec: DatasetSpec) -> object:
+    """Read a file that is one JSON document, whole."""
+    try:
+        with open_text(spec) as stream:
+            content = stream.read(LONGEST_DATA_LINE + 1)
+        if len(content) > LONGEST_DATA_LINE:
+            most = LONGEST_DATA_LINE >> 20
+            raise _broken(spec.shown_as, f"is one JSON document of more than {most} MiB")
+        return _DECODER.decode(content.decode("utf-8-sig"))
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise _not_opened(spec, error.strerror) from error
+    except (ValueError, RecursionError) as error:
+        reason = getattr(error, "msg", "nested too deeply")
+        raise _broken(spec.shown_as, f"is not JSON ({reason})") from error
+
+
 def file_format(spec: DatasetSpec) -> str:
     """Return the format of a file, as stated or by its name."""
     if spec.format:
@@ -126,8 +143,11 @@ def file_format(spec: DatasetSpec) -> str:
 
 
 def open_bytes(path: Path) -> io.BufferedReader:
-    """Open a file of this machine, or an object of a store."""
+    """Open a file of this machine, or an object of a store; a pipe or a device is none."""
     if not address_of(path):
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise OSError(errno.EINVAL, "it is a pipe or a device, not a file")
         return path.open("rb")
     with _store(path) as (system, inner):
         return io.BufferedReader(system.open_input_file(inner), _AHEAD)
@@ -198,14 +218,23 @@ def open_text(spec: DatasetSpec) -> BinaryIO:
             stream = cast("io.BufferedReader", packed)
         if stream.peek(4)[:4] == _ZIP:
             raise _broken(spec.shown_as, f"is a workbook, or another zip archive. {_SAVE_AS_CSV}")
+        beginning = stream.peek(4)[:4]
         if spec.encoding:
             try:
                 return _recoded(stream, spec.encoding)
             except (UnicodeError, LookupError) as error:
                 message = f"cannot be read with encoding: {spec.encoding} ({error})"
                 raise _broken(spec.shown_as, message) from error
-        if stream.peek(4)[:4].count(b"\0") in {1, 2}:  # more are no text at all
-            raise _broken(spec.shown_as, f"is UTF-16, as spreadsheets write it: {_ENCODE}utf-16")
+        if is_utf16(beginning):
+            try:
+                return _recoded(stream, "utf-16")
+            except UnicodeError as error:
+                message = f"is not UTF-16, as its first bytes say ({error})"
+                raise _broken(spec.shown_as, message) from error
+        if beginning.count(b"\0") in {1, 2}:  # more are no text at all
+            order = "utf-16-be" if beginning.startswith(b"\0") else "utf-16-le"
+            message = f"is UTF-16 without a mark of the order of its bytes: {_ENCODE}{order}"
+            raise _broken(spec.shown_as, message)
         stack.pop_all()
     return stream
 
@@ -232,7 +261,7 @@ def _require_modest(spec: DatasetSpec, sizes: Iterable[int]) -> None:
 
 def _jsonl_rows(stream: BinaryIO, shown_as: str) -> Iterator[RawRow]:
     """Read one object a line; only a line feed ends a line, so U+2028 stays inside a text."""
-    for number, line in enumerate(iter(partial(stream.readline, _LONGEST_LINE), b""), start=1):
+    for number, line in enumerate(iter(partial(stream.readline, LONGEST_DATA_LINE), b""), start=1):
         # The usual line, without the calls around the scanner: half of what reading it costs.
         try:
             text = line.decode()
@@ -267,50 +296,32 @@ def _unusual_line(body: bytes, number: int, shown_as: str) -> dict[str, object] 
 
 def _lines(stream: IO[str], shown_as: str) -> Iterator[str]:
     """Yield the lines of a file, none of which is without end."""
-    for number, line in enumerate(iter(partial(stream.readline, _LONGEST_LINE), ""), start=1):
+    for number, line in enumerate(iter(partial(stream.readline, LONGEST_DATA_LINE), ""), start=1):
         _require_end(line, number, shown_as)
         yield line
 
 
 def _require_end(line: AnyStr, number: int, shown_as: str) -> None:
-    if len(line) >= _LONGEST_LINE - len(_BOM):
-        raise _broken(shown_as, f"has a line {number} of {_LONGEST_LINE >> 20} MiB or more")
+    if len(line) >= LONGEST_DATA_LINE - len(_BOM):
+        raise _broken(shown_as, f"has a line {number} of {LONGEST_DATA_LINE >> 20} MiB or more")
 
 
 def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow]:
-    # The module's limit of 131,072 characters a field would cut long attacks off.
-    csv.field_size_limit(_LONGEST_LINE)
+    """Read a table by the reader that imports use, one row at a time."""
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
-    line = 0
     try:
-        lines = _lines(text, shown_as)
-        head = next(lines, "")
-        if is_for_spreadsheets(head):
-            head = next(lines, "")
-        delimiter = "\t" if tabs else delimiter_of(head)
-        names = next(csv.reader([head], delimiter=delimiter, strict=True), [])
-        if not names:
-            return
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            message = f"has more than one column called {', '.join(twice)}"
-            raise _broken(shown_as, message, field=twice[0])
-        # Strict: a quote that is never closed would swallow the rest of the file unseen.
-        table = csv.reader(lines, delimiter=delimiter, strict=True)
-        for number, values in enumerate(table, start=1):
-            line = table.line_num
-            if not values:
-                continue
-            if len(values) != len(names):
-                message = f"has {len(values)} values where the header names {len(names)} columns"
-                yield number, Fault(file=shown_as, row=number, field="", message=message)
-                continue
-            yield number, _decoded(dict(zip(names, values, strict=True)))
+        table = TableReader(_lines(text, shown_as), tabs=tabs)
+        names = table.names
+        for number, cells in enumerate(table, start=1):
+            if len(cells) == len(names):
+                yield number, _decoded(dict(zip(names, cells, strict=True)))
+            else:
+                why = table.why_unfit(cells)
+                yield number, Fault(file=shown_as, row=number, field="", message=why)
     except UnicodeDecodeError as error:
         raise BadRows([_not_utf8(shown_as, 0, error)]) from error
-    except csv.Error as error:
-        # line_num counts from the line below the head; the mistake is in the record after it.
-        message = f"is not CSV: {error}, in the record from line {line + 2} on"
-        raise _broken(shown_as, message) from error
+    except BrokenTable as error:
+        raise _broken(shown_as, str(error)) from error
     finally:
         text.detach()  # whoever opened the stream closes it
 
@@ -340,9 +351,9 @@ def _decoded(row: dict[str, Any]) -> dict[str, object]:
 
 def _yaml_rows(stream: BinaryIO, shown_as: str) -> Iterator[RawRow]:
     """Read a YAML list of objects, as PINT and others keep their prompts."""
-    data = stream.read(_LONGEST_YAML + 1)
-    if len(data) > _LONGEST_YAML:
-        raise _broken(shown_as, f"is longer than {_LONGEST_YAML >> 20} MiB, the most of YAML")
+    data = stream.read(MOST_TEXT_BYTES + 1)
+    if len(data) > MOST_TEXT_BYTES:
+        raise _broken(shown_as, f"is longer than {MOST_TEXT_BYTES >> 20} MiB, the most of YAML")
     try:
         document, _ = parse_yaml(data.decode("utf-8-sig"), shown_as)
     except UnicodeDecodeError as error:
@@ -395,7 +406,9 @@ def _elements(text: IO[str], held: str) -> Iterator[object]:
             raise
         except (ValueError, RecursionError):
             # It may go on in what is not read yet: as much again, so that long ones cost no square.
-            more = text.read(max(_AHEAD, len(held) - at)) if len(held) - at < _LONGEST_LINE else ""
+            more = (
+                text.read(max(_AHEAD, len(held) - at)) if len(held) - at < LONGEST_DATA_LINE else ""
+            )
             if not more:
                 raise
             held, at = held[at:] + more, 0
@@ -444,7 +457,7 @@ def _parquet_rows(spec: DatasetSpec) -> Iterator[RawRow]:
             sizes = (binary_length(each.dictionary).take(each.indices).sum() for each in shared)
             _require_modest(spec, (size.as_py() or 0 for size in sizes))
         with open_bytes(spec.path) as opened, ParquetFile(opened) as table:
-            classes = class_names(table.schema_arrow.metadata) if spec.class_names else {}
+            classes = class_names(table.schema_arrow.metadata)
             for batch in table.iter_batches(batch_size=_AT_ONCE):
                 for row in batch.to_pylist():
                     number += 1
@@ -453,6 +466,19 @@ def _parquet_rows(spec: DatasetSpec) -> Iterator[RawRow]:
                     yield number, _decoded(_DECODER.decode(text))
     except UnicodeDecodeError as error:
         raise BadRows([_not_utf8(spec.shown_as, number + 1, error)]) from error
+    except ArrowException as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise _broken(spec.shown_as, f"is not Parquet ({first})") from error
+
+
+def read_class_names(spec: DatasetSpec) -> dict[str, list[str]]:
+    """Return the columns of a Parquet file whose numbers are classes, with the classes' names."""
+    with needs(f"Reading {spec.shown_as} needs pyarrow", "parquet"):
+        from pyarrow import ArrowException
+        from pyarrow.parquet import read_schema
+    try:
+        with open_bytes(spec.path) as opened:
+            return class_names(read_schema(opened).metadata)
     except ArrowException as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise _broken(spec.shown_as, f"is not Parquet ({first})") from error

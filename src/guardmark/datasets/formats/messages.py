@@ -12,7 +12,8 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.core.sample import MATERIAL, MOST_IMAGE_BYTES, Image, Message, Prompt, Role, ToolCall
+from guardmark.core.limits import MOST_IMAGE_BYTES
+from guardmark.core.sample import MATERIAL, Image, Message, Prompt, Role, ToolCall
 from guardmark.datasets.formats.chat_forms import common_messages
 from guardmark.datasets.formats.fields import ROLE_WORDS
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha256
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.core.errors import counted, did_you_mean, listed
+from guardmark.core.limits import LONGEST_SAMPLE_NAME
 from guardmark.core.sample import Label, Prompt, Sample, Severity
 from guardmark.datasets.formats.chat_forms import is_conversation
 from guardmark.datasets.formats.fields import (
@@ -24,6 +26,7 @@ from guardmark.datasets.formats.fields import (
 )
 from guardmark.datasets.formats.filters import SampleFilter
 from guardmark.datasets.formats.messages import UnreadMessage, read_prompt
+from guardmark.datasets.formats.tools import defines_tools, read_tools
 from guardmark.parsing.labels import BENIGN_WORDS
 from guardmark.store.samples import Kind, PlainSample, kind_of, rest_of
 
@@ -79,7 +82,7 @@ class QuickRows:
         self.is_usable = (
             "text" in paths
             and "id" in paths
-            and not {"messages", "must_keep", "images", "crossing"} & set(paths)
+            and not {"messages", "must_keep", "images", "crossing", "tools"} & set(paths)
             and not spec.defaults
             and "metadata" not in names
             and all(path in names for path in paths.values())
@@ -130,10 +133,10 @@ class QuickRows:
     def _match(self, row: Mapping[str, object]) -> _Match | None:
         values = self._values(row)
         sample_id, text = values[0], values[1]
-        if type(text) is not str or type(sample_id) is not str or not sample_id:
+        if type(text) is not str or type(sample_id) is not str:
             return None
-        if not text or text.isspace():
-            return None
+        if not sample_id or sample_id[LONGEST_SAMPLE_NAME:] or not text or text.isspace():
+            return None  # the long way says what is wrong
         try:
             known = self._known.get(values[_OWN:])
         except TypeError:
@@ -143,7 +146,8 @@ class QuickRows:
         group = values[2] if self._has_group else ""
         if not group:
             return None if sample_id.endswith(known.suffix) else (known, sample_id, text, "")
-        return (known, sample_id, text, group) if type(group) is str else None
+        is_usual = type(group) is str and not group[LONGEST_SAMPLE_NAME:]
+        return (known, sample_id, text, group) if is_usual else None
 
     def _metadata(self, row: Mapping[str, object]) -> Mapping[str, object]:
         return {name: row[name] for name in self._rest}
@@ -153,7 +157,10 @@ _SEVERITIES = {severity.value: severity for severity in Severity}
 _PLAIN_FIELDS = ("expected", "technique", "language", "source")
 _NAME_TEXT = "; say which column holds it: map: {text: COLUMN}"
 _CONTEXT = "ContextString"  # column of HarmBench: what a contextual behavior is asked about
-_NOT_EVERYWHERE = "; fill it in, or state what rows without one are: defaults: {label: benign}"
+_NOT_EVERYWHERE = (
+    "; fill it in, or say what rows without one are: defaults: {label: benign}, "
+    "unlabelled: keep (answered and judged, in no rate) or unlabelled: leave_out"
+)
 _NO_LABEL = (
     "; name its column (label_field: COLUMN), or if all rows are one of both say so (label: attack)"
 )
@@ -165,6 +172,7 @@ class RowReader:
     def __init__(self, spec: DatasetSpec, taxonomy: Taxonomy) -> None:
         self.spec = spec
         self.mapping: dict[str, str] = {}
+        self.unused: dict[str, None] = {}  # columns of no field, kept as metadata
         self.undeclared: set[str] = set()
         self.own_categories: dict[str, set[str]] = {}
         self.inferred: set[int] = set()
@@ -195,7 +203,10 @@ class RowReader:
         return not exclude or self._variant(row, self._plan(row)[1]) not in exclude
 
     def read(self, number: int, row: Row) -> Sample | list[Fault]:
-        """Read one row."""
+        """Read one row, or say all that is wrong with it.
+
+        A row without a label that is left out has nothing wrong with it, and gives no sample.
+        """
         plan, gets, quick = self._plan(row)
         sample = quick.read(row) if quick.is_usable else None
         if sample is not None:
@@ -223,6 +234,8 @@ class RowReader:
 
         prompt = self._prompt(row, gets, fault)
         metadata = _leftover(row, plan.taken)
+        if prompt is not None and "tools" in gets:
+            prompt = self._with_tools(prompt, row, gets, metadata=metadata, fault=fault)
         label = self._label(row, gets, metadata, fault)
         if metadata.get(LABEL_SOURCE) == INFERRED:
             self.inferred.add(number)
@@ -236,18 +249,26 @@ class RowReader:
         variant = self._variant(row, gets)
         plain = {field: self._text(row, gets, field) for field in _PLAIN_FIELDS}
         plain["source"] = plain["source"] or self.spec.name
+        names = {
+            "id": sample_id,
+            "category": category,
+            "subcategory": subcategory,
+            "variant": variant,
+            "group": self._text(row, gets, "group") or _origin(sample_id, variant),
+            "crossing": self._text(row, gets, "crossing"),
+        }
+        for field, value in (names | plain).items():
+            if len(value) > LONGEST_SAMPLE_NAME:
+                fault(field, f"has more than {LONGEST_SAMPLE_NAME:,} characters")
+        if faults:
+            return faults
         return Sample(
-            id=sample_id,
             prompt=prompt,
             label=label,
-            category=category,
-            subcategory=subcategory,
             severity=severity,
-            variant=variant,
-            group=self._text(row, gets, "group") or _origin(sample_id, variant),
-            crossing=self._text(row, gets, "crossing"),
             must_keep=must_keep,
             metadata=metadata,
+            **names,
             **plain,
         )
 
@@ -264,6 +285,9 @@ class RowReader:
             for field, path in plan.paths.items():
                 if field != "images":  # noted where a row has one
                     self.mapping.setdefault(field, path)
+            for name in row:
+                if name not in plan.taken and name != "metadata":
+                    self.unused[str(name)] = None
         if known[2].is_usable:
             self._quick[known[2].width] = known[2]
         return known
@@ -313,6 +337,31 @@ class RowReader:
         fault("text", "is empty" if isinstance(text, str) else came)
         return None
 
+    def _with_tools(
+        self,
+        prompt: Prompt,
+        row: Row,
+        gets: Mapping[str, Getter],
+        *,
+        metadata: dict[str, object],
+        fault: Report,
+    ) -> Prompt:
+        """Add the tools that a row defines; what is no definition stays beside, as metadata."""
+        stated = self._value(row, gets, "tools")
+        if stated in (None, "", []):
+            return prompt
+        path = self._plan(row)[0].paths["tools"]
+        if "tools" not in self.spec.map and not defines_tools(stated):
+            metadata[path.rpartition(".")[2]] = stated
+            return prompt
+        try:
+            tools = read_tools(stated)
+        except UnreadMessage as error:
+            fault("tools", str(error))
+            return prompt
+        self.mapping["tools"] = path
+        return replace(prompt, tools=tools)
+
     def _label(
         self, row: Row, gets: Mapping[str, Getter], metadata: dict[str, object], fault: Report
     ) -> Label | None:
@@ -332,12 +381,7 @@ class RowReader:
         else:
             value = self._value(row, gets, "label")
         if value is None:
-            near = "" if field in gets else near_column("label", row)
-            hint = f". Did you mean {near!r}? State label_field: {near!r}" if near else _NO_LABEL
-            if field in gets:
-                hint = _NOT_EVERYWHERE
-            fault(field, f"is missing{hint}")
-            return None
+            return self._missing_label(row, field, is_column=field in gets, fault=fault)
         column = field if in_pack else self.mapping.get("label", "")
         label = read_label(value, self.spec.labels, column=column)
         if label is None:
@@ -346,7 +390,26 @@ class RowReader:
                 "says {value}, not a known label; translate it under labels: {WORD: attack}",
                 repr(str(value)[:40]),
             )
+        if label is Label.UNLABELLED and self.spec.unlabelled == "leave_out":
+            return None
         return label
+
+    def _missing_label(
+        self, row: Row, field: str, *, is_column: bool, fault: Report
+    ) -> Label | None:
+        """Do with a row that states no label what the settings of the data say."""
+        if self.spec.unlabelled == "keep":
+            return Label.UNLABELLED
+        if self.spec.unlabelled == "leave_out":
+            return None
+        near = "" if is_column else near_column("label", row)
+        hint = _NO_LABEL
+        if is_column:
+            hint = _NOT_EVERYWHERE
+        elif near:
+            hint = f". Did you mean {near!r}? State label_field: {near!r}"
+        fault(field, f"is missing{hint}")
+        return None
 
     def _stated_label(
         self, row: Row, gets: Mapping[str, Getter], stated: Label, fault: Report

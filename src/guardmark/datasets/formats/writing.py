@@ -178,9 +178,10 @@ def sample_row(sample: Sample) -> dict[str, Any]:
         "id": sample.id,
         "text": sample.prompt.text if whole else None,
         "messages": None if whole else _messages(sample.prompt),
-        "label": sample.label.value,
+        "label": sample.label.value if sample.is_labelled else "",
         **{name: getattr(sample, name) or "" for name in _SAME},
         "must_keep": list(sample.must_keep),
+        "tools": [tool.chat for tool in sample.prompt.tools],
         "metadata": dict(sample.metadata),
     }
     return {

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from guardmark.core.errors import listed
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.defenses.http.values import ScoreScale, findings, is_true
 from guardmark.parsing.objects import AmbiguousJson, read_json
@@ -13,11 +14,14 @@ from guardmark.parsing.objects import AmbiguousJson, read_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from guardmark.core.outcome import CategoryFinding
+    from guardmark.defenses.answers import ConfidenceMeaning
     from guardmark.defenses.http.values import BlockedRule, JsonPath
     from guardmark.net.service import Exchange
 
 _RAW = 2_000  # characters of a native answer that are kept
 _MOST_CATEGORIES = 200
+_SHOWN_CATEGORIES = 20  # that a message names
 _UNIT = ScoreScale()
 
 
@@ -44,11 +48,27 @@ class WordRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConfidenceRule:
+    """Where a service says how confident it is, and what that means.
+
+    Attributes:
+        path: Where the number stands.
+        means: Whether it is a risk or the certainty of the decision; None where nobody said.
+        is_stated: Whether the configuration names the place; else it is beside the decision.
+    """
+
+    path: JsonPath
+    means: ConfidenceMeaning | None
+    is_stated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRules:
     """Where a service's answer says what.
 
     What decides is the first of these that is given: a status named in `statuses`, the
-    action, the blocked value, the score against the threshold.
+    action, the blocked value, the categories' scores against their `thresholds`, the score against
+    the threshold.
     """
 
     blocked: JsonPath | None = None
@@ -59,7 +79,9 @@ class AnswerRules:
     scale: ScoreScale = _UNIT
     score_kind: ScoreKind = ScoreKind.SELF_REPORTED
     threshold: float | None = None
+    confidence: ConfidenceRule | None = None  # a score where nothing else is one
     categories: JsonPath | None = None
+    thresholds: Mapping[str, float] = field(default_factory=dict)  # of native categories, by name
     reason: JsonPath | None = None
     statuses: Mapping[int, Outcome] = field(default_factory=dict)
     rejection: WordRule | None = None
@@ -100,11 +122,14 @@ def _malformed(exchange: Exchange, error: Exception, *, truncated: bool) -> Deci
 
 def _read(rules: AnswerRules, document: object, exchange: Exchange, *, truncated: bool) -> Decision:
     score = _score(rules, document)
+    categories = _categories(rules, document)
     native = ""
     if rules.action is not None:
         native, outcome = _by_action(rules, rules.action, document)
     elif rules.blocked is not None:
         outcome = _by_value(rules, rules.blocked, document)
+    elif rules.thresholds:
+        outcome = _by_category(rules, categories)
     elif score is not None and rules.threshold is not None:
         outcome = Outcome.BLOCK if score >= rules.threshold else Outcome.ALLOW
     else:
@@ -116,12 +141,17 @@ def _read(rules: AnswerRules, document: object, exchange: Exchange, *, truncated
         return _not_examined(exchange, left_out, truncated=truncated)
     reasons = rules.reason.find(document) if rules.reason else []
     evidence = None
-    categories = findings(rules.categories.find(document)) if rules.categories else ()
     remark = ""
+    score_kind = rules.score_kind
+    if rules.confidence is not None:
+        score, remark = _of_confidence(rules.confidence, rules.scale, document, outcome)
+        if rules.confidence.means is None:
+            score_kind = ScoreKind.CONFIDENCE
     if len(categories) > _MOST_CATEGORIES:
         remark = f"of {len(categories):,} categories the first {_MOST_CATEGORIES} are kept"
         categories = categories[:_MOST_CATEGORIES]
-    if native or rules.categories or reasons or rules.keep_raw or exchange.attempts or truncated:
+    has_more = native or rules.categories or reasons or rules.keep_raw or remark
+    if has_more or exchange.attempts or truncated:
         evidence = Evidence(
             native_action=native,
             reason="; ".join(str(reason) for reason in reasons if reason)[:_RAW],
@@ -134,10 +164,31 @@ def _read(rules: AnswerRules, document: object, exchange: Exchange, *, truncated
     return Decision(
         outcome=outcome,
         score=score,
-        score_kind=ScoreKind.NONE if score is None else rules.score_kind,
+        score_kind=ScoreKind.NONE if score is None else score_kind,
         latency_ns=exchange.service_ns,
         evidence=evidence,
     )
+
+
+def _of_confidence(
+    rule: ConfidenceRule, scale: ScoreScale, document: object, outcome: Outcome
+) -> tuple[float | None, str]:
+    """Return the score that a confidence stands for, or why it is none."""
+    value = next((each for each in rule.path.find(document) if each is not None), None)
+    if value is None:
+        return None, ""
+    score = scale.risk(value)
+    if score is None:
+        why = (
+            f"the confidence at {rule.path.text} is {_short(value)}, which is not on the scale "
+            f"{scale.lowest:g} to {scale.highest:g}"
+        )
+        if rule.is_stated:
+            raise _NotUnderstood(why)
+        return None, why
+    if rule.means == "certainty" and outcome is Outcome.ALLOW:
+        return 1.0 - score, ""
+    return score, ""
 
 
 def _not_examined(exchange: Exchange, word: str, *, truncated: bool) -> Decision:
@@ -166,6 +217,45 @@ def _score(rules: AnswerRules, document: object) -> float | None:
             )
         risks.append(risk)
     return max(risks, default=None)
+
+
+def _categories(rules: AnswerRules, document: object) -> tuple[CategoryFinding, ...]:
+    """Return the native categories; those that a threshold decides on are flagged by it."""
+    if rules.categories is None:
+        return ()
+    common = None
+    is_highest_of_several = rules.score is not None and not rules.score.is_singular
+    if is_highest_of_several and not rules.thresholds:
+        common = rules.threshold  # the highest of their scores decides, so each is held to it
+    categories = []
+    for each in findings(rules.categories.find(document), rules.scale):
+        threshold = rules.thresholds.get(each.name, common)
+        if threshold is None or each.score is None:
+            categories.append(each)
+        else:
+            categories.append(replace(each, flagged=each.score >= threshold))
+    return tuple(categories)
+
+
+def _by_category(rules: AnswerRules, categories: tuple[CategoryFinding, ...]) -> Outcome:
+    """Block when the score of any category reaches its threshold.
+
+    An answer that lacks one of the scores is not read at all, not even as a block by another
+    category: it would be missing among what passes only, and so bend the rates.
+    """
+    by_name = {each.name: each for each in categories}
+    outcome = Outcome.ALLOW
+    for name, threshold in rules.thresholds.items():
+        if name not in by_name:
+            known = listed(sorted(by_name)[:_SHOWN_CATEGORIES]) if by_name else "none"
+            raise _NotUnderstood(f"it scores no category {name!r} (thresholds); it has: {known}")
+        score = by_name[name].score
+        if score is None:
+            scale = f"{rules.scale.lowest:g} to {rules.scale.highest:g}"
+            raise _NotUnderstood(f"the category {name!r} has no score on the scale {scale}")
+        if score >= threshold:
+            outcome = Outcome.BLOCK
+    return outcome
 
 
 def _by_action(rules: AnswerRules, path: JsonPath, document: object) -> tuple[str, Outcome]:

@@ -136,7 +136,11 @@ def _slots(roles: Mapping[Role, str]) -> dict[str, _Slot]:
         listed = [{"name": each.name, "arguments": each.arguments} for each in calls]
         return json.dumps(listed, ensure_ascii=False)
 
+    def tools(prompt: Prompt, _shown: str, _known: Prompt) -> str:
+        return json.dumps([tool.chat for tool in prompt.tools], ensure_ascii=False)
+
     return {
+        "tools": tools,
         "question": question,
         "answer": answer,
         "call": call,
@@ -182,14 +186,20 @@ def _first_document(prompt: Prompt) -> Message | None:
     return next(iter(_documents(prompt)), None)
 
 
+def _of_tools(prompt: Prompt) -> Message | None:
+    """Find what is under test, if anything is said of the tools that may be called."""
+    return prompt.messages[prompt.under_test] if prompt.tools else None
+
+
 _PARTS: dict[str, _Part] = {
     "question": _question,
     "answer": _answer,
     "call": _call,
     "documents": _first_document,
+    "tools": _of_tools,
 }
 """Insertions that a sample may have nothing for."""
-_KNOWN = ("text", "content", "question", "answer", "documents", "messages", "call", "id")
+_KNOWN = ("text", "content", "question", "answer", "documents", "messages", "tools", "call", "id")
 
 
 def _pieces(value: object, where: str) -> Iterator[str | _Insertion]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from urllib.parse import urlencode
 
 from pydantic import ConfigDict, Field, JsonValue, field_validator, model_validator
 
+from guardmark.config.deadline import GrownSettings
 from guardmark.config.mistakes import names_secret
 from guardmark.config.settings import (
     Address,
@@ -24,8 +25,9 @@ from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import Role, View
 from guardmark.core.usage import call_price
+from guardmark.defenses.answers import ConfidenceMeaning
 from guardmark.defenses.baseline import NOTHING_SHOWN
-from guardmark.defenses.http.answer import AnswerRules, WordRule, read_answer
+from guardmark.defenses.http.answer import AnswerRules, ConfidenceRule, WordRule, read_answer
 from guardmark.defenses.http.body import RequestBody
 from guardmark.defenses.http.profile import service_profile
 from guardmark.defenses.http.values import (
@@ -165,9 +167,14 @@ class Incomplete(Settings):
     fewer_than: int = Field(0, ge=0)
 
 
-class HttpSettings(Settings):
+_PARENT: Final = re.compile(r"(\$(?:\.\w+)*)\.\w+")
+"""A plain path, and the object that holds what it names."""
+
+
+class HttpSettings(GrownSettings):
     """Asks a service over HTTP."""
 
+    later: ClassVar[tuple[str, ...]] = ("thresholds", "confidence")
     model_config = ConfigDict(
         json_schema_extra={
             "required": [],
@@ -193,8 +200,10 @@ class HttpSettings(Settings):
     score_range: tuple[float, float] = (0.0, 1.0)
     score_labels: dict[str, Rate] = Field(default_factory=dict)
     score_kind: ScoreKind | None = None
+    confidence: ConfidenceMeaning | None = None
     threshold: Rate | None = None
     categories: str | None = None
+    thresholds: dict[str, Rate] = Field(default_factory=dict)
     reason: str | None = None
     status: dict[int, Meaning] = Field(default_factory=dict)
     rejection: Rejection | None = None
@@ -238,19 +247,32 @@ class HttpSettings(Settings):
 
     @model_validator(mode="after")
     def _decides(self) -> HttpSettings:
-        if not (self.blocked or self.action or self.score or self.status):
+        if not (self.blocked or self.action or self.score or self.thresholds or self.status):
             raise ValueError(
-                "says nowhere what the answer means: add blocked, action, score or status"
+                "says nowhere what the answer means: add blocked, action, score, thresholds or "
+                "status"
             )
         if bool(self.action) != bool(self.actions):
             raise ValueError("action (a path) and actions (its words) go together")
         if self.action and self.blocked:
             raise ValueError("has both action and blocked: only one can decide")
-        if self.score and not (self.blocked or self.action) and self.threshold is None:
+        self._decides_by_category()
+        by_score = self.score and not (self.blocked or self.action or self.thresholds)
+        if by_score and self.threshold is None:
             raise ValueError("decides by the score, so it needs a threshold")
         if self.blocked_when is not None and not self.blocked:
             raise ValueError("blocked_when needs blocked, the path to the value")
         return self
+
+    def _decides_by_category(self) -> None:
+        """Refuse thresholds of categories where nothing names these, or something else decides."""
+        if not self.thresholds:
+            return
+        if not self.categories:
+            raise ValueError("thresholds needs categories, the path to the categories' scores")
+        for other in ("threshold", "blocked", "action"):
+            if getattr(self, other) is not None:
+                raise ValueError(f"has both thresholds and {other}: only one can decide")
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
@@ -273,7 +295,7 @@ class HttpSettings(Settings):
             name=name,
             endpoint=endpoint,
             body=body,
-            rules=self._rules(where),
+            rules=self.answer_rules(where),
             view=view,
             text_view=self._text_view(view, body.inserts),
             takes_images=view is View.TEXT and "content" in body.inserts,
@@ -338,8 +360,12 @@ class HttpSettings(Settings):
             return view
         return self.view or View.TEXT
 
-    def _rules(self, where: str) -> AnswerRules:
+    def answer_rules(self, where: str) -> AnswerRules:
+        """Return where an answer says what; `where` names these settings in messages."""
         score = self._path(where, "score")
+        confidence = self._confidence_rule(where, score)
+        if confidence is not None and confidence.is_stated:
+            score = None
         return AnswerRules(
             blocked=self._path(where, "blocked"),
             blocked_rule=self._blocked_rule(),
@@ -351,13 +377,48 @@ class HttpSettings(Settings):
             ),
             score_kind=self._score_kind(score),
             threshold=self.threshold,
+            confidence=confidence,
             categories=self._path(where, "categories"),
+            thresholds=self.thresholds,
             reason=self._path(where, "reason"),
             statuses={status: Outcome(meaning) for status, meaning in self.status.items()},
             rejection=self._word_rule(where, "rejection"),
             incomplete=self._word_rule(where, "incomplete"),
             keep_raw=self.keep_raw,
         )
+
+    def _confidence_rule(self, where: str, score: JsonPath | None) -> ConfidenceRule | None:
+        """Find the confidence of an answer: named as the score, or else beside the decision.
+
+        A field `confidence` may be how dangerous the input is, or how sure the decision is: where
+        the settings do not say, the kind of the score says that nobody did.
+        """
+        decides = self.blocked or self.action
+        is_known = self.score_kind is not None or self.score_labels or self.profile
+        if score is not None:
+            is_confidence = self.confidence is not None or score.text.endswith(".confidence")
+            if not is_confidence or (self.confidence is None and is_known):
+                return None
+            if decides and score.is_singular:
+                return ConfidenceRule(path=score, means=self.confidence, is_stated=True)
+            if self.confidence == "certainty":
+                raise ConfigError(
+                    f"{where}.confidence: a certainty is that of a decision, which blocked or "
+                    "action has to name."
+                )
+            return None  # it decides by a threshold, so it is a risk
+        parent = _PARENT.fullmatch(decides or "")
+        if parent is None:
+            if self.confidence is not None:
+                raise ConfigError(
+                    f"{where}.confidence says what a confidence means, and nothing says where it "
+                    "stands: name it by score, such as score: $.confidence."
+                )
+            return None
+        if self.confidence is None and (self.profile or self.thresholds):
+            return None  # whoever wrote the profile knows what its answers hold
+        beside = compile_path(f"{parent[1]}.confidence", where=f"{where}.confidence")
+        return ConfidenceRule(path=beside, means=self.confidence, is_stated=False)
 
     def _path(self, where: str, setting: str) -> JsonPath | None:
         text: Any = getattr(self, setting)

@@ -35,7 +35,7 @@ class ServiceProfile(Profile):
 
     def defaults(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return the settings that it fills in; a threshold that is asked for decides alone."""
-        if given.get("threshold") is None:
+        if given.get("threshold") is None and not given.get("thresholds"):
             return self.settings
         return {k: v for k, v in self.settings.items() if k not in _NATIVE_DECISION}
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from guardmark.core.errors import ConfigError
+from guardmark.core.limits import MOST_SEARCHED_LEVELS, MOST_SEARCHED_VALUES
 from guardmark.core.outcome import CategoryFinding
 
 BlockedRule = Callable[[list[object]], bool | None]
@@ -22,9 +23,12 @@ _SLACK = 1e-6  # sums of probabilities miss 1 by a little
 
 def is_true(values: list[object]) -> bool | None:
     """Read booleans: blocked when any is true; anything else is not understood."""
-    if not values or not all(isinstance(value, bool) for value in values):
-        return None
-    return any(values)
+    is_any = False
+    for value in values:
+        if not isinstance(value, bool):
+            return None
+        is_any = is_any or value
+    return is_any if values else None
 
 
 def is_one_of(blocked: Sequence[object], *, allowed: Sequence[object] = ()) -> BlockedRule:
@@ -86,20 +90,27 @@ class ScoreScale:
         share = (value - self.lowest) / (self.highest - self.lowest)
         if not -_SLACK <= share <= 1.0 + _SLACK:
             return None
-        return min(max(share, 0.0), 1.0)
+        if share < 0.0:
+            return 0.0
+        return min(1.0, share)
 
 
-def findings(values: list[object]) -> tuple[CategoryFinding, ...]:
-    """Read the categories of an answer, in the shapes services give them."""
+def findings(values: list[object], scale: ScoreScale) -> tuple[CategoryFinding, ...]:
+    """Read the categories of an answer, in the shapes services give them.
+
+    Of more than `_MOST_FINDINGS` the first ones are read.
+    """
     categories: list[CategoryFinding] = []
-    for value in values:
+    waiting = values[::-1]
+    while waiting and len(categories) < _MOST_FINDINGS:
+        value = waiting.pop()
         if isinstance(value, str):
             categories.append(CategoryFinding(name=value[:_LONGEST_NAME], flagged=True))
         elif isinstance(value, list):
-            categories.extend(findings(value))
+            waiting.extend(reversed(value))
         elif isinstance(value, dict):
-            categories.extend(_of_mapping(value))
-    return _merged(categories)
+            categories.extend(_of_mapping(value, scale))
+    return _merged(categories[:_MOST_FINDINGS])
 
 
 def _merged(categories: Sequence[CategoryFinding]) -> tuple[CategoryFinding, ...]:
@@ -116,28 +127,38 @@ def _merged(categories: Sequence[CategoryFinding]) -> tuple[CategoryFinding, ...
 
 
 _LONGEST_NAME = 200  # characters of a category
+_MOST_FINDINGS = 2_000
+"""Categories that are read of one answer; fewer are kept."""
 _NAMES = ("category", "name", "type", "detector_type")
 _FLAGS = ("flagged", "detected")
-_SCORES = ("score", "severityScore", "confidence")
+_SCORES = ("score", "severityScore", "severity", "confidence")
 
 
-def _of_mapping(value: dict[str, object]) -> list[CategoryFinding]:
+def _of_mapping(value: dict[str, object], scale: ScoreScale) -> list[CategoryFinding]:
     names = [inner for key in _NAMES if isinstance(inner := value.get(key), str)]
     if names:
-        flags = [inner for key in _FLAGS if isinstance(inner := value.get(key), bool)]
-        scores = [float(inner) for key in _SCORES if _is_risk(inner := value.get(key))]
-        first_flag = flags[0] if flags else None
-        first_score = scores[0] if scores else None
-        return [
-            CategoryFinding(name=names[0][:_LONGEST_NAME], flagged=first_flag, score=first_score)
-        ]
+        return [_of_entry(names[0], value, scale)]
     categories = []
     for key, inner in value.items():
+        name = key[:_LONGEST_NAME]
         if isinstance(inner, bool):
-            categories.append(CategoryFinding(name=key[:_LONGEST_NAME], flagged=inner))
-        elif _is_risk(inner):
-            categories.append(CategoryFinding(name=key[:_LONGEST_NAME], score=float(inner)))
+            categories.append(CategoryFinding(name=name, flagged=inner))
+        elif _is_number(inner) or (isinstance(inner, str) and inner in scale.labels):
+            categories.append(CategoryFinding(name=name, score=scale.risk(inner)))
     return categories
+
+
+def _of_entry(name: str, entry: dict[str, object], scale: ScoreScale) -> CategoryFinding:
+    """Read one category of a list: its name, whether it was flagged, and its score."""
+    flagged = score = None
+    for key in _FLAGS:
+        value = entry.get(key)
+        if flagged is None and isinstance(value, bool):
+            flagged = value
+    for key in _SCORES:
+        if score is None:
+            score = scale.risk(entry.get(key))
+    return CategoryFinding(name=name[:_LONGEST_NAME], flagged=flagged, score=score)
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
@@ -147,10 +168,6 @@ def _is_number(value: object) -> TypeGuard[int | float]:
         return math.isfinite(value)
     except OverflowError:
         return False  # an integer beyond every float
-
-
-def _is_risk(value: object) -> TypeGuard[int | float]:
-    return _is_number(value) and 0 <= value <= 1
 
 
 def _typed(value: object) -> tuple[str, object]:
@@ -189,6 +206,7 @@ def compile_path(text: str, *, where: str) -> JsonPath:
         raise ConfigError(f"{where}: {text!r} is not a JSONPath: {reason}.") from error
 
     def find(value: object) -> list[object]:
+        _require_searchable(value)
         try:
             return list(path.findall(value))  # type: ignore[arg-type]
         except JSONPathError as error:
@@ -196,6 +214,29 @@ def compile_path(text: str, *, where: str) -> JsonPath:
 
     singular = isinstance(path, JSONPath) and path.singular_query()
     return JsonPath(text=text, find=find, is_singular=singular)
+
+
+def _require_searchable(document: object) -> None:
+    """Refuse a document that a path with `..` or a condition would search for long.
+
+    The library notes the way to each value that it looks at.
+    """
+    level, levels, values = [document], 0, 0
+    while level:
+        values += len(level)
+        levels += 1
+        if values > MOST_SEARCHED_VALUES or levels > MOST_SEARCHED_LEVELS:
+            raise ValueError(
+                f"the answer has more than {MOST_SEARCHED_VALUES:,} values or "
+                f"{MOST_SEARCHED_LEVELS} levels, which a path is not searched through"
+            )
+        below: list[object] = []
+        for value in level:
+            if isinstance(value, dict):
+                below.extend(value.values())
+            elif isinstance(value, list):
+                below.extend(value)
+        level = below
 
 
 def _plain(text: str) -> Callable[[object], list[object]]:

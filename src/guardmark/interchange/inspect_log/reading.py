@@ -12,6 +12,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError, DatasetError, needs
+from guardmark.core.limits import MOST_IMPORTED_BYTES
 from guardmark.core.outcome import (
     AnswerMode,
     Decision,
@@ -25,7 +26,6 @@ from guardmark.core.outcome import (
 )
 from guardmark.core.sample import Message, Prompt, Role, Sample
 from guardmark.interchange.imported import (
-    LARGEST,
     ImportedAnswer,
     ImportedRun,
     Object,
@@ -522,8 +522,8 @@ def _log(data: bytes, path: Path) -> tuple[Object, list[Object]]:
         return whole, [each for each in samples if isinstance(each, dict)]
     try:
         with zipfile.ZipFile(BytesIO(data)) as packed:
-            if sum(each.file_size for each in packed.infolist()) > LARGEST:
-                raise DatasetError(f"{path} unpacks to more than {LARGEST >> 20} MiB.")
+            if sum(each.file_size for each in packed.infolist()) > MOST_IMPORTED_BYTES:
+                raise DatasetError(f"{path} unpacks to more than {MOST_IMPORTED_BYTES >> 20} MiB.")
             names = packed.namelist()
             if len(set(names)) < len(names):
                 twice = next(name for name in names if names.count(name) > 1)

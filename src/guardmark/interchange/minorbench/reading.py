@@ -201,10 +201,10 @@ def read_minorbench(path: Path, statements: Statements | None = None) -> Importe
     meta = inner(kept, META_FILE)
     warnings: list[str] = []
     rows = [row for _, row in objects_of(data, results, warnings)]
-    imported, unlabelled = _imported(rows, str(results))
+    imported = _imported(rows, str(results))
+    unlabelled = sum(not row.sample.is_labelled for row in imported)
     if unlabelled:
-        kept["unlabelled"] = [_as_later(row) for row in unlabelled]
-        count = f"{len(unlabelled):,} of {len(rows):,} rows have no label"
+        count = f"{unlabelled:,} of {len(rows):,} rows have no label"
         warnings.append(f"{count}: they are kept for coverage, and no rate holds them")
     inferred = sum(row.sample.metadata.get("label_source") == LABEL_INFERRED for row in imported)
     if inferred:
@@ -238,41 +238,25 @@ def _verdict_fields(rows: list[Object]) -> str:
     return ", ".join(dict.fromkeys(name for name in named if name)) or "no field"
 
 
-def _as_later(row: Object) -> Object:
-    """Return a row without a label with the fields that later versions write."""
-    generations = [each for each in _list(row, "generations") if isinstance(each, dict)]
-    words = [_verdict_word(row, number) for number in range(len(generations))]
-    labels = [each if each in _LABELS else UNKNOWN for each in words]
-    reasons = _list(row, "judge_failure_reasons") or _list(row, "failure_reasons")
-    return {
-        **row,
-        "metadata": {"variant": "original", **inner(row, "metadata")},
-        "guardrail_decisions": _list(row, "guardrail_decisions"),
-        "n_generations": len(generations),
-        "safe_count": labels.count(SAFE),
-        "unsafe_count": len(labels) - labels.count(SAFE),
-        "unknown_count": labels.count(UNKNOWN),
-        "all_classifications": labels,
-        "failure_reasons": [each if isinstance(each, list) else [] for each in reasons],
-        "is_harmful": None,
-        "label_source": UNKNOWN,
-    }
-
-
-def _imported(rows: list[Object], shown_as: str) -> tuple[tuple[ImportedRow, ...], list[Object]]:
+def _imported(rows: list[Object], shown_as: str) -> tuple[ImportedRow, ...]:
+    """Read every row, those without a label last, where the records want them."""
     taken: Counter[str] = Counter()
-    imported: list[ImportedRow] = []
-    unlabelled: list[Object] = []
+    labelled: list[ImportedRow] = []
+    unlabelled: list[ImportedRow] = []
     for row in rows:
         label, source = _label(row)
-        if label is None:
-            unlabelled.append(row)
-            continue
-        sample, guard = _sample(row, label, source, taken), text_of(row, "guardrail_model")
-        imported.append(ImportedRow(sample=sample, answers=read_answers(row), guard=guard))
-    if not imported:
+        imported = ImportedRow(
+            sample=_sample(row, label, source, taken),
+            answers=read_answers(row),
+            guard=text_of(row, "guardrail_model"),
+        )
+        if label is Label.UNLABELLED:
+            unlabelled.append(imported)
+        else:
+            labelled.append(imported)
+    if not labelled:
         raise DatasetError(f"{shown_as} holds no labelled row.\nNext: fill in is_harmful.")
-    return tuple(imported), unlabelled
+    return (*labelled, *unlabelled)
 
 
 def _sample(row: Object, label: Label, source: str, taken: Counter[str]) -> Sample:
@@ -315,7 +299,7 @@ def _latencies(row: Object) -> list[float | None]:
     return [float(each) if isinstance(each, int | float) else None for each in times]
 
 
-def _label(row: Object) -> tuple[Label | None, str]:
+def _label(row: Object) -> tuple[Label, str]:
     """Resolve a label in that tool's order; the last rule only infers, from a name."""
     metadata = inner(row, "metadata")
     for place, source in ((metadata, LABEL_STATED), (row, text_of(row, "label_source"))):
@@ -329,4 +313,4 @@ def _label(row: Object) -> tuple[Label | None, str]:
     origin = [text_of(row, name) for name in _ORIGIN]
     if category == _TELLING_WORD or any(_TELLING_WORD in name.lower() for name in origin):
         return Label.ATTACK, LABEL_INFERRED
-    return None, UNKNOWN
+    return Label.UNLABELLED, UNKNOWN

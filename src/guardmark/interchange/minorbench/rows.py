@@ -57,7 +57,8 @@ class ArmRows:
 def write_rows(reader: RecordReader, layer: str = "") -> Iterator[ArmRows]:
     """Put every arm of a run into that tool's rows."""
     manifest = reader.manifest()
-    frame = read_frame(reader, replace(AnalysisSettings.of(manifest), headline=layer))
+    settings = replace(AnalysisSettings.of(manifest), headline=layer)
+    frame = read_frame(reader, settings, is_every=True)
     pipeline = read_pipeline(reader, frame)
     if pipeline is None:
         raise StoreError("The run asked no target model.\nNext: export it --to promptfoo.")
@@ -81,10 +82,8 @@ def write_rows(reader: RecordReader, layer: str = "") -> Iterator[ArmRows]:
             names=names,
             is_judged=source == "llm_judge",
         )
-        rows = [writer.row(at, sample) for at, sample in enumerate(reader.samples())]
+        rows = [writer.row(at, sample) for at, sample in enumerate(reader.every_sample())]
         rows = [row for row in rows if row["n_generations"]]
-        beside = kept.get("unlabelled") or []
-        rows += [row for row in beside if (row.get(_GUARD[0]) or None) == names[_GUARD[0]]]
         yield ArmRows(arm=arm.name, manifest=manifest, rows=tuple(rows), kept=kept, judge=judge)
 
 
@@ -132,7 +131,7 @@ Records = dict[tuple[int, int], "Record"]
 def _records(reader: RecordReader, defense: str, stage: Stage, layer: str) -> Records:
     return {
         (record.key.sample, record.key.repeat): record
-        for record in reader.records(defense=defense, stage=stage, layer=layer)
+        for record in reader.records(defense=defense, stage=stage, layer=layer, is_every=True)
     }
 
 
@@ -165,7 +164,8 @@ class _Writer:
         generations = [each for each in drawn if each is not None]
         for each, time_s in zip(generations, times, strict=False):
             each.body["raw"]["latency"] = each.body["raw"]["latency"] or time_s
-        source = str(metadata.pop("label_source", "") or layout.LABEL_STATED)
+        stated = layout.LABEL_STATED if sample.is_labelled else layout.UNKNOWN
+        source = str(metadata.pop("label_source", "") or stated)
         # What an imported row said stays as it is, and what it did not say is not made up.
         if metadata.setdefault(layout.BASE_PROMPT, sample.lineage) is None:
             del metadata[layout.BASE_PROMPT]
@@ -200,7 +200,7 @@ class _Writer:
             "unknown_count": labels.count(layout.UNKNOWN),
             "all_classifications": labels,
             "failure_reasons": [_reasons(each) for each in generations],
-            "is_harmful": sample.is_attack,
+            "is_harmful": sample.is_attack if sample.is_labelled else None,
             "label_source": source,
             **(_judge_fields(generations) if self.is_judged else {}),
         }

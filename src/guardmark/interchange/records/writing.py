@@ -13,13 +13,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from guardmark.analysis.agents.cases import holds_cases
 from guardmark.canon.visible import csv_line, csv_text
 from guardmark.core.errors import StorageError, needs
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.interchange.cases import write_case_lines
 from guardmark.interchange.records.parquet import AT_ONCE, FIELDS, TABLES
-from guardmark.reports.chapters.matrix import matrix_rates
 from guardmark.store.export import COLUMNS, record_rows, write_jsonl
 from guardmark.store.run_dir import errors_of_files, is_current, whole_file
 
@@ -123,6 +120,8 @@ def _number(value: float | None) -> float | None:
 
 def matrix_metrics(lines: Sequence[MatrixLine]) -> str:
     """Write `matrix_metrics.csv`: every arm of every row, over all variants and by variant."""
+    from guardmark.reports.chapters.matrix import matrix_rates  # on use: most runs are no matrix
+
     rows = (
         (
             *(line.row_id, line.label, rates.arm, rates.scope, rates.variant),
@@ -139,6 +138,8 @@ def matrix_metrics(lines: Sequence[MatrixLine]) -> str:
 
 def matrix_pivot(lines: Sequence[MatrixLine], *, alarms: bool) -> str:
     """Write one rate, with its limits and count, as a table of rows and arms by variant."""
+    from guardmark.reports.chapters.matrix import matrix_rates
+
     pairs = [(line, rates) for line in lines for rates in matrix_rates(line.analysis)]
     variants = list(dict.fromkeys(rates.variant for _, rates in pairs))
     head = (f"{each}{what}" for each in variants for what in ("", " low", " high", " n"))
@@ -164,7 +165,9 @@ def write_lines(reader: RecordReader, path: Path) -> int:
     """Write one JSON object a record, each with the part that gave it and the hash of the data."""
     if is_current(path, reader.connection):
         return int(reader.connection.value("SELECT count(*) FROM records"))
-    if holds_cases(reader):
+    if reader.holds_cases:
+        from guardmark.interchange.cases import write_case_lines  # on use: few runs are of agents
+
         return write_case_lines(reader, path)
     manifest, parts = reader.manifest(), dict[tuple[str, ...], dict[str, object]]()
     for defense, stage, layer in reader.recorded_stages():

@@ -45,8 +45,6 @@ from guardmark.reports.document.wording import (
     counts_text,
     measure_text,
     percent_text,
-    say,
-    words_of,
 )
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.selection import rate_of_chosen
@@ -61,6 +59,191 @@ if TYPE_CHECKING:
     from guardmark.analysis.gate import GateResult
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.sample import Sample
+
+_ADVICE: Final = {
+    "failures": (
+        "{defense}: fix the failures first (mostly {subject}). Malformed answers: "
+        "{malformed:,.0f}, errors: {errors:,.0f}, so the answered share is "
+        "{answered_share}; over all attacks the ASR is "
+        "{attack_success_rate_fail_closed_share} if failures block and "
+        "{attack_success_rate_fail_open_share} if they allow."
+    ),
+    "no_separation": (
+        "{defense}: not shown to block attacks (TPR {true_positive_rate}) more often "
+        "than benign samples (FPR {false_positive_rate}). Do not rely on it unless "
+        "more data show that it does."
+    ),
+    "mostly_bypassed": (
+        "{defense}: not enough on its own. ASR {attack_success_rate}; the whole "
+        "interval lies above {limit_points:g} %."
+    ),
+    "critical": (
+        "{defense}: read the bypasses of severity {subject} first; "
+        "{attack_success_rate_counts} such attacks get through, "
+        "{attack_success_rate}."
+    ),
+    "blind_spot": (
+        "{defense}: a blind spot, {subject}: {rate_counts} {what} there, {rate}; "
+        "elsewhere {rest} (at least {excess_low_points:+.1f} points more, allowing "
+        "for all {searched:,.0f} slices searched).{others}"
+    ),
+    "false_alarms": (
+        "{defense}: look at its false alarms before it goes live. FPR "
+        "{false_positive_rate}; the whole interval lies above {limit_points:g} %."
+    ),
+    "threshold": (
+        "{defense}: consider the threshold {threshold:.3f}, chosen for {subject} on "
+        "the calibration half. On the other half ASR {attack_success_rate} and FPR "
+        "{false_positive_rate}; there the present one has ASR "
+        "{present_attack_success_rate} and FPR {present_false_positive_rate}. Fewer "
+        "attacks pass, and false alarms are shown not to be worse by more than "
+        "{margin_points:.1f} points."
+    ),
+    "better": (
+        "Prefer {defense} to {subject}: ASR "
+        "{attack_success_rate_difference_points:+.1f} points, FPR "
+        "{false_positive_rate_difference_points:+.1f} points."
+    ),
+    "trade_off": (
+        "{defense} against {subject} is a trade-off: ASR "
+        "{attack_success_rate_difference_points:+.1f} points, FPR "
+        "{false_positive_rate_difference_points:+.1f} points. Decide by what a "
+        "missed attack and a false alarm cost you; neither is better as such."
+    ),
+    "too_wide": (
+        "{defense}: collect more {what}. {rate} is known to about "
+        "±{half_width_points:.1f} points from {samples:,.0f}; ±{wanted_points:.1f} "
+        "points would take about {needed:,.0f} at this rate, grouped as these are."
+    ),
+}
+
+_ADVICE_SYSTEM: Final = {
+    "failures": (
+        "{subject_}: find out why outcomes are unknown (no readable verdict: "
+        "{malformed:,.0f}, none at all: {errors:,.0f}). The outcome of "
+        "{answered_share} is known; over all attacks "
+        "{attack_success_rate_fail_closed_share} to "
+        "{attack_success_rate_fail_open_share} succeed."
+    ),
+    "mostly_bypassed": (
+        "{subject_}: do not put it before users. Attack success "
+        "{attack_success_rate}; the whole interval lies above {limit_points:g} %. "
+        "Change the target model, its system prompt or the guard, and measure again."
+    ),
+    "critical": (
+        "{subject_}: read the unsafe answers to attacks of severity {subject} first; "
+        "{attack_success_rate_counts} such attacks succeed, {attack_success_rate}."
+    ),
+    "blind_spot": (
+        "{subject_}: a blind spot, {subject}: {rate_counts} {what} there, {rate}; "
+        "elsewhere {rest} (at least {excess_low_points:+.1f} points more, allowing "
+        "for all {searched:,.0f} slices searched).{others}"
+    ),
+    "false_alarms": (
+        "{subject_}: look at the benign inputs it turns down. Over-refusal "
+        "{false_positive_rate}; the whole interval lies above {limit_points:g} %."
+    ),
+    "better": (
+        "Prefer {subject_} to {other_}: attack success "
+        "{attack_success_rate_difference_points:+.1f} points, over-refusal "
+        "{false_positive_rate_difference_points:+.1f} points."
+    ),
+    "trade_off": (
+        "{subject_} against {other_} is a trade-off: attack success "
+        "{attack_success_rate_difference_points:+.1f} points, over-refusal "
+        "{false_positive_rate_difference_points:+.1f} points. Decide by what an "
+        "unsafe answer and a user turned down cost you; neither is better as such."
+    ),
+    "too_wide": (
+        "{subject_}: collect more {what}. {rate} is known to about "
+        "±{half_width_points:.1f} points from {samples:,.0f}; ±{wanted_points:.1f} "
+        "points would take about {needed:,.0f} at this rate, grouped as these are."
+    ),
+}
+
+_COMMANDS: Final = {
+    "failures": "guardmark show {run} --errors --defense {defense}",
+    "no_separation": "guardmark show {run} --bypasses --defense {defense}",
+    "mostly_bypassed": "guardmark show {run} --bypasses --defense {defense}",
+    "critical": "guardmark show {run} --bypasses --defense {defense}{where}",
+    "blind_spot": "guardmark show {run} --bypasses --defense {defense}{where}",
+    "blind_spot_benign": "guardmark show {run} --false-alarms --defense {defense}{where}",
+    "false_alarms": "guardmark show {run} --false-alarms --defense {defense}",
+    "threshold": "guardmark report {run} --threshold {defense}={threshold:.6g}",
+    "better": "guardmark compare {run} --only {defense},{subject}",
+    "trade_off": "guardmark compare {run} --only {defense},{subject}",
+    "too_wide": "guardmark plan --like {run}",
+}
+
+_COMMANDS_SYSTEM: Final = {
+    "failures": "guardmark show {run} --errors",
+    "mostly_bypassed": "guardmark show {run} --unsafe",
+    "critical": "guardmark show {run} --unsafe{where}",
+    "blind_spot": "guardmark show {run} --unsafe{where}",
+    "blind_spot_benign": "guardmark show {run} --over-refusal{where}",
+    "false_alarms": "guardmark show {run} --over-refusal",
+    "better": "guardmark compare {run}",
+    "trade_off": "guardmark compare {run}",
+}
+
+BLIND_SPOT: Final = {
+    "attacks": "attacks get through",
+    "benign": "benign inputs are blocked",
+}
+
+BLIND_SPOT_SYSTEM: Final = {
+    "attacks": "attacks succeed",
+    "benign": "benign inputs are turned down",
+}
+
+_WIDTHS: Final = {
+    "attack_success_rate": "ASR",
+    "false_positive_rate": "FPR",
+}
+
+_WIDTHS_SYSTEM: Final = {
+    "attack_success_rate": "Attack success",
+    "false_positive_rate": "Over-refusal",
+}
+
+_SHOW_ENDS: Final = {
+    "bypass": "--unsafe",
+    "false_alarm": "--over-refusal",
+}
+
+_SHOW_OPTIONS: Final = {
+    "bypass": "--bypasses",
+    "false_alarm": "--false-alarms",
+    "error": "--errors",
+    "malformed": "--malformed",
+    "different": "--different",
+}
+
+_EVIDENCE_SYSTEM: Final = {
+    "blind_spot": "blind-spots",
+    "critical": "system-samples",
+    "false_alarms": "system-samples",
+    "better": "comparison",
+    "trade_off": "comparison",
+}
+
+_EVIDENCE: Final = {
+    "failures": "overview",
+    "blind_spot": "blind-spots",
+    "no_separation": "overview",
+    "mostly_bypassed": "chart-category-asr",
+    "critical": "worst",
+    "false_alarms": "worst",
+    "threshold": "limits",
+    "better": "comparison",
+    "trade_off": "comparison",
+    "too_wide": "overview",
+}
+
+_SIDES: Final = {
+    "attack_success_rate": "attacks",
+    "false_positive_rate": "benign samples",
+}
 
 MORE_ADVICE: Final = "more-advice"  # the table of those past the first
 _FIRST: Final = 3
@@ -145,7 +328,11 @@ def _doubts(analysis: RunAnalysis) -> Iterator[_Item]:
     """Yield what makes every figure doubtful: it comes before any of them."""
     for each in analysis.alike:
         body, count = each.body[:_MOST_OF_BODY], count_text(each.count)
-        text = say("alike_next", defense=each.defense, body=body, count=count)
+        text = (
+            f"{each.defense}: name the field that the service reads (`--body` with "
+            f"`--url`, `body` in a configuration). It was sent {body}, and all {count} answers "
+            "are alike: its rates tell nothing until that is settled."
+        )
         yield _Item(text=text, evidence="overview")
     for line in unseen_sentences(analysis.unseen):
         yield _Item(text=line, evidence="overview")
@@ -218,7 +405,8 @@ def _command(advice: Advice, run: str) -> str:
     rule = advice.rule
     if rule == _BLIND_SPOT and not numbers["is_attack"]:
         rule = "blind_spot_benign"
-    form = words_of("commands_system" if advice.scope == SYSTEM else "commands").get(rule, "")
+    commands = _COMMANDS_SYSTEM if advice.scope == SYSTEM else _COMMANDS
+    form = commands.get(rule, "")
     facets = advice.facets
     where = "".join(f" --where {shlex.quote(f'{name}={value}')}" for name, value in facets)
     return form.format(
@@ -232,8 +420,8 @@ def _command(advice: Advice, run: str) -> str:
 
 def _evidence(advice: Advice) -> str:
     if advice.scope == SYSTEM:
-        return words_of("evidence_system").get(advice.rule, "pipeline")
-    return words_of("evidence")[advice.rule]
+        return _EVIDENCE_SYSTEM.get(advice.rule, "pipeline")
+    return _EVIDENCE[advice.rule]
 
 
 def _broken(cards: tuple[AdaptiveCard, ...], most: float) -> Iterator[_Item]:
@@ -241,8 +429,11 @@ def _broken(cards: tuple[AdaptiveCard, ...], most: float) -> Iterator[_Item]:
     for card in cards:
         static, last = card.rounds[0].full, card.rounds[-1].full
         if (last.low or 0.0) > max(most, static.high or 0.0):
-            rates = {"static": figure_text(static), "last": rate_text(last)}
-            text = say("broken", defense=card.name, **rates)
+            text = (
+                f"{card.name}: do not go by its rate on known attacks. {rate_text(last)} attacks "
+                "got through once an attacker rewrote them and watched the answers; "
+                f"{figure_text(static)} did as they are."
+            )
             yield _Item(text=text, evidence="adaptive", rule="broken", defense=card.name)
 
 
@@ -311,19 +502,24 @@ def _how_sure(analysis: RunAnalysis) -> str:
     if retries := analysis.retries:
         kinds = ", ".join(sorted({kind for each in retries for kind, _ in each.failures}))
         count = count_text(sum(each.resent for each in retries))
-        resent = say("resent", count=count, kinds=kinds)
+        resent = f"{count} answers took more than one request ({kinds}). "
     failed = sum(e.card.confusion.malformed + e.card.confusion.errors for e in analysis.defenses)
     sure = 100 * analysis.settings.confidence
-    more = {"failed": failed, "resent": resent, "adapted": adapted, "confidence": sure}
-    return say("how_sure", of=analysis.samples, run=analysis.status, **more)
+    samples, retried = analysis.samples, analysis.status.retried
+    return (
+        f"How sure: {samples.attacks:,} attacks and {samples.benign:,} benign samples "
+        f"in {samples.groups:,} groups; {failed:,} answers failed, {retried:,} were "
+        f'asked again. {resent}{adapted}"{sure:g} %" speaks about samples like '
+        "these, not about attacks nobody tried."
+    )
 
 
 def advice_sentence(advice: Advice) -> str:
     """Put one recommendation into words."""
     is_system = advice.scope == SYSTEM
-    sentences = "advice_system" if is_system else "advice"
-    rate = words_of("widths_system" if is_system else "widths").get(advice.subject, "")
-    what = words_of("sides").get(advice.subject, "")
+    sentences = _ADVICE_SYSTEM if is_system else _ADVICE
+    rate = (_WIDTHS_SYSTEM if is_system else _WIDTHS).get(advice.subject, "")
+    what = _SIDES.get(advice.subject, "")
     parts = {"defense": advice.defense, "subject": advice.subject, "rate": rate, "what": what}
     parts["subject_"], parts["other_"] = (
         subject(each, advice.scope, advice.version) for each in (advice.defense, advice.subject)
@@ -336,11 +532,11 @@ def advice_sentence(advice: Advice) -> str:
     numbers = dict(advice.numbers)
     if advice.rule == _BLIND_SPOT:
         side = "attacks" if numbers["is_attack"] else "benign"
-        parts["what"] = words_of("blind_spot_system" if is_system else "blind_spot")[side]
+        parts["what"] = (BLIND_SPOT_SYSTEM if is_system else BLIND_SPOT)[side]
         parts["others"] = _further_spots(int(numbers["more"]))
         numbers["excess_low"] = dict(advice.figures)["excess"].low or 0.0
     points = {f"{key}_points": 100 * number for key, number in numbers.items()}
-    sentence = words_of(sentences)[advice.rule].format(**parts, **numbers, **points)
+    sentence = sentences[advice.rule].format(**parts, **numbers, **points)
     return f"{sentence[0].upper()}{sentence[1:]}" if is_system else sentence
 
 
@@ -394,7 +590,7 @@ def _browser(
 ) -> SampleBrowser | None:
     """List samples, those of systems with what became of them."""
     settings, is_system = analysis.settings, worst is analysis.system_worst
-    options = words_of("show_ends" if is_system else "show_options")
+    options = _SHOW_ENDS if is_system else _SHOW_OPTIONS
     title = "What came out: unsafe answers, and users turned down, worst first"
     browser = SampleBrowser(
         id="system-samples" if is_system else "samples",
@@ -406,6 +602,7 @@ def _browser(
         counts=tuple(
             SampleCount(
                 kind=each.flaw,
+                meaning=flaw_meaning(each.flaw, among=worst.among, is_system=is_system),
                 total=each.total,
                 listed=each.listed,
                 command=f"guardmark show {settings.run_folder} {options[each.flaw]}",
@@ -415,6 +612,33 @@ def _browser(
         ),
     )
     return browser if browser.counts else None
+
+
+_MEANINGS: Final = {
+    Flaw.BYPASS: ("an attack that was allowed", "attacks that {some} allowed"),
+    Flaw.FALSE_ALARM: ("a benign sample that was blocked", "benign samples that {some} blocked"),
+    Flaw.ERROR: ("no answer", "samples to which {some} gave no answer"),
+    Flaw.MALFORMED: ("an unreadable answer", "samples to which {some} gave an unreadable answer"),
+    Flaw.DIFFERENT: ("defenses disagree", "samples on which defenses disagree"),
+}
+"""What is counted where there is one defense, and where one of several is enough."""
+_SYSTEM_MEANINGS: Final = {
+    Flaw.BYPASS: ("an attack that succeeded", "attacks that succeed behind {some}"),
+    Flaw.FALSE_ALARM: (
+        "a benign input that was turned down",
+        "benign inputs that are turned down behind {some}",
+    ),
+}
+
+
+def flaw_meaning(flaw: Flaw, *, among: int, is_system: bool) -> str:
+    """Say which samples are counted under a flaw: of several defenses one is enough."""
+    meanings = _SYSTEM_MEANINGS if is_system and flaw in _SYSTEM_MEANINGS else _MEANINGS
+    of_one, of_some = meanings[flaw]
+    if among < 2:
+        return of_one
+    kind = "arms" if is_system else "defenses"
+    return of_some.format(some=f"at least one of {count_text(among)} {kind}")
 
 
 def _entry(

@@ -8,8 +8,7 @@ from guardmark.analysis.compare.answer import JudgedCandidate, Keeping, judge_al
 from guardmark.analysis.compare.recommendations import ANSWERED_ENOUGH, Reliance
 from guardmark.analysis.pipeline.frame import DEFENSE, NO_GUARD, SYSTEM
 from guardmark.reports.chapters.comparison import subject
-from guardmark.reports.chapters.gate import conclusion
-from guardmark.reports.document.wording import percent_text, words_of
+from guardmark.reports.document.wording import percent_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,6 +18,52 @@ if TYPE_CHECKING:
     from guardmark.analysis.gate import GateResult
     from guardmark.analysis.run import RunAnalysis
     from guardmark.analysis.settings import RelianceLimits
+
+_LIMITS: Final = {
+    "limits": (
+        "Limits of verdict, advice, picture and gate: at most {attacks} of attacks "
+        "let through, at most {alarms} of benign inputs blocked ({origin})."
+    ),
+    "of_gate": "this run's gate",
+    "usual": "no gate states others",
+}
+
+_LIMITS_SYSTEM: Final = {
+    "limits": (
+        "Limits of verdict, advice, picture and gate: at most {attacks} of attacks "
+        "succeed, at most {alarms} of benign inputs turned down ({origin})."
+    ),
+    "of_gate": "this run's gate",
+    "usual": "no gate states others",
+}
+
+_ANSWER: Final = {
+    "only_baselines": "Only baselines were measured. Add a defense of your own to get an answer.",
+    "not_understood": (
+        "No verdict about {names}: every answer is the same, so it may not read what it is sent."
+    ),
+}
+
+_KEEPING: Final = {
+    "kept": "keeps",
+    "missed": "misses",
+    "open": "leaves open",
+}
+
+_REASONS: Final = {
+    "attacks": "more than {limit} of attacks get through",
+    "false alarms": "more than {limit} of benign inputs are blocked",
+    "rewritten attacks": "once rewritten, more than {limit} of attacks get through",
+    "chance": "not shown to be better than nothing on this data",
+    "luck": "among so many candidates a lucky one would look as good",
+    "few": "too few samples",
+}
+
+_UNDECIDED: Final = {
+    "attacks": "whether at most {limit} of attacks get through is open",
+    "false alarms": "whether at most {limit} of benign inputs are blocked is open",
+    "rewritten attacks": "whether at most {limit} of rewritten attacks get through is open",
+}
 
 _NUMBERS: Final = (
     *("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
@@ -31,6 +76,8 @@ def write_answer(analysis: RunAnalysis, gate: GateResult | None = None) -> tuple
     """Write the answer, how the gate stands, and the limits that both go by."""
     lines = [_not_understood(analysis), _answer(analysis)]
     if gate is not None:
+        from guardmark.reports.chapters.gate import conclusion  # on use: many runs set no limit
+
         said = conclusion(gate)
         lines.append(f"Gate {said[0].lower()}{said[1:]}")
     if _subjects(analysis):
@@ -66,7 +113,7 @@ def _subjects(analysis: RunAnalysis) -> list[DefenseAnalysis]:
 def _answer(analysis: RunAnalysis) -> str:
     judged, scope = judged_subjects(analysis), SYSTEM if analysis.system else DEFENSE
     if not judged:
-        nobody = words_of("answer")["only_baselines"]
+        nobody = _ANSWER["only_baselines"]
         return nobody if not analysis.alike else ""
     passing = [each for each in judged if each.reliance is Reliance.RELY]
     if len(judged) == 1:
@@ -115,7 +162,7 @@ def standing_words(judged: JudgedCandidate) -> str:
     groups: dict[Keeping, list[HeldRate]] = {}
     for each in judged.held:
         groups.setdefault(each.keeping, []).append(each)
-    verbs, parts = words_of("keeping"), list[str]()
+    verbs, parts = _KEEPING, list[str]()
     for keeping in (Keeping.KEPT, Keeping.MISSED, Keeping.OPEN):
         held = groups.get(keeping, [])
         if not held:
@@ -147,7 +194,7 @@ def _but(judged: JudgedCandidate) -> str:
 
 def reason_of(judged: JudgedCandidate) -> str:
     """Say in a few words what a verdict rests on; empty where one can rely on it."""
-    card, words = judged.subject.card, words_of("reasons")
+    card, words = judged.subject.card, _REASONS
     if judged.reliance is Reliance.RELY:
         return ""
     if judged.reliance is Reliance.DO_NOT:
@@ -169,7 +216,7 @@ def reason_of(judged: JudgedCandidate) -> str:
 
 
 def _undecided(held: HeldRate) -> str:
-    words = words_of("undecided")[held.side].format(limit=limit_text(held.limit))
+    words = _UNDECIDED[held.side].format(limit=limit_text(held.limit))
     needed = held.needed
     return words if needed is None else f"{words} (about {needed:,} would decide)"
 
@@ -180,7 +227,7 @@ def limits_sentence(analysis: RunAnalysis) -> str:
     limits: RelianceLimits = analysis.settings.limits
     if is_system:
         limits = analysis.settings.system_limits
-    words = words_of("limits_system" if is_system else "limits")
+    words = _LIMITS_SYSTEM if is_system else _LIMITS
     origin = words["of_gate" if limits.is_of_gate else "usual"]
     return words["limits"].format(
         attacks=limit_text(limits.attacks), alarms=limit_text(limits.alarms), origin=origin
@@ -194,7 +241,7 @@ def limit_text(limit: float) -> str:
 
 def _not_understood(analysis: RunAnalysis) -> str:
     names = _listed(each.defense for each in analysis.alike)
-    return words_of("answer")["not_understood"].format(names=names) if names else ""
+    return _ANSWER["not_understood"].format(names=names) if names else ""
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -27,7 +27,7 @@ from guardmark.reports.document.wording import count_text, counts_text, measure_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from guardmark.analysis.cards.card import Card
+    from guardmark.analysis.cards.card import Card, CardFramework
     from guardmark.analysis.cards.claims import MakerClaim
     from guardmark.analysis.cards.figures import CardFigure
     from guardmark.reports.document.blocks import Section, TextCell
@@ -66,6 +66,15 @@ _ANSWERS: Final = {
     "Not enough data": "The data cannot carry an answer.",
 }
 
+_OF_GUARD: Final = (
+    "A guard decides whether a text may go on to an AI model. This card tells how often it lets an "
+    "attack through and how often it blocks a harmless input."
+)
+_OF_AN_ARM: Final = (
+    "Measured is a whole system: guards around an AI model. This card tells how often an attack "
+    "does harm and how often a harmless input is refused."
+)
+
 _GAPS: Final = {
     Gap.NO_ADAPTIVE: "Attackers who rewrite their texts and watch the answers (guardmark adapt).",
     Gap.NO_SYSTEM: "Whether harm comes out of a model behind it: this is the guard by itself.",
@@ -95,8 +104,8 @@ def card_document(card: Card) -> Document:
         _claims(card),
         _categories(card),
         _robustness(card),
+        _crosswalk(card),
         _terms(card),
-        _again(card),
     )
     sets = ", ".join(f"{each.name} {each.version}".strip() for each in card.data)
     day = card.run.created_utc[:10]
@@ -163,6 +172,7 @@ def _what(card: Card) -> str:
 def _answer(card: Card) -> Section:
     meaning = _ANSWERS.get(card.answer, "A baseline: it marks a limit.")
     is_system = card.subject.kind == SYSTEM
+    about = _OF_AN_ARM if is_system else _OF_GUARD
     headline = f"{card.answer or 'Baseline'}. {answer_sentence(card)} {meaning}"
     drawn_or_json = {*_DRAWN, *_ONLY_IN_JSON}
     shown = [each for each in card.figures if each.name not in drawn_or_json]
@@ -197,7 +207,7 @@ def _answer(card: Card) -> Section:
             for each in rates
         ),
     )
-    return section("answer", "What came out", headline, chart, table)
+    return section("answer", "What came out", muted(about), headline, chart, table)
 
 
 _DRAWN: Final = ("attack_success_rate", "false_positive_rate")
@@ -270,12 +280,10 @@ def _claimed(claim: MakerClaim) -> str:
 def _categories(card: Card) -> Section:
     facets = ("category", "language")
     charts = [chart for chart in (_slice_chart(card, each) for each in facets) if chart is not None]
-    note = muted("Other slices, small ones too, stand in the JSON of the card with their counts.")
     return section(
         "categories",
         "By category",
         charts[0] if charts else None,
-        note if charts else None,
         otherwise="The data state no category and no language.",
     )
 
@@ -324,6 +332,42 @@ def _robustness(card: Card) -> Section | None:
     )
 
 
+def _crosswalk(card: Card) -> Section | None:
+    """Name the items of frameworks that the card holds evidence for; figures stand elsewhere."""
+    if not card.crosswalk:
+        return None
+    pairs = tuple((_title_of(each), words(_items_of(each))) for each in card.crosswalk)
+    note = muted(
+        "A figure is evidence for an item or only relevant to it; nothing here says that anything "
+        "conforms. Titles, figures and what is left open: the JSON of this card."
+    )
+    return section("crosswalk", "In the words of frameworks", Facts(title="", pairs=pairs), note)
+
+
+def _title_of(framework: CardFramework) -> str:
+    return f"{framework.key} {framework.version}"
+
+
+def _items_of(framework: CardFramework) -> str:
+    """Say which items a card has evidence for, which it only bears on, how many it leaves open."""
+    evidence, relevant, left_open = [], [], 0
+    for item in framework.items:
+        if item.evidence or item.recorded:
+            evidence.append(f"{item.code} (in part)" if item.left_open else item.code)
+        elif item.relevant:
+            relevant.append(item.code)
+        else:
+            left_open += 1
+    parts = []
+    if evidence:
+        parts.append(f"evidence for {', '.join(evidence)}")
+    if relevant:
+        parts.append(f"relevant to {', '.join(relevant)}")
+    if left_open:
+        parts.append(f"left open: {left_open} of {len(framework.items)} items")
+    return "; ".join(parts)
+
+
 def _terms(card: Card) -> Section:
     pairs: list[tuple[str, TextCell]] = []
     for each in card.data:
@@ -357,9 +401,14 @@ def _terms(card: Card) -> Section:
         "Cards of one cohort were measured on the same data with the same labels, policy and "
         "harness. Only these may stand in one table."
     )
-    return section(
-        "terms", "On what, on which terms, by whom", Facts(title="", pairs=tuple(pairs)), note
-    )
+    unfinished = None
+    if run.state != "complete":
+        unfinished = warning(
+            "The run did not come to its end: its figures are of what was answered."
+        )
+    again = Listing(id="again", title="One command repeats it", lines=(run.again,))
+    facts = Facts(title="", pairs=tuple(pairs))
+    return section("terms", "On what, on which terms, by whom", unfinished, facts, note, again)
 
 
 def _settings(card: Card) -> Iterator[tuple[str, TextCell]]:
@@ -374,14 +423,3 @@ def _settings(card: Card) -> Iterator[tuple[str, TextCell]]:
         yield f"setting {plain_line(key)}", words(plain_line(cut))
     if len(shown) > _MOST_SETTINGS:
         yield "settings", words(f"and {len(shown) - _MOST_SETTINGS} more, in the JSON of the card")
-
-
-def _again(card: Card) -> Section:
-    run = card.run
-    unfinished = None
-    if run.state != "complete":
-        unfinished = warning(
-            "The run did not come to its end: its figures are of what was answered."
-        )
-    commands = Listing(id="again", title="One command", lines=(run.again,))
-    return section("again", "How to repeat it", unfinished, commands)

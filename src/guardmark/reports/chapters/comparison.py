@@ -32,7 +32,7 @@ from guardmark.reports.document.cells import (
     table_of,
     with_counts,
 )
-from guardmark.reports.document.wording import count_text, measure_text, p_text, say, words_of
+from guardmark.reports.document.wording import count_text, measure_text, p_text
 from guardmark.stats.paired.significance import mcnemar
 
 if TYPE_CHECKING:
@@ -61,6 +61,72 @@ if TYPE_CHECKING:
     from guardmark.reports.document.blocks import Part
 
     _Side = tuple[PairedComparison, PairedSide]
+
+_PAIRS: Final = {
+    "first better": "{} is better than {}",
+    "trade-off": "{} and {} trade bypasses for {alarms}, so neither is better",
+    "weak": "{} and {} trade bypasses for {alarms}, but {weak} shown to beat chance",
+    "first fewer bypasses": (
+        "{} lets fewer attacks through than {}, but its {alarms} are not shown to be no more"
+    ),
+    "first fewer false alarms": (
+        "{} has fewer {alarms} than {}; on attacks the two cannot be told apart"
+    ),
+    "undecided": "{} and {} cannot be told apart, which does not make them equal",
+}
+
+_PAIR_MARGIN: Final = {
+    "price": "and its {0} are fewer, or more by no more than {1}",
+    "price_free": "and raises fewer {0}",
+    "unshown": "that its {0} are more by at most {1} is not shown",
+    "unshown_free": (
+        "whether its {0} are no more is not shown (no margin was fixed; --margin names one)"
+    ),
+}
+
+_PAIR_ADVICE: Final = {
+    "first better": "Prefer {} to {}: it lets fewer attacks through, {price}.",
+    "trade-off": (
+        "Neither is better as such: {} lets fewer attacks through, {} raises fewer "
+        "{alarms}; decide by what a missed attack and {alarm} cost you."
+    ),
+    "weak": ("Do not choose {lost}: not shown to block attacks more often than benign samples."),
+    "weak both": (
+        "Choose neither of {lost}: neither is shown to block attacks more often than "
+        "benign samples."
+    ),
+    "first fewer bypasses": (
+        "Prefer {} to {} where attacks weigh most: it lets fewer through, but {unshown}."
+    ),
+    "first fewer false alarms": (
+        "Prefer {} to {} where {alarms} weigh most: it raises fewer, but that it "
+        "stops as many attacks is not shown."
+    ),
+    "undecided": (
+        "Choose between {} and {} on other grounds, or measure more samples: these "
+        "{pairs} do not tell them apart."
+    ),
+}
+
+_CHOICE: Final = {
+    "none": (
+        "Which one? None of the {count}: none is shown to block attacks more often "
+        "than benign samples."
+    ),
+    "best": "Which one? Lowest {attacks}: {best}, {asr}, at {benign} {fpr}.",
+    "alone": "Every other one is shown to be worse, or not shown to beat chance.",
+    "alike": "Not told apart from it there: {alike}.",
+    "needed": (
+        "About {needed} groups of attacks would tell {near} apart, if the difference stays."
+    ),
+    "equal": "How many groups would tell {near} apart is unknown.",
+    "fewer": (
+        "With a higher ASR but fewer {alarms}: {fewer}. Decide by what a missed "
+        "attack and {alarm} cost you."
+    ),
+    "more": "Shown to be higher there, and not to have fewer {alarms}: {more}.",
+    "beaten": "Not offered, as another is lower on both rates by the points: {beaten}.",
+}
 
 _EXCERPT: Final = 120
 _MOST_OPEN: Final = 8  # categories, the surest differences first, that are not folded
@@ -119,10 +185,24 @@ def _parts(comparison: RunComparison, *rates: Part, weak: AbstractSet[str]) -> I
     if not has_tiers:
         yield from (_differences_chart(side, is_attack=label) for label, side in sides.items())
     for label, side in sides.items():
-        yield pairs_table(side, is_attack=label, collapsed=has_tiers or not label)
+        yield pairs_table(
+            side,
+            is_attack=label,
+            collapsed=has_tiers or not label,
+            family=family_words(comparison),
+        )
     if comparison.left_out:
         names = ", ".join(comparison.left_out)
         yield muted(f"Baselines are no candidates and were left out: {names}.")
+
+
+def family_words(comparison: RunComparison) -> str:
+    """Name the family of tests over which the p values of pairs are adjusted."""
+    if not comparison.is_whole_family:
+        return "all pairs compared here, on both rates"
+    if comparison.pairs and comparison.pairs[0].scope == SYSTEM:
+        return "all tests of the run: every pair of systems on both rates"
+    return "all tests of the run: every pair on both rates, and areas of scores"
 
 
 def _better_first(pair: PairedComparison) -> tuple[PairVerdict, str, str]:
@@ -140,7 +220,7 @@ def pair_sentence(pair: PairedComparison, weak: AbstractSet[str] = frozenset()) 
     is_mirrored = pair.verdict in _MIRRORED
     gaps = "; ".join(_gap(side, rate, is_mirrored=is_mirrored) for side, rate in sides)
     lost = _weak_of(pair, weak)
-    words = words_of("pairs")["weak" if lost else verdict]
+    words = _PAIRS["weak" if lost else verdict]
     shown = f"neither {lost[0]} nor {lost[1]} is" if len(lost) > 1 else f"{', '.join(lost)} is not"
     return f"{words.format(first, second, weak=shown, **_ALARMS[pair.scope])}: {gaps}."
 
@@ -171,7 +251,7 @@ def recommendation(
     alarms = _ALARMS[pair.scope]["alarms"]
     most = f"{100 * (margin or 0.0):g} points"
     price, unshown = (
-        words_of("pair_margin")[f"{key}_free" if margin is None else key].format(alarms, most)
+        _PAIR_MARGIN[f"{key}_free" if margin is None else key].format(alarms, most)
         for key in ("price", "unshown")
     )
     lost = _weak_of(pair, weak)
@@ -180,7 +260,7 @@ def recommendation(
         rule = "weak both" if len(lost) > 1 else "weak"
     pairs = count_text(pair.attacks.difference.pairs + pair.benign.difference.pairs)
     told = {"price": price, "unshown": unshown, "pairs": pairs, "lost": " and ".join(lost)}
-    return words_of("pair_advice")[rule].format(first, second, **told, **_ALARMS[pair.scope])
+    return _PAIR_ADVICE[rule].format(first, second, **told, **_ALARMS[pair.scope])
 
 
 def significance_sentence(pair: PairedComparison) -> str:
@@ -212,7 +292,11 @@ def corrected_sentence(pair: PairedComparison) -> str:
         f"{rate} {_corrected(side)}"
         for side, rate in zip((pair.attacks, pair.benign), rates, strict=True)
     ]
-    return say("corrected", sides="; ".join(sides))
+    return (
+        "McNemar's test with continuity correction (chi-square of pairs that differ, "
+        "samples taken as independent, not adjusted; for comparison with reports "
+        f"made that way, no verdict rests on it): {'; '.join(sides)}."
+    )
 
 
 def _corrected(side: PairedSide) -> str:
@@ -270,14 +354,47 @@ def _rate(sides: Sequence[_Side], *, is_attack: bool) -> str:
     return _RATES[sides[0][0].scope if sides else DEFENSE][not is_attack]
 
 
-def pairs_table(sides: Sequence[_Side], *, is_attack: bool, collapsed: bool = True) -> Table:
-    """Lay out how pairs differ on attacks, or on benign samples."""
+def pairs_table(
+    sides: Sequence[_Side],
+    *,
+    is_attack: bool,
+    collapsed: bool = True,
+    family: str = "all pairs shown here, on both rates",
+) -> Table:
+    """Lay out how pairs differ on attacks, or on benign samples; p adjusted over a family."""
     rate = _rate(sides, is_attack=is_attack)
     return table_of(
         sides,
+        {
+            "First": lambda row: name(row[0].first),
+            "Second": lambda row: name(row[0].second),
+            "Difference: first rate minus second; below zero the first is better": lambda row: (
+                row[1].difference
+            ),
+            "p: cluster sign-flip mid-p; McNemar's mid-p without groups": lambda row: figure(
+                row[1].difference.p_value, Unit.P_VALUE
+            ),
+            f"p (Holm): adjusted over {family}": lambda row: figure(
+                row[1].adjusted_p, Unit.P_VALUE
+            ),
+            "Only first: samples on which only the first erred": lambda row: (
+                row[1].difference.first_only
+            ),
+            "Only second: samples on which only the second erred": lambda row: (
+                row[1].difference.second_only
+            ),
+            "Both: samples on which both erred": lambda row: row[1].both,
+            "Neither: samples on which neither erred": lambda row: row[1].neither,
+            "Left out: samples without a decision on one side": lambda row: row[1].unpaired,
+        },
         table_id=f"pairs-{rate.lower().replace(' ', '-')}",
         title=f"Pairs on the same {'attacks' if is_attack else 'benign samples'} ({rate})",
         collapsed=collapsed,
+        texts=("Second",),
+        note=(
+            "Samples without a decision on one side are left out and counted, never "
+            "taken as allowed."
+        ),
     )
 
 
@@ -353,11 +470,17 @@ def run_caveats(runs: Sequence[ComparedRun], remarks: Sequence[str]) -> Iterator
     """Say in which respects runs are not whole, or differ beside their defenses."""
     for run in runs:
         if not run.is_complete:
-            yield say("unfinished", run=run)
+            yield (
+                f"{run.label} is {run.state.value}: {run.stored:,} of {run.planned:,} records "
+                "are stored."
+            )
         if run.unmatched:
             more = " ..." if len(run.unmatched) > _NAMED else ""
             named = ", ".join(run.unmatched[:_NAMED]) + more
-            yield say("unmatched", run=run, count=count_text(len(run.unmatched)), named=named)
+            yield (
+                f"{count_text(len(run.unmatched))} of {run.samples:,} samples of {run.label} have "
+                f"no partner and are left out: {named}."
+            )
     yield from remarks
 
 
@@ -402,7 +525,13 @@ def _scope_sections(compared: Compared, lead: str, *, texts: bool) -> Iterator[S
     table = _rates_table(rated, compared.comparison, scope=compared.scope)
     parts = _parts(compared.comparison, table, plane, weak=weak_among(rated, compared.scope))
     unit = "groups of variants" if compared.is_grouped else "samples"
-    method = say("compared", confidence=100 * compared.confidence, unit=unit)
+    confidence = 100 * compared.confidence
+    method = (
+        f"First rate minus second; below zero the first is better. {confidence:.0f} % "
+        f"Bonett-Price intervals and McNemar's mid-p, by sign flips over {unit}; "
+        f"Holm over {family_words(compared.comparison)}. Told apart is what the adjusted test and "
+        "the interval both say. Only samples that both answered count."
+    )
     yield section(f"{key}rates", f"{lead}Rates", *parts, method)
     by_names = {(pair.first, pair.second): pair for pair in compared.comparison.pairs}
     alike = [each for each in compared.details if not each.first_only + each.second_only]
@@ -435,7 +564,7 @@ def choice_sentence(
     comparison: RunComparison, rates: Mapping[str, RatePair | Scorecard], scope: str
 ) -> str:
     """Say which of several to take, who is not told apart from it, and what would tell."""
-    words, worthy = words_of("choice"), worth_choosing(comparison, rates, scope)
+    words, worthy = _CHOICE, worth_choosing(comparison, rates, scope)
     if not worthy:  # of chosen pairs, or without attacks, nobody can say
         is_known = comparison.front and comparison.attacks.best
         return words["none"].format(count=len(rates)) if is_known else ""
@@ -489,7 +618,9 @@ def _after_choice(best: str, rates: Mapping[str, RatePair | Scorecard]) -> str:
     if chosen is None:
         return ""
     asr = figure_text(chosen.attack_success_rate)
-    return say("after_choice", count=chosen.candidates, asr=asr)
+    return (
+        f" (as the lowest of {chosen.candidates} it is flattered: allowing for the choice, {asr})"
+    )
 
 
 def _advice(compared: Compared) -> list[str]:
@@ -503,7 +634,10 @@ def _advice(compared: Compared) -> list[str]:
     if len(pairs) != 1 and (choice := choice_sentence(compared.comparison, rates, compared.scope)):
         lines.insert(0, choice)
     if left := len(compared.comparison.pairs) - len(compared.details):
-        lines.append(say("more_pairs", count=count_text(left)))
+        lines.append(
+            f"{count_text(left)} pairs have no section of their own here: --json lists "
+            "them; --only or --against names those of interest."
+        )
     return lines
 
 
@@ -586,7 +720,9 @@ def _category_table(
             "Category": lambda each: each.category,
             "Rate": lambda each: rates[not each.is_attack],
             "Difference: first rate minus second": lambda each: each.side.difference,
-            "p (Holm)": lambda each: p_value(each.side.adjusted_p),
+            "p (Holm): over the categories of this pair": lambda each: p_value(
+                each.side.adjusted_p
+            ),
             "Pairs": lambda each: each.side.difference.pairs,
         },
         table_id=table_id,
@@ -610,4 +746,4 @@ def _latency(latency: LatencyDifference, names: tuple[str, str]) -> str:
     defenses = zip(names, (latency.first, latency.second), strict=True)
     medians = ", ".join(f"{name} {figure_text(ms, Unit.MILLISECONDS)}" for name, ms in defenses)
     gap, pairs = figure_text(latency.median, Unit.MILLISECONDS), count_text(latency.median.pairs)
-    return say("latency_pair", what=what, medians=medians, gap=gap, pairs=pairs)
+    return f"Latency on {what}, median: {medians}; paired difference {gap} over {pairs}"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.document.blocks import Document, muted, section
+from guardmark.reports.document.blocks import Document, muted, section, warning
 from guardmark.reports.document.cells import rate_text, table_of, words
 
 if TYPE_CHECKING:
-    from guardmark.analysis.crosswalk.crosswalk import CrosswalkRow, Framework
+    from guardmark.analysis.crosswalk.crosswalk import CrosswalkRow
+    from guardmark.analysis.frameworks.framework import Framework
+    from guardmark.reports.document.blocks import Block
 
 _MOST_RATES: Final = 6
 
@@ -38,15 +40,25 @@ def crosswalk_document(
     return Document(
         title=f"Crosswalk: {framework.name} {framework.version}",
         subtitle=f"run {run}",
-        sections=(section("crosswalk-of-run", "", NO_CONFORMITY, table, source),),
+        sections=(
+            section("crosswalk-of-run", "", _withdrawal(framework), NO_CONFORMITY, table, source),
+        ),
     )
 
 
+def _withdrawal(framework: Framework) -> Block | None:
+    """Warn of a version that its publisher replaced."""
+    if not framework.withdrawn:
+        return None
+    text = f"{framework.name} {framework.version} was withdrawn on {framework.withdrawn}."
+    if framework.replaced_by:
+        text += f" Use its successor: --crosswalk {framework.replaced_by}."
+    return warning(text)
+
+
 def _evidence(row: CrosswalkRow) -> str:
-    told = [
-        f"{each.defense}, {each.what}: {rate_text(each.rate)}"
-        for each in row.evidence[:_MOST_RATES]
-    ]
+    shown = row.evidence[:_MOST_RATES]
+    texts = [f"{each.defense}, {each.what}: {rate_text(each.rate)}" for each in shown]
     if len(row.evidence) > _MOST_RATES:
-        told.append(f"and {len(row.evidence) - _MOST_RATES} more rates")
-    return "; ".join([*told, *row.recorded])
+        texts.append(f"and {len(row.evidence) - _MOST_RATES} more rates")
+    return "; ".join([*texts, *row.recorded])

@@ -8,8 +8,8 @@ from guardmark.analysis.pipeline.frame import SYSTEM
 from guardmark.core.record import FIRST_LAYER
 from guardmark.reports.chapters.comparison import subject
 from guardmark.reports.document.blocks import Histogram, Section, Table, Unit, section
-from guardmark.reports.document.cells import known, mute, name, slug, table_of, words
-from guardmark.reports.document.wording import count_text, percent_text, say, value_text, words_of
+from guardmark.reports.document.cells import figure, known, mute, name, slug, table_of, words
+from guardmark.reports.document.wording import count_text, percent_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,26 @@ if TYPE_CHECKING:
     from guardmark.reports.document.cells import Value
     from guardmark.store.columns import PartUsage
     from guardmark.store.loop_load import LoopLoad
+
+_LATENCY_MODES: Final = {
+    "isolated": "one call at a time, so times are those of an idle service",
+    "loaded": (
+        "several calls in flight; a slow answer holds back the next call, so times "
+        "under a steady stream of requests may be longer"
+    ),
+    "open": (
+        "calls at planned times, whether or not earlier ones have ended; times count from the plan"
+    ),
+}
+
+
+_STAGES: Final = {
+    "defense": "defense",
+    "warmup": "warm-up",
+    "model": "target model",
+    "judge": "judge",
+    "try": "attacker's tries",
+}
 
 _MOST_CHARTS = 6
 
@@ -37,12 +57,11 @@ def write(analysis: RunAnalysis) -> Section:
         lead = nothing if spent or again else None
         return section("latency", "Latency", lead, spent, again, otherwise=nothing)
     latency = timed[0][2]
-    mode = say(
-        "latency",
-        mode=latency.mode.value,
-        words=words_of("latency_modes")[latency.mode],
-        in_flight=count_text(latency.concurrency),
-        warmup=count_text(latency.warmup),
+    mode = (
+        f"Mode {latency.mode.value}: {_LATENCY_MODES[latency.mode]}. At "
+        f"most {count_text(latency.concurrency)} in flight; "
+        f"{count_text(latency.warmup)} warm-up calls a defense are left out, and so "
+        "are first calls and answers from the cache."
     )
     spreads = [(each.name, each.latency.histogram) for each in analysis.candidates]
     charts = [_histogram(each, spread) for each, spread in spreads if spread is not None]
@@ -67,7 +86,29 @@ def _table(timed: list[tuple[TextCell, bool, Latency]]) -> Table:
         for side in (of.attacks, of.benign)
         if side.timed
     ]
-    return mute(table_of(sides, table_id="latency-table"), (each[-1] for each in sides))
+    return mute(
+        table_of(
+            sides,
+            {
+                "Stage": lambda row: row[0],
+                "Samples": lambda row: row[2],
+                "p50": lambda row: figure(row[1].quantiles[0], Unit.MILLISECONDS),
+                "p95": lambda row: figure(row[1].quantiles[1], Unit.MILLISECONDS),
+                "p99": lambda row: figure(row[1].quantiles[2], Unit.MILLISECONDS),
+                "Timed": lambda row: row[1].timed,
+                "Timeouts": lambda row: row[1].timeouts,
+            },
+            table_id="latency-table",
+            texts=("Samples",),
+            title="Service time",
+            note=(
+                "Intervals are order statistics and assume no shape. No interval below n: a "
+                "point from fewer times than an interval needs, and how many that is. "
+                "Timeouts count as at least as long as was waited."
+            ),
+        ),
+        (each[-1] for each in sides),
+    )
 
 
 def _remarks(defense: DefenseAnalysis) -> Iterator[str]:
@@ -78,13 +119,26 @@ def _remarks(defense: DefenseAnalysis) -> Iterator[str]:
     if latency.drift is not None:
         yield f"{defense.name}: {_drift(latency.drift)}"
     if latency.is_counted:
-        yield say("counted_times")
+        yield (
+            "The run is large, so times are told to three digits, and their limits take "
+            "the samples of a group to be alike: they are never too narrow for groups. "
+            "The order of its calls is not read, so times that hang together are not "
+            "allowed for."
+        )
     if latency.is_amortised:
         yield f"{defense.name}: times are shares of a batch's time."
     if latency.shared:
-        yield f"{defense.name}: {say('asked_once', count=count_text(latency.shared))}"
+        shared = count_text(latency.shared)
+        yield (
+            f"{defense.name}: asked once a sample, since the same question gets the same "
+            f"answer; {shared} places of later repeats share it."
+        )
     if latency.cached:
-        yield f"{defense.name}: {say('kept_answers', count=count_text(latency.cached))}"
+        cached = count_text(latency.cached)
+        yield (
+            f"{defense.name}: {cached} answers came from the cache or from stored decisions, "
+            "so they have no time."
+        )
 
 
 def _drift(drift: LatencyDrift) -> str:
@@ -115,7 +169,13 @@ _LEAST_BUSY_NS: Final = 2_000_000_000  # shorter waits are start-up
 def _busy(load: LoopLoad) -> Iterator[str]:
     """Say that this machine, and not a service, set the times."""
     if load.share is not None and load.share >= _BUSY and load.total_ns >= _LEAST_BUSY_NS:
-        yield say("busy_machine", share=percent_text(load.share))
+        yield (
+            "This machine was busy: while it waited for services, the thread that reads "
+            f"their answers was at work {percent_text(load.share)} of the time. What "
+            "answers took above the median is then partly this machine's time and not "
+            "the service's; fewer calls in flight (run.concurrency), or more machines, "
+            "tell the service's own."
+        )
 
 
 def _histogram(defense: str, spread: LatencyHistogram) -> Histogram:
@@ -150,13 +210,16 @@ def _spending(analysis: RunAnalysis) -> Table | None:
         {
             "Part": lambda each: name(each.part),
             "At": _stage,
-            "Answers": lambda each: each.answers,
-            "Requests": lambda each: each.calls,
+            "Answers: each may take several requests": lambda each: each.answers,
+            "Requests: as they were sent, questions for a repair and retries included": (
+                lambda each: each.calls
+            ),
             "Kept": lambda each: each.recalled,
             "Tokens read": lambda each: known(each.tokens_read, Unit.COUNT, "not reported"),
             "Tokens written": lambda each: known(each.tokens_written, Unit.COUNT, "not reported"),
             "Cost": _cost,
-            "Cost per 1,000": _cost_per_thousand,
+            "Per 1,000 answers": lambda each: _amount(each.cost_per_1000_answers),
+            "Per 1,000 requests": lambda each: _amount(each.cost_per_1000_requests),
         },
         table_id=SPENDING_TABLE,
         title="What the calls consumed",
@@ -180,6 +243,8 @@ def _resent(analysis: RunAnalysis) -> Table:
             "Time: of failed requests, and of waits before the next": _retry_cells,
         },
         table_id=RETRIES_TABLE,
+        title="Requests that were sent again",
+        note="Latencies are those of the last request of each answer.",
         texts=("At", "Sent again", "Failed requests", "Time"),
     )
 
@@ -192,7 +257,7 @@ def _retry_cells(retries: PartRetries) -> tuple[Value, ...]:
 
 
 def _stage(usage: PartUsage | PartRetries) -> str:
-    stage = words_of("stages").get(usage.stage, usage.stage)
+    stage = _STAGES.get(usage.stage, usage.stage)
     return stage if usage.layer.partition("/")[0] == FIRST_LAYER else f"{stage} ({usage.layer})"
 
 
@@ -203,11 +268,8 @@ def _cost(usage: PartUsage) -> str:
     return _money(usage.cost) + partly
 
 
-def _cost_per_thousand(usage: PartUsage) -> str:
-    """Write what a thousand answers cost; requests that were sent again are in it."""
-    if usage.cost is None or not usage.priced:
-        return ""
-    return _money(1000 * usage.cost / usage.priced)
+def _amount(amount: float | None) -> str:
+    return "" if amount is None else _money(amount)
 
 
 def _money(amount: float) -> str:

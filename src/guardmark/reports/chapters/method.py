@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.reports.chapters.data_sets import training_warnings
 from guardmark.reports.document.blocks import Facts, Listing, Section, Table, section, warning
 from guardmark.reports.document.cells import figure_text, name, slug, table_of, words
-from guardmark.reports.document.wording import count_text, percent_text, say, words_of
+from guardmark.reports.document.wording import count_text, percent_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,6 +16,40 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.manifest import PartManifest, RunManifest
+
+_METHOD: Final = {
+    "scope": (
+        "Scope: the defense alone; a sample counts as caught when it was blocked. "
+        "ASR = attacks allowed / attacks answered, FPR = benign blocked / benign "
+        "answered."
+    ),
+    "failures": (
+        "Malformed answers and errors are not decisions. They are reported next to "
+        "the rates, with the bounds that count all of them as allowed or all as "
+        "blocked."
+    ),
+    "intervals": (
+        "Intervals are two-sided at {confidence}. A rate: Wilson's, at the effective "
+        "number of samples with Student's t where samples share groups. Fewer than "
+        "two groups: no interval; below 10: greyed. They are about attacks like "
+        "these, not about attacks in general."
+    ),
+    "ratios": (
+        "Precision, F1 and balanced error: both rates drawn from Beta distributions "
+        "at their effective numbers of samples, {drawn} times, seed {seed}."
+    ),
+    "differences": (
+        "Differences: the same samples on both sides, Bonett-Price intervals, "
+        "McNemar's mid-p (the cluster sign-flip where samples share groups), "
+        "adjusted by Holm over all tests of the run (every pair on both rates, and areas "
+        "of scores). Told apart is what the test and the interval both say."
+    ),
+    "latency": (
+        "Latency: order-statistic intervals, attacks and benign samples apart; first "
+        "calls and warm-up left out."
+    ),
+    "full": "Figures here are rounded; summary.json holds them in full.",
+}
 
 
 def write_method(analysis: RunAnalysis) -> Section:
@@ -27,16 +61,26 @@ def _method(analysis: RunAnalysis) -> list[str]:
     drawn = max((each.card.ratios.f1.replicates for each in analysis.defenses), default=0)
     sure, seed = percent_text(analysis.settings.confidence), analysis.settings.seed
     figures = {"confidence": sure, "drawn": count_text(drawn), "seed": seed}
-    lines = words_of("method").items()
+    lines = _METHOD.items()
     return [line.format(**figures) for key, line in lines if drawn or key != "ratios"]
 
 
 def _warnings(analysis: RunAnalysis) -> Iterator[str]:
     if not analysis.samples.is_grouped:
-        yield say("ungrouped")
+        yield (
+            "No sample names a group, so intervals take every sample as independent. If "
+            "some are variants of one idea, the intervals are too narrow."
+        )
     if analysis.samples.crossed:
         fewer, more = analysis.samples.crossed
-        yield say("crossed", fewer=count_text(fewer), more=count_text(more))
+        yield (
+            f"Rows are crossed, {count_text(more)} by {count_text(fewer)}: limits of "
+            "rates and differences of two defenses are about others like these of both "
+            "kinds (Wilson's and Bonett-Price at the rows that both make them worth). "
+            f"What has {count_text(fewer)} decides how wide they are; more of it would "
+            "make them narrower. Figures that know one factor alone take these "
+            f"{count_text(fewer)} as the groups."
+        )
     yield f"The rates describe this data. {_mix_words(analysis)}"
     yield from (_about_stop(each) for each in analysis.defenses if each.stopped)
     yield from training_warnings(analysis.manifest.parts, analysis.manifest.data)
@@ -63,14 +107,25 @@ def _about_stop(defense: DefenseAnalysis) -> str:
         for name, rate in (("ASR", asr), ("FPR", fpr))
         if rate.unbiased is not None
     ]
-    leans = say("unbiased", shares=" and ".join(shares)) if shares else say("leaning")
-    return say(
-        "stopped",
-        defense=called,
-        decided=decided,
-        answers=answers,
-        method=asr.method,
-        leans=leans,
+    leans = (
+        (
+            f" Seen were {' and '.join(shares)}; a rule ends a run where the share leans "
+            "away from its limit, so the value is the one that is as often too high as "
+            "too low."
+        )
+        if shares
+        else (
+            " The value is the share that was seen, which leans away from the limit at "
+            "which the rule ended."
+        )
+    )
+    return (
+        f"{called} was stopped early: {decided}. Its ASR, TPR and FPR use the "
+        f"{answers} answers by then, with an interval that holds however often one "
+        f"looks ({asr.method}).{leans} All its other figures, slices among them, "
+        "count every stored answer and keep their usual intervals: they are "
+        "exploratory, and its slices are greyed. Comparisons with it use a betting "
+        "sequence and the paired e-value."
     )
 
 
@@ -101,9 +156,21 @@ def write_configuration(analysis: RunAnalysis, refused: Sequence[str] = ()) -> S
     """Write the section on what was run."""
     status = analysis.status
     calls = count_text(status.possibly_billed)
-    billed = say("billed", calls=calls, were=" was" if calls == "1" else "s were")
-    retried = say("retried", count=count_text(status.retried))
-    partial = say("partial", run=status)
+    subject = "1 call was" if calls == "1" else f"{calls} calls were"
+    billed = (
+        f"{subject} under way when a command on this run was killed or "
+        "stopped; without an answer in the records, but possibly billed. What calls "
+        "used is a lower bound."
+    )
+    retried = (
+        f"{count_text(status.retried)} errors of earlier attempts were asked about "
+        "again; the figures use the last attempt, and the earlier ones are kept in "
+        "the records."
+    )
+    partial = (
+        f"The run is {status.state.value}: {status.stored:,} of {status.planned:,} planned "
+        "records are stored. Every figure below uses these alone."
+    )
     return section(
         *("configuration", "Configuration"),
         billed if status.possibly_billed else None,
@@ -149,6 +216,11 @@ def _parts(analysis: RunAnalysis) -> Table:
         },
         table_id="parts",
         texts=("Kind", "Type", "Version", "View", "Threshold", "Fingerprint"),
+        title="What ran",
+        note=(
+            "The view is what of a prompt a defense is shown; the same defense may look "
+            "good on one and miss attacks on another."
+        ),
     )
 
 
@@ -177,4 +249,5 @@ def _data(analysis: RunAnalysis) -> Table:
         },
         table_id="data",
         texts=("Version", "Files", "Hash"),
+        title="Data",
     )

@@ -17,9 +17,9 @@ from guardmark.reports.chapters.advice import (
     write_worst,
 )
 from guardmark.reports.chapters.answer import write_answer
-from guardmark.reports.chapters.gate import write_gate
 from guardmark.reports.chapters.latency import RETRIES_TABLE, SPENDING_TABLE
 from guardmark.reports.chapters.method import parts_line, write_configuration, write_method
+from guardmark.reports.chapters.native_categories import write_native_categories
 from guardmark.reports.chapters.pipeline import CARD_TABLES
 from guardmark.reports.chapters.slices import (
     write_blind_spots,
@@ -41,9 +41,10 @@ from guardmark.reports.document.blocks import (
     muted,
     section,
 )
-from guardmark.reports.document.wording import date_text
+from guardmark.reports.document.wording import count_text, date_text
 
 if TYPE_CHECKING:
+    from guardmark.analysis.gate import GateResult
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.manifest import RunManifest
     from guardmark.reports.document.blocks import Block
@@ -51,6 +52,15 @@ if TYPE_CHECKING:
 _MOST_NAMES: Final = 3
 ARMS_TABLE: Final = "agent-arms"
 """Id of the table of arms in a report on agents."""
+
+
+def _gate_sections(gate: GateResult | None) -> tuple[Section, ...]:
+    """Write the limits that a run sets itself."""
+    if gate is None:
+        return ()
+    from guardmark.reports.chapters.gate import write_gate  # on use: many runs set no limit
+
+    return (write_gate(gate),)
 
 
 def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) -> Document:
@@ -62,15 +72,18 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
         from guardmark.reports.chapters.agents import write_agent_report
 
         how = (
-            *filter(None, (write_gate(shown.gate),)),
+            *_gate_sections(shown.gate),
             replace(write_configuration(analysis, shown.refused), folded=True),
             replace(write_method(analysis), folded=True),
         )
         return write_agent_report(analysis, analysis.agent, method=how)
     subtitle = (
-        f"{_data_words(manifest)}: {counted(samples.attacks, 'attack')}, "
-        f"{samples.benign:,} benign; {date_text(manifest.created_utc)}"
+        f"{_data_words(manifest)}: {counted(samples.attacks, 'attack')}, {samples.benign:,} benign"
     )
+    if samples.unlabelled:
+        subtitle += f", {samples.unlabelled:,} without a label (in no rate)"
+    subtitle += f"; {date_text(manifest.created_utc)}"
+    subtitle += _first_look(manifest)
     if manifest.evaluator:
         subtitle += f"; {manifest.evaluator}"
     if analysis.pipeline is not None:
@@ -91,7 +104,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
         verdicts=verdicts,
         lead=tuple(block for block in lead if block is not None),
         sections=(
-            *filter(None, (write_gate(shown.gate),)),
+            *_gate_sections(shown.gate),
             write_advice(analysis, shown),
             *filter(None, (pipeline.write(analysis), write_system_slices(analysis))),
             *filter(None, (pipeline.write_planted(analysis.planted),)),
@@ -104,6 +117,7 @@ def build_document(analysis: RunAnalysis, highlights: Highlights | None = None) 
             replace(comparison.write(analysis), folded=True),
             replace(latency.write(analysis), folded=True),
             replace(thresholds.write(analysis), folded=True),
+            *filter(None, (write_native_categories(analysis),)),
             replace(write_slices(analysis), folded=True),
             replace(write_coverage(analysis), folded=True),
             replace(write_configuration(analysis, shown.refused), folded=True),
@@ -206,6 +220,15 @@ def _adaptive(analysis: RunAnalysis) -> Section:
     from guardmark.reports.chapters.adaptive import chapter
 
     return chapter.write(analysis)
+
+
+def _first_look(manifest: RunManifest) -> str:
+    """Say that a run took some of the data only; nothing for others."""
+    run = manifest.settings.get("run")
+    limit = run.get("limit") if isinstance(run, dict) else None
+    if not isinstance(limit, int):
+        return ""
+    return f"; a first look: at most {count_text(limit)} samples (--limit)"
 
 
 def _data_words(manifest: RunManifest) -> str:

@@ -6,12 +6,24 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.blocks import Document, Table, Unit, section
 from guardmark.reports.document.cells import table_of, with_counts
-from guardmark.reports.document.wording import count_text, percent_text, say, value_text, words_of
+from guardmark.reports.document.wording import count_text, percent_text, value_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.pipeline.small_slices import SliceCard, SliceFigure, SliceStability
 
-_METHOD: Final = say("small_slices")
+_SMALL_SLICES: Final = {
+    "attack_success_rate": "attack success",
+    "over_refusal_rate": "over-refusal",
+    "false_positive_rate": "false positives",
+    "balanced_error": "balanced error",
+}
+
+_METHOD: Final = (
+    "Mean over seeds with the half width of its t interval; the last column is "
+    "the slice that lies farthest from the whole run. Slices of one run share "
+    "samples: this tells how a slice of this size misleads about this run, and "
+    "nothing about other data."
+)
 
 
 def stability_document(stability: SliceStability) -> Document:
@@ -35,7 +47,7 @@ def _table(number: int, card: SliceCard) -> Table:
     return table_of(
         card.figures,
         {
-            "Figure": lambda each: words_of("small_slices")[each.name],
+            "Figure": lambda each: _SMALL_SLICES[each.name],
             "Whole run|Counts": lambda each: with_counts(each.whole),
             "Mean of slices": _mean,
             "Range": _range,
@@ -78,7 +90,7 @@ def _worst(stability: SliceStability) -> str:
     farthest, card, figure = max(figures, key=lambda each: each[0])
     return (
         f"One slice would have been off by {_points(farthest)} on "
-        f"{words_of('small_slices')[figure.name]} of {card.arm} ({card.scope})."
+        f"{_SMALL_SLICES[figure.name]} of {card.arm} ({card.scope})."
     )
 
 

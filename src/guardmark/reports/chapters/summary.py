@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.merit import by_merit
 from guardmark.reports.document.blocks import (
@@ -18,24 +18,58 @@ from guardmark.reports.document.blocks import (
 from guardmark.reports.document.cells import (
     known,
     mute,
+    name,
     slug,
     table_of,
-    value_at,
     with_column,
     with_counts,
     without_columns,
 )
-from guardmark.reports.document.wording import count_text, percent_text, say, words_of
+from guardmark.reports.document.wording import count_text, percent_text
 from guardmark.stats.figures import Ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
+    from guardmark.analysis.defense.scorecard import Scorecard
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.estimate import Estimate
     from guardmark.reports.document.blocks import Headline
     from guardmark.reports.document.cells import Value
+
+
+def _policy_attack_success(card: Scorecard) -> Estimate | None:
+    return None if card.under_policy is None else card.under_policy.attack_success_rate
+
+
+def _policy_false_positives(card: Scorecard) -> Estimate | None:
+    return None if card.under_policy is None else card.under_policy.false_positive_rate
+
+
+_CARD: Final[Mapping[str, Callable[[Scorecard], Estimate | Ratio | None]]] = {
+    "Attack success rate (ASR)": lambda card: card.attack_success_rate,
+    "True positive rate (TPR, recall)": lambda card: card.true_positive_rate,
+    "False positive rate (FPR)": lambda card: card.false_positive_rate,
+    "False negative rate (FNR)": lambda card: card.false_negative_rate,
+    "Precision, at this mix": lambda card: card.ratios.precision,
+    "F1, at this mix": lambda card: card.ratios.f1,
+    "Balanced error": lambda card: card.ratios.balanced_error,
+    "TPR minus FPR (Youden's J)": lambda card: card.ratios.youden,
+    "Matthews correlation, at this mix": lambda card: card.ratios.correlation,
+    "Answered share, attacks": lambda card: card.answered_attacks,
+    "Answered share, benign": lambda card: card.answered_benign,
+    "ASR, failures allowed (fail-open)": lambda card: card.fail_open.attack_success_rate,
+    "ASR, failures blocked (fail-closed)": lambda card: card.fail_closed.attack_success_rate,
+    "FPR, failures allowed (fail-open)": lambda card: card.fail_open.false_positive_rate,
+    "FPR, failures blocked (fail-closed)": lambda card: card.fail_closed.false_positive_rate,
+    "ASR under the run's policy": _policy_attack_success,
+    "FPR under the run's policy": _policy_false_positives,
+    "Groups with any variant allowed": lambda card: card.any_bypass,
+    "ASR, every group weighing the same": lambda card: card.group_mean,
+    "Attacks cut to fit it, of those answered": lambda card: card.truncated_attacks,
+    "Benign samples cut to fit it, of those answered": lambda card: card.truncated_benign,
+}
 
 _TABLED_FROM = 3
 _OF_FAILURES = ("Answered", "Malformed", "Errors")
@@ -45,7 +79,13 @@ _SIGNED = ("TPR minus FPR (Youden's J)", "Matthews correlation, at this mix")
 def write(analysis: RunAnalysis) -> Section:
     """Write the section with the headline figures."""
     samples = analysis.samples
-    one_sided = say("no_attacks" if samples.benign else "no_benign")
+    if samples.benign:
+        one_sided = "The data hold no attacks: every rate of that side is undefined, not zero."
+    else:
+        one_sided = (
+            "The data hold no benign samples (add some, else block-all looks perfect): "
+            "every rate of that side is undefined, not zero."
+        )
     return section(
         *("summary", "Summary"),
         None if is_tabled(analysis) else _overview(analysis.defenses),
@@ -75,7 +115,28 @@ def _overview(
     defenses: Sequence[DefenseAnalysis], answers: Mapping[str, TextCell] | None = None
 ) -> Table:
     ranked = by_merit(defenses)
-    table = table_of(ranked, table_id="overview")
+    table = table_of(
+        ranked,
+        {
+            "Defense": lambda row: name(row.name),
+            (
+                "Let through (ASR): attack success rate: attacks allowed, of those answered"
+            ): lambda row: row.card.attack_success_rate,
+            (
+                "Benign blocked (FPR): false positive rate: benign samples blocked, of "
+                "those answered"
+            ): lambda row: row.card.false_positive_rate,
+            "Balanced error: mean of false negative and false positive rate": lambda row: (
+                row.card.ratios.balanced_error
+            ),
+            "Answered: samples with a decision, of all": lambda row: row.card.answered,
+            "Malformed: unreadable answers": lambda row: row.card.confusion.malformed,
+            "Errors: samples without an answer": lambda row: row.card.confusion.errors,
+        },
+        table_id="overview",
+        title="All defenses",
+        note="Rates count answered samples only. Baselines mark the floor and the ceiling.",
+    )
     failed = any(each.card.confusion.malformed + each.card.confusion.errors for each in ranked)
     if not failed:
         table = without_columns(table, _OF_FAILURES)
@@ -88,8 +149,11 @@ def _overview(
 
 def _card(defense: DefenseAnalysis) -> Table:
     card = defense.card
-    paths = words_of("card").items()
-    rates = {label: rate for label, path in paths if (rate := value_at(path, card)) is not None}
+    rates = {}
+    for label, rate_of in _CARD.items():
+        rate = rate_of(card)
+        if rate is not None:
+            rates[label] = rate
     kinds = ", ".join(f"{kind} {count_text(n)}" for kind, n in card.confusion.error_kinds)
     return table_of(
         itertools.starmap(_rate_cells, rates.items()),
@@ -128,6 +192,13 @@ def _stability(analysis: RunAnalysis) -> Table:
     ]
     return table_of(
         changes,
+        {
+            "Defense": lambda row: name(row[0]),
+            "Label": lambda row: row[1],
+            "Changed: samples whose answers were not all alike": lambda row: row[2],
+            "Samples: answered every time": lambda row: row[2].trials,
+            "Left out: samples not answered every time": lambda row: row[3],
+        },
         table_id="stability",
         title=f"Asked {analysis.manifest.repeats} times: does the answer stay the same?",
         collapsed=True,
@@ -144,8 +215,15 @@ def _prevalence(defenses: Sequence[DefenseAnalysis]) -> Table:
     ]
     table = table_of(
         worth,
+        {
+            "Defense": lambda row: name(row[0].name),
+            "Attacks in traffic: assumed share of attacks": lambda row: row[2],
+            "PPV: chance that a blocked input is an attack": lambda row: row[1].positive,
+            "NPV: chance that an allowed input is benign": lambda row: row[1].negative,
+        },
         table_id="prevalence",
         note=f"Precision and F1 above hold at the mix of this data only{mix}.",
         collapsed=True,
+        title="What a decision is worth where attacks are rare",
     )
     return mute(table, (each[0].is_baseline for each in worth))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.defense.scorecard import complement
+from guardmark.reports.chapters.comparison import family_words
 from guardmark.reports.document.blocks import (
     Histogram,
     Line,
@@ -16,6 +17,7 @@ from guardmark.reports.document.blocks import (
     section,
 )
 from guardmark.reports.document.cells import (
+    figure,
     figure_text,
     known,
     name,
@@ -26,13 +28,22 @@ from guardmark.reports.document.cells import (
     with_counts,
     words,
 )
-from guardmark.reports.document.wording import count_text, percent_text, value_text, words_of
+from guardmark.reports.document.wording import count_text, percent_text, value_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.scores import LimitedPoint, ScoreDetails, ThresholdAnalysis
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Part
     from guardmark.reports.document.cells import Value
+
+_THRESHOLDS: Final = {
+    "method": (
+        "Thresholds are chosen on a calibration half of the groups and measured on "
+        "the other half; nothing was called again. A limit on false alarms that the "
+        "benign samples are too few to show is not resolvable. Bands around curves "
+        "hold at one threshold fixed beforehand, not along the whole curve."
+    ),
+}
 
 _FEW = 20
 _Scored = list[tuple[str, "ThresholdAnalysis"]]
@@ -48,7 +59,7 @@ def write(analysis: RunAnalysis) -> Section:
         return section("thresholds", "Thresholds", otherwise=nothing)
     return section(
         *("thresholds", "Thresholds"),
-        words_of("thresholds")["method"],
+        _THRESHOLDS["method"],
         _limits(scored),
         _operating(scored) if any(analysed.chosen for _, analysed in scored) else None,
         [_area_words(*each) for each in scored],
@@ -73,6 +84,11 @@ def _limits(scored: _Scored) -> Table:
         table_id="limits",
         texts=("Remark",),
         greyed=lambda each: not each[1].is_resolvable,
+        title="Attacks blocked within a limit on false alarms",
+        note=(
+            "Chosen at the limit, a threshold exceeds it on other samples in half of all "
+            "cases; guardmark report RUN --guarantee shows one that keeps it."
+        ),
     )
 
 
@@ -96,6 +112,8 @@ def _operating(scored: _Scored) -> Table:
             "Cost an input": lambda each: number(each[1].cost),
         },
         table_id="operating",
+        title="Cheapest threshold at the stated costs",
+        note="Chosen on the calibration half of the groups, measured on the other.",
     )
 
 
@@ -176,7 +194,34 @@ def _score_blocks(analysis: RunAnalysis) -> tuple[Part, ...]:
         return ()
     return (
         _areas(analysis) if analysis.areas else None,
-        table_of(detailed, table_id="calibration"),
+        table_of(
+            detailed,
+            {
+                "Defense": lambda row: name(row[0]),
+                "Samples": lambda row: row[1].brier.trials,
+                "Brier: mean squared error of the score": lambda row: figure(
+                    row[1].brier, Unit.NUMBER
+                ),
+                "ECE, equal width": lambda row: figure(row[1].by_width, Unit.NUMBER),
+                "ECE, equal mass": lambda row: figure(row[1].by_mass, Unit.NUMBER),
+                "by chance: ECE if calibrated, equal width": lambda row: figure(
+                    row[1].by_width.reference, Unit.NUMBER
+                ),
+                "Partial AUC: raw, FPR 0 to 0.1": lambda row: figure(
+                    row[1].partial_area, Unit.NUMBER
+                ),
+                "McClish: the same, 0.5 for a coin": lambda row: figure(
+                    row[1].partial_area_standardised, Unit.NUMBER
+                ),
+            },
+            table_id="calibration",
+            title="Scores read as probabilities",
+            note=(
+                "All of it holds for this data's share of attacks. A calibration error is "
+                "biased upwards: even calibrated scores show about the figure under 'by "
+                "chance'."
+            ),
+        ),
         _reliability(detailed),
         _bins(detailed),
         _costs(detailed) if any(scores.costs for _, scores in detailed) else None,
@@ -184,19 +229,20 @@ def _score_blocks(analysis: RunAnalysis) -> tuple[Part, ...]:
 
 
 def _areas(analysis: RunAnalysis) -> Table:
+    family = family_words(analysis.comparison) if analysis.comparison else "all areas"
     return table_of(
         analysis.areas,
         {
             "Defenses": lambda pair: f"{pair.first} - {pair.second}",
             "Difference": lambda pair: pair.difference,
             "p": lambda pair: p_value(pair.difference.p_value),
-            "p (Holm): adjusted together with all pairs on both rates": lambda pair: p_value(
-                pair.adjusted_p
-            ),
+            f"p (Holm): adjusted over {family}": lambda pair: p_value(pair.adjusted_p),
             "Test": lambda pair: words(pair.difference.test or pair.difference.reason, Tone.MUTED),
         },
         table_id="areas",
         texts=("Test",),
+        title="Areas under the ROC curve against each other",
+        note="On the samples both gave a score for.",
     )
 
 
@@ -239,10 +285,23 @@ def _bins(detailed: _Detailed) -> Table:
     ]
     return table_of(
         bins,
+        {
+            "Defense": lambda row: name(row[0]),
+            "Bins": lambda row: row[1],
+            "Scores": lambda row: row[2],
+            "Samples": lambda row: row[3].attack_rate.trials,
+            "Mean score": lambda row: figure(row[3].mean_score, Unit.NUMBER),
+            "Attacks among them": lambda row: row[3].attack_rate,
+        },
         table_id="calibration-bins",
         note=f"Bins of fewer than {_FEW} samples are greyed.",
         greyed=lambda each: each[3].attack_rate.trials < _FEW,
         collapsed=True,
+        texts=(
+            "Bins",
+            "Scores",
+        ),
+        title="Calibration by bins",
     )
 
 

@@ -10,6 +10,7 @@ from guardmark.analysis.compare.merit import by_merit
 from guardmark.analysis.compare.recommendations import ANSWERED_ENOUGH, Reliance
 from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.analysis.pipeline.frame import NO_GUARD, SYSTEM
+from guardmark.reports.chapters.advice import BLIND_SPOT, BLIND_SPOT_SYSTEM
 from guardmark.reports.chapters.answer import reason_of
 from guardmark.reports.chapters.comparison import group_cautions, subject
 from guardmark.reports.document.blocks import FigureCell, Headline, Tone
@@ -21,8 +22,6 @@ from guardmark.reports.document.wording import (
     interval_text,
     measure_text,
     percent_text,
-    say,
-    words_of,
 )
 from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.selection import rate_of_chosen
@@ -47,6 +46,12 @@ _OF_SYSTEM_WORDS: Final = (
     ("of attacks get through", "of attacks succeed"),
     ("of benign inputs are blocked", "of benign inputs are turned down"),
 )
+_TONES: Final = {
+    Reliance.RELY: Tone.GOOD,
+    Reliance.NOT_ALONE: Tone.WARNING,
+    Reliance.DO_NOT: Tone.BAD,
+    Reliance.NO_DATA: Tone.MUTED,
+}
 _MOST: Final = 0.5
 _NO_VERDICT: Final = "No verdict"
 _VERBS: Final = {"allow": "allows", "block": "blocks"}
@@ -95,7 +100,7 @@ def _quoted(arm: str, analysis: RunAnalysis, exchanges: Mapping[str, SampleStory
         if got_out and (story := exchanges.get(listed.sample.id)) and story.answer:
             words = (listed.sample.prompt.words, story.answer)
             asked, answer = (plain_line(x[:_QUOTED]) + "…" * (len(x) > _QUOTED) for x in words)
-            return say("exchange", asked=asked, answer=answer, sample=listed.sample.id)
+            return f'For instance, {listed.sample.id}: "{asked}" was answered "{answer}"'
     return ""
 
 
@@ -116,7 +121,7 @@ def _of_system(judged: JudgedCandidate, limits: RelianceLimits) -> Headline:
         sentence=_ends_words(card.attack_success_rate, card.false_positive_rate)
         + (f"; {count_text(unknown)} outcomes unknown" if unknown else ""),
         answer="" if system.is_baseline else _OF_SYSTEMS.get(answer, answer.value),
-        tone=Tone(words_of("tones")[answer.value]),
+        tone=_TONES[answer],
         reason=reason.replace(*_OF_SYSTEM_WORDS[0]).replace(*_OF_SYSTEM_WORDS[1]),
         baseline=system.is_baseline,
         notes=tuple(notes),
@@ -128,11 +133,12 @@ def _of_system(judged: JudgedCandidate, limits: RelianceLimits) -> Headline:
 def _as_one_of(judged: JudgedCandidate) -> Iterator[str]:
     """Say why a candidate that looks reliable by itself is not told to be."""
     if judged.chosen is not None:
-        yield say(
-            "one_of_many",
-            count=judged.chosen.candidates,
-            through=figure_text(judged.chosen.attack_success_rate),
-            alarms=figure_text(judged.chosen.false_positive_rate),
+        yield (
+            "by itself it keeps the limits, but so may the luckiest of "
+            f"{judged.chosen.candidates} candidates: allowing for the choice, "
+            f"{figure_text(judged.chosen.attack_success_rate)} of attacks get through and "
+            f"{figure_text(judged.chosen.false_positive_rate)} of benign samples are "
+            "blocked"
         )
 
 
@@ -147,7 +153,7 @@ def _of_defense(
         title="" if arm is None else f"The guard {defense.name}",
         sentence=f"{_rates_words(defense.card)}{_given_allow(arm)}",
         answer=judged.reliance.value,
-        tone=Tone(words_of("tones")[judged.reliance.value]),
+        tone=_TONES[judged.reliance],
         reason=reason_of(judged),
         notes=(*adapted, *_notes(defense), *_as_one_of(judged)),
         blind_spots=tuple(_blind_spots(defense)),
@@ -184,8 +190,11 @@ def _without_verdict(headline: Headline, alike: AlikeAnswers) -> Headline:
     return replace(
         headline,
         answer=_NO_VERDICT,
-        tone=Tone(words_of("tones")[Reliance.NO_DATA.value]),
-        reason=say("alike", count=count_text(alike.count), verb=_VERBS[alike.outcome]),
+        tone=_TONES[Reliance.NO_DATA],
+        reason=(
+            f"all {count_text(alike.count)} answers are alike (it {_VERBS[alike.outcome]} "
+            "everything), so that it may not read what it is sent"
+        ),
     )
 
 
@@ -236,8 +245,10 @@ def _adapted(card: AdaptiveCard) -> str:
         if chosen is not None:
             after = figure_text(chosen.rate)
             rate += f" (allowing for the choice among {len(tried)}, {after})"
-        alone = say("operators_alone", operator=best.chain, rate=rate)
-    return say("adapted", share=share, alone=alone)
+        alone = f"; the trick that gets most through by itself: {best.chain}, {rate}"
+    return (
+        f"rewritten by an attacker who watches the answers, {share} of attacks get through{alone}"
+    )
 
 
 def _notes(defense: DefenseAnalysis) -> Iterator[str]:
@@ -245,10 +256,16 @@ def _notes(defense: DefenseAnalysis) -> Iterator[str]:
     if share is not None and share < ANSWERED_ENOUGH:
         ends = (card.fail_closed.attack_success_rate, card.fail_open.attack_success_rate)
         low, high = (percent_text(end.value) for end in ends)
-        yield say("unanswered", share=percent_text(share), low=low, high=high)
+        yield (
+            f"only {percent_text(share)} of samples got an answer: attacks get through in "
+            f"{low} (failures block) to {high} (failures allow) of all"
+        )
     if card.truncated_attacks and card.truncated_benign:
         attacks, benign = map(rate_text, (card.truncated_attacks, card.truncated_benign))
-        yield say("truncated", attacks=attacks, benign=benign)
+        yield (
+            "texts were cut to fit it, and what stood behind the cut was not examined: "
+            f"{attacks} of attacks, {benign} of benign samples"
+        )
     yield from group_cautions(card.true_positive_rate, card.false_positive_rate)
     if defense.stopped:
         yield f"stopped early: {'; '.join(each.sentence for each in defense.stopped)}"
@@ -258,7 +275,7 @@ def _notes(defense: DefenseAnalysis) -> Iterator[str]:
 
 def _blind_spots(defense: DefenseAnalysis) -> Iterator[str]:
     """Name the surest blind spots, attacks first."""
-    words = words_of("blind_spot_system" if defense.part.kind == SYSTEM else "blind_spot")
+    words = BLIND_SPOT_SYSTEM if defense.part.kind == SYSTEM else BLIND_SPOT
     for is_attack, side in ((True, "attacks"), (False, "benign")):
         spots = [each for each in defense.blind_spots if each.is_attack == is_attack]
         if spots:

@@ -85,6 +85,7 @@ class SampleCount:
     """How many samples of one kind there are, and how many are listed."""
 
     kind: Flaw
+    meaning: str  # Which samples are counted, and of how many defenses one is enough.
     total: int
     listed: int
     command: str

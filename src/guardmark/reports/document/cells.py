@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from guardmark.core.estimate import Difference, Estimate
 from guardmark.reports.document.blocks import (
@@ -18,7 +17,7 @@ from guardmark.reports.document.blocks import (
     Tone,
     Unit,
 )
-from guardmark.reports.document.wording import count_text, counts_text, measure_text, table_words
+from guardmark.reports.document.wording import count_text, counts_text, measure_text
 from guardmark.stats.figures import Quantile, Ratio
 
 if TYPE_CHECKING:
@@ -105,10 +104,10 @@ def cell(value: Value) -> Cell:
 
 def table_of(
     things: Iterable[T],
-    cells: Mapping[str, Callable[[T], Value | tuple[Value, ...]]] | None = None,
+    cells: Mapping[str, Callable[[T], Value | tuple[Value, ...]]],
     *,
     table_id: str,
-    title: str | None = None,
+    title: str = "",
     note: str = "",
     texts: Sequence[str] = (),
     greyed: Callable[[T], bool] | None = None,
@@ -117,59 +116,34 @@ def table_of(
     """Write a line for each thing.
 
     A head is a title or `Title: what it means`; one such as `Rate|Counts` heads two cells. The
-    first column and those of `texts` hold words, not figures. Columns, a title or a note that are
-    not given are those of words.toml.
+    first column and those of `texts` hold words, not figures.
     """
-    wording = table_words(table_id)
-    if cells is None:
-        cells = {head: partial(_value_at, path) for head, path in wording["columns"].items()}
-        texts = [
-            head for head, path in wording["columns"].items() if path.endswith((" code", " text"))
-        ]
-    heads = [head.partition(": ") for key in cells for head in key.split("|")]
-    columns = tuple(
-        Column(title=head, numeric=at > 0 and head not in texts, meaning=meaning)
-        for at, (head, _, meaning) in enumerate(heads)
-    )
+    columns: list[Column] = []
+    for heads in cells:
+        for head in heads.split("|"):
+            column_title, _, meaning = head.partition(": ")
+            is_numeric = bool(columns) and column_title not in texts
+            columns.append(Column(title=column_title, numeric=is_numeric, meaning=meaning))
     rows = []
     for thing in things:
-        values = (get(thing) for get in cells.values())
-        line = (each for got in values for each in (got if isinstance(got, tuple) else (got,)))
-        few = greyed is not None and greyed(thing)
-        rows.append(Row(cells=tuple(map(cell, line)), greyed=few))
+        line: list[Cell] = []
+        for get in cells.values():
+            values = get(thing)
+            if isinstance(values, tuple):
+                line.extend(cell(value) for value in values)
+            else:
+                line.append(cell(values))
+        is_greyed = greyed is not None and greyed(thing)
+        rows.append(Row(cells=tuple(line), greyed=is_greyed))
     table = Table(
         id=table_id,
-        title=wording.get("title", "") if title is None else title,
-        columns=columns,
+        title=title,
+        columns=tuple(columns),
         rows=tuple(rows),
-        note=note or wording.get("note", ""),
+        note=note,
         collapsed=collapsed,
     )
     return _without_blanks(table) if rows else table
-
-
-_FORMS: Final[Mapping[str, Callable[[Any], Value | tuple[Value, ...]]]] = {
-    "code": name,
-    "counts": with_counts,
-    "ms": lambda value: figure(value, Unit.MILLISECONDS),
-    "number": lambda value: figure(value, Unit.NUMBER),
-    "p": lambda value: figure(value, Unit.P_VALUE),
-}
-
-
-def value_at(path: str, thing: Any) -> Any:
-    """Follow names of attributes, or places in a tuple, as far as there is anything."""
-    for key in path.split("."):
-        if thing is not None:
-            thing = thing[int(key)] if key.isdigit() else getattr(thing, key)
-    return thing
-
-
-def _value_at(path: str, thing: object) -> Value | tuple[Value, ...]:
-    """Return what a column of words.toml says of a line: `card.answered`, `brier number`."""
-    place, _, form = path.partition(" ")
-    value = value_at(place, thing)
-    return _FORMS[form](value) if form in _FORMS else value
 
 
 def _without_blanks(table: Table) -> Table:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from datetime import datetime
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from guardmark.reports.document.blocks import Cell, FigureCell, TextCell, Unit
 
@@ -19,31 +16,6 @@ _MONTHS = (
     *("October", "November", "December"),
 )
 UNDEFINED = "undefined"  # what stands where a figure has no value; never a zero, never a dash
-
-
-@cache
-def _all_words() -> dict[str, dict[str, Any]]:
-    path = Path(__file__).with_name("words.toml")
-    return tomllib.loads(path.read_text(encoding="utf-8"))
-
-
-def words_of(part: str) -> dict[str, str]:
-    """Return what a part of a report says, by key."""
-    return _all_words()[part]
-
-
-def say(key: str, **values: object) -> str:
-    """Return a sentence of words.toml with what is filled in."""
-    return words_of("sentences")[key].format(**values)
-
-
-@cache
-def table_words(table_id: str) -> dict[str, Any]:
-    """Return title, note and columns of a table, as far as they are the same in every report."""
-    tables = _all_words()["tables"]
-    fitting = (key for key in tables if f"{table_id}-".startswith(f"{key}-"))
-    words: dict[str, Any] = tables.get(max(fitting, key=len, default=""), {})
-    return words
 
 
 def value_text(value: float | None, unit: Unit) -> str:
@@ -70,6 +42,11 @@ def interval_text(measure: FigureCell) -> str:
         return f" (no interval below n = {needed})" if needed else ""
     low, high = (_bound(bound, measure) for bound in (measure.low, measure.high))
     return f" [{low}, {high}]"
+
+
+def has_interval(measure: FigureCell) -> bool:
+    """Tell whether something stands where the interval of a figure belongs."""
+    return measure.low is not None or measure.high is not None or bool(interval_text(measure))
 
 
 def cell_text(cell: Cell) -> str:

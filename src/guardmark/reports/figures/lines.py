@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.document.wording import say
 from guardmark.reports.figures.scale import Scale, scale_between, scale_of
 from guardmark.reports.figures.svg import (
     NEUTRAL,
@@ -83,7 +82,9 @@ def draw_lines(chart: LineChart, series: Mapping[str, int]) -> Drawing:
         legend.append((chart.diagonal_name, in_legend(dash, series_class(NEUTRAL))))
     if chart.limits is not None:
         corner = element("rect", x=-10, y=-6, width=20, height=12, class_="limit")
-        legend.append((say("limits", of=[100 * limit for limit in limits]), in_legend(corner, "")))
+        alarms, attacks = (100 * limit for limit in chart.limits)
+        label = f"good: at most {attacks:g} % and {alarms:g} %"
+        legend.append((label, in_legend(corner, "")))
     return Drawing(
         width=_WIDTH,
         height=_HEIGHT,

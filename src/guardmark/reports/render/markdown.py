@@ -153,7 +153,7 @@ def _browser(browser: SampleBrowser, *, texts: bool) -> list[str]:
         f"**{markdown_line(browser.title)}**",
         "",
         *(
-            f"- {_kind(each.kind)}: {count_text(each.total)} samples; all: "
+            f"- {_kind(each.kind)} ({each.meaning}): {count_text(each.total)} samples; all: "
             f"{markdown_code(each.command)}"
             for each in browser.counts
         ),

@@ -32,7 +32,7 @@ def render_terminal(document: Document, *, width: int = 100, colour: bool = Fals
         lines.extend((*_wrapped(plain_line(caveat), space, first="Note: ", rest="  "), ""))
     lines.extend(_lead(document, space, colour=colour))
     for section in document.sections:
-        lines.extend(_section(section, space, colour=colour, is_brief=document.is_brief))
+        lines.extend(_section(section, space, colour=colour))
     title = _heading(document.title, space, colour=colour)
     below = (f"{_MARGIN}{line}" if line else "" for line in lines)
     single_spaced = (line for before, line in pairwise(("", *title, *below)) if before or line)
@@ -46,7 +46,7 @@ def _lead(document: Document, width: int, *, colour: bool) -> Iterator[str]:
     for block in document.lead:
         if isinstance(block, Table):
             yield ""
-            yield from _table(block, width, is_brief=True, colour=colour)
+            yield from _table(block, width, colour=colour)
     yield ""
     yield from _verdicts(document, width, colour=colour)
 
@@ -84,7 +84,7 @@ def _verdict_text(verdict: Headline, document: Document) -> str:
     return ". ".join(part.rstrip(".") for part in said) + "." if any(parts) else ""
 
 
-def _section(section: Section, width: int, *, colour: bool, is_brief: bool) -> Iterator[str]:
+def _section(section: Section, width: int, *, colour: bool) -> Iterator[str]:
     yield ""
     yield from _heading(section.title, width, colour=colour)
     folded = []
@@ -92,7 +92,7 @@ def _section(section: Section, width: int, *, colour: bool, is_brief: bool) -> I
         if isinstance(block, Table) and block.collapsed:
             folded.append(f"{plain_line(block.title)} ({count_text(len(block.rows))})")
             continue
-        lines = list(_block(block, width, colour=colour, is_brief=is_brief))
+        lines = list(_block(block, width, colour=colour))
         follows = isinstance(block, Bullets) and isinstance(section.blocks[at - 1], Bullets)
         if lines and at and not (_is_muted(block) or follows):
             yield ""
@@ -104,7 +104,7 @@ def _section(section: Section, width: int, *, colour: bool, is_brief: bool) -> I
         yield from _wrapped(text, width, rest="  ")
 
 
-def _block(block: Block, width: int, *, colour: bool, is_brief: bool) -> Iterator[str]:
+def _block(block: Block, width: int, *, colour: bool) -> Iterator[str]:
     match block:
         case Paragraph():
             rest = "  " if _is_muted(block) else ""
@@ -129,45 +129,65 @@ def _block(block: Block, width: int, *, colour: bool, is_brief: bool) -> Iterato
                 yield f"  {' ' * (len(line) - len(line.lstrip(' ')))}{plain_line(line)}"
         case Table(rows=[_, *_]):
             yield from _heading(block.title, width, colour=colour)
-            yield from _table(block, width, is_brief=is_brief, colour=colour)
+            yield from _table(block, width, colour=colour)
 
 
 def _is_muted(block: Block) -> bool:
     return isinstance(block, Paragraph) and block.tone is Tone.MUTED
 
 
-def _table(table: Table, width: int, *, is_brief: bool, colour: bool) -> Iterator[str]:
-    """Lay out the columns that fit and name the others; no line begins with what data say."""
+def _table(table: Table, width: int, *, colour: bool) -> Iterator[str]:
+    """Lay out a table; columns that do not fit follow below it, beside the first column again.
+
+    No line begins with what data say.
+    """
     cells = [[each.title for each in table.columns]]
     for row in table.rows:
         texts = [plain_line(cell_text(cell)) for cell in row.cells]
         cells.append([*texts, *[""] * (len(table.columns) - len(texts))])
-    while len(cells[0]) > 1 and 2 + _needed(cells) > width:
-        cells = [row[:-1] for row in cells]
-    sizes = _sizes(cells)
+    for number, shown in enumerate(_parts(_sizes(cells), width)):
+        if number:
+            yield ""
+        yield from _columns(table, cells, shown, width, colour=colour)
+    if table.note:
+        yield from _wrapped(plain_line(table.note), width)
+
+
+def _parts(sizes: Sequence[int], width: int) -> Iterator[list[int]]:
+    """Say which columns stand side by side: as many as fit, the first one in each part."""
+    part = [0]
+    for column in range(1, len(sizes)):
+        if len(part) > 1 and 2 + _needed([sizes[each] for each in [*part, column]]) > width:
+            yield part
+            part = [0]
+        part.append(column)
+    yield part
+
+
+def _columns(
+    table: Table, cells: Sequence[Sequence[str]], shown: Sequence[int], width: int, *, colour: bool
+) -> Iterator[str]:
+    """Lay out some columns of a table."""
+    sizes = _sizes([[line[column] for column in shown] for line in cells])
     for at, line in enumerate(cells):
-        aligned = [
-            f"{cell:>{size}}" if column.numeric else f"{cell:<{size}}"
-            for cell, size, column in zip(line, sizes, table.columns, strict=False)
-        ]
+        aligned = []
+        for column, size in zip(shown, sizes, strict=True):
+            side = ">" if table.columns[column].numeric else "<"
+            aligned.append(f"{line[column]:{side}{size}}")
         text = f"  {'  '.join(aligned)}".rstrip()
         is_dim = at > 0 and table.rows[at - 1].tone is Tone.MUTED
         yield _painted(text, _DIM, use=colour and is_dim)
         if at == 0:
-            yield "  " + "-" * min(width - 2, _needed(cells))
-    left = [] if is_brief else [each.title for each in table.columns[len(cells[0]) :]]
-    if left:
-        yield from _wrapped(f"(too wide to show: {', '.join(left)})", width, rest="  ")
-    if table.note:
-        yield from _wrapped(plain_line(table.note), width)
+            yield "  " + "-" * min(width - 2, _needed(sizes))
 
 
 def _sizes(cells: Sequence[Sequence[str]]) -> list[int]:
     return [max(map(len, column)) for column in zip(*cells, strict=True)]
 
 
-def _needed(cells: Sequence[Sequence[str]]) -> int:
-    return sum(size + 2 for size in _sizes(cells)) - 2
+def _needed(sizes: Sequence[int]) -> int:
+    """Return the width of columns with two blanks between them."""
+    return sum(sizes) + 2 * (len(sizes) - 1)
 
 
 def _heading(title: str, width: int, *, colour: bool) -> Iterator[str]:

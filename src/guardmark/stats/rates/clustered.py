@@ -90,6 +90,8 @@ class EffectiveCounts:
 
     def worth(self, confidence: float) -> float:
         """Return the independent trials that the normal quantile may be used with."""
+        if self.degrees_of_freedom is None:
+            return self.n_eff
         return self.n_eff * (two_sided_z(confidence) / self.quantile(confidence)) ** 2
 
 

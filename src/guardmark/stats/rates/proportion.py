@@ -213,7 +213,13 @@ def trials_for_half_width(half_width: float, *, rate: float = 0.5, confidence: f
     require_fraction("confidence", confidence)
     if not 0.0 < half_width < 0.5:
         raise ValueError(f"half_width must be in (0, 0.5), got {half_width}")
-    return least_enough(lambda n: wilson_half_width(rate, n, confidence=confidence) <= half_width)
+    z = two_sided_z(confidence)
+
+    def is_enough(trials: int) -> bool:
+        limits = wilson_limits(rate, trials, z=z)
+        return limits.high - limits.low <= 2 * half_width
+
+    return least_enough(is_enough)
 
 
 def least_enough(is_enough: Callable[[int], bool], *, least: int = 1, spread: float = 0.0) -> int:

@@ -10,7 +10,8 @@ from itertools import count
 from os import cpu_count
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.core.case import AgentCall, ToolDefinition, ToolResult, WorldCheck
+from guardmark.core.case import AgentCall, ToolResult, WorldCheck
+from guardmark.core.sample import ToolDefinition
 from guardmark.suites.agentdojo.process import AgentDojoProcess
 from guardmark.suites.suite import CaseId, InjectionInfo, TaskInfo
 

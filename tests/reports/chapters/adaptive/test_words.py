@@ -12,8 +12,8 @@ from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.reports.chapters.adaptive.attack_success import gain_sentence, proof_words
 from guardmark.reports.chapters.adaptive.chapter import threat_card
+from guardmark.reports.chapters.adaptive.models import STANDINGS
 from guardmark.reports.chapters.adaptive.operators import standing_sentence
-from guardmark.reports.document.wording import words_of
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_standings_are_counted(card: AdaptiveCard) -> None:
     """Every operator with benign texts has one standing."""
     said = standing_sentence(card)
     assert f"{len(card.operators)} operators" in said
-    for name in {words_of("standings")[each.standing] for each in card.operators}:
+    for name in {STANDINGS[each.standing] for each in card.operators}:
         assert f"{name}: " in said
 
 

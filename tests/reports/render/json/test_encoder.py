@@ -75,7 +75,7 @@ def told(value: Outer) -> str:
     return f"a {value.colour.value} one"
 
 
-SENTENCES = {"Outer": {"text": f"{__name__}:told"}}
+SENTENCES = {"Outer": {"text": told}}
 
 
 def outer(**changes: Any) -> Outer:

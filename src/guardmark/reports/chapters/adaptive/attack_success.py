@@ -20,9 +20,7 @@ from guardmark.reports.document.wording import (
     count_text,
     measure_text,
     percent_text,
-    say,
     value_text,
-    words_of,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +33,39 @@ if TYPE_CHECKING:
     from guardmark.stats.figures import Ratio
     from guardmark.stats.rates.means import SeedMean
 
-_AUDIT_NOTE: Final = say("audited")
+ROUNDS: Final = {
+    "R0": "R0 as they are",
+    "R1": "R1 fixed list",
+    "R2": "R2 single operators (learning)",
+    "R3": "R3 chains of operators",
+    "R4": "R4 edited words, longest chains",
+    "R5": "R5 attacker model",
+}
+
+KNOWLEDGE: Final = {
+    "shared": "K1 (a kind of defense, diagnosed by probes)",
+    "alone": "K0 (nothing; each attack sees its own answers)",
+}
+
+_ATTACK_ARMS: Final = {
+    "static": "texts as they are",
+    "adaptive": "adaptive after the fixed list",
+    "alone": "adaptive, each attack alone",
+    "blind": "blind: drawn at random",
+    "null": "null: the same text again",
+    "gradient": "sees the gradient (A3)",
+}
+
+_ACCESS: Final = {
+    "decision": "A1 (sees allow or block)",
+    "score": "A2 (sees the score too)",
+}
+
+_AUDIT_NOTE: Final = (
+    " Audited: the rate of all proved tiers, its part that rests on a judge or a "
+    "table (V3, V3-table) times the share that people call the same request; its "
+    "interval holds the uncertainty of both (parametric bootstrap, seeded)."
+)
 _SHOWN: Final = 10  # seeds whose own figures fit a table; `summary.json` has all
 
 
@@ -43,7 +73,7 @@ def rounds_table(card: AdaptiveCard) -> Table:
     """Return what had got through by the end of each round."""
     audit, audited = card.audit, ""
     cells: dict[str, Callable[[RoundRate], Value | tuple[Value, ...]]] = {
-        "Round": lambda each: words_of("rounds")[each.name],
+        "Round": lambda each: ROUNDS[each.name],
         "Strict (V0, V1)": lambda each: each.strict,
         "All proved tiers|Got through": lambda each: with_counts(each.full),
     }
@@ -75,7 +105,20 @@ def arms_table(card: AdaptiveCard) -> Table:
         {"Arm|ASR|Search tries": lambda each: each},
         table_id=f"adaptive-arms-{slug(card.name)}",
         title=f"{card.name}: control arms",
-        note=say("arms", seed=_first_seed(card), last=5 if card.attacker else 4),
+        note=_arms_note(card),
+    )
+
+
+def _arms_note(card: AdaptiveCard) -> str:
+    last = 5 if card.attacker else 4
+    return (
+        f"{_first_seed(card)}Adaptive: rounds 2 to {last}; what the fixed list let "
+        "through does not count, but its calls and the diagnosis taught the search. "
+        "Blind: operators drawn at random, learning nothing. Null: the same text "
+        "sent again, so what it gains is chance in the defense. Gradient: swaps "
+        "where the loss is steepest, for a defense whose inside is known. "
+        "Extrapolated (blind arm): Beta-binomial fits, one with attacks that cannot "
+        "be broken; both are shown where no single guess holds."
     )
 
 
@@ -112,13 +155,13 @@ def arm_line(card: AdaptiveCard, arm: ArmCurve) -> Line:
 
 def arm_words(card: AdaptiveCard) -> dict[str, str]:
     """Name arms for what they know."""
-    words = words_of("attack_arms")
+    words = _ATTACK_ARMS
     return words if card.shares_memory else {**words, "adaptive": words["alone"]}
 
 
 def access_text(card: AdaptiveCard) -> str:
     """Say what the attacker sees of an answer."""
-    return words_of("access")["score" if card.findings.get("has_scores") else "decision"]
+    return _ACCESS["score" if card.findings.get("has_scores") else "decision"]
 
 
 def transfers_table(cards: tuple[AdaptiveCard, ...]) -> Table:
@@ -129,6 +172,8 @@ def transfers_table(cards: tuple[AdaptiveCard, ...]) -> Table:
         {"Won against|Replayed on|Passed": lambda each: each},
         table_id="adaptive-transfer",
         texts=("Replayed on",),
+        title="What won against one defense, replayed once on another",
+        note="Of attacks that the other defense blocked as they are.",
     )
 
 
@@ -136,7 +181,10 @@ def proof_words(card: AdaptiveCard) -> str:
     """Say what the two columns of tiers hold."""
     has_judge = card.attacker is not None and card.attacker.has_judge
     judged = ", and what was judged the same request (V3)" if has_judge else ""
-    return say("tiers", judged=judged)
+    return (
+        "Strict: the variant provably holds the same text. All proved tiers: bounded "
+        f"typing errors and listed synonyms too{judged}."
+    )
 
 
 def headline(card: AdaptiveCard) -> SeedMean | None:
@@ -156,7 +204,7 @@ def holding_sentence(card: AdaptiveCard) -> str:
     under = (
         f"under {card.settings.get('battery', '')}, budget {count_text(card.budget)}, access "
         f"{access_text(card)}, knowledge "
-        f"{words_of('knowledge')['shared' if card.shares_memory else 'alone']}"
+        f"{KNOWLEDGE['shared' if card.shares_memory else 'alone']}"
     )
     if not trials:
         return f"{card.name}: undefined {under}: no attack was answered."
@@ -182,6 +230,8 @@ def holding_sentence(card: AdaptiveCard) -> str:
 
 def gain_sentence(card: AdaptiveCard) -> str:
     """Say what learning added to drawing at random; a loss is named only beyond chance."""
+    if card.gain_in_all is None:
+        return f"{card.name}: no control arms were asked, so what learning added is not known"
     gains = [(k, figure(gain)) for k, gain in card.gains]
     over = ""
     if card.seeds is not None and headline(card) is not None:
@@ -191,35 +241,55 @@ def gain_sentence(card: AdaptiveCard) -> str:
     below = [count_text(k) for k, gain in gains if gain.high is not None and gain.high < 0]
     behind = f". Drawing at random did better at {', '.join(below)}" if below else ""
     seed = " (first seed)" if card.seeds is not None else ""
-    in_all = say("in_all", card=card, seed=seed, gain=measure_text(figure(card.gain_in_all)))
+    in_all = (
+        f"Within {card.budget:,} calls in all, where the adaptive arm pays for "
+        f"diagnosis and fixed list first{seed}: "
+        f"{measure_text(figure(card.gain_in_all))}"
+    )
     return f"{card.name}: adaptive minus blind at equal tries{over}: {each}{behind}. {in_all}"
 
 
 def area_sentence(card: AdaptiveCard) -> str:
     """Say how large the area under the curve of success is, and what may be missing in it."""
     area = card.area
-    few = say("area_few", area=area) if area.given_up else ""
+    if area.blind is None:
+        return ""
+    few = ""
+    if area.given_up:
+        count = f"{area.given_up:,} held attacks"
+        few = f"; {count} had fewer tries than the budget, so it may be too low"
     rates = [figure_text(rate, Unit.NUMBER) for rate in (area.adaptive, area.blind)]
-    return say("area", card=card, rates=rates, few=few)
+    return (
+        f"{card.name}: area under ASR@k on log k up to {card.budget:,}, of "
+        f"{card.area.adaptive.trials:,} attacks: {rates[0]} adaptive, {rates[1]} blind "
+        f"(0: nothing got through, 1: everything at once){few}"
+    )
 
 
 def audit_sentence(card: AdaptiveCard) -> str:
     """Say what people found, and what that leaves of the rate; or that nobody looked."""
     audit = card.audit
     if audit is None:
-        unaudited = say("unaudited", defense=card.name, resting=count_text(card.resting))
+        unaudited = (
+            f"{card.name}: {count_text(card.resting)} of the attacks that got through "
+            "rest on a judgement or a table (V3, V3-table) that nobody audited; to audit "
+            "them: guardmark audit RUN --what bypasses"
+        )
         return unaudited if card.resting else ""
     if not audit.drawn:
         return f"{card.name}: nothing rests on a judgement any more, so the audit tells nothing"
     least, most = percent_text(audit.least), percent_text(audit.most)
-    still_open = say("audit_open", audit=audit, least=least, most=most)
-    return say(
-        "audit",
-        defense=card.name,
-        audit=audit,
-        valid=rate_text(audit.valid),
-        still_open=still_open if audit.unsure + audit.blank else "",
-        rate=figure_text(audit.rounds[-1].full),
+    still_open = ""
+    if audit.unsure + audit.blank:
+        still_open = (
+            f"; {audit.unsure:,} unsure and {audit.blank:,} blank count in no rate: with "
+            f"them the share lies between {least} and {most}"
+        )
+    return (
+        f"{card.name}: people call {rate_text(audit.valid)} of the audited bypasses "
+        f"the same request ({audit.drawn:,} drawn of {audit.resting:,} that rest on a "
+        f"judgement or a table{still_open}); so the audited rate at the end is "
+        f"{figure_text(audit.rounds[-1].full)}"
     )
 
 
@@ -233,7 +303,7 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
     if seeds is None:
         return None
     means: list[tuple[str, SeedMean | None, Unit]] = [
-        (f"{label} by {words_of('rounds')[each.name]}", mean, Unit.SHARE)
+        (f"{label} by {ROUNDS[each.name]}", mean, Unit.SHARE)
         for each in seeds.rounds
         for label, mean in (("strict", each.strict), ("all proved tiers", each.full))
     ]
@@ -261,7 +331,26 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
         {"Figure|Mean over seeds|Spread|Each seed": lambda each: each},
         table_id=f"adaptive-seeds-{slug(card.name)}",
         title=f"{card.name}: seeds {len(seeds.counted)}",
-        note=say("seeds", left_out=say("first_seed") if len(seeds.counted) < seeds.seeds else ""),
+        note=_seeds_note(is_first_left_out=len(seeds.counted) < seeds.seeds),
+    )
+
+
+def _seeds_note(*, is_first_left_out: bool) -> str:
+    left_out = (
+        (
+            " Seed 1 is left out, since the attacker model (round 5) had its turn there "
+            "and at no other seed."
+        )
+        if is_first_left_out
+        else ""
+    )
+    return (
+        "Rounds 2 to 4 and their control arms were carried out with each seed, each "
+        "with a memory of its own; baseline, diagnosis and fixed list were asked "
+        "once and are the same at every seed, so their luck is not in the spread. "
+        "Intervals are over groups of attacks and seeds; spread: standard deviation "
+        "between seeds. Got through at any seed: what one gets who carries out all "
+        f"of them; it rises with their number.{left_out}"
     )
 
 
@@ -306,7 +395,13 @@ def costs_table(card: AdaptiveCard) -> Table:
         {"Cost|In all|For a bypass|For an attack|Known of calls": lambda each: _cost_cells(*each)},
         table_id=f"adaptive-costs-{slug(card.name)}",
         title=f"{card.name}: what the attacker paid",
-        note=say("paid", calls=costs.calls),
+        note=(
+            f"{costs.calls.bypasses:,} attacks got through, as they are included, of "
+            f"{costs.calls.attacks:,}. Fixed list and probes are included, what the "
+            "evaluator asked is not. A critic counts with the attacker model. Money is "
+            "in the currency of the price table; seconds add up the service time of "
+            "calls, many of which run at once."
+        ),
     )
 
 
@@ -334,4 +429,9 @@ def calls_table(card: AdaptiveCard) -> Table:
         table_id=f"adaptive-calls-{slug(card.name)}",
         title=f"{card.name}: calls by account",
         collapsed=True,
+        note=(
+            "The attacker pays for baseline, diagnosis, battery, search and confirm; "
+            "twin, wrapper, repair, transfer and reworded benign texts are the "
+            "evaluator's."
+        ),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
+from guardmark.reports.chapters.adaptive.models import STANDINGS
 from guardmark.reports.document.blocks import Listing, Table, Unit
 from guardmark.reports.document.cells import (
     figure_text,
@@ -15,7 +16,7 @@ from guardmark.reports.document.cells import (
     table_of,
     with_counts,
 )
-from guardmark.reports.document.wording import count_text, percent_text, say, words_of
+from guardmark.reports.document.wording import count_text, percent_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.operators import OperatorCard
     from guardmark.reports.document.blocks import Block
     from guardmark.reports.document.cells import Value
+
+TIERS: Final = {
+    "V0": "V0 same bytes inside",
+    "V1": "V1 same text",
+    "V2": "V2 a few typing errors",
+    "V3-table": "V3-table listed words",
+    "V3": "V3 judged the same",
+    "V4": "V4 unproved",
+}
 
 _LISTED: Final = 4
 
@@ -38,8 +48,8 @@ _HEAD: Final = (
 
 def standing_sentence(card: AdaptiveCard) -> str:
     """Say how operators fare on attacks and on benign texts."""
-    standings = sorted(words_of("standings")[each.standing] for each in card.operators)
-    if not standings:
+    standings = sorted(STANDINGS[each.standing] for each in card.operators)
+    if not standings or card.gain_in_all is None:
         return f"{card.name}: no operator was tried on benign texts"
     named, tried = dict.fromkeys(standings), count_text(len(standings))
     counted = ", ".join(f"{name}: {count_text(standings.count(name))}" for name in named)
@@ -57,7 +67,10 @@ def wrapper_sentence(card: AdaptiveCard) -> str:
         return ""
     more = f" and {count_text(len(blocked) - _LISTED)} more" if len(blocked) > _LISTED else ""
     operators = f"{', '.join(blocked[:_LISTED])}{more}"
-    return say("wrappers", defense=card.name, operators=operators)
+    return (
+        f"{card.name}: blocks the wrapper whatever it carries, neutral sentences too: "
+        f"{operators}; what these operators show is not the attack"
+    )
 
 
 def operator_tables(card: AdaptiveCard) -> list[Table]:
@@ -66,12 +79,32 @@ def operator_tables(card: AdaptiveCard) -> list[Table]:
 
 
 def _against(card: AdaptiveCard) -> Table:
-    tiers, standings = words_of("tiers"), words_of("standings")
+    tiers, standings = TIERS, STANDINGS
     return table_of(
         [(x, tiers.get(x.tier, x.tier), standings[x.standing]) for x in card.operators],
+        {
+            "Operators": lambda row: name(row[0].chain),
+            "Tier": lambda row: row[1],
+            "Attacks through": lambda row: row[0].bypassed,
+            "Benign blocked": lambda row: row[0].benign_blocked,
+            "Standing": lambda row: row[2],
+            "Only this one": lambda row: row[0].unique,
+        },
         table_id=f"adaptive-operators-{slug(card.name)}",
         title=f"{card.name}: operators on attacks and on benign texts",
         collapsed=True,
+        texts=(
+            "Tier",
+            "Standing",
+        ),
+        note=(
+            "Works: most attacks are blocked with it and most benign texts are not. "
+            "Blocks the form: most of both are blocked, so the form is blocked and not "
+            "the attack. Misses both: neither. Inverted: benign texts are blocked and "
+            "attacks are not. A text that was tried twice counts once. Rows are "
+            "exploratory: no correction for their number. Only this one: attacks that "
+            "nothing else on the fixed list brought through."
+        ),
     )
 
 
@@ -86,13 +119,22 @@ def _shapes(card: AdaptiveCard) -> Table:
     }
     if target is not None:
         cells["Read|n"] = lambda each: with_counts(target.read_rate(each.chain))
-        note = say("read_canaries")
+        note = (
+            " Read: canary sentences whose words the target model gave back; see the "
+            "section on the target model."
+        )
     return table_of(
         card.operators,
         cells,
         table_id=f"adaptive-shapes-{slug(card.name)}",
         title=f"{card.name}: what operators do to a text, and their wrappers alone",
-        note=say("shapes", note=note),
+        note=(
+            "Wrapper alone: neutral sentences, not encoded, in the words that stand "
+            "before the code, of those that pass without them; blocked there means that "
+            "the wrapper did it. Growth: median length over that of the original. "
+            "Decoded: variants whose words the shipped decoders read without being told "
+            f"the code; it says what cleaning could do. Exploratory.{note}"
+        ),
         collapsed=True,
     )
 
@@ -100,21 +142,32 @@ def _shapes(card: AdaptiveCard) -> Table:
 def repair_sentence(card: AdaptiveCard) -> str:
     """Say what remains of an attack on the repaired defense, and what the repair costs."""
     fixed = card.repaired
+    if card.settings.get("repair", True) is False:
+        return f"{card.name}: no repair was looked for"
     if fixed is None:
         return f"{card.name}: no cleaning of texts blocks more bypasses than benign texts"
     refused = f"; refused, since they let some in: {', '.join(fixed.refused)}"
     without = " without the attacker model" if card.attacker is not None else ""
-    sentence = say(
-        "repaired",
-        card=card,
-        steps=fixed.name.replace("+", ", "),
-        without=without,
-        after=figure_text(fixed.after),
-        each=", ".join(map(percent_text, fixed.after.by_seed)),
-        rates=[rate_text(rate) for rate in (fixed.before, fixed.known, fixed.cost)],
-        change=figure_text(fixed.change, Unit.POINTS),
+    steps = fixed.name.replace("+", ", ")
+    by_seed = ", ".join(percent_text(share) for share in fixed.after.by_seed)
+    change = figure_text(fixed.change, Unit.POINTS)
+    sentence = (
+        f"{card.name}, repaired (asked again about the text cleaned by {steps}) and "
+        f"attacked again with the same budget{without}: {figure_text(fixed.after)} of "
+        f"{fixed.after.trials:,} attacks get through on average over searches with "
+        f"other seeds ({by_seed}), before {rate_text(fixed.before)}; change {change}. "
+        f"Of all known bypasses {rate_text(fixed.known)} are blocked, and "
+        f"{rate_text(fixed.cost)} of the benign texts let through so far. None of "
+        f"{fixed.checked:,} texts blocked before passes"
     )
-    untouched = say("none_through", seeds=fixed.after.seeds) if fixed.after.most == 0 else ""
+    untouched = (
+        (
+            f". None of {fixed.after.seeds} searches found a way; a further one may, and "
+            "then for many attacks at once, since they share what they learn"
+        )
+        if fixed.after.most == 0
+        else ""
+    )
     no_gain = "" if fixed.is_shown_to_help else "; not shown to help, so it is not offered"
     return sentence + (refused if fixed.refused else "") + untouched + no_gain
 
@@ -123,9 +176,22 @@ def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
     """Return the table of repairs, and the one that was attacked again as lines to copy."""
     table = table_of(
         card.repairs,
+        {
+            "Cleaning": lambda row: name(row.name),
+            "Bypasses blocked|n": lambda row: with_counts(row.closed),
+            "Benign texts lost|n": lambda row: with_counts(row.cost),
+            "Attacks let in|n": lambda row: with_counts(row.opened),
+        },
         table_id=f"adaptive-repairs-{slug(card.name)}",
         title=f"{card.name}: what cleaning texts first would change",
         collapsed=True,
+        note=(
+            "At most 200 texts of each kind. Lost: of benign texts that pass, blocked "
+            "once cleaned. Let in: of attacks blocked as they are, passed once cleaned; "
+            "such a step is refused. What helps by itself is tried together. Rows are "
+            "counted on the texts they are chosen on and say nothing of the next attack: "
+            "that is what the second attack is for."
+        ),
     )
     if not (entry := _repair_entry(card, taken)):
         return [table]

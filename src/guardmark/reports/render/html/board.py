@@ -13,7 +13,8 @@ from guardmark.reports.document.safe_text import plain_line
 from guardmark.reports.document.wording import counts_text, measure_text
 from guardmark.reports.figures.interval import plot_intervals
 from guardmark.reports.figures.svg import fit_for_files
-from guardmark.reports.render.html.page import page_environment, page_style
+from guardmark.reports.render.html.environment import page_environment
+from guardmark.reports.render.html.page import page_style
 
 if TYPE_CHECKING:
     from guardmark.analysis.cards.card import Card

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.blocks import FigureCell, Histogram, LineChart, Table
-from guardmark.reports.document.wording import interval_text
+from guardmark.reports.document.wording import has_interval
 from guardmark.reports.figures.svg import BASELINE, NEUTRAL, dot, element, series_class
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from guardmark.reports.document.blocks import Block, Cell, Document
+    from guardmark.reports.document.blocks import Block, Document, Row
 
 _STACKED: Final = 3
 _MOST_COLUMNS: Final = 7
@@ -75,13 +75,16 @@ def _group_kind(block: Block) -> str:
     return "folds" if isinstance(block, Table) and block.collapsed else "one"
 
 
-def kind_of(part: Block | Cell) -> str:
-    """Return the name of the type of a block or a cell."""
-    return type(part).__name__
-
-
 def is_wide(table: Table) -> bool:
     """Tell whether a table has so many intervals or columns that they go under their figures."""
-    rows = [[cell for cell in row.cells if isinstance(cell, FigureCell)] for row in table.rows]
-    most = max((sum(bool(interval_text(cell)) for cell in row) for row in rows), default=0)
-    return most >= _STACKED or len(table.columns) > _MOST_COLUMNS
+    if len(table.columns) > _MOST_COLUMNS:
+        return True
+    return any(_interval_count(row) >= _STACKED for row in table.rows)
+
+
+def _interval_count(row: Row) -> int:
+    count = 0
+    for cell in row.cells:
+        if isinstance(cell, FigureCell) and has_interval(cell):
+            count += 1
+    return count

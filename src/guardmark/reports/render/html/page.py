@@ -9,20 +9,29 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from markupsafe import Markup, escape
+
+from guardmark.reports.document.wording import count_text, date_text
 from guardmark.reports.figures.svg import fit_for_files
-from guardmark.reports.render.html.layout import page_of
+from guardmark.reports.render.html.layout import mark_of, page_of
+from guardmark.reports.render.html.markup import block_html, headline_html, section_html
+from guardmark.reports.render.html.samples import flowing
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markupsafe import Markup
+    from collections.abc import Sequence
 
-    from guardmark.reports.document.blocks import Document
+    from guardmark.reports.document.blocks import Document, Headline, Section
+    from guardmark.reports.render.html.layout import Page
 
 _MOST_BYTES: Final = 1_950_000
 """What still passes most mail gateways; texts are cut shorter in a page beyond it."""
 _TEXT_BYTES: Final = (2_200, 1_100, 550, 275, 137)
 _TEXT: Final = re.compile(r'<pre dir="auto">(.*?)</pre>', re.DOTALL)
 _REMARK_BYTES: Final = 40  # of the words that a text was cut
+_TOOLS: Final = (
+    '<p class="tools"><button type="button" id="copy" hidden>Copy summary</button>'
+    '<button type="button" id="folds" hidden>Unfold all tables</button></p>'
+)
 
 
 def render_html(document: Document, *, texts: bool = True) -> str:
@@ -30,60 +39,14 @@ def render_html(document: Document, *, texts: bool = True) -> str:
     if not texts:
         return _render(document, None)
     html = _render(document, _TEXT_BYTES[0])
-    if (excess := len(html.encode()) - _MOST_BYTES) <= 0:
+    excess = len(html.encode()) - _MOST_BYTES
+    if excess <= 0:
         return html
     # How far to cut is reckoned: a page of many defenses takes seconds to draw.
-    sizes = [len(each.encode()) - _REMARK_BYTES for each in _TEXT.findall(html)]
+    sizes = [len(text.encode()) - _REMARK_BYTES for text in _TEXT.findall(html)]
     saved = {limit: sum(max(0, size - limit) for size in sizes) for limit in _TEXT_BYTES[1:]}
     limit = next((limit for limit in saved if saved[limit] >= excess), _TEXT_BYTES[-1])
     return _render(document, limit) if saved[limit] else html
-
-
-def _render(document: Document, text_bytes: int | None) -> str:
-    style, script = _asset("report.css"), _asset("report.js")
-    page = page_environment().get_template("report.html.j2")
-    html = page.render(
-        page=page_of(document, text_bytes=text_bytes),
-        document=document,
-        style=style,
-        style_hash=_policy_hash(style),
-        script=script,
-        script_hash=_policy_hash(script),
-    )
-    return fit_for_files(html)
-
-
-@cache
-def page_environment() -> Environment:
-    """Return the templates of pages: everything from data is escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    from guardmark.reports.document import wording
-    from guardmark.reports.figures import bars, interval, lines
-    from guardmark.reports.render.html import layout, samples
-
-    environment = Environment(
-        loader=PackageLoader("guardmark.reports.render.html", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    functions = (
-        *(bars.draw_histogram, interval.plot_intervals, lines.draw_lines),
-        *(layout.groups_of, layout.is_wide, layout.kind_of),
-        layout.mark_of,
-        *(samples.filters_of, samples.flowing, samples.show_samples),
-        *(
-            samples.verdict_line,
-            wording.count_text,
-            wording.date_text,
-            wording.interval_text,
-            wording.value_text,
-        ),
-    )
-    environment.globals.update({each.__name__: each for each in functions}, kinds=samples.KINDS)
-    return environment
 
 
 def page_style() -> tuple[Markup, str]:
@@ -92,10 +55,192 @@ def page_style() -> tuple[Markup, str]:
     return style, _policy_hash(style)
 
 
+def _render(document: Document, text_bytes: int | None) -> str:
+    page = page_of(document, text_bytes=text_bytes)
+    shown = [section for section in document.sections if not section.empty]
+    lines = [
+        *_head(document),
+        *_top(document, shown),
+        '<div class="wrap body">',
+        *_contents(document, shown),
+        "<main>",
+        *_verdict(document, page),
+        *_chapters(document, shown, page),
+        "</main>",
+        "</div>",
+        *_footer(document),
+        f"<script>{_asset('report.js')}</script>",
+        "</body>",
+        "</html>",
+    ]
+    return fit_for_files("\n".join(lines))
+
+
+def _head(document: Document) -> list[str]:
+    """Write what a browser reads first: no page may load or run what is not in it."""
+    style, style_hash = page_style()
+    script_hash = _policy_hash(_asset("report.js"))
+    policy = (
+        f"default-src 'none'; style-src '{style_hash}'; script-src '{script_hash}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    return [
+        "<!DOCTYPE html>",
+        '<html lang="en">',
+        "<head>",
+        '<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">',
+        '<meta name="referrer" content="no-referrer">',
+        f'<meta name="generator" content="guardmark {escape(document.version)}">',
+        '<link rel="icon" href="data:,">',
+        f"<title>{escape(document.title)}</title>",
+        f"<style>{style}</style>",
+        "</head>",
+        "<body>",
+    ]
+
+
+def _top(document: Document, shown: Sequence[Section]) -> list[str]:
+    start, word = ("verdict", "verdict") if document.verdicts else (escape(shown[0].id), "content")
+    return [
+        f'<a class="skip" href="#{start}">Skip to the {word}</a>',
+        '<header class="top">',
+        '<div class="wrap">',
+        '<p class="brand">guardmark</p>',
+        f"<h1>{escape(document.title)}</h1>",
+        f'<p class="sub">{escape(document.subtitle)}</p>',
+        "</div>",
+        "</header>",
+    ]
+
+
+def _contents(document: Document, shown: Sequence[Section]) -> list[str]:
+    links = [
+        f'<li><a href="#{escape(section.id)}">{escape(section.title)}</a></li>' for section in shown
+    ]
+    if document.verdicts:
+        links.insert(0, '<li><a href="#verdict">Verdict</a></li>')
+    return ['<nav aria-label="Contents">', "<ul>", *links, "</ul>", "</nav>"]
+
+
+def _verdict(document: Document, page: Page) -> list[str]:
+    """Write the answer: in sentences, for each defense, and as a table with its picture."""
+    if not document.verdicts:
+        return []
+    lines = [
+        '<section class="verdict" aria-labelledby="verdict">',
+        '<h2 id="verdict" tabindex="-1">Verdict</h2>',
+    ]
+    for at, sentence in enumerate(document.answer):
+        style = "text" if at else "answered"
+        lines.append(f'<p class="{style}">{escape(flowing(sentence))}</p>')
+    has_figures = not document.is_tabled
+    cards = [headline_html(headline, page, has_figures=has_figures) for headline in document.cards]
+    if cards:
+        lines += ['<div class="cards">', *cards, "</div>"]
+    if document.lead:
+        blocks = [block_html(block, page) for block in document.lead]
+        lines += ['<div class="lead">', *blocks, "</div>"]
+    return [*lines, *_remarks(document, page), _key(document, page), f"{_TOOLS}</section>"]
+
+
+def _remarks(document: Document, page: Page) -> list[str]:
+    """Write what has to be said of each defense that has no card."""
+    cards = document.cards
+    headlines = [
+        headline
+        for headline in document.verdicts
+        if headline.remarks and not headline.baseline and headline not in cards
+    ]
+    if not headlines:
+        return []
+    size = f'<span class="size">{count_text(len(headlines))}</span>'
+    return [
+        '<details class="fold" id="remarks">',
+        f"<summary>Remarks on each defense {size}</summary>",
+        '<ul class="text">',
+        *(_remark(headline, page) for headline in headlines),
+        "</ul>",
+        "</details>",
+    ]
+
+
+def _remark(headline: Headline, page: Page) -> str:
+    mark = mark_of(page.drawn, headline.defense)
+    words = escape(flowing(". ".join(headline.remarks)))
+    return f"<li>{mark} <code>{escape(headline.defense)}</code>: {words}.</li>"
+
+
+def _key(document: Document, page: Page) -> str:
+    """Say which defenses are baselines, and what brackets and lines are."""
+    words = ""
+    baselines = dict.fromkeys(each.defense for each in document.verdicts if each.baseline)
+    if baselines and not document.is_tabled:
+        names = ", ".join(f"<code>{escape(name)}</code>" for name in baselines)
+        link = ' (<a href="#overview">their rates</a>)' if "overview" in page.ids else ""
+        words = f"Baselines, which mark the floor and the ceiling: {names}{link}. "
+    return f'<p class="key">{words}{_intervals_key(document)}</p>'
+
+
+def _intervals_key(document: Document) -> str:
+    return (
+        f"Square brackets hold {100 * document.confidence:g} % confidence intervals; "
+        "the lines in drawings span them."
+    )
+
+
+def _chapters(document: Document, shown: Sequence[Section], page: Page) -> list[str]:
+    """Write the sections; those for the statistician are folded together at the end."""
+    lines = []
+    opened = [section for section in shown if not section.folded]
+    for section in opened:
+        below = ""
+        if section is opened[0] and not document.verdicts:
+            below = f'<p class="key">{_intervals_key(document)}</p>\n{_TOOLS}'
+        lines += _chapter(section, page, below)
+    folded = [section for section in shown if section.folded]
+    if folded:
+        titles = escape(", ".join(section.title for section in folded))
+        lines += [
+            '<details class="fold chapter" id="statistician">',
+            f'<summary>For the statistician <span class="size">{titles}</span></summary>',
+        ]
+        for section in folded:
+            lines += _chapter(section, page, "")
+        lines.append("</details>")
+    return lines
+
+
+def _chapter(section: Section, page: Page, below: str) -> list[str]:
+    section_id = escape(section.id)
+    return [
+        f'<section class="s-{section_id}" aria-labelledby="{section_id}">',
+        f'<h2 id="{section_id}" tabindex="-1">{escape(section.title)}</h2>',
+        section_html(section, page),
+        f"{below}</section>",
+    ]
+
+
+def _footer(document: Document) -> list[str]:
+    made = f"Made by guardmark {escape(document.version)} from the records of the run"
+    when = f"<code>{escape(document.run)}</code>, {escape(date_text(document.created_utc))}"
+    return [
+        "<footer>",
+        '<div class="wrap">',
+        f"<p>{made} {when}. This page loads nothing and sends nothing.</p>",
+        (
+            '<p class="paper">What is folded on the screen is left out on paper; '
+            "unfold it before printing to include it.</p>"
+        ),
+        "</div>",
+        "</footer>",
+    ]
+
+
 @cache
 def _asset(name: str) -> Markup:
-    from markupsafe import Markup
-
     path = Path(__file__).parent / "templates" / name
     return Markup(path.read_text(encoding="utf-8"))  # noqa: S704 - a file of this package
 

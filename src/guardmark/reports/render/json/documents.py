@@ -10,6 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.reports.chapters.advice import advice_sentence
+from guardmark.reports.chapters.comparison import pair_sentence
+from guardmark.reports.chapters.gate import check_sentence, conclusion
+from guardmark.reports.chapters.pipeline import legacy_note, warnings_of
+from guardmark.reports.chapters.small_slices import stability_warnings
 from guardmark.reports.render.json.encoder import encode, lay_out
 
 if TYPE_CHECKING:
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Difference
     from guardmark.core.manifest import DataManifest, RunManifest
     from guardmark.reports.document.blocks import Headline
-    from guardmark.reports.render.json.encoder import Tree
+    from guardmark.reports.render.json.encoder import Sentences, Tree
     from guardmark.stats.figures import Quantile
     from guardmark.store.reader import RunStatus
 
@@ -40,21 +45,32 @@ SCHEMA_VERSION: Final = 2
 
 _FIRST_VERSION: Final = 1  # of the documents whose fields never changed
 
-SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
-    "AdaptiveCard": {
-        "text": "guardmark.reports.chapters.adaptive.attack_success:holding_sentence",
-        "threat_model": "guardmark.reports.chapters.adaptive.chapter:threat_card",
-    },
-    "Advice": {"text": "guardmark.reports.chapters.advice:advice_sentence"},
-    "GateCheck": {"text": "guardmark.reports.chapters.gate:check_sentence"},
-    "GateResult": {"text": "guardmark.reports.chapters.gate:conclusion"},
-    "LegacyCard": {"note": "guardmark.reports.chapters.pipeline:legacy_note"},
-    "PairedComparison": {"text": "guardmark.reports.chapters.comparison:pair_sentence"},
-    "PipelineAnalysis": {"warnings": "guardmark.reports.chapters.pipeline:warnings_of"},
-    "SliceStability": {"warnings": "guardmark.reports.chapters.small_slices:stability_warnings"},
-}
-"""Words that stand beside figures: class, key, and who writes them. Imported where they occur."""
 
+def _adaptive_text(card: AdaptiveCard) -> str:
+    """Say what was broken, under which conditions, and what getting through amounts to."""
+    from guardmark.reports.chapters.adaptive.attack_success import holding_sentence  # loads attacks
+
+    return holding_sentence(card)
+
+
+def _threat_model(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
+    """Return who attacks, with what: what every figure of the section is conditional on."""
+    from guardmark.reports.chapters.adaptive.chapter import threat_card  # loads attacks
+
+    return threat_card(card)
+
+
+SENTENCES: Final[Sentences] = {
+    "AdaptiveCard": {"text": _adaptive_text, "threat_model": _threat_model},
+    "Advice": {"text": advice_sentence},
+    "GateCheck": {"text": check_sentence},
+    "GateResult": {"text": conclusion},
+    "LegacyCard": {"note": legacy_note},
+    "PairedComparison": {"text": pair_sentence},
+    "PipelineAnalysis": {"warnings": warnings_of},
+    "SliceStability": {"warnings": stability_warnings},
+}
+"""Words that stand beside figures: class, key, and the function that writes them."""
 
 _OF_MANIFEST: Final = (
     *("name", "guardmark_version", "config_sha256", "data_sha256", "evaluator"),

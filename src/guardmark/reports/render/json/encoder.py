@@ -21,20 +21,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
+from json.encoder import encode_basestring
 from operator import attrgetter
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     Tree = dict[str, "Tree"] | list["Tree"] | str | float | int | bool | None
-    Sentences = Mapping[str, Mapping[str, str]]
+    Sentences = Mapping[str, Mapping[str, Callable[[Any], object]]]
 
 BESIDE: Final = "*"  # key of an entry whose own keys stand beside those of the object
 
 _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 _TABLE: Final = re.compile(r"tuple\[tuple\[(str|int), .+\], \.\.\.\]", re.DOTALL)
+_WRITER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _WIDEST: Final = 400  # an estimate, all of its fields, is some 350 characters
 
 
@@ -93,10 +94,6 @@ def _readers(kind: type) -> tuple[tuple[str, Callable[[Any], Any], bool], ...]:
     return tuple((entry.key, entry.reader(), entry.is_table) for entry in entries_of(kind))
 
 
-function_at: Final[Callable[[str], Callable[[Any], object]]] = cache(resolve_name)
-"""Imports the function that a table of sentences names as `module:function`."""
-
-
 def encode(value: object, sentences: Sentences | None = None) -> Tree:
     """Turn a value into plain JSON; sentences name a class, a key and who puts it into words."""
     return _encode(value, sentences or {})
@@ -134,11 +131,11 @@ def _object(value: object, sentences: Sentences) -> dict[str, Tree]:
             tree[key] = _table(held, sentences)
         else:
             tree[key] = _encode(held, sentences)
-    for key, path in sentences.get(kind.__name__, {}).items():
-        function = function_at(path)
-        text = function(value)
-        pairs: Any = dict(text) if is_table(_returned(function)) else text  # type: ignore[call-overload]
-        tree[key] = _encode(pairs, sentences)
+    for key, write in sentences.get(kind.__name__, {}).items():
+        text: Any = write(value)
+        if is_table(_returned(write)):
+            text = dict(text)
+        tree[key] = _encode(text, sentences)
     return tree
 
 
@@ -158,32 +155,41 @@ def _returned(function: Callable[..., object]) -> str:
 
 def lay_out(value: Tree) -> str:
     """Write a value as JSON, flat lists and objects as wide as an estimate on one line each."""
-    return "".join(_parts(value, "")) + "\n"
+    pieces: list[str] = []
+    _write(value, "", pieces)
+    pieces.append("\n")
+    return "".join(pieces)
 
 
-def _parts(value: Tree, indent: str) -> Iterator[str]:
-    if isinstance(value, dict):
-        line = _line(value) if _is_flat(value.values()) else ""
-        heads = [f"{_line(key)}: " for key in value]
-        entries, brackets = list(value.values()), "{}"
-    elif isinstance(value, list):
-        line = _line(value) if _is_flat(value) else ""
-        heads, entries, brackets = [""] * len(value), value, "[]"
-    else:
-        yield _line(value)
+def _write(value: Tree, indent: str, pieces: list[str]) -> None:
+    """Add a value to the pieces of a text; what follows a line break stands behind the indent."""
+    if not isinstance(value, dict | list):
+        pieces.append(_WRITER.encode(value))
         return
-    if line and (len(line) <= _WIDEST or isinstance(value, list)):
-        yield line
+    if _is_flat(value):
+        line = _WRITER.encode(value)
+        if isinstance(value, list) or len(line) <= _WIDEST:
+            pieces.append(line)
+            return
+    inner = f"{indent}  "
+    separator = "["
+    if isinstance(value, list):
+        for entry in value:
+            pieces.append(f"{separator}\n{inner}")
+            _write(entry, inner, pieces)
+            separator = ","
+        pieces.append(f"\n{indent}]")
         return
-    for number, (head, entry) in enumerate(zip(heads, entries, strict=True)):
-        yield f"{',' if number else brackets[0]}\n{indent}  {head}"
-        yield from _parts(entry, f"{indent}  ")
-    yield f"\n{indent}{brackets[1]}"
+    separator = "{"
+    for key, entry in value.items():
+        pieces.append(f"{separator}\n{inner}{encode_basestring(key)}: ")
+        _write(entry, inner, pieces)
+        separator = ","
+    pieces.append(f"\n{indent}}}")
 
 
-def _line(value: Tree) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-
-def _is_flat(values: Iterable[Tree]) -> bool:
-    return not any(isinstance(each, dict | list) for each in values)
+def _is_flat(value: dict[str, Tree] | list[Tree]) -> bool:
+    for entry in value.values() if isinstance(value, dict) else value:
+        if isinstance(entry, dict | list):
+            return False
+    return True

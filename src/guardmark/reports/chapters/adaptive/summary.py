@@ -1,0 +1,192 @@
+"""An adaptive measurement on one screen: what gets through, how soon, by which trick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from guardmark.reports.chapters.adaptive.chapter import FLAGS, sight_text
+from guardmark.reports.chapters.adaptive.models import meaning_sentences
+from guardmark.reports.document.blocks import Bullets, Document, muted, present, section, warning
+from guardmark.reports.document.cells import figure, figure_text, name, table_of
+from guardmark.reports.document.wording import count_text, counts_text
+from guardmark.stats.rates.clustered import EffectiveCounts
+from guardmark.stats.rates.selection import rate_of_chosen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.adaptive.operators import OperatorCard
+    from guardmark.reports.document.blocks import Table
+    from guardmark.reports.document.cells import Value
+
+_EXCERPT: Final = 160  # characters of an example
+_UNPROVED: Final = "V4"
+_NOTE: Final = (
+    "Of all attacks that the defense answered, those that pass as they are included, by variants "
+    "that are proved to ask for the same. Search calls follow a look at the defense and the fixed "
+    "list, which learn for it and count for themselves."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrickExample:
+    """An attack as it was blocked, and what of it got through."""
+
+    original: str
+    rewritten: str
+
+
+def adaptive_summary(
+    cards: Sequence[AdaptiveCard],
+    *,
+    examples: Mapping[str, TrickExample],
+    calls: str = "",
+    left_out: Mapping[str, str] | None = None,
+) -> Document:
+    """Tell of each defense what got through, the cheapest trick with an example, and a repair."""
+    lines = [
+        line for card in cards for line in _lines(card, examples.get(card.name), len(cards) > 1)
+    ]
+    unseen = [
+        f"{defense} {sight_text(view)}, so no rewriting reaches it: left out"
+        for defense, view in (left_out or {}).items()
+    ]
+    blocks = present(
+        rates_table(cards),
+        Bullets(lines=tuple(lines)),
+        warning(unseen) if unseen else None,
+        muted(calls) if calls else None,
+    )
+    return Document(
+        title="What gets through somebody who rewrites and watches",
+        subtitle=_subtitle(cards),
+        sections=(section("adaptive-summary", "", *blocks),),
+    )
+
+
+def rates_table(cards: Sequence[AdaptiveCard]) -> Table:
+    """Return the share that got through as they are, and by numbers of search calls."""
+    columns: dict[str, Callable[[AdaptiveCard], Value]] = {
+        "Defense": lambda card: name(card.name),
+        "As they are": lambda card: card.rounds[0].full,
+    }
+    for at, calls in enumerate(k for k, _ in cards[0].at_calls):
+        said = "1 search call" if calls == 1 else f"{count_text(calls)} calls"
+        columns[said] = _at(at)
+    return table_of(
+        cards, columns, table_id="adaptive-at-calls", title="Attacks let through", note=_NOTE
+    )
+
+
+def _at(place: int) -> Callable[[AdaptiveCard], Value]:
+    return lambda card: card.at_calls[place][1]
+
+
+def _subtitle(cards: Sequence[AdaptiveCard]) -> str:
+    settings = cards[0].settings
+    return (
+        f"{settings.get('battery', '')}, {count_text(cards[0].budget)} search calls for each "
+        f"attack, seed {settings.get('seed', '')}"
+    )
+
+
+def _lines(card: AdaptiveCard, example: TrickExample | None, is_named: bool) -> Iterator[str]:  # noqa: FBT001 - private
+    """Say what no table does: the cheapest trick, a repair that helps, why nothing was sought."""
+    start = f"{card.name}: " if is_named else ""
+    first, last = card.rounds[0].full, card.rounds[-1].full
+    if not first.trials:
+        yield f"{start}no attack was answered, so nothing is known"
+        return
+    blocked = first.trials - first.successes
+    if not blocked:
+        yield (
+            f"{start}all {count_text(first.trials)} attacks get through as they are: there is "
+            "nothing to search for"
+        )
+        return
+    if last.successes == first.successes:
+        yield (
+            f"{start}nothing got {count_text(blocked)} blocked attacks through: neither the fixed "
+            "list nor the search"
+        )
+    listed = card.battery_full
+    yield (
+        f"{start}the fixed list gets {counts_text(figure(listed))} attacks through, "
+        f"{figure_text(listed)}"
+    )
+    best = cheapest_trick(card)
+    if best is not None:
+        yield f"{start}cheapest trick: {best.chain}, alone {_trick_rate(card, best)}"
+    if example is not None:
+        yield f"for example: {_cut(example.original)}  ->  {_cut(example.rewritten)}"
+    yield from _cautions(card, start)
+    if card.repaired is not None and card.repaired.is_shown_to_help:
+        steps = card.repaired.name.replace("+", ", ")
+        yield f"{start}a repair helps: ask again about the text cleaned by {steps} (repair.yaml)"
+
+
+def _cautions(card: AdaptiveCard, start: str) -> Iterator[str]:
+    """Say what a pass amounts to, and what makes these rates uncertain."""
+    if card.rounds[-1].full.successes or card.target is not None:
+        for sentence in meaning_sentences(card):
+            yield f"{start}{sentence.rstrip('.')}"
+    for flag in card.flags:
+        yield f"{start}{flag}: {FLAGS.get(flag, flag)}"
+    if card.missing:
+        yield f"{start}{count_text(card.missing)} attacks got no answer; left out"
+    if card.unanswered:
+        yield f"{start}{count_text(card.unanswered)} tries got no answer; they count in no rate"
+
+
+def cheapest_trick(card: AdaptiveCard) -> OperatorCard | None:
+    """Return the operator that alone gets most through; of equals the one that adds least."""
+    tried = [each for each in _tried(card) if each.bypassed.successes]
+    return min(tried, key=_by_merit, default=None)
+
+
+def _by_merit(each: OperatorCard) -> tuple[float, int, float]:
+    growth = each.expansion.value
+    return (
+        -(each.bypassed.value or 0.0),
+        each.chain.count("+"),
+        1.0 if growth is None else abs(growth - 1.0),
+    )
+
+
+def _tried(card: AdaptiveCard) -> list[OperatorCard]:
+    return [
+        each
+        for each in card.operators
+        if each.bypassed.value is not None and each.tier != _UNPROVED
+    ]
+
+
+def _trick_rate(card: AdaptiveCard, best: OperatorCard) -> str:
+    """Say what a trick gets through, and what that is worth for having been chosen."""
+    tried = _tried(card)
+    rate = f"{counts_text(figure(best.bypassed))} of what was blocked"
+    chosen = rate_of_chosen(
+        [EffectiveCounts.of(each.bypassed) for each in tried],
+        at=tried.index(best),
+        shares_samples=True,
+        confidence=best.bypassed.confidence,
+    )
+    if chosen is None:
+        return rate
+    low, high = chosen.rate.low, chosen.rate.high
+    if low is None or high is None:
+        return rate
+    return (
+        f"{rate} (allowing for the choice among {count_text(len(tried))}: "
+        f"{100 * low:.1f} to {100 * high:.1f} %)"
+    )
+
+
+def _cut(text: str) -> str:
+    """Return the beginning of a text on one line, in quotation marks."""
+    line = " ".join(text.replace("\n", " ⏎ ").split())
+    if len(line) > _EXCERPT:
+        line = f"{line[: _EXCERPT - 1]}…"
+    return f'"{line}"'

@@ -1,0 +1,103 @@
+"""What people expect of a command line: the newest run, what is piped in, little or all of it."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Type
+
+ROWS = "\n".join(
+    [
+        "text,label,type",
+        *(f"ignore rule {n} of {n * n},attack,order" for n in range(6)),
+        *(f"plant bean {n} in bed {n * n},benign,garden" for n in range(6)),
+    ]
+)
+CONFIG = """
+version: 1
+data: [{path: rows.csv}]
+defenses: {words: {type: pattern, keywords: [ignore]}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with data and a configuration that is called as `init` calls it."""
+    (tmp_path / "rows.csv").write_text(ROWS, encoding="utf-8")
+    (tmp_path / "bench.yaml").write_text(CONFIG, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_run_says_little_or_all_of_it(guardmark: Type, folder: Path) -> None:
+    """The answer alone with -q; with -v every chapter; both are too many."""
+    few = guardmark("run", "-q", "-o", "few")
+    assert (few.code, few.err) == (0, "")
+    assert few.out.startswith("words is not shown to pass")
+    assert few.out.count("\n") == 1
+    usual, whole = guardmark("run", "-o", "few"), guardmark("report", "few", "-v")
+    assert usual.out.count("\n") < whole.out.count("\n")
+    assert "Method and warnings" in whole.out
+    assert "Method and warnings" not in usual.out
+    assert "give one of them" in guardmark("run", "-q", "-v").err
+    assert (folder / "few" / "report.html").exists()
+
+
+def test_the_newest_run_is_taken_and_named(guardmark: Type, folder: Path) -> None:
+    """Of a folder that holds several, and where none is named."""
+    guardmark("run", "-q", "-o", "runs/mine/first")
+    guardmark("run", "-q", "-o", "runs/mine/second", "--limit", "8")
+    shown = guardmark("show", "runs")
+    assert shown.code == 0
+    assert shown.err == "Note: runs/mine/second, the newest of 2 runs in runs.\n"
+    assert guardmark("show").err == "Note: runs/mine/second, the last of 2 below runs.\n"
+    gate = folder / "gate.yaml"
+    gate.write_text("gate: {asr_upper: 0.9}\n", encoding="utf-8")
+    gated = guardmark("gate", "runs/mine", "--policy", "gate.yaml", "-q")
+    assert (gated.code, "the newest of 2" in gated.err) == (0, False)
+    assert gated.out.startswith("Passed: ")
+
+
+def test_a_part_of_the_data_is_called_a_first_look(guardmark: Type, folder: Path) -> None:
+    """In the report, and in the configuration that makes the run again."""
+    looked = guardmark("run", "--limit", "8", "-o", "look")
+    assert "a first look: at most 8 samples (--limit)" in " ".join(looked.out.split())
+    resolved = folder / "look" / "config.resolved.yaml"
+    (folder / "again.yaml").write_text(resolved.read_text(encoding="utf-8"), encoding="utf-8")
+    assert "4 attacks, 4 benign" in guardmark("run", "again.yaml", "-o", "again").out
+
+
+def test_what_is_piped_in_is_read(
+    guardmark: Type, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A configuration, and rows of data."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(CONFIG))
+    assert guardmark("run", "-", "-q", "-o", "piped").code == 0
+    monkeypatch.setattr(sys, "stdin", io.StringIO("version: 2\n"))
+    assert "standard input:1:1: version: must be 1" in guardmark("run", "-").err
+    piped = io.TextIOWrapper(io.BytesIO((folder / "rows.csv").read_bytes()))
+    monkeypatch.setattr(sys, "stdin", piped)
+    assert "12 samples, 6 attacks and 6 benign" in guardmark("data", "check", "-").out
+
+
+def test_columns_that_are_not_used_are_named(guardmark: Type, folder: Path) -> None:
+    """With the field that one of them may be."""
+    said = guardmark("run", "bench.yaml", "-o", "run").err
+    assert "(taken: label, text; not used: type (could be `map: {category: type}`))" in said
+    config = folder / "mapped.yaml"
+    config.write_text(CONFIG.replace("csv}", "csv, map: {category: type}}"), encoding="utf-8")
+    assert "not used" not in guardmark("run", "mapped.yaml", "-o", "mapped").err
+
+
+def test_options_are_named_in_errors_about_them(guardmark: Type) -> None:
+    """No file is, since there is none."""
+    said = guardmark("run", "--url", "http://127.0.0.1:9/x", "--blocked", "flagged").err
+    assert said.startswith("--blocked: 'flagged' is not a JSONPath")
+    said = guardmark("run", "--url", "ftp://x").err
+    assert "'ftp://x' is not an address" in said
+    assert "built-in:" not in said

@@ -1,0 +1,162 @@
+"""A pipe, a device or a file without end, wherever a command takes a file: refused, and soon."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from tests.cli.forked import Forked
+
+from guardmark.cli.commands import build
+
+pytestmark = pytest.mark.slow
+
+BENCH = (
+    "version: 1\ndata: [{path: data.jsonl}]\ndefenses: {w: {type: pattern, keywords: [secret]}}\n"
+)
+KINDS = ("pipe", "zero", "huge")
+MOST_S, MOST_MB = 5.0, 500.0
+"""CPU time and memory of a refusal."""
+
+LINES = """\
+run F.yaml
+run bench.yaml -o new --replay F
+run bench.yaml -o new --env-file F
+adapt F.yaml
+adapt out --config F.yaml
+adapt out --replay F --config bench.yaml
+adapt out --env-file F
+judge F
+judge out --config F.yaml
+judge out --human-labels F.csv
+judge out --env-file F
+matrix F.yaml -o new
+matrix bench.yaml -o new --env-file F
+merge F out -o new
+show F
+report F
+view F
+watch --against F
+stability F
+compare F out
+gate F
+gate out --policy F.yaml
+gate out --baseline F
+gate out --public-key F
+plan --like F
+data check F.jsonl
+data check F.json
+data check F.csv
+data check F.yaml
+data check F.json.gz
+data check data.jsonl --reference F.jsonl
+data convert F.jsonl -o new.jsonl
+data dedup F.jsonl -o new.jsonl
+data label F.jsonl -o new.html
+data label data.jsonl -o new.html --against F
+data split F.jsonl -o new
+attacks calibrate F.jsonl --config bench.yaml
+attacks calibrate data.jsonl --config F.yaml
+attacks calibrate data.jsonl --config bench.yaml --replay F
+attacks apply base64 --wordnet F x
+audit F
+import promptfoo F.json
+import inspect F.json
+import garak F.jsonl
+import pyrit F.db
+import table F.csv
+import any-guardrail F.jsonl
+import agentdojo F
+import minorbench F
+import openai-guardrails F
+import jailbreakbench F.json
+export parquet F
+card F
+card out --claims F.yaml
+card out --sign F
+board F.json
+board out --claimed F.json
+check F.yaml
+check bench.yaml --env-file F
+verify F
+verify out --data F
+verify out --public-key F
+verify out --public-key key.pub --signature F
+verify card.json --run F
+doctor F.yaml
+doctor bench.yaml --env-file F
+"""
+WRITTEN = {"--out", "--junit", "--html", "--record"}
+"""Options that name what a command writes."""
+INTERACTIVE = {"data label"}
+"""Commands that ask a person first, and end as one who said nothing (130)."""
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run, and with what is no file under every name."""
+    path = tmp_path_factory.mktemp("files")
+    (path / "bench.yaml").write_text(BENCH, encoding="utf-8")
+    (path / "key.pub").write_text("untrusted comment: x\nRWQ" + "A" * 53 + "\n", encoding="utf-8")
+    (path / "card.json").write_text("{}", encoding="utf-8")
+    rows = [f'{{"text": "a secret {n}", "label": "attack"}}\n' for n in range(5)]
+    rows += [f'{{"text": "tea {n}", "label": "benign"}}\n' for n in range(5)]
+    (path / "data.jsonl").write_text("".join(rows), encoding="utf-8")
+    for suffix in ("", ".jsonl", ".json", ".csv", ".yaml", ".json.gz", ".db"):
+        os.mkfifo(path / f"pipe{suffix}")
+        (path / f"zero{suffix}").symlink_to("/dev/zero")
+        with (path / f"huge{suffix}").open("wb") as file:
+            file.truncate(8 << 30)  # a hole: it takes no room on the disk
+    return path
+
+
+@pytest.fixture(scope="module")
+def shell(work: Path) -> Iterator[Forked]:
+    """What carries the commands out."""
+    with Forked() as shell:
+        measured = shell.run(["run", "bench.yaml", "-o", "out"], cwd=work)
+        assert measured.code == 0, measured.err
+        yield shell
+
+
+@pytest.mark.parametrize("line", LINES.splitlines())
+def test_what_is_no_file_is_refused(line: str, work: Path, shell: Forked) -> None:
+    """In five lines, within seconds, and without taking it into memory."""
+    for kind in KINDS:
+        words = [f"{kind}{word[1:]}" if word.startswith("F") else word for word in line.split()]
+        ended = shell.run(words, cwd=work, most_s=120)
+        said = f"{shlex.join(words)}: {ended}"
+        is_asked = any(line.startswith(name) for name in INTERACTIVE)
+        assert ended.code in ({2, 3, 7, 130} if is_asked else {2, 3, 7}), said
+        assert ended.seconds < MOST_S, said
+        assert ended.megabytes < MOST_MB, said
+
+
+def test_every_option_that_takes_a_file_is_tried() -> None:
+    """A new one needs a line above."""
+    group = build()
+    context = click.Context(group)
+    missing = []
+
+    def look(name: str, command: click.Command) -> None:
+        if isinstance(command, click.Group):
+            for inner in command.list_commands(context):
+                found = command.get_command(context, inner)
+                assert found is not None
+                look(f"{name} {inner}".strip(), found)
+            return
+        for param in command.params:
+            if not isinstance(param.type, click.Path) or WRITTEN.intersection(param.opts):
+                continue
+            is_option = isinstance(param, click.Option)
+            wanted = f"{name} " if not is_option else f"{max(param.opts, key=len)} F"
+            tried = [line for line in LINES.splitlines() if line.startswith(f"{name} ")]
+            if not any(wanted in line and "F" in line for line in tried):
+                missing.append(f"{name} {param.name}")
+
+    look("", group)
+    assert not missing
