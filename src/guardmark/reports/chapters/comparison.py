@@ -565,6 +565,8 @@ def choice_sentence(
 ) -> str:
     """Say which of several to take, who is not told apart from it, and what would tell."""
     words, worthy = _CHOICE, worth_choosing(comparison, rates, scope)
+    if len(rates) < _MOST_PAIRED:
+        return ""  # of one there is nothing to choose
     if not worthy:  # of chosen pairs, or without attacks, nobody can say
         is_known = comparison.front and comparison.attacks.best
         return words["none"].format(count=len(rates)) if is_known else ""
