@@ -50,7 +50,6 @@ from guardmark.app.secret_scan import require_no_secret
 from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.config.deadline import CallAlarm, Overrun
 from guardmark.core.errors import ConfigError, IncomparableRuns, UnknownName, counted
-from guardmark.core.protocols import SampleBound
 from guardmark.core.record import Stage
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.probing import probe_parts
@@ -271,7 +270,7 @@ class _Work:
         if attacker is not None:
             await self._prepare(attacker)
         for built in attacked:
-            if isinstance(built.part, SampleBound):
+            if built.part.capabilities.needs_samples:
                 built.part.bind(samples)
         kept = f": {counted(len(earlier), 'answer')} kept" if earlier else ""
         self.session.announce(f"Attacking {', '.join(names)} in {folder.path}{kept}")
