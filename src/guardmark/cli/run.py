@@ -379,7 +379,8 @@ def merge_command(runs: tuple[Path, ...], out: Path, *, allow_missing: bool, as_
 
 _TEMPLATES = click.Choice(
     (
-        *("http", "openai", "hf", "pipeline", "python", "command-python", "command-node"),
+        *("http", "openai", "hf", "pipeline", "python", "system-prompt"),
+        *("command-python", "command-node"),
         *("alt-profanity-check", "any-guardrail", "bad-words", "better-profanity", "guardrails-ai"),
         *("llamafirewall", "llm-guard", "nemoguardrails", "obscenity", "openai-guardrails"),
         *("presidio", "vard", "yara"),
