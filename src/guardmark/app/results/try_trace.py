@@ -209,7 +209,7 @@ def _parsed_lines(path: Path) -> list[Any]:
     try:
         with path.open(encoding="utf-8") as stream:
             for line in stream:
-                lines.append(json.loads(line))  # noqa: PERF401 - their count says which was bad
+                lines.append(json.loads(line))
     except OSError as error:
         raise StoreError(
             f"The trace {path} cannot be read: {error.strerror}.\n{_WHERE_TRACES_ARE}"
