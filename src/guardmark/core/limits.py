@@ -122,7 +122,7 @@ TABLE: Final = (
             f"{MOST_SEARCHED_VALUES:,}",
         ),
         ("levels of such an answer", f"{MOST_SEARCHED_LEVELS}"),
-        ("a line of a cassette", _mib(LONGEST_CASSETTE_LINE)),
+        ("a line of a cassette or of a trace of tries", _mib(LONGEST_CASSETTE_LINE)),
     ),
     *_of(
         "run folders",
