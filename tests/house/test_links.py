@@ -44,3 +44,11 @@ def test_what_the_architecture_names_is_there() -> None:
         missing += [place.name for place in places if not place.is_dir()]
     assert len(tables) > 15
     assert missing == []
+
+
+def test_each_test_that_the_page_on_security_names_is_there() -> None:
+    """A promise whose test was renamed would be held by nothing."""
+    page = (ROOT / "docs" / "explanation" / "security.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)`", page)
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / name).is_file()] == []

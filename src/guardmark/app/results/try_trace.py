@@ -206,7 +206,7 @@ def _of_row(row: Mapping[str, Any], positions: Mapping[str, int]) -> TryRecord:
 
 def _parsed_lines(path: Path) -> list[Any]:
     """Read the lines of a trace, whatever they hold."""
-    lines = []
+    lines: list[Any] = []
     if path.exists() and not path.is_file():
         raise _no_trace(path, "it is not a file")
     try:
