@@ -38,7 +38,7 @@ matrix F.yaml -o new
 matrix bench.yaml -o new --env-file F
 merge F out -o new
 show F
-show out F
+show out --diff F
 report F
 view F
 watch --against F
@@ -93,7 +93,15 @@ doctor bench.yaml --env-file F
 """
 WRITTEN = {"--out", "--junit", "--html", "--record"}
 """Options that name what a command writes."""
-BESIDE_A_RUN = {"show F", "report F", "stability F", "card F", "verify F", "show out F", "gate F"}
+BESIDE_A_RUN = {
+    "show F",
+    "report F",
+    "stability F",
+    "card F",
+    "verify F",
+    "show out --diff F",
+    "gate F",
+}
 """A file stands for the run that lies in its folder; it is not opened."""
 INTERACTIVE = {"data label"}
 """Commands that ask a person first, and end as one who said nothing (130)."""
