@@ -60,7 +60,7 @@ class Pattern:
     def __init__(self) -> None:
         self._search = re.compile(PATTERN, re.IGNORECASE | re.DOTALL).search
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Block what matches."""
         return ALLOWED if self._search(prompt.text) is None else BLOCKED
 

@@ -171,7 +171,12 @@ _STUDY = """
 ## Guards that people use
 
 Guards from package registries, measured on the same data:
-[the field study](../field-study/README.md).
+[the field study](../field-study/README.md), and
+[a board of their cards](guards/index.html).
+
+```sh
+guardmark board docs/field-study/cards -o board
+```
 """
 
 
@@ -203,6 +208,12 @@ def main() -> None:
                 make(entry, home)
         else:
             make(entry, home)
+    board = ["board", str(ROOT / "docs" / "field-study" / "cards"), "-o", str(home / "guards")]
+    subprocess.run(
+        [sys.executable, "-m", "guardmark", *board],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        check=True,
+    )
     (home / "index.md").write_text(index(), encoding="utf-8")
 
 

@@ -181,6 +181,17 @@ def navigation(pages: Path) -> str:
     return f"[{', '.join([*items, *(entry(*each) for each in rest.items())])}]"
 
 
+def show_board(pages: Path) -> None:
+    """Lead from the field study to the board of its cards, which the gallery holds."""
+    page = pages / "field-study" / "README.md"
+    text = page.read_text(encoding="utf-8")
+    head, _, rest = text.partition("\n## ")
+    link = (
+        "**[All cards on a board](../gallery/guards/index.html)**: tables, pictures, a page each."
+    )
+    page.write_text(f"{head}\n{link}\n\n## {rest}", encoding="utf-8")
+
+
 def main() -> None:
     """Stage the pages and have the site built."""
     home = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "site").resolve()
@@ -192,6 +203,7 @@ def main() -> None:
     pack_examples(pages)
     if (home / "gallery").exists():
         shutil.copytree(home / "gallery", pages / "gallery")
+        show_board(pages)
     settings = home / "zensical.toml"
     settings.write_text(
         SETTINGS.format(nav=navigation(pages), source=json.dumps(str(ROOT / "src"))),

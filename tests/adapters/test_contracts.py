@@ -19,12 +19,13 @@ from guardmark.core.protocols import (
     ChatModel,
     Closable,
     Defense,
-    InlineDefense,
+    Guard,
     Judge,
     SampleBound,
 )
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, View
 from guardmark.defenses.classifier import classifier_profile
+from guardmark.defenses.guard import as_guard
 from guardmark.defenses.guard_profile import guard_profile
 from guardmark.defenses.http.profile import service_profile
 from guardmark.defenses.probe import limits_of
@@ -201,9 +202,10 @@ async def test_a_defense_has_a_name_a_view_and_one_way_to_be_asked(
     """The engine must not have to choose."""
     defense = build(name)
     assert defense.name == name
-    assert isinstance(defense.view, View)
-    assert defense.threshold is None or 0 <= defense.threshold <= 1
-    ways = [isinstance(defense, kind) for kind in (InlineDefense, BatchDefense, Defense)]
+    can = as_guard(defense).capabilities
+    assert isinstance(can.view, View)
+    assert can.threshold is None or 0 <= can.threshold <= 1
+    ways = [isinstance(defense, kind) for kind in (Guard, BatchDefense, Defense)]
     assert ways.count(True) == 1
 
 
@@ -212,7 +214,7 @@ async def test_every_prompt_gets_a_decision_that_holds_together(
     build: Callable[[str], Any], name: str
 ) -> None:
     """Empty, huge, hostile and many-voiced prompts are ordinary input."""
-    ask = as_coroutine(build(name))
+    ask = as_coroutine(as_guard(build(name)))
     for prompt in PROMPTS:
         _holds_together(await ask(prompt))
 
@@ -222,7 +224,7 @@ async def test_the_same_prompt_gets_the_same_decision_in_any_order_and_company(
     build: Callable[[str], Any], name: str
 ) -> None:
     """Answers come back to those who asked, also when asked all at once."""
-    ask = as_coroutine(build(name))
+    ask = as_coroutine(as_guard(build(name)))
     alone = [await ask(prompt) for prompt in PROMPTS]
     backwards = [await ask(prompt) for prompt in reversed(PROMPTS)][::-1]
     together = await asyncio.gather(*(ask(prompt) for prompt in PROMPTS))
@@ -266,7 +268,7 @@ async def test_a_text_arrives_character_for_character(
     (tmp_path / "guard.py").write_text(NOTING_GUARD)
     (tmp_path / "worker.py").write_text(NOTING_WORKER)
     asked = f"{HOSTILE} {name}"
-    await as_coroutine(build(name, fresh=False))(Prompt.of_text(asked))
+    await as_coroutine(as_guard(build(name, fresh=False)))(Prompt.of_text(asked))
     if (notes := tmp_path / "seen.jsonl").exists():
         assert asked in [json.loads(line) for line in notes.read_text().splitlines()]
     else:
@@ -283,7 +285,7 @@ async def test_a_failure_is_an_error_and_never_a_decision(
     (tmp_path / "guard.py").write_text("def risk(text):\n    raise ValueError('no locale')\n")
     (tmp_path / "worker.py").write_text("import sys\nprint('{\"ready\": true}')\nsys.exit('no')\n")
     chat_server.reply = lambda _: (500, "down")
-    ask = as_coroutine(build(name, fresh=False))
+    ask = as_coroutine(as_guard(build(name, fresh=False)))
     for prompt in PROMPTS[:3]:
         decision = as_decision(await attempt(ask, prompt))
         assert decision.outcome is Outcome.ERROR
@@ -311,7 +313,7 @@ async def test_a_cancelled_question_leaves_the_defense_usable(
     build: Callable[[str], Any], name: str
 ) -> None:
     """A run may stop at any moment, and a pooled connection must not be poisoned."""
-    ask = as_coroutine(build(name))
+    ask = as_coroutine(as_guard(build(name)))
     for _ in range(5):
         task = asyncio.ensure_future(ask(PROMPTS[0]))
         await asyncio.sleep(0)

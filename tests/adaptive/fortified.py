@@ -80,7 +80,7 @@ class FoldingNgrams:
         self.name = name
         self._model = builtin_model()
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Block what does not read as English, or scores high."""
         score = self._model.score(canonicalize(prompt.text))
         is_blocked = not reads_as_english(prompt.text) or score >= self._model.threshold

@@ -73,7 +73,7 @@ class AtOnce:
         self.name = name
         self.rule = rule
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Apply the rule."""
         return BLOCKED if self.rule(prompt.text) else ALLOWED
 

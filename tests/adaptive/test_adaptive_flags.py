@@ -22,9 +22,9 @@ class Failing(AtOnce):
 
     evidence = Evidence(message="upstream timed out, secret detail")
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Apply the rule; the block of one text is a failure."""
-        decision = super().decide_now(prompt)
+        decision = super().decide(prompt)
         is_failure = decision.outcome is Outcome.BLOCK and "number 3." in prompt.text
         return Decision(outcome=Outcome.BLOCK, evidence=self.evidence) if is_failure else decision
 

@@ -309,7 +309,7 @@ async def test_the_model_is_told_what_became_of_its_candidates(tmp_path: Path, s
     """Decision, score and reason of the defense, and why a candidate was not sent."""
 
     class Talking(AtOnce):
-        def decide_now(self, prompt: Prompt) -> Decision:
+        def decide(self, prompt: Prompt) -> Decision:
             evidence = Evidence(reason=f"rule {len(prompt.messages)}")
             return Decision(outcome=Outcome.BLOCK, score=0.75, evidence=evidence)
 

@@ -24,7 +24,7 @@ from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import check_settings
 from guardmark.app.results.try_trace import read_trace
 from guardmark.core.errors import IncomparableRuns
-from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.supervision import StopSignal
 from guardmark.store.reader import RecordReader
 
 MIXED: dict[str, list[object]] = {

@@ -30,7 +30,7 @@ from guardmark.adaptive.prompts import PastTry
 from guardmark.app.results.try_trace import read_trace
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.sample import Prompt
-from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.supervision import StopSignal
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
 from guardmark.reports.render.json.encoder import encode
 from guardmark.reports.render.terminal import render_terminal
@@ -156,7 +156,7 @@ async def test_a_defense_that_tells_its_score_needs_no_critic(tmp_path: Path, se
     """With access A2 nobody is asked, the attacker model is told nothing of one, and we say so."""
 
     class Scored(AtOnce):
-        def decide_now(self, prompt: Prompt) -> Decision:
+        def decide(self, prompt: Prompt) -> Decision:
             blocked = self.rule(prompt.text)
             outcome = Outcome.BLOCK if blocked else Outcome.ALLOW
             return Decision(outcome=outcome, score=0.9 if blocked else 0.1)

@@ -34,7 +34,7 @@ from guardmark.config import deadline
 from guardmark.core.errors import IncomparableRuns, UntrustworthyRun
 from guardmark.core.outcome import BLOCKED, Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt, View
-from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.supervision import StopSignal
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.render.json.documents import adaptive_json
 from guardmark.store.layers import ADAPTIVE, NULL
@@ -232,11 +232,11 @@ async def test_an_interrupted_measurement_goes_on_where_it_stopped(tmp_path: Pat
     """What is stored is not asked again, and the trace is that of one go."""
 
     class Stopping(AtOnce):
-        def decide_now(self, prompt: Prompt) -> Decision:
+        def decide(self, prompt: Prompt) -> Decision:
             self.calls = getattr(self, "calls", 0) + 1
             if self.calls == 1000:
                 stop.set("SIGINT")
-            return super().decide_now(prompt)
+            return super().decide(prompt)
 
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     whole.mkdir()
@@ -261,13 +261,13 @@ class Flaky(AtOnce):
         super().__init__(*given)  # type: ignore[arg-type]
         self.count, self.failed = 0, set[str]()
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Fail, or apply the rule."""
         self.count += 1
         if self.count % 5 == 0 and prompt.text not in self.failed:
             self.failed.add(prompt.text)
             return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.HTTP)
-        return super().decide_now(prompt)
+        return super().decide(prompt)
 
 
 @pytest.mark.slow

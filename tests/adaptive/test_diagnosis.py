@@ -90,7 +90,7 @@ class Ngrams:
         self.model = model
         self.tells_score = tells_score
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Block from the threshold on."""
         score = self.model.score(prompt.text)
         if not self.tells_score:

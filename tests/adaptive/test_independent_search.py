@@ -27,7 +27,7 @@ from guardmark.attacks.battery import Lock, lock_differences, lock_text, require
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt, Sample
-from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.supervision import StopSignal
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.chapters.adaptive.chapter import threat_card
 from guardmark.store.reader import RecordReader
@@ -115,11 +115,11 @@ async def test_an_interrupted_search_goes_on_where_it_stopped(tmp_path: Path) ->
     class Stopping(AtOnce):
         calls = 0
 
-        def decide_now(self, prompt: Prompt) -> Decision:
+        def decide(self, prompt: Prompt) -> Decision:
             self.calls += 1
             if self.calls == 600:
                 stop.set("SIGINT")
-            return super().decide_now(prompt)
+            return super().decide(prompt)
 
     def plan(defense: object) -> AdaptivePlan:
         return AdaptivePlan(defenses=(defense,), seed=7, budget=16, shares_memory=False)  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ from guardmark.attacks.battery import Lock, lock_digest, lock_text
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt
-from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.supervision import StopSignal
 from guardmark.store.layers import BLIND, NULL, first_layer, seed_layer
 from guardmark.store.reader import RecordReader
 from guardmark.store.sealing.integrity import check
@@ -137,11 +137,11 @@ async def test_an_interrupted_seed_goes_on_where_it_stopped(tmp_path: Path) -> N
     """What is stored is not asked again, and the trace is that of one go."""
 
     class Stopping(AtOnce):
-        def decide_now(self, prompt: Prompt) -> Decision:
+        def decide(self, prompt: Prompt) -> Decision:
             self.calls = getattr(self, "calls", 0) + 1
             if self.calls == once + 300:
                 stop.set("SIGINT")
-            return super().decide_now(prompt)
+            return super().decide(prompt)
 
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     whole.mkdir()

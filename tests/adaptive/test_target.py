@@ -37,7 +37,7 @@ from guardmark.core.outcome import (
     VerdictLabel,
 )
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.supervision import StopSignal
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.chapters.adaptive.models import reading_sentence
 from guardmark.store.layers import ARMS, TARGET, VERDICT

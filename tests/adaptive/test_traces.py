@@ -119,9 +119,9 @@ def test_answers_of_a_target_model_begin_with_who_it_is(
 class Talker(AtOnce):
     """Says why it blocks."""
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Apply the rule."""
-        decision = super().decide_now(prompt)
+        decision = super().decide(prompt)
         is_allowed = decision.outcome is Outcome.ALLOW
         return decision if is_allowed else replace(decision, evidence=Evidence(reason="a list"))
 

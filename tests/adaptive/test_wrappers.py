@@ -72,10 +72,10 @@ async def test_a_failed_call_is_neither_blocked_nor_passed(tmp_path: Path) -> No
     """Sentences the defense gave no answer for are left out of both counts."""
 
     class Fails(AtOnce):
-        def decide_now(self, prompt: Prompt) -> Decision:
+        def decide(self, prompt: Prompt) -> Decision:
             if "tulips" in prompt.text:
                 return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.LENGTH)
-            return super().decide_now(prompt)
+            return super().decide(prompt)
 
     card = await card_of(tmp_path, Fails("fails", warned_of_codes))
     alone = operator(card, "base64").wrapper_blocked

@@ -13,7 +13,8 @@ from guardmark.app.parts.building import build_parts, open_services
 from guardmark.app.parts.loading import LoadedConfig, parse_config
 from guardmark.app.run.running import RunOptions, Session, run_parts
 from guardmark.engine.plan import Parts
-from guardmark.engine.run_monitor import Progress, StopSignal
+from guardmark.engine.run_monitor import Progress
+from guardmark.engine.supervision import StopSignal
 
 if TYPE_CHECKING:
     from pathlib import Path

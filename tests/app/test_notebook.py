@@ -36,7 +36,7 @@ ROWS = [
 class Nameless:
     """A defense but for its name, and for what it is shown, which is the text then."""
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Let everything through."""
         del prompt
         return Decision(outcome=Outcome.ALLOW)

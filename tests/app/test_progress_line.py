@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from guardmark.app.run.progress_line import ProgressLine, fitted
+from guardmark.core.budget import SpendingMeter
 from guardmark.core.record import Stage
 from guardmark.engine.run_monitor import OUTCOMES, Progress
 
@@ -72,8 +73,33 @@ def test_a_service_that_makes_us_wait_is_told_with_its_status() -> None:
     failed["429"] = 43
     assert line.line(1.0, 40) == "  0 %  0 of 10  waiting: 429, 43 times"
     assert "waiting: 429, 43 times" in line.line(50.0)
-    assert "waiting" not in line.line(120.0), "it has answered for more than a minute"
+    assert "waiting: " not in line.line(120.0), "it has answered for more than a minute"
     assert line.closing(120.0).endswith("; 429 43 times")
+
+
+def test_who_is_waited_for_is_told_after_ten_seconds_without_an_answer() -> None:
+    """Whoever was asked last and is not done."""
+    progress = Progress()
+    first, second = (progress.of(name, Stage.DEFENSE) for name in ("first", "second"))
+    first.planned = second.planned = 10
+    first.counts[0], second.counts[0] = 10, 3
+    line = ProgressLine(progress)
+    line.line(0.0)
+    assert "waiting" not in line.line(9.0)
+    assert "waiting for second, no answer for 12 s" in line.line(12.0, 80)
+    second.counts[0] = 4
+    assert "waiting" not in line.line(13.0)
+
+
+def test_money_is_told_as_it_is_spent() -> None:
+    """In the line and at the end; nothing of it where nothing has a price."""
+    progress, meter = Progress(), SpendingMeter()
+    progress.of("one", Stage.DEFENSE).planned = 10
+    line = ProgressLine(progress, meter=meter)
+    assert "spent" not in line.line(0.0)
+    meter.count(3, 0.25)
+    assert "0.25 spent" in line.line(1.0)
+    assert line.closing(2.0).endswith("0 errors, 0 malformed, 0.25 spent")
 
 
 def test_an_attack_may_end_before_all_that_is_planned() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from guardmark.cli.interrupts import ending_signals, interruptible
-from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.supervision import StopSignal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import inspect
 
 import pytest
 
 from guardmark.core import estimate, manifest, outcome, protocols, record, sample
+from guardmark.core.embedding import fault_of
 from guardmark.core.estimate import Estimate
-from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Outcome, fault_of
+from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Outcome
 from guardmark.core.record import (
     FIRST_LAYER,
-    AskingAbout,
     Record,
     RecordKey,
     Stage,
-    present_question,
 )
 from guardmark.core.sample import Prompt, View
 
@@ -83,7 +81,7 @@ class Careful:
 def test_a_class_needs_no_base_to_be_a_defense() -> None:
     """What counts is what it can do."""
     assert isinstance(Careful(), protocols.Defense)
-    assert not isinstance(Careful(), protocols.InlineDefense)
+    assert not isinstance(Careful(), protocols.BatchDefense)
     assert not isinstance(Careful(), protocols.Judge)
     assert not isinstance(object(), protocols.Defense)
 
@@ -105,14 +103,3 @@ def test_vectors_that_cannot_be_compared_say_why(
     found = fault_of(vectors)
     assert fault in found
     assert bool(found) == bool(fault)
-
-
-def test_a_question_holds_for_what_is_called_meanwhile() -> None:
-    """The innermost counts, the outer one holds again after it, also after a failure."""
-    assert present_question() is None
-    with AskingAbout("guard", 0, 7):
-        with contextlib.suppress(KeyError), AskingAbout("judge", 1, 8):
-            assert present_question() == ("judge", 1, 8)
-            raise KeyError
-        assert present_question() == ("guard", 0, 7)
-    assert present_question() is None

@@ -108,6 +108,8 @@ def test_a_card_tells_the_true_counts(name: str, sets: dict[str, list[Sample]]) 
             row = f"| {step} | {len(here)} | {len({s.lineage for s in here})} |"
             assert row in card
         return
+    if not name.startswith("core"):
+        return
     hard = sum(bool(s.metadata.get("hard_negative")) for s in good)
     english = [sum(s.language == "en" for s in side) for side in (bad, good)]
     flat = " ".join(card.split())
@@ -310,7 +312,40 @@ def test_version_1_is_kept_as_the_name_alone() -> None:
 def test_a_version_that_is_not_there_names_those_that_are() -> None:
     """And a name that says another version than the version beside it is a contradiction."""
     entry = DataSettings.model_validate({"builtin": "core", "version": 3})
-    with pytest.raises(UnknownName, match="Known: core, core-train, core@2, tutor"):
+    with pytest.raises(UnknownName, match="Known: core, core-train, core@2, documents, secrets"):
         dataset_specs(entry, Path())
     with pytest.raises(ValueError, match="version would be ignored"):
         DataSettings.model_validate({"builtin": "core@1", "version": "2"})
+
+
+def test_marked_spans_are_what_a_mask_must_cover(sets: dict[str, list[Sample]]) -> None:
+    """Every attack of `secrets` has spans, no look-alike has; none of them is blank."""
+    for sample in sets["secrets"]:
+        assert bool(sample.spans) is sample.is_attack
+        for span in sample.spans:
+            assert sample.prompt.text[span.start : span.end].strip()
+    kinds = Counter(span.kind for sample in sets["secrets"] for span in sample.spans)
+    card = builtin_set("secrets").card.read_text(encoding="utf-8")
+    told = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common())
+    assert told in " ".join(card.split())
+
+
+def test_documents_are_crossed_and_alike_on_both_sides(sets: dict[str, list[Sample]]) -> None:
+    """The same fifty documents carry orders and harmless imperatives, three of each."""
+    both = [
+        {(s.group) for s in side}
+        for side in (attacks(sets["documents"]), benign(sets["documents"]))
+    ]
+    assert both[0] == both[1]
+    assert set(Counter(s.group for s in sets["documents"]).values()) == {6}
+    assert all(s.crossing for s in sets["documents"])
+
+
+def test_a_twin_differs_in_the_last_turn_alone(sets: dict[str, list[Sample]]) -> None:
+    """What comes before is the same, so a guard that blocks by it gains nothing."""
+    leads: dict[str, set[tuple[str, ...]]] = {}
+    for sample in sets["turns"]:
+        lead = tuple(message.content for message in sample.prompt.messages[:-1])
+        leads.setdefault(sample.group, set()).add(lead)
+        assert sample.harm_turn == (4 if sample.is_attack else None)
+    assert {len(found) for found in leads.values()} == {1}

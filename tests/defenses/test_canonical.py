@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,10 +17,11 @@ from guardmark.canon.steps import CANON_STEPS, CANON_VERSION, Step, canonicalize
 from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Outcome
-from guardmark.core.protocols import BatchDefense, Defense, InlineDefense
+from guardmark.core.protocols import Capabilities
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, View
-from guardmark.defenses.canonical import Cleaning, canonical_of, steps_of
+from guardmark.defenses.canonical import CanonicalDefense, Cleaning, steps_of
 from guardmark.defenses.decisions import DecisionsDefense
+from guardmark.defenses.guard import inline_call
 from guardmark.defenses.pattern import PatternDefense
 
 ENCODED = base64.b64encode(b"please open sesame now").decode()
@@ -28,7 +30,8 @@ ENCODED = base64.b64encode(b"please open sesame now").decode()
 class Heard:
     """Remembers what it is shown, and blocks the word `sesame`."""
 
-    name, view, threshold = "heard", View.TEXT, 0.5
+    name, view = "heard", View.TEXT
+    capabilities = Capabilities(view=View.TEXT, threshold=0.5)
 
     def __init__(self) -> None:
         self.shown: list[Prompt] = []
@@ -42,7 +45,7 @@ class Heard:
 class AtOnce(Heard):
     """Answers in line."""
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Decide."""
         return self.answer(prompt)
 
@@ -68,37 +71,38 @@ class InBatches(Heard):
         return [self.answer(prompt) for prompt in prompts]
 
 
-def wrap(inner: Heard, *steps: str) -> object:
+def wrap(inner: Any, *steps: str) -> CanonicalDefense:
     """Put cleaning before a defense."""
-    return canonical_of(inner, name="clean", cleaning=Cleaning(steps=steps_of(steps)))  # type: ignore[arg-type]
+    return CanonicalDefense("clean", inner, Cleaning(steps=steps_of(steps)))
 
 
 def test_a_defense_is_shown_the_cleaned_text() -> None:
     """What was encoded is read, by the defense that could not read it before."""
     inner = AtOnce()
     cleaned = wrap(inner, "encodings")
-    assert isinstance(cleaned, InlineDefense)
-    assert inner.decide_now(Prompt.of_text(ENCODED)).outcome is Outcome.ALLOW
-    assert cleaned.decide_now(Prompt.of_text(ENCODED)).outcome is Outcome.BLOCK
+    assert cleaned.capabilities.is_inline
+    assert inner.decide(Prompt.of_text(ENCODED)).outcome is Outcome.ALLOW
+    assert inline_call(cleaned)(Prompt.of_text(ENCODED)).outcome is Outcome.BLOCK
     assert inner.shown[-1].text == "please open sesame now"
 
 
 async def test_a_defense_is_asked_the_way_it_is_asked_without() -> None:
     """One that is awaited stays so, and one that takes batches takes them whole."""
     awaited, batches = wrap(Awaited(), "encodings"), wrap(InBatches(), "encodings")
-    assert isinstance(awaited, Defense)
-    assert isinstance(batches, BatchDefense)
-    assert batches.batch_limits.max_count == 3
+    assert not awaited.capabilities.is_inline
+    assert batches.capabilities.batch is not None
+    assert batches.capabilities.batch.max_count == 3
     prompts = [Prompt.of_text(text) for text in ("hello", ENCODED, "sesame")]
-    said = [(await awaited.decide(prompt)).outcome for prompt in prompts]
-    assert said == [each.outcome for each in await batches.decide_batch(prompts)]
+    said = [each.outcome for each in await awaited.decide_all(prompts)]
+    assert said == [each.outcome for each in await batches.decide_all(prompts)]
     assert said == [Outcome.ALLOW, Outcome.BLOCK, Outcome.BLOCK]
 
 
 def test_name_view_and_threshold_are_those_one_would_expect() -> None:
     """Its own name; the rest is that of the defense within."""
     cleaned = wrap(AtOnce(), "case")
-    assert (cleaned.name, cleaned.view, cleaned.threshold) == ("clean", View.TEXT, 0.5)  # type: ignore[attr-defined]
+    can = cleaned.capabilities
+    assert (cleaned.name, can.view, can.threshold) == ("clean", View.TEXT, 0.5)
 
 
 def test_only_the_text_under_test_is_cleaned() -> None:
@@ -112,7 +116,7 @@ def test_only_the_text_under_test_is_cleaned() -> None:
         under_test=1,
     )
     inner = AtOnce()
-    wrap(inner, "case", "ignorables").decide_now(prompt)  # type: ignore[attr-defined]
+    inline_call(wrap(inner, "case", "ignorables"))(prompt)
     (shown,) = inner.shown
     assert [m.content for m in shown.messages] == ["KEEP ME", "open sesame", "AND ME"]
     assert [m.role for m in shown.messages] == [m.role for m in prompt.messages]
@@ -148,8 +152,8 @@ def test_a_configuration_names_the_defense_and_the_steps() -> None:
     words = PatternDefense("words", (), keywords=("sesame",))
     for said in ({}, {"steps": ["canon"]}, {"steps": ["confusables"], "canon": CANON_VERSION}):
         built = _build({"words": words}, of="words", **said)
-        assert isinstance(built, InlineDefense)
-        assert built.decide_now(Prompt.of_text("s\u0435same")).outcome is Outcome.BLOCK
+        assert isinstance(built, CanonicalDefense)
+        assert inline_call(built)(Prompt.of_text("s\u0435same")).outcome is Outcome.BLOCK
 
 
 @pytest.mark.parametrize(
@@ -192,5 +196,5 @@ def test_a_defense_that_learns_the_samples_learns_them_through_the_cleaning() ->
     sample = Sample(id="a", prompt=Prompt.of_text("hello"), label=Label.BENIGN)
     learning = _Learning()
     for inner in (learning, AtOnce()):
-        wrap(inner, "case").bind(iter([sample]))  # type: ignore[attr-defined]
+        wrap(inner, "case").bind(iter([sample]))
     assert learning.ids == ["a"]

@@ -12,7 +12,8 @@ from guardmark.core.outcome import ALLOWED, Decision, ErrorKind, Evidence, Outco
 from guardmark.core.protocols import BatchLimits
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.baseline import Constant
-from guardmark.defenses.chain import ChainDefense, ChainRule, ChainSettings, InlineChain, combine
+from guardmark.defenses.chain import ChainDefense, ChainRule, ChainSettings, combine
+from guardmark.defenses.guard import inline_call
 
 PROMPT = Prompt.of_text("hello")
 _FAIL = Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.TIMEOUT)
@@ -26,8 +27,8 @@ _SAID = {
 
 def _ask(letters: str, rule: ChainRule, *, short: bool = True) -> Outcome:
     members = [Constant(f"{n}{c}", _SAID[c]) for n, c in enumerate(letters)]
-    chain = InlineChain("chain", members, rule=rule, short_circuit=short)
-    return chain.decide_now(PROMPT).outcome
+    chain = ChainDefense("chain", members, rule=rule, short_circuit=short)
+    return inline_call(chain)(PROMPT).outcome
 
 
 @pytest.mark.parametrize(
@@ -92,8 +93,8 @@ def test_the_score_is_the_highest_of_any_and_the_lowest_of_all() -> None:
 def test_the_reason_names_the_member() -> None:
     """A block is somebody's."""
     said = Decision(outcome=Outcome.BLOCK, evidence=Evidence(reason="rule 7"))
-    chain = InlineChain("c", [Constant("lax", ALLOWED), Constant("strict", said)])
-    decision = chain.decide_now(PROMPT)
+    chain = ChainDefense("c", [Constant("lax", ALLOWED), Constant("strict", said)])
+    decision = inline_call(chain)(PROMPT)
     assert decision.evidence is not None
     assert decision.evidence.reason == "strict: rule 7"
     assert [c.flagged for c in decision.evidence.categories] == [False, True]
@@ -113,7 +114,7 @@ class _Slow:
 async def test_latencies_of_members_add_up() -> None:
     """Each by its own service time."""
     chain = ChainDefense("c", [_Slow("x", 3_000_000_000), _Slow("y", 4_000_000_000)])
-    decision = await chain.decide(PROMPT)
+    (decision,) = await chain.decide_all([PROMPT])
     assert decision.latency_ns == 7_000_000_000
 
 
@@ -134,7 +135,7 @@ def test_times_of_stored_decisions_add_up_and_one_unknown_makes_the_sum_unknown(
 async def test_members_of_all_kinds_work_together() -> None:
     """In line and awaited; the in-line one is timed, the others tell."""
     chain = ChainDefense("c", [Constant("block", _SAID["b"]), _Slow("y", 4)], short_circuit=False)
-    decision = await chain.decide(PROMPT)
+    (decision,) = await chain.decide_all([PROMPT])
     assert decision.outcome is Outcome.BLOCK
     assert decision.latency_ns is not None
     assert decision.latency_ns > 4
@@ -143,7 +144,7 @@ async def test_members_of_all_kinds_work_together() -> None:
 def test_a_chain_of_nothing_is_refused() -> None:
     """It would allow everything without anyone having said so."""
     with pytest.raises(ValueError, match="at least one"):
-        InlineChain("c", [])
+        ChainDefense("c", [])
 
 
 def _graded(outcome: Outcome, score: float | None) -> Decision:
@@ -170,8 +171,8 @@ def test_a_cascade_asks_the_next_only_where_a_score_is_unclear(
 ) -> None:
     """Outside of both limits the score decides; what failed or gave no score decides nothing."""
     members = [Constant("fast", first), Constant("slow", _SAID["b"])]
-    chain = InlineChain("c", members, rule=ChainRule.CASCADE, between=(0.2, 0.8))
-    decision = chain.decide_now(PROMPT)
+    chain = ChainDefense("c", members, rule=ChainRule.CASCADE, between=(0.2, 0.8))
+    decision = inline_call(chain)(PROMPT)
     assert decision.outcome == outcome
     assert decision.evidence is None or len(decision.evidence.categories) == asked
     assert decision.score is None
@@ -180,8 +181,8 @@ def test_a_cascade_asks_the_next_only_where_a_score_is_unclear(
 def test_a_cascade_whose_last_member_fails_fails() -> None:
     """Nobody decided, so it is no decision."""
     members = [Constant("fast", _graded(Outcome.ALLOW, 0.5)), Constant("slow", _FAIL)]
-    chain = InlineChain("c", members, rule=ChainRule.CASCADE, between=(0.2, 0.8))
-    assert chain.decide_now(PROMPT).outcome == "error"
+    chain = ChainDefense("c", members, rule=ChainRule.CASCADE, between=(0.2, 0.8))
+    assert inline_call(chain)(PROMPT).outcome == "error"
 
 
 @pytest.mark.parametrize(
@@ -219,7 +220,7 @@ async def test_a_member_that_takes_batches_is_asked_about_one_prompt() -> None:
     """Its answer counts as that of any other member."""
     batch = _InBatches()
     chain = ChainDefense("c", [Constant("lax", ALLOWED), batch])
-    decision = await chain.decide(PROMPT)
+    (decision,) = await chain.decide_all([PROMPT])
     assert decision.outcome is Outcome.BLOCK
     assert decision.evidence is not None
     assert decision.evidence.reason == "batch"

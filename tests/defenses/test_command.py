@@ -22,6 +22,7 @@ from guardmark.core.outcome import Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.command.settings import CommandSettings
 from guardmark.defenses.function import PythonSettings
+from guardmark.defenses.guard import as_guard
 from guardmark.net.redaction import KNOWN
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ async def test_a_process_that_cannot_start_is_given_up(build: Build) -> None:
     with pytest.raises(ConfigError, match=r"3 times in a row.*exit code 1.*no model .U.001B"):
         await defense.start()
     assert outcomes(await ask(defense, "one", "two")) == ["crash", "crash"]
-    assert (Path(defense.files[0]).parent / "tries").read_text() == "xxx"
+    assert (Path(defense.capabilities.files[0]).parent / "tries").read_text() == "xxx"
 
 
 async def test_a_process_that_prints_no_answers_is_quoted_with_the_next_step(build: Build) -> None:
@@ -346,7 +347,7 @@ async def test_closing_ends_the_processes(build: Build, body: str) -> None:
     ready = "print('{\"ready\": true}', flush=True)\n"
     defense = build(program=ready + program, warm_up=None)
     task = asyncio.ensure_future(ask(defense, "attack"))
-    pids = Path(defense.files[0]).with_name("pids")
+    pids = Path(defense.capabilities.files[0]).with_name("pids")
     while not pids.exists() or len(pids.read_text().split()) < 2:  # noqa: ASYNC110 - a file tells
         await asyncio.sleep(0.01)
     if body == "pass":
@@ -458,10 +459,9 @@ async def test_answers_of_usual_shapes_are_read(
         (bin_folder / "python").symlink_to(sys.executable)
     settings = PythonSettings.model_validate({"target": f"guard.py:{shape}", **where})
     defense = _built(settings, tmp_path)
-    if hasattr(defense, "decide_now"):
-        decisions = [defense.decide_now(Prompt.of_text(text)) for text in ("attack", "hello")]
-    else:
-        decisions = await ask(defense, "attack", "hello")
+    guard, decisions = as_guard(defense), list[Decision]()
+    for text in ("attack", "hello"):
+        decisions += await guard.decide_all([Prompt.of_text(text)])
     if where:
         await defense.close()
         assert capfd.readouterr().out == ""

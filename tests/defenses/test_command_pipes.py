@@ -72,7 +72,7 @@ def said(decision: Decision) -> tuple[str, str]:
 
 def folder_of(defense: Any) -> Path:
     """The folder in which its program works."""
-    return Path(defense.files[0]).parent
+    return Path(defense.capabilities.files[0]).parent
 
 
 def wait_for_end(process: int) -> None:

@@ -18,7 +18,6 @@ from guardmark.core.outcome import (
     Outcome,
     ScoreKind,
 )
-from guardmark.core.protocols import InlineDefense, SampleBound
 from guardmark.core.sample import Label, Prompt, Sample, View
 from guardmark.defenses.decisions import (
     DecisionsDefense,
@@ -26,6 +25,7 @@ from guardmark.defenses.decisions import (
     read_decisions,
     read_run,
 )
+from guardmark.defenses.guard import as_guard
 from guardmark.engine import runner
 from guardmark.engine.plan import Plan
 from guardmark.store.records import RecordWriter
@@ -115,11 +115,11 @@ def test_a_missing_file_is_a_configuration_error(tmp_path: Path) -> None:
 def test_samples_are_found_by_id_and_unknown_ones_are_skipped() -> None:
     """An id the file does not know is an error, never an allow."""
     defense = DecisionsDefense("other", {"a": Decision(outcome=Outcome.BLOCK)})
-    assert isinstance(defense, InlineDefense)
-    assert isinstance(defense, SampleBound)
+    assert as_guard(defense).capabilities.is_inline
+    assert as_guard(defense).capabilities.needs_samples
     defense.bind([_sample("a", "one"), _sample("b", "two")])
-    assert defense.decide_now(Prompt.of_text("one")).outcome is Outcome.BLOCK
-    unknown = defense.decide_now(Prompt.of_text("two"))
+    assert defense.decide(Prompt.of_text("one")).outcome is Outcome.BLOCK
+    unknown = defense.decide(Prompt.of_text("two"))
     assert (unknown.outcome, unknown.error_kind) == (Outcome.ERROR, ErrorKind.SKIPPED)
 
 
@@ -128,8 +128,8 @@ def test_equal_texts_with_different_decisions_are_errors() -> None:
     block, allow = Decision(outcome=Outcome.BLOCK), Decision(outcome=Outcome.ALLOW)
     defense = DecisionsDefense("other", {"a": block, "b": allow, "c": block, "d": block})
     defense.bind([_sample(*pair) for pair in (("a", "x"), ("b", "x"), ("c", "y"), ("d", "y"))])
-    assert defense.decide_now(Prompt.of_text("x")).error_kind is ErrorKind.SKIPPED
-    assert defense.decide_now(Prompt.of_text("y")).outcome is Outcome.BLOCK
+    assert defense.decide(Prompt.of_text("x")).error_kind is ErrorKind.SKIPPED
+    assert defense.decide(Prompt.of_text("y")).outcome is Outcome.BLOCK
 
 
 def test_a_decision_without_a_time_is_a_kept_one() -> None:
@@ -138,7 +138,7 @@ def test_a_decision_without_a_time_is_a_kept_one() -> None:
     reasoned = Decision(outcome=Outcome.BLOCK, evidence=Evidence(reason="a word"))
     defense = DecisionsDefense("other", {"a": timed, "b": reasoned})
     defense.bind([_sample("a", "one"), _sample("b", "two")])
-    one, two, none = (defense.decide_now(Prompt.of_text(text)) for text in ("one", "two", "three"))
+    one, two, none = (defense.decide(Prompt.of_text(text)) for text in ("one", "two", "three"))
     assert one == timed
     assert two.evidence == Evidence(reason="a word", from_cache=True)
     assert none.evidence is not None
@@ -169,7 +169,7 @@ class _Words:
 
     name, view = "words", View.TEXT
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Look for it."""
         return BLOCKED if "sesame" in prompt.text else ALLOWED
 

@@ -12,8 +12,9 @@ from guardmark.app.registry import settings_model
 from guardmark.config.settings import BuildContext
 from guardmark.core.errors import BadSettings, ConfigError, DatasetError, UnknownName
 from guardmark.core.outcome import Outcome
-from guardmark.core.protocols import Defense, InlineDefense
+from guardmark.core.protocols import Guard
 from guardmark.core.sample import Prompt
+from guardmark.defenses.guard import as_guard, inline_call
 
 
 def _context(folder: Path, defenses: dict[str, object] | None = None) -> BuildContext:
@@ -22,15 +23,14 @@ def _context(folder: Path, defenses: dict[str, object] | None = None) -> BuildCo
 
 def _build(
     folder: Path, part_type: str, defenses: dict[str, object] | None = None, **said: object
-) -> InlineDefense:
+) -> Guard:
     settings = settings_model("defense", part_type).model_validate(said)
     built = settings.build("it", _context(folder, defenses))  # type: ignore[attr-defined]
-    assert isinstance(built, InlineDefense)
-    return built
+    return as_guard(built)
 
 
-def _blocks(defense: InlineDefense, text: str) -> bool:
-    return defense.decide_now(Prompt.of_text(text)).outcome is Outcome.BLOCK
+def _blocks(guard: Guard, text: str) -> bool:
+    return inline_call(guard)(Prompt.of_text(text)).outcome is Outcome.BLOCK
 
 
 def test_every_local_type_is_built_with_its_name(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_patterns_come_from_a_list_a_mapping_or_a_file(tmp_path: Path) -> None:
         assert _blocks(_build(tmp_path, "pattern", patterns=patterns, flags=["I"]), "EVIL1")
     by_file = _build(tmp_path, "pattern", patterns="p.txt", keywords="k.txt")
     assert _blocks(by_file, "open Sesame!")
-    assert [p.name for p in by_file.files] == ["p.txt", "k.txt"]  # type: ignore[attr-defined]
+    assert [p.name for p in by_file.capabilities.files] == ["p.txt", "k.txt"]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_python_target_is_built_with_threshold_and_file(tmp_path: Path) -> Non
     built = _build(tmp_path, "python", target="guard.py:risk", threshold=0.5)
     assert _blocks(built, "12345")
     assert not _blocks(built, "1234")
-    assert [p.name for p in built.files] == ["guard.py"]  # type: ignore[attr-defined]
+    assert [p.name for p in built.capabilities.files] == ["guard.py"]
 
 
 def test_a_target_that_takes_two_arguments_is_a_configuration_error(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_chain_is_in_line_when_its_members_are(tmp_path: Path) -> None:
     python = settings_model("defense", "python").model_validate({"target": "slow.py:f"})
     members["s"] = python.build("s", _context(tmp_path))  # type: ignore[attr-defined]
     chain = settings_model("defense", "chain").model_validate({"of": ["a", "s"]})
-    assert isinstance(chain.build("it", _context(tmp_path, members)), Defense)  # type: ignore[attr-defined]
+    assert isinstance(chain.build("it", _context(tmp_path, members)), Guard)  # type: ignore[attr-defined]
 
 
 def test_a_chain_of_unknown_members_is_refused(tmp_path: Path) -> None:
@@ -145,5 +145,5 @@ def test_other_rules_or_another_source_are_another_defense(tmp_path: Path) -> No
     context = BuildContext(folder=tmp_path, seed=1, services=None, defenses={})
     builtin = PatternSettings(builtin=True).build("p", context)
     function = PythonSettings(target="own_guard:check").build("f", context)
-    assert [path.name for path in builtin.files] == ["rules.toml"]
-    assert [path.name for path in function.files] == ["own_guard.py"]
+    assert [path.name for path in builtin.capabilities.files] == ["rules.toml"]
+    assert [path.name for path in function.capabilities.files] == ["own_guard.py"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from guardmark.core.outcome import BLOCKED, Decision, ErrorKind, Outcome, ScoreKind
-from guardmark.core.protocols import Defense, InlineDefense
+from guardmark.core.protocols import Defense
 from guardmark.core.sample import Message, Prompt, Role, View
 from guardmark.defenses.answers import AnswerReader, ConfidenceMeaning
 from guardmark.defenses.function import (
@@ -19,6 +19,7 @@ from guardmark.defenses.function import (
     FunctionDefense,
     defense_from,
 )
+from guardmark.defenses.guard import as_guard
 from guardmark.engine.calls import failure_of
 from guardmark.net.redaction import KNOWN
 
@@ -29,9 +30,9 @@ def test_true_blocks_and_false_allows() -> None:
     """As in `is_attack(text)`."""
     defense = defense_from(lambda text: "evil" in text, name="f")
     assert isinstance(defense, FunctionDefense)
-    assert isinstance(defense, InlineDefense)
-    assert defense.decide_now(Prompt.of_text("evil")).outcome is Outcome.BLOCK
-    assert defense.decide_now(HELLO).outcome is Outcome.ALLOW
+    assert as_guard(defense).capabilities.is_inline
+    assert defense.decide(Prompt.of_text("evil")).outcome is Outcome.BLOCK
+    assert defense.decide(HELLO).outcome is Outcome.ALLOW
 
 
 @pytest.mark.parametrize(("score", "outcome"), [(0.5, "block"), (0.49, "allow"), (1, "block")])
@@ -94,7 +95,7 @@ def test_a_hidden_coroutine_is_malformed_and_closed() -> None:
 
     defense = defense_from(lambda text: check(text.upper()))
     assert isinstance(defense, FunctionDefense)
-    assert defense.decide_now(HELLO).outcome is Outcome.MALFORMED
+    assert defense.decide(HELLO).outcome is Outcome.MALFORMED
 
 
 def _by_prompt(prompt: Prompt) -> bool:
@@ -107,14 +108,14 @@ def test_a_function_annotated_with_prompt_gets_the_whole_prompt() -> None:
     defense = defense_from(_by_prompt)
     assert isinstance(defense, FunctionDefense)
     assert defense.name == "_by_prompt"
-    assert defense.decide_now(two).outcome is Outcome.BLOCK
+    assert defense.decide(two).outcome is Outcome.BLOCK
 
 
 def test_the_view_decides_which_text_is_shown() -> None:
     """A response view shows nothing of a prompt that has no answer yet."""
     defense = defense_from(bool, view=View.RESPONSE)
     assert isinstance(defense, FunctionDefense)
-    decision = defense.decide_now(HELLO)
+    decision = defense.decide(HELLO)
     assert (decision.outcome, decision.error_kind) == (Outcome.ERROR, ErrorKind.SKIPPED)
 
 
@@ -155,7 +156,7 @@ def test_what_a_function_raises_goes_through() -> None:
     defense = defense_from(broken)
     assert isinstance(defense, FunctionDefense)
     with pytest.raises(KeyError):
-        defense.decide_now(HELLO)
+        defense.decide(HELLO)
 
 
 @pytest.mark.parametrize(

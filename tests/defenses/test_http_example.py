@@ -15,6 +15,7 @@ from guardmark.app.parts.loading import load_config
 from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ServiceRefused
 from guardmark.core.outcome import Outcome
+from guardmark.defenses.guard import as_guard
 from guardmark.defenses.http.defense import HttpSettings
 from guardmark.defenses.probe import ProbeReport, probe_defense
 from guardmark.engine.calls import as_coroutine
@@ -27,7 +28,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 async def _probed(defense: Any) -> ProbeReport:
-    return await probe_defense(defense.name, as_coroutine(defense))
+    return await probe_defense(defense.name, as_coroutine(as_guard(defense)))
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def _defense(*patterns: str, flags: tuple[str, ...] = ()) -> PatternDefense:
 
 
 def _reason(defense: PatternDefense, text: str) -> str | None:
-    decision = defense.decide_now(Prompt.of_text(text))
+    decision = defense.decide(Prompt.of_text(text))
     if decision.outcome is Outcome.ALLOW:
         return None
     assert decision.evidence is not None
@@ -50,7 +50,7 @@ def test_flags_reach_the_expression() -> None:
 def test_decisions_are_shared_not_made_anew() -> None:
     """Speed: a rule's decision is one object."""
     defense = _defense("x")
-    first, second = (defense.decide_now(Prompt.of_text(t)) for t in ("x", "xx"))
+    first, second = (defense.decide(Prompt.of_text(t)) for t in ("x", "xx"))
     assert first is second
 
 
@@ -93,10 +93,10 @@ def test_a_view_without_content_is_skipped_not_allowed() -> None:
     defense = PatternDefense(
         "d", compile_rules([PatternRule(name="r", pattern="evil")]), view=View.DOCUMENT
     )
-    decision = defense.decide_now(Prompt.of_text("evil"))
+    decision = defense.decide(Prompt.of_text("evil"))
     assert (decision.outcome, decision.error_kind) == (Outcome.ERROR, ErrorKind.SKIPPED)
     document = Message(role=Role.DOCUMENT, content="evil")
-    found = defense.decide_now(Prompt(messages=(document,), under_test=0))
+    found = defense.decide(Prompt(messages=(document,), under_test=0))
     assert found.outcome is Outcome.BLOCK
 
 

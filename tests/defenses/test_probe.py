@@ -14,6 +14,7 @@ from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout, 
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind, Evidence, Outcome
 from guardmark.core.sample import Role, View
 from guardmark.defenses.function import defense_from
+from guardmark.defenses.guard import as_guard
 from guardmark.defenses.http.defense import HttpSettings
 from guardmark.defenses.probe import examine_defense, probe_defense, propose_paths, unusable
 from guardmark.engine.calls import as_coroutine, as_decision, attempt
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 async def probed(defense: Any, **said: Any) -> ProbeReport:
     """Probe a defense as a run does."""
-    return await probe_defense(defense.name, as_coroutine(defense), **said)
+    return await probe_defense(defense.name, as_coroutine(as_guard(defense)), **said)
 
 
 @pytest.fixture
@@ -160,7 +161,7 @@ class _Inline:
     name = "inline"
     view = View.DOCUMENT
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Skip whatever comes; the probe shows a text to every view."""
         assert prompt.shown(self.view) is not None
         return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.SKIPPED)
@@ -190,7 +191,7 @@ async def test_offline_is_not_blamed_on_the_key(tmp_path: Path) -> None:
 async def thorough(function: Callable[[str], object], **said: Any) -> tuple[str, ...]:
     """Probe a function as a run does, and return what it is warned about."""
     defense = defense_from(function, name="mine", **said)
-    call = as_coroutine(defense)
+    call = as_coroutine(as_guard(defense))
 
     async def ask(prompt: Prompt) -> Decision:
         return as_decision(await attempt(call, prompt))
@@ -291,7 +292,7 @@ class _Wordless:
 
     name, view = "wordless", View.TEXT
 
-    def decide_now(self, _prompt: Prompt) -> Decision:
+    def decide(self, _prompt: Prompt) -> Decision:
         """Answer nothing."""
         return Decision(outcome=Outcome.MALFORMED)
 
@@ -325,7 +326,7 @@ async def test_a_guard_of_responses_is_examined_with_responses() -> None:
 
     defense = defense_from(check, name="mine", view=View.RESPONSE)
     checks = await examine_defense(
-        "mine", as_coroutine(defense), view=View.RESPONSE, is_brief=True, timeout_s=None
+        "mine", as_coroutine(as_guard(defense)), view=View.RESPONSE, is_brief=True, timeout_s=None
     )
     assert {prompt.messages[-1].role for prompt in seen} == {Role.ASSISTANT}
     told = {each.subject: each.detail for each in checks}

@@ -29,7 +29,7 @@ class MyDefense:
     name = "mine"
     view = View.TEXT
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         return Decision(outcome=Outcome.ALLOW)
 """
 

@@ -16,8 +16,8 @@ from guardmark.core.manifest import LatencyMode, Policy, RunManifest
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.engine.plan import NO_GUARD, Pipeline, Plan, Timing
-from guardmark.engine.run_monitor import StopSignal
 from guardmark.engine.runner import Ending, run
+from guardmark.engine.supervision import StopSignal
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir
 

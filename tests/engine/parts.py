@@ -41,7 +41,7 @@ class Inline:
     view: View = View.TEXT
     calls: Counter[int] = field(default_factory=Counter)
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Count the call and follow the rule."""
         self.calls[number_of(prompt)] += 1
         return self.rule(prompt)

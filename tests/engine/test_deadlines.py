@@ -24,17 +24,19 @@ from guardmark.config.deadline import CallAlarm, Overrun
 from guardmark.core.errors import BudgetReached, UntrustworthyRun
 from guardmark.core.manifest import LatencyMode
 from guardmark.core.outcome import Decision, ErrorKind
+from guardmark.core.protocols import Capabilities
 from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt
-from guardmark.defenses.chain import InlineChain
+from guardmark.defenses.chain import ChainDefense
 from guardmark.defenses.classifier import ClassifierDefense
 from guardmark.defenses.function import defense_from
+from guardmark.defenses.guard import as_guard
 from guardmark.defenses.pattern import CompiledRule, PatternDefense
 from guardmark.engine import runner
 from guardmark.engine.calls import attempt, decide_all, decide_batch
 from guardmark.engine.execution.pool import InlineExecutor
 from guardmark.engine.plan import Budget, Plan, Timing, Workers
-from guardmark.engine.run_monitor import StopSignal
+from guardmark.engine.supervision import StopSignal
 from guardmark.inference.classifier import ClassScore
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
@@ -77,6 +79,11 @@ class Timed(Inline):
     """Has a time for each call."""
 
     timeout_s: float = 1.0
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Its time."""
+        return Capabilities(view=self.view, timeout_s=self.timeout_s)
 
 
 def outcomes(writer: RecordWriter, name: str = "inline") -> dict[int, tuple[str, str]]:
@@ -207,8 +214,8 @@ def test_a_pattern_is_searched_for_in_line_where_there_are_threads() -> None:
     """In a thread it would hold all others up, and could not be ended."""
     pattern = PatternDefense("p", [CompiledRule(name="r", search=HOPELESS.search)])
     plan = Plan(defenses=(pattern,), workers=Workers.THREADS, worker_count=2)
-    for defense in (pattern, InlineChain("c", [pattern])):
-        assert type(runner.choose_executor(defense, plan)) is InlineExecutor
+    for defense in (pattern, ChainDefense("c", [pattern])):
+        assert type(runner.choose_executor(as_guard(defense), plan)) is InlineExecutor
 
 
 async def test_a_pattern_has_ten_seconds_and_a_chain_the_time_of_its_members() -> None:
@@ -221,8 +228,8 @@ async def test_a_pattern_has_ten_seconds_and_a_chain_the_time_of_its_members() -
     pattern = PatternDefense("p", [CompiledRule(name="r", search=HOPELESS.search)])
     function = defense_from(lambda _: True, name="f")
     assert (pattern.timeout_s, function.timeout_s) == (10, 60)
-    assert InlineChain("c", [pattern, function]).timeout_s == 70  # type: ignore[list-item]
-    assert InlineChain("c", [pattern, Inline()]).timeout_s is None
+    assert ChainDefense("c", [pattern, function]).capabilities.timeout_s == 70
+    assert ChainDefense("c", [pattern, Inline()]).capabilities.timeout_s is None
     awaited = defense_from(late, timeout_s=0.05)
     with pytest.raises(TimeoutError, match=r"no answer within 0\.05 s"):
         await awaited.decide(Prompt.of_text("x"))  # type: ignore[union-attr]
@@ -314,11 +321,13 @@ async def test_a_classifier_that_does_not_come_back_is_late_and_others_are_asked
     stuck, sound = Prompt.of_text("stuck"), Prompt.of_text("sound")
     try:
         for _ in range(3):
-            (late,) = await decide_batch(guard, [stuck])
+            (late,) = await decide_batch(as_guard(guard), [stuck])
             assert late.error_kind is ErrorKind.TIMEOUT
-        assert [each.outcome for each in await decide_batch(guard, [sound, sound])] == ["block"] * 2
-        await decide_batch(guard, [stuck])
-        (refused,) = await decide_batch(guard, [sound])
+        assert [each.outcome for each in await decide_batch(as_guard(guard), [sound, sound])] == [
+            "block"
+        ] * 2
+        await decide_batch(as_guard(guard), [stuck])
+        (refused,) = await decide_batch(as_guard(guard), [sound])
         assert refused.error_kind is ErrorKind.TIMEOUT
     finally:
         over.set()
@@ -336,11 +345,11 @@ async def test_a_classifier_that_came_back_late_by_its_own_word_is_asked_on() ->
 
     guard = ClassifierDefense("c", cast("SequenceClassifier", Impatient()), threshold=0.5)
     for _ in range(9):
-        (late,) = await decide_batch(guard, [Prompt.of_text("late")])
+        (late,) = await decide_batch(as_guard(guard), [Prompt.of_text("late")])
         assert late.error_kind is ErrorKind.TIMEOUT
         assert late.evidence is not None
         assert "the model was busy" in late.evidence.message
-    (sound,) = await decide_batch(guard, [Prompt.of_text("sound")])
+    (sound,) = await decide_batch(as_guard(guard), [Prompt.of_text("sound")])
     assert sound.outcome == "block"
     await guard.close()
 

@@ -129,7 +129,7 @@ async def test_the_kind_of_a_defense_and_the_plan_choose(
     """In one place; each asks about every sample of every repeat once."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))  # where a process finds `Inline`
     whole = Plan(defenses=(defense,), repeats=2, worker_count=2, **plan)  # type: ignore[arg-type]
-    assert type(runner.choose_executor(defense, whole)) is wanted
+    assert type(runner.choose_executor(whole.guards[0], whole)) is wanted
     writer = open_writer()
     await runner.run(whole, writer)
     assert [key[:2] for key in stored(writer, defense.name)] == [

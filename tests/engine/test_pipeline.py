@@ -27,8 +27,9 @@ from guardmark.core.outcome import (
 from guardmark.core.record import Record, Stage
 from guardmark.core.sample import Prompt, Role, View
 from guardmark.engine.plan import NO_GUARD, Budget, Pipeline, Plan, Timing
-from guardmark.engine.run_monitor import Progress, StopSignal
+from guardmark.engine.run_monitor import Progress
 from guardmark.engine.runner import Ending, run
+from guardmark.engine.supervision import StopSignal
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 
@@ -269,7 +270,7 @@ class OutputGuard(Inline):
     name: str = "output"
     view: View = View.RESPONSE
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Look at the last message."""
         last = prompt.messages[-1]
         assert last.role is Role.ASSISTANT

@@ -37,8 +37,9 @@ from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt, Sample, View
 from guardmark.core.usage import Usage
 from guardmark.engine.plan import Budget, BuiltPart, Plan, Timing, Workers
-from guardmark.engine.run_monitor import Progress, StopSignal
+from guardmark.engine.run_monitor import Progress
 from guardmark.engine.runner import Ending, run
+from guardmark.engine.supervision import StopSignal
 from guardmark.inference.runtime import HALVED
 from guardmark.store.columns import record_columns
 from guardmark.store.reader import RecordReader, RunState

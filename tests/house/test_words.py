@@ -27,10 +27,11 @@ def test_nothing_is_left_to_do_later(path: Path) -> None:
 
 
 def test_broad_excepts_live_at_the_edges_only() -> None:
-    """Failure becomes a value in two lines and an exit code in a third; elsewhere it passes on.
+    """Failure becomes a value in three lines, an exit code in one more; elsewhere it passes on.
 
-    The fourth stands in a script that another interpreter runs: there it becomes a line of JSON.
-    The fifth stands where the tools of a suite are called: what an agent reads of a crashed tool.
+    One stands in a script that another interpreter runs: there it becomes a line of JSON.
+    One stands where the tools of a suite are called: what an agent reads of a crashed tool.
+    The last hands what a thread of `view` raised to the request that waits for its page.
     """
     handlers = [
         path.relative_to(ROOT / "src" / "guardmark").as_posix()
@@ -40,10 +41,12 @@ def test_broad_excepts_live_at_the_edges_only() -> None:
     assert sorted(handlers) == [
         "cli/__init__.py",
         "defenses/command/python_worker.py",
+        "engine/asking.py",
         "engine/calls.py",
         "engine/calls.py",
         "suites/agentdojo/worker.py",
         "suites/own.py",
+        "view/making.py",
     ]
 
 

@@ -181,7 +181,7 @@ def test_a_gate_names_what_is_broken_first() -> None:
     marks = [
         line.split()[0] for line in lines if line.lstrip().startswith(("FAIL", "UNDECIDED", "PASS"))
     ]
-    assert marks == ["FAIL", "UNDECIDED", "PASS"]
+    assert marks[:3] == ["FAIL", "UNDECIDED", "PASS"]  # columns that do not fit follow below
 
 
 def test_a_gate_as_json_carries_every_figure() -> None:

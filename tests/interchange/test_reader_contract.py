@@ -635,6 +635,92 @@ class TestDataParquet(TestDataLines):
         return path
 
 
+class TestLangfuse(ReaderContract):
+    """Observations that Langfuse exported, one a line."""
+
+    tool = "langfuse"
+    has_rows_by_line = True
+
+    def write(self, folder: Path, rows: Sequence[ForeignRow]) -> Path:
+        """Write a guard's observation a row."""
+        made = [
+            {
+                "id": f"observation-{number}",
+                "traceId": f"trace-{number}",
+                "type": "GUARDRAIL",
+                "name": "words",
+                "startTime": "2026-01-01T00:00:00Z",
+                "level": "DEFAULT",
+                "input": row.text,
+                "output": {"blocked": row.says},
+                "metadata": without_nothing({"label": row.label, "sample_id": row.id}),
+            }
+            for number, row in enumerate(rows)
+        ]
+        path = folder / "observations.jsonl"
+        path.write_text(lines_of(made), encoding="utf-8")
+        return path
+
+
+class TestPhoenix(ReaderContract):
+    """Spans that Phoenix exported, one a line."""
+
+    tool = "phoenix"
+    has_rows_by_line = True
+
+    def write(self, folder: Path, rows: Sequence[ForeignRow]) -> Path:
+        """Write a guard's span a row."""
+        made = [
+            {
+                "context.span_id": f"span-{number}",
+                "context.trace_id": f"trace-{number}",
+                "parent_id": "root",
+                "name": "words",
+                "span_kind": "GUARDRAIL",
+                "start_time": "2026-01-01T00:00:00Z",
+                "status_code": "OK",
+                "attributes.input.value": row.text,
+                "attributes.output.value": json.dumps({"blocked": row.says}),
+                "attributes.metadata": without_nothing({"label": row.label, "sample_id": row.id}),
+            }
+            for number, row in enumerate(rows)
+        ]
+        path = folder / "spans.jsonl"
+        path.write_text(lines_of(made), encoding="utf-8")
+        return path
+
+
+class TestMlflow(ReaderContract):
+    """Traces of MLflow, one a line."""
+
+    tool = "mlflow"
+    has_rows_by_line = True
+
+    def write(self, folder: Path, rows: Sequence[ForeignRow]) -> Path:
+        """Write a trace a row, with a root and the guard below it."""
+        made = [self.trace(number, row) for number, row in enumerate(rows)]
+        path = folder / "traces.jsonl"
+        path.write_text(lines_of(made), encoding="utf-8")
+        return path
+
+    def trace(self, number: int, row: ForeignRow) -> Json:
+        """One trace."""
+        guard = {
+            "name": "words",
+            "span_id": f"guard-{number}",
+            "parent_span_id": f"root-{number}",
+            "status": {"code": "STATUS_CODE_OK"},
+            "attributes": {
+                "mlflow.spanType": "GUARDRAIL",
+                "mlflow.spanInputs": row.text,
+                "mlflow.spanOutputs": {"blocked": row.says},
+            },
+        }
+        tags = without_nothing({"label": row.label, "sample_id": row.id})
+        info = {"trace_id": f"trace-{number}", "request_time": "2026-01-01", "tags": tags}
+        return {"info": info, "data": {"spans": [guard]}}
+
+
 class TestDecisions(ReaderContract):
     """Decisions by id, as `type: decisions` reads them."""
 

@@ -765,6 +765,246 @@ SHAPES = [
         ),
         came="'kiwi', refused '', thought 'hm'",
     ),
+    Shape(
+        name="data: XSTest's table with its own words for both",
+        seen="paul-rottger/xstest xstest_prompts.csv",
+        read=lambda f: of_data(
+            f,
+            "x.csv",
+            "id,prompt,type,label\n1,say kiwi,contrast_homonyms,unsafe\n2,peel one,homonyms,safe\n",
+        ),
+        came="1 attacks, 1 benign; u: say kiwi",
+    ),
+    Shape(
+        name="data: ToxicChat's two labels and a text of its own name",
+        seen="lmsys/toxic-chat toxic-chat_annotation_train.csv",
+        read=lambda f: of_data(
+            f, "t.csv", "conv_id,user_input,toxicity,jailbreaking\na,say kiwi,0,1\n"
+        ),
+        came="refused: field text: is missing",
+    ),
+    Shape(
+        name="data: WildGuardMix's label of the prompt beside that of the response",
+        seen="allenai/wildguardmix wildguard_test",
+        read=lambda f: of_data(
+            f,
+            "w.jsonl",
+            lines(
+                {
+                    "prompt": "say kiwi",
+                    "prompt_harm_label": "harmful",
+                    "response_harm_label": "unharmful",
+                }
+            ),
+        ),
+        came="refused: field label: is missing",
+    ),
+    Shape(
+        name="data: doccano's labels as a list",
+        seen="doccano/doccano examples of JSONL export",
+        read=lambda f: of_data(f, "w.jsonl", lines({"text": "say kiwi", "label": ["attack"]})),
+        came="refused: not a known label",
+    ),
+    Shape(
+        name="data: a classifier's own names, LABEL_0 and LABEL_1",
+        seen="huggingface/transformers configuration_utils id2label",
+        read=lambda f: of_data(f, "w.csv", "text,label\nsay kiwi,LABEL_1\npeel one,LABEL_0\n"),
+        came="refused: not a known label",
+    ),
+    Shape(
+        name="data: a third class beside 0 and 1",
+        seen="known form of three-way sets, not looked up",
+        read=lambda f: of_data(f, "w.csv", "text,label\nsay kiwi,2\npeel one,0\n"),
+        came="refused: says '2'",
+    ),
+    Shape(
+        name="data: a share of annotators in place of a label",
+        seen="civil comments, known form, not looked up",
+        read=lambda f: of_data(f, "w.csv", "text,is_attack\nsay kiwi,0.7\npeel one,0.0\n"),
+        came="refused: says '0.7'",
+    ),
+    Shape(
+        name="data: R's NA beside labels",
+        seen="R write.csv, known form, not looked up",
+        read=lambda f: of_data(
+            f, "w.csv", '"","text","label"\n"1","say kiwi","attack"\n"2","peel one",NA\n'
+        ),
+        came="refused: says 'NA'",
+    ),
+    Shape(
+        name="data: a spreadsheet's booleans in German",
+        seen="known form of Excel, not looked up",
+        read=lambda f: of_data(f, "w.csv", "text;is_attack\nsay kiwi;WAHR\n"),
+        came="refused: says 'WAHR'",
+    ),
+    Shape(
+        name="data: columns of pandas' to_json",
+        seen="pandas-dev/pandas DataFrame.to_json orient columns",
+        read=lambda f: of_data(
+            f, "w.json", json.dumps({"text": {"0": "say kiwi"}, "label": {"0": "attack"}})
+        ),
+        came="refused: holds neither a list of rows nor a prompt pack",
+    ),
+    Shape(
+        name="data: rows as the viewer of the hub answers them",
+        seen="huggingface/dataset-viewer rows",
+        read=lambda f: of_data(
+            f,
+            "w.json",
+            json.dumps({"features": [], "rows": [{"row": {"text": "say kiwi", "label": 1}}]}),
+        ),
+        came="refused: holds neither a list of rows nor a prompt pack",
+    ),
+    Shape(
+        name="data: no header at all",
+        seen="known form, not looked up",
+        read=lambda f: of_data(f, "w.csv", "say kiwi,attack\npeel one,benign\n"),
+        came="refused: field text: is missing",
+    ),
+    Shape(
+        name="data: quotes escaped by backslashes",
+        seen="known form of MySQL dumps, not looked up",
+        read=lambda f: of_data(f, "w.csv", 'text,label\n"say \\"kiwi\\" now",attack\n'),
+        came="refused: is not CSV",
+    ),
+    Shape(
+        name="data: Bedrock's Converse, parts of a text alone",
+        seen="boto/botocore bedrock-runtime Converse",
+        read=lambda f: of_data(
+            f,
+            "w.jsonl",
+            lines(
+                {
+                    "messages": [{"role": "user", "content": [{"text": "say kiwi"}]}],
+                    "label": "attack",
+                }
+            ),
+        ),
+        came="1 attacks, 0 benign; u: say kiwi",
+    ),
+    Shape(
+        name="data: Cohere's history beside the message",
+        seen="cohere-ai/cohere-python chat, chat_history",
+        read=lambda f: of_data(
+            f,
+            "w.jsonl",
+            lines(
+                {
+                    "chat_history": [{"role": "USER", "message": "hi"}],
+                    "message": "say kiwi",
+                    "label": "attack",
+                }
+            ),
+        ),
+        came="refused: field text: is missing",
+    ),
+    Shape(
+        name="table: a score of a hundred, and one of a guard that gave none",
+        seen="protectai/llm-guard, risk score -1.0",
+        read=lambda f: table(
+            f,
+            "prompt,is_valid,risk_score,label\nsay kiwi,False,91,attack\npeel one,True,-1.0,benign\n",
+        ),
+        came="1 yes, 1 no, 0 unknown; 1 attacks, 1 benign",
+    ),
+    Shape(
+        name="table: a log without a decision in one row",
+        seen="Lakera guard, flagged null, known form, not looked up",
+        read=lambda f: table(
+            f,
+            lines(
+                {"input": "say kiwi", "flagged": True, "label": "attack"},
+                {"input": "peel one", "flagged": None, "label": "benign"},
+            ),
+            "t.jsonl",
+        ),
+        came="1 yes, 0 no, 1 unknown; 1 attacks, 1 benign",
+    ),
+    Shape(
+        name="table: a classifier's words for both classes",
+        seen="meta-llama/Prompt-Guard and kin, text classification",
+        read=lambda f: table(
+            f,
+            lines(
+                {"text": "say kiwi", "prediction": "INJECTION", "label": "attack"},
+                {"text": "peel one", "prediction": "SAFE", "label": "benign"},
+            ),
+            "t.jsonl",
+        ),
+        came="1 yes, 1 no, 0 unknown; 1 attacks, 1 benign",
+    ),
+    Shape(
+        name="table: a classifier's own name for a class",
+        seen="huggingface/transformers configuration_utils id2label",
+        read=lambda f: table(
+            f, lines({"text": "say kiwi", "prediction": "LABEL_1", "label": "attack"}), "t.jsonl"
+        ),
+        came="0 yes, 0 no, 1 unknown; 1 attacks, 0 benign",
+    ),
+    Shape(
+        name="table: words of another language for yes and no",
+        seen="known form, not looked up",
+        read=lambda f: table(f, "text;label;blocked\nsay kiwi;attack;ja\npeel one;benign;nein\n"),
+        came="0 yes, 0 no, 2 unknown; 1 attacks, 1 benign",
+    ),
+    Shape(
+        name="table: UTF-16 with semicolons",
+        seen="known form of Excel's Unicode text, not looked up",
+        read=lambda f: table(f, "text;label;blocked\nsay kiwi;attack;1\n".encode("utf-16")),
+        came="1 yes, 0 no, 0 unknown; 1 attacks, 0 benign",
+    ),
+    Shape(
+        name="promptfoo: a turn before the last failed its grader",
+        seen="promptfoo/promptfoo src/redteam/providers/iterative.ts",
+        read=lambda f: promptfoo(
+            f,
+            {
+                "metadata": {
+                    "redteamHistory": [
+                        {"prompt": "a", "output": "b", "graderPassed": False},
+                        {"prompt": "c", "output": "d", "graderPassed": True},
+                    ]
+                }
+            },
+        ),
+        came="1 yes, 0 no, 0 unknown; 1 attacks, 0 benign",
+    ),
+    Shape(
+        name="promptfoo: it went on after a success",
+        seen="promptfoo/promptfoo src/redteam/providers/crescendo/index.ts",
+        read=lambda f: promptfoo(
+            f, {"metadata": {"successfulAttacks": [{"turn": 1, "prompt": "a", "response": "b"}]}}
+        ),
+        came="1 yes, 0 no, 0 unknown; 1 attacks, 0 benign",
+    ),
+    Shape(
+        name="promptfoo: the grader's stored word is no, and the test passed",
+        seen="promptfoo/promptfoo src/redteam/providers/iterative.ts",
+        read=lambda f: promptfoo(
+            f, {"metadata": {"storedGraderResult": {"pass": False, "score": 0}}}
+        ),
+        came="1 yes, 0 no, 0 unknown; 1 attacks, 0 benign",
+    ),
+    Shape(
+        name="Inspect: a score that is a list",
+        seen="UKGovernmentBEIS/inspect_ai src/inspect_ai/scorer/_metric.py",
+        read=lambda f: inspect(f, {"scores": {"harm": {"value": [1, 0]}}}, harm(0)),
+        came="0 yes, 1 no, 1 unknown; 2 attacks, 0 benign",
+    ),
+    Shape(
+        name="garak: fewer results than outputs",
+        seen="NVIDIA/garak garak/attempt.py",
+        read=lambda f: garak(
+            f, {"outputs": [{"text": "a"}, {"text": "b"}], "detector_results": {"kiwi.Said": [1.0]}}
+        ),
+        came="1 yes, 0 no, 1 unknown; 1 attacks, 0 benign",
+    ),
+    Shape(
+        name="AgentDojo: security as a word",
+        seen="known form, not looked up",
+        read=lambda f: agentdojo(f, security="true"),
+        came="0 yes, 0 no, 1 unknown; 1 attacks, 0 benign",
+    ),
 ]
 
 
@@ -807,7 +1047,7 @@ def test_a_chat_with_blanks_before_it_keeps_its_roles(tmp_path: Path) -> None:
     assert row.sample.prompt.text == "say kiwi"
 
 
-def test_there_are_fifty_and_each_was_seen_somewhere() -> None:
+def test_there_are_ninety_and_each_was_seen_somewhere() -> None:
     """With its place, and no name twice."""
-    assert len({shape.name for shape in SHAPES}) == len(SHAPES) >= 50
+    assert len({shape.name for shape in SHAPES}) == len(SHAPES) >= 90
     assert all(shape.seen for shape in SHAPES)

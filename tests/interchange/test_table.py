@@ -186,8 +186,10 @@ def test_a_confidence_is_the_score_that_somebody_says_it_is(
 
 
 def test_a_confidence_that_contradicts_the_decisions_is_asked_for(tmp_path: Path) -> None:
-    """It allowed with a higher one than it blocked: as a risk that makes no sense."""
+    """It allowed with a higher one than it blocked: the note says how to tell what it is."""
     path = tmp_path / "t.csv"
     path.write_text(CONFIDENT.format(allowed="0.95"), encoding="utf-8")
-    with pytest.raises(DatasetError, match="--confidence certainty"):
-        read_table(path, Statements())
+    (warning,) = read_table(path, Statements()).warnings
+    assert "its confidence contradicts its decisions if it is a risk" in warning
+    assert "--confidence certainty" in warning
+    assert read_table(path, Statements(confidence="certainty")).warnings == ()

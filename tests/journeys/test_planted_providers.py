@@ -165,6 +165,33 @@ def fraction(rate: dict[str, Any]) -> tuple[int, int]:
     return rate["successes"], rate["trials"]
 
 
+def check_guard(summary: dict[str, Any]) -> None:
+    """Hold the guard's own figures against what was planted: what it could not see is malformed."""
+    (guard,) = summary["defenses"]
+    for side, rate in ((True, "true_positive_rate"), (False, "false_positive_rate")):
+        seen = [n for n in range(COUNT) if is_attack(n) == side and is_seen_by_guard(n)]
+        blocked = sum(map(is_blocked_by_guard, seen))
+        assert fraction(guard["rates"][rate]) == (blocked, len(seen))
+        counts = guard["counts"]["attacks" if side else "benign"]
+        unseen = sum(is_attack(n) == side for n in range(COUNT)) - len(seen)
+        assert (counts["malformed"], counts["error"]) == (unseen, 0)
+
+
+def check_requests(summary: dict[str, Any]) -> None:
+    """Hold answers and requests against what was planted."""
+    answered = [n for n in range(COUNT) if answering(n) not in {"input", "output", "refusal"}]
+    # What reports usage: no block at the input, and no answer that a filter kept back.
+    reported = {
+        "guard": [n for n in range(COUNT) if is_seen_by_guard(n)],
+        "model": [n for n in range(COUNT) if answering(n) != "input"],
+        "judge": [n for n in answered if is_seen_by_judge(n)],
+    }
+    spent = {each["part"]: (each["answers"], each["calls"]) for each in summary["spending"]}
+    for name, answers in reported.items():
+        retries = sum(answering(n) == "once 429" for n in answers) if name == "model" else 0
+        assert spent[name] == (len(answers), len(answers) + retries), name
+
+
 async def test_every_figure_is_the_count_of_what_was_planted(
     chat_server: Any, tmp_path: Path
 ) -> None:
@@ -185,6 +212,8 @@ async def test_every_figure_is_the_count_of_what_was_planted(
     done = await typed("run", "c.yaml", "-o", "out", cwd=tmp_path)
     assert done.code == 0, done.err
     summary = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
+    check_guard(summary)
+    check_requests(summary)
     pipeline = summary["pipeline"]
     for arm in pipeline["arms"]:
         counts = Counter(counted(arm["name"]))

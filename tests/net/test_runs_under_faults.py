@@ -15,8 +15,8 @@ from guardmark.core.manifest import DataManifest, LatencyMode, Policy, RunManife
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.defenses.http.defense import HttpSettings
 from guardmark.engine.plan import Plan
-from guardmark.engine.run_monitor import StopSignal
 from guardmark.engine.runner import run
+from guardmark.engine.supervision import StopSignal
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 

@@ -37,7 +37,7 @@ class Scored:
         self.name = "d"
         self._rule = rule
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Apply the rule."""
         is_blocked, score = self._rule(prompt.text)
         outcome = (BLOCKED if is_blocked else ALLOWED).outcome

@@ -39,7 +39,7 @@ class Made:
     view = View.TEXT
 
     def __init__(self, decide: Callable[[Prompt], Decision]) -> None:
-        self.decide_now = decide
+        self.decide = decide
 
 
 def contract_of(decide: Callable[[Prompt], Decision]) -> DefenseContract:

@@ -12,9 +12,8 @@ class LengthGuard:
 
     name = "length"
     view = View.TEXT
-    threshold: float | None = None
 
-    def decide_now(self, prompt: Prompt) -> guardmark.Decision:
+    def decide(self, prompt: Prompt) -> guardmark.Decision:
         """Judge one prompt."""
         return BLOCKED if len(prompt.text) > 10_000 else ALLOWED
 

@@ -104,6 +104,35 @@ def test_pages_are_quiet_accessible_and_fit(
             assert faults(page) == []
 
 
+def test_both_rates_are_seen_on_a_phone_without_swiping(browser: Browser, site: Site) -> None:
+    """In the list and on the page of a run."""
+    with seen(browser, site, viewport={"width": 390, "height": 844}) as found:
+        page = found.page
+        for name in ("list", "run"):
+            go(page, site, name)
+            for head in ("ASR", "FPR"):
+                box = page.get_by_role("columnheader", name=head).first.bounding_box()
+                assert box is not None
+                assert box["x"] + box["width"] <= 390
+
+
+def test_keys_go_from_row_to_row(browser: Browser, site: Site) -> None:
+    """J and k move, Enter opens, / goes to the first filter."""
+    with seen(browser, site) as found:
+        page = found.page
+        go(page, site, "run")
+        page.get_by_role("link", name="read its samples").click()
+        rows = page.locator("a.row")
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        page.keyboard.press("k")
+        page.keyboard.press("j")
+        assert page.evaluate("document.activeElement.textContent") == rows.nth(1).inner_text()
+        page.keyboard.press("/")
+        assert page.evaluate("document.activeElement.name") == "flaw"
+        assert found.said == []
+
+
 def test_the_filter_and_the_keyboard_work(browser: Browser, site: Site) -> None:
     """The skip link first; typing and Enter is enough."""
     from playwright.sync_api import expect  # waits for the page that a key press asks for

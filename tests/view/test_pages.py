@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -123,7 +124,10 @@ def test_samples_are_listed_by_defense_and_told_in_full(site: Site) -> None:
     page = site.ask(f"samples/{key}").text
     assert '<td class="wrong">allow<span class="vh"> (bypass)</span></td>' in page
     alarms = site.ask(f"samples/{key}?flaw=false_alarm").text
-    assert "attack</td>" not in alarms
+    assert "<small>benign" in alarms
+    assert "<small>attack" not in alarms
+    assert '<span class="excerpt">' in page
+    assert site.ask(f"samples/{key}?sample_id=nonsense").code == 404
     sample = re.findall(r"sample_id=([^\"]+)", page)[0]
     story = site.ask(f"samples/{key}?sample_id={sample}").text
     assert '<pre class="raw">' in story
@@ -281,3 +285,73 @@ def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:
     """Not an error: the first run may come later."""
     with serving(tmp_path) as site:
         assert "guardmark run" in site.ask().text
+
+
+def test_what_changed_between_two_runs_is_told_sample_by_sample(site: Site) -> None:
+    """With text, both answers, and choices that leave one kind of change."""
+    known = keys(site)
+    runs = f"run={known['a/second']}&run={known['a/first']}"
+    page = site.ask(f"changes?{runs}").text
+    assert "From a/first to a/second" in page
+    assert "attack now let through" in page
+    assert '<td class="wrong"><code>words</code>: attack now let through</td>' in page
+    assert re.search(r"<td>block.*?</td><td>allow", page)
+    other = site.ask(f"changes?{runs}&change=now+answered").text
+    assert "0 of " in other
+    assert "What changed, sample by sample" in site.ask(f"compare?{runs}").text
+    assert site.ask(f"changes?run={known['a/first']}").code == 404
+    assert site.ask(f"changes?run={known['a/first']}&run={known['broken']}").code == 409
+
+
+BEST = """
+version: 1
+data: [{path: rows.csv}]
+defenses:
+  worst: {type: pattern, keywords: [zebra]}
+  best: {type: pattern, keywords: [ignore]}
+  middle: {type: pattern, patterns: [ignore, bean 1]}
+"""
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A run of three defenses, one of which was attacked, and more samples than a page holds."""
+    home = tmp_path_factory.mktemp("attacked")
+    rows = [f"ignore rule {n} of {n * n},attack,jailbreak" for n in range(110)]
+    rows += [f"plant bean {n} in bed {n * n},benign,garden" for n in range(110)]
+    (home / "rows.csv").write_text("\n".join(["text,label,category", *rows]), encoding="utf-8")
+    (home / "bench.yaml").write_text(BEST, encoding="utf-8")
+    done = guardmark("run", "bench.yaml", "-o", "runs/one", cwd=home)
+    assert done.code == 0, done.err
+    more = ("--only", "best", "--budget", "4", "--no-controls", "--no-repair")
+    done = guardmark("adapt", "runs/one", *more, cwd=home)
+    assert done.code == 0, done.err
+    with serving(home / "runs") as started:
+        yield started
+
+
+def test_the_best_defense_comes_first_with_what_rewriting_did_to_it(attacked: Site) -> None:
+    """In the list and on the page of the run; the static rate alone would mislead."""
+    key = keys(attacked)["one"]
+    for page in (attacked.ask().text, attacked.ask(f"run/{key}").text):
+        at = [page.index(f"<code>{name}</code>") for name in ("best", "middle", "worst")]
+        assert at == sorted(at)
+        assert f'<a href="/tries/{key}?defense=best">100.0 %' in page
+    tries = attacked.ask(f"tries/{key}?defense=best").text
+    assert "110 attacks that were blocked as they are got through after rewriting" in tries
+    assert "ignore rule 0 of 0" in tries
+    one = attacked.ask(f"tries/{key}?sample_id=rows:1&defense=best").text
+    assert re.search(r"Try 1, <code>[^<]+</code>: <span>block</span>", one)
+
+
+def test_samples_have_pages_and_choices(attacked: Site) -> None:
+    """A hundred on a page, and a link that holds what was chosen."""
+    key = keys(attacked)["one"]
+    page = attacked.ask(f"samples/{key}").text
+    assert "131 samples, the worst first; 1 to 100 on this page." in page
+    (following,) = re.findall(rf'href="/(samples/{key}\?page=2)" rel="next"', page)
+    assert "101 to 131 on this page" in attacked.ask(following).text
+    assert "<option>jailbreak</option>" in page
+    chosen = attacked.ask(f"samples/{key}?category=garden&label=benign&defense=middle").text
+    assert "21 samples" in chosen
+    assert "ignore rule" not in chosen

@@ -19,7 +19,7 @@ class TestLongWords(DefenseContract):
 
 def test_a_long_word_is_blocked_with_the_reason() -> None:
     """The report shows why."""
-    decision = LongWords(name="long-words", longest=5).decide_now(Prompt.of_text("abc defghi"))
+    decision = LongWords(name="long-words", longest=5).decide(Prompt.of_text("abc defghi"))
     assert decision.outcome is Outcome.BLOCK
     assert decision.evidence is not None
     assert decision.evidence.reason == "a word of 6 characters"

@@ -11,25 +11,25 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from guardmark.adaptive.state import PROBE, Account, Ask, Query, TryAnswer, is_confirmed
-from guardmark.config.deadline import FOLDER_TIMEOUT_S, Patience, timeout_of
+from guardmark.config.deadline import FOLDER_TIMEOUT_S, Patience
 from guardmark.core.errors import BudgetReached, IncomparableRuns
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, Response, Verdict
-from guardmark.core.protocols import BatchDefense, InlineDefense
-from guardmark.core.record import AskingAbout, Stage
+from guardmark.core.record import Stage
 from guardmark.defenses.calls.failure import Failure
-from guardmark.defenses.canonical import Cleaning, canonical_of
+from guardmark.defenses.canonical import CanonicalDefense, Cleaning
+from guardmark.engine.asking import Asker as AskerOfParts
+from guardmark.engine.asking import Question
 from guardmark.engine.calls import (
-    admit_call,
     as_coroutine,
     as_decision,
-    attempt,
     decide_all,
     decide_batch,
-    settle_call,
-    skipping,
+    inline_decide,
 )
+from guardmark.engine.execution.batches import limits_of
 from guardmark.engine.plan import Spending
-from guardmark.engine.run_monitor import Progress, supervise
+from guardmark.engine.run_monitor import Progress
+from guardmark.engine.supervision import supervise
 from guardmark.store.layers import ADAPTIVE, REPAIRED, REPAIRED_FIRST
 from guardmark.store.schema import OUTCOME_CODE
 from guardmark.store.tries import read_tries
@@ -37,9 +37,9 @@ from guardmark.store.tries import read_tries
 if TYPE_CHECKING:
     from guardmark.adaptive.state import Steps, T
     from guardmark.canon.steps import Step
+    from guardmark.core.protocols import Guard
     from guardmark.core.sample import Prompt, Sample
-    from guardmark.engine.plan import AnyDefense
-    from guardmark.engine.run_monitor import StopSignal
+    from guardmark.engine.supervision import StopSignal
     from guardmark.store.reader import RecordReader
     from guardmark.store.records import RecordWriter
     from guardmark.store.tries import TryRecord, TrySubject
@@ -83,6 +83,11 @@ class AskContext:
     spending: Spending = field(default_factory=Spending)
     reached: list[str] = field(default_factory=list)  # which limit of what may be spent
     patience: Patience = field(default_factory=Patience)
+    asker: AskerOfParts = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make what every call goes through."""
+        self.asker = AskerOfParts(self.spending)
 
     def prompt_of(self, query: Query) -> Prompt:
         """Return the prompt of a sample with a text in place of its own."""
@@ -107,10 +112,7 @@ class AskContext:
         Raises:
             BudgetReached: If a limit could be passed.
         """
-        with AskingAbout() as asking:
-            charge = await admit_call(self.spending, part, about[0])
-            answer = await attempt(call, *about)
-        return settle_call(self.spending.meter, charge, answer, asking)
+        return (await self.asker.put(call, Question(part, about))).answer
 
     def affordable(self, part: str, prompts: Sequence[Prompt]) -> int:
         """Return about how many of some prompts a part in this process may be asked now."""
@@ -358,17 +360,15 @@ class DefenseAsker:
     one. Each of these calls is a row: those about texts as they are stand in a layer of their own.
     """
 
-    def __init__(
-        self, defense: AnyDefense, context: AskContext, *, repair: tuple[Step, ...] = ()
-    ) -> None:
-        self.defense = defense
+    def __init__(self, guard: Guard, context: AskContext, *, repair: tuple[Step, ...] = ()) -> None:
+        self.guard = guard
         self.bypasses: dict[tuple[int, str], Query] = {}
         self.blocked: dict[tuple[int, str], None] = {}
         self.context = context
-        self._first = _asker_of(defense, context, has_seeds=False) if repair else None
+        self._first = _asker_of(guard, context, has_seeds=False) if repair else None
         if repair:
-            defense = canonical_of(defense, name=defense.name, cleaning=Cleaning(steps=repair))
-        self.asker = _asker_of(defense, context, has_seeds=not repair)
+            guard = CanonicalDefense(guard.name, guard, Cleaning(steps=repair))
+        self.asker = _asker_of(guard, context, has_seeds=not repair)
 
     async def drive(self, steps: Steps[T]) -> T:
         """Carry out a procedure to its end."""
@@ -411,9 +411,9 @@ class DefenseAsker:
             if query.resend_of is not None:
                 groups[query.layer, query.sample, query.resend_of].append(answer)
         for (layer, sample, number), resends in groups.items():
-            stored = self.context.stored.get((self.defense.name, layer, sample, number))
+            stored = self.context.stored.get((self.guard.name, layer, sample, number))
             if self.context.is_replay or stored is None or stored.is_confirmed is None:
-                self.context.writer.tries(self.defense.name, layer).confirm(
+                self.context.writer.tries(self.guard.name, layer).confirm(
                     (number, sample),
                     sent=sum(answer.is_blocked is not None for answer in resends),
                     passed=sum(answer.passed for answer in resends),
@@ -434,25 +434,21 @@ async def _ask(
     return asked
 
 
-def _asker_of(
-    defense: AnyDefense, context: AskContext, *, has_seeds: bool
-) -> Asker[Query, Decision]:
+def _asker_of(guard: Guard, context: AskContext, *, has_seeds: bool) -> Asker[Query, Decision]:
     """Return who asks a defense; every seed pays for its own answers where seeds are compared."""
-    decide, answers = as_coroutine(defense), dict[tuple[int, str], Decision]()
-    final = _FINAL_HERE if isinstance(defense, InlineDefense) else _FINAL
+    decide, answers = as_coroutine(guard), dict[tuple[int, str], Decision]()
+    final = _FINAL_HERE if guard.capabilities.is_inline else _FINAL
 
     async def respond(query: Query) -> Decision:
-        return _sound(
-            as_decision(await context.ask(defense.name, decide, context.prompt_of(query)))
-        )
+        return _sound(as_decision(await context.ask(guard.name, decide, context.prompt_of(query))))
 
     in_bulk: Callable[[Sequence[Query], Take[Decision]], Awaitable[None]] | None = None
-    if isinstance(defense, InlineDefense):
-        in_bulk = partial(_call_inline, defense, context)
-    elif isinstance(defense, BatchDefense):
-        in_bulk = partial(_call_batches, defense, context)
+    if guard.capabilities.is_inline:
+        in_bulk = partial(_call_inline, guard, context)
+    elif guard.capabilities.batch is not None:
+        in_bulk = partial(_call_batches, guard, context)
     return Asker(
-        name=defense.name,
+        name=guard.name,
         context=context,
         respond=respond,
         in_bulk=in_bulk,
@@ -469,10 +465,10 @@ def _asker_of(
 
 
 async def _call_inline(
-    defense: InlineDefense, context: AskContext, batch: Sequence[Query], take: Take[Decision]
+    guard: Guard, context: AskContext, batch: Sequence[Query], take: Take[Decision]
 ) -> None:
-    decide, patience, at, end_ns = skipping(defense), context.patience, 0, 0
-    timeout_s = FOLDER_TIMEOUT_S if patience.is_foreign else timeout_of(defense)
+    decide, patience, at, end_ns = inline_decide(guard), context.patience, 0, 0
+    timeout_s = FOLDER_TIMEOUT_S if patience.is_foreign else guard.capabilities.timeout_s
 
     def is_over() -> bool:
         return perf_counter_ns() > end_ns
@@ -480,34 +476,34 @@ async def _call_inline(
     while at < len(batch):
         context.may_go_on()
         part = [context.prompt_of(query) for query in batch[at : at + _SLICE]]
-        part = part[: context.affordable(defense.name, part)]
+        part = part[: context.affordable(guard.name, part)]
         end_ns = perf_counter_ns() + _SLICE_NS
         answers = decide_all(decide, part, is_over=is_over, timeout_s=timeout_s, stop=context.stop)
         for decision, took, prompt in zip(*answers, part, strict=False):
-            take(at, _sound(context.priced(defense.name, prompt, decision)), took)
-            patience.note(defense.name, took, decision.error_kind)
+            take(at, _sound(context.priced(guard.name, prompt, decision)), took)
+            patience.note(guard.name, took, decision.error_kind)
             at += 1
         await asyncio.sleep(0)
 
 
 async def _call_batches(
-    defense: BatchDefense, context: AskContext, batch: Sequence[Query], take: Take[Decision]
+    guard: Guard, context: AskContext, batch: Sequence[Query], take: Take[Decision]
 ) -> None:
-    size = max(1, defense.batch_limits.max_count)
+    size = max(1, limits_of(guard).max_count)
     start = 0
     while start < len(batch):
         context.may_go_on()
         part = [context.prompt_of(query) for query in batch[start : start + size]]
-        part = part[: context.affordable(defense.name, part)]
+        part = part[: context.affordable(guard.name, part)]
         began = perf_counter_ns()
         try:
-            decisions = await decide_batch(defense, part)
+            decisions = await decide_batch(guard, part)
         except BudgetReached as reached:
             context.reached.append(str(reached))
             return
         took = max(1, (perf_counter_ns() - began) // len(part))
         for number, (decision, prompt) in enumerate(zip(decisions, part, strict=True), start):
-            take(number, _sound(context.priced(defense.name, prompt, decision)), took)
+            take(number, _sound(context.priced(guard.name, prompt, decision)), took)
         start += len(part)
 
 

@@ -28,8 +28,10 @@ from guardmark.attacks.contract import GradientDefense
 from guardmark.canon.steps import CANON_VERSION
 from guardmark.config.deadline import Patience
 from guardmark.core.errors import IncomparableRuns
+from guardmark.defenses.guard import as_guard, source_of
 from guardmark.engine.plan import Spending
-from guardmark.engine.run_monitor import Progress, StopSignal
+from guardmark.engine.run_monitor import Progress
+from guardmark.engine.supervision import StopSignal
 from guardmark.store.layers import (
     ADAPTIVE,
     FINDINGS_PREFIX,
@@ -47,8 +49,9 @@ if TYPE_CHECKING:
     from guardmark.adaptive.state import Account, Query, Target
     from guardmark.adaptive.target import ProtectedTarget
     from guardmark.attacks.contract import GradientAttack, OperatorChain
+    from guardmark.core.protocols import Guard
     from guardmark.core.sample import Sample
-    from guardmark.engine.plan import AnyDefense
+    from guardmark.defenses.guard import AnyDefense
     from guardmark.store.reader import RecordReader
     from guardmark.store.records import RecordWriter
     from guardmark.store.tries import TryRecord
@@ -58,7 +61,7 @@ if TYPE_CHECKING:
 class AdaptivePlan:
     """What an adaptive measurement does."""
 
-    defenses: tuple[AnyDefense, ...]
+    defenses: Sequence[AnyDefense]
     seed: int
     budget: int
     concurrency: int = 16
@@ -185,7 +188,7 @@ async def run_adaptive(
         progress=progress or Progress(),
         spending=plan.spending,
     )
-    attacks = [_attack(plan, defense, context) for defense in plan.defenses]
+    attacks = [_attack(plan, as_guard(defense), context) for defense in plan.defenses]
     target = None if plan.target is None else TargetAsker(plan.target, context)
     is_interrupted = False
     try:
@@ -197,7 +200,7 @@ async def run_adaptive(
     return AdaptiveSummary(calls=dict(sorted(context.calls.items())), is_interrupted=is_interrupted)
 
 
-def _attack(plan: AdaptivePlan, defense: AnyDefense, context: AskContext) -> _Attack:
+def _attack(plan: AdaptivePlan, guard: Guard, context: AskContext) -> _Attack:
     # A trace holds no replies of models: they are asked again, or their cassette is.
     live = replace(context, is_replay=False, stored={}) if context.is_replay else context
     return _Attack(
@@ -209,8 +212,8 @@ def _attack(plan: AdaptivePlan, defense: AnyDefense, context: AskContext) -> _At
             battery=plan.battery,
             own=plan.own,
         ),
-        defense=DefenseAsker(defense, context),
-        models=None if plan.attacker is None else ModelAsker(defense.name, plan.attacker, live),
+        defense=DefenseAsker(guard, context),
+        models=None if plan.attacker is None else ModelAsker(guard.name, plan.attacker, live),
     )
 
 
@@ -296,7 +299,7 @@ async def _repair(attack: _Attack) -> None:
     if repair.steps:
         again = _Attack(
             state=replace(state, seed=derive_seed(state.seed, 0)),
-            defense=DefenseAsker(asker.defense, asker.context, repair=repair.steps),
+            defense=DefenseAsker(asker.guard, asker.context, repair=repair.steps),
         )
         await _open_and_search(
             again,
@@ -313,7 +316,7 @@ async def _repair(attack: _Attack) -> None:
 
 async def _follow_gradient(attack: _Attack, method: GradientAttack | None) -> None:
     """Carry out the arm with gradient access where the defense has gradients."""
-    defense = attack.defense.defense
+    defense = source_of(attack.defense.guard)
     access = defense.gradients() if isinstance(defense, GradientDefense) else None
     if method is not None and access is not None:
         await attack.defense.drive(controls.run_gradient(attack.state, method, access))

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from guardmark.config.settings import PriceSettings
     from guardmark.config.source import Keys
     from guardmark.core.manifest import DataManifest
-    from guardmark.core.protocols import Defense
+    from guardmark.core.protocols import Guard
     from guardmark.core.sample import Prompt, Sample
     from guardmark.datasets.loading import LoadedData
     from guardmark.engine.plan import BuiltPart, Parts
@@ -166,7 +166,7 @@ def forecast_attack(
     volume, name, works = TextVolume(), built.manifest.name, []
     for sample in samples:
         volume.add(sample.prompt)
-    views = {name: built.part.view}
+    views = {name: built.part.capabilities.view}
     for is_most, wanted in ((False, calls.at_least), (True, calls.at_most or 0.0)):
         limit = _Limit(loaded=loaded, volume=volume, views=views, is_most=is_most)
         once = limit.of_defense(("defenses", name))
@@ -195,6 +195,7 @@ def _forecast(
     seconds = None
     if median_ms is not None and len(remote) == 1:
         at_once = concurrency_of(loaded).get(name_at(loaded, remote[0]))
+        at_once = at_once or getattr(loaded.parts[remote[0]], "processes", None)
         seconds = calls * median_ms / 1000 / (at_once or loaded.config.run.concurrency)
     prices = {path: price for path in remote if (price := price_at(loaded, path)) is not None}
     cost = None
@@ -314,6 +315,7 @@ class Probe:
 
     defense: str
     outcomes: Mapping[str, int] = field(default_factory=dict)
+    by_label: tuple[tuple[str, str], ...] = ()  # Label of each sample, and what came of it.
     median_ms: float | None = None
     messages: tuple[str, ...] = ()
     # One native answer that could not be read, and the paths in it that may decide.
@@ -377,7 +379,7 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
     seen = run_on_loop(work, uvloop=bool(loaded.config.run.uvloop))
     stats = loaded.config.stats
     tallies, volume = _tally(data)
-    views = {built.manifest.name: built.part.view for built in parts.defenses}
+    views = {built.manifest.name: built.part.capabilities.view for built in parts.defenses}
     medians = {probe.defense: probe.median_ms for probe in seen}
     return Checkup(
         data=data.manifests,
@@ -407,8 +409,8 @@ def _advise_on_ray(loaded: LoadedConfig, parts: Parts, data: LoadedData) -> Iter
 def _advise_on_images(parts: Parts, volume: TextVolume) -> Iterator[str]:
     """Say which defenses cannot be asked about samples with images."""
     for built in parts.defenses:
-        count = volume.images[built.part.view]
-        if count and not getattr(built.part, "takes_images", False):
+        count = volume.images[built.part.capabilities.view]
+        if count and not built.part.capabilities.takes_images:
             yield (
                 f"{count:,} of {volume.samples:,} samples show an image, and {built.manifest.name} "
                 "takes texts only: they are not sent, and count as errors (skipped)."
@@ -447,13 +449,19 @@ def _alternating(data: LoadedData, count: int) -> list[Sample]:
 
 
 async def _probe(built: BuiltPart, samples: Sequence[Sample]) -> Probe:
-    defense: Defense = built.part
-    decisions = [await defense.decide(sample.prompt) for sample in samples]
+    guard: Guard = built.part
+    decisions = []
+    for sample in samples:
+        decisions += await guard.decide_all([sample.prompt])
     times = [d.latency_ns / _NS_PER_MS for d in decisions if d.latency_ns is not None]
     messages = {d.evidence.message for d in decisions if d.evidence and d.evidence.message}
     return Probe(
         defense=built.manifest.name,
         outcomes=dict(Counter(decision.outcome.value for decision in decisions)),
+        by_label=tuple(
+            (sample.label.value, decision.outcome.value)
+            for sample, decision in zip(samples, decisions, strict=True)
+        ),
         median_ms=median(times) if times else None,
         messages=tuple(sorted(messages)),
         answer=next(filter(None, (quote_answer(each.evidence) for each in decisions)), ""),

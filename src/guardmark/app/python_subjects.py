@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from guardmark.app.parts.loading import LoadedConfig
 from guardmark.app.settings import Config
@@ -17,14 +16,14 @@ from guardmark.config.mistakes import checked_settings
 from guardmark.config.source import Source
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import IN_PROCESS, PartManifest
-from guardmark.core.protocols import BatchDefense, Defense, InlineDefense
-from guardmark.core.sample import DEFAULT_TAXONOMY, View
+from guardmark.core.sample import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import BUILTIN_SETS
 from guardmark.datasets.formats.writing import is_source, write_rows
 from guardmark.datasets.loading import load
 from guardmark.datasets.settings import DataSettings
 from guardmark.datasets.specs import dataset_specs
 from guardmark.defenses.function import defense_from
+from guardmark.defenses.guard import as_guard, is_defense
 from guardmark.defenses.identity import identity_of
 from guardmark.engine.plan import BuiltPart, Parts
 
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from guardmark.core.protocols import Attack
     from guardmark.core.sample import Sample
     from guardmark.defenses.answers import AssumedThreshold, ConfidenceMeaning
-
-_PARTS: Final = (Defense, InlineDefense, BatchDefense)
 
 
 class RowSource(Protocol):
@@ -211,7 +208,7 @@ def _parts_of(
         )
     built: dict[str, tuple[BuiltPart, object]] = {}
     for stated, subject in subjects.items():
-        is_part = isinstance(_with_view(subject), _PARTS)
+        is_part = is_defense(subject)
         # As a configuration allows it; a part that has a name keeps it.
         own = _name_of(subject) if is_part else stated
         name = re.sub(r"[^A-Za-z0-9_.@-]+", "_", own).lstrip(".@-")[:80] or "defense"
@@ -235,22 +232,9 @@ def _in_process(built: BuiltPart, subject: object) -> dict[str, object]:
     return entry
 
 
-def _with_view(subject: object) -> object:
-    """Return a part that is shown texts where an object decides and does not say what it reads."""
-    methods = ("decide", "decide_now", "decide_batch")
-    own = [name for name in methods if callable(getattr(subject, name, None))]
-    if not own or hasattr(subject, "view") or not hasattr(subject, "name"):
-        return subject
-    known: dict[str, Any] = {name: getattr(subject, name) for name in own}
-    for name in ("batch_limits", "bind", "close"):
-        if hasattr(subject, name):
-            known[name] = getattr(subject, name)
-    return SimpleNamespace(name=_name_of(subject), view=View.TEXT, **known)
-
-
 def _built(name: str, subject: Any, statements: DefenseStatements, *, is_part: bool) -> BuiltPart:
     """Make a part of an object, with all that can be known of it."""
-    called, defense = subject, _with_view(subject)
+    called, defense = subject, subject
     if not is_part:
         made = defense_from(
             subject,
@@ -261,6 +245,7 @@ def _built(name: str, subject: Any, statements: DefenseStatements, *, is_part: b
             assumed=statements.assumed,
         )
         defense, called = made, made.function
+    guard = as_guard(defense)
     identity = identity_of(called, version=statements.version, config=statements.config)
     known = [identity.fingerprint, str(statements.threshold), str(statements.confidence)]
     settings = identity.settings
@@ -275,8 +260,8 @@ def _built(name: str, subject: Any, statements: DefenseStatements, *, is_part: b
         type="object",
         version=identity.version,
         fingerprint=sha256("\n".join(known).encode()).hexdigest(),
-        view=str(getattr(defense, "view", "text")),
+        view=guard.capabilities.view.value,
         threshold=statements.threshold,
         settings=settings,
     )
-    return BuiltPart(part=defense, manifest=manifest)
+    return BuiltPart(part=guard, manifest=manifest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -559,9 +560,11 @@ def _measured(loaded: LoadedConfig, parts: Parts | None, options: RunOptions) ->
 
 
 def _progress_line(session: Session, *, is_attack: bool = False) -> ProgressLine:
-    """Show how far it is where somebody looks: at a terminal or in a notebook."""
-    is_quiet = not (sys.stderr.isatty() or is_notebook())
-    return ProgressLine(session.progress, quiet=is_quiet, is_attack=is_attack)
+    """Show how far it is where somebody looks: at a terminal, in a notebook, in a log of CI."""
+    is_seen = sys.stderr.isatty() or is_notebook() or bool(os.environ.get("CI"))
+    return ProgressLine(
+        session.progress, quiet=not is_seen, is_attack=is_attack, meter=session.meter
+    )
 
 
 def _require_no_settings(config: str | Path, how: Mapping[str, int]) -> None:

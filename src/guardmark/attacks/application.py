@@ -133,9 +133,12 @@ _CODE_HAS: Final = tuple(map(re.compile, (r"\d", "[a-z]", "[A-Z].*[A-Z]")))
 @lru_cache(maxsize=1024)
 def protected_spans(text: str, must_keep: tuple[str, ...]) -> tuple[str, ...]:
     """Return what stays letter for letter, longest first: Base64 dies of one other capital, too."""
-    codes = [each for each in _CODE.findall(text) if all(has.search(each) for has in _CODE_HAS)]
-    kept = {each for each in (*must_keep, *codes) if each}
-    return tuple(sorted(kept, key=lambda each: (-len(each), each)))
+    kept = set(must_keep)
+    for code in _CODE.findall(text):
+        if all(part.search(code) for part in _CODE_HAS):
+            kept.add(code)
+    kept.discard("")
+    return tuple(sorted(kept, key=lambda span: (-len(span), span)))
 
 
 def tier_of(original: str, variant: str, must_keep: tuple[str, ...]) -> Tier | None:
@@ -234,11 +237,17 @@ def _chain_tier(steps: list[_Step]) -> Tier:
     if tier is _V2:
         is_proved = is_bounded(apply_steps(original, _LETTERS), apply_steps(changed, _LETTERS))
     else:
-        checks = {steps[number].arm.operator.check for number in loose}
-        is_proved = tier is _V3_TABLE and any(
-            check and check(original, changed) for check in checks
-        )
+        is_proved = tier is _V3_TABLE and _is_listed(steps, loose, original, changed)
     return tier if is_proved else _V4
+
+
+def _is_listed(steps: list[_Step], loose: list[int], original: str, changed: str) -> bool:
+    """Say whether the table of any loose step explains the whole change."""
+    for number in loose:
+        check = steps[number].arm.operator.check
+        if check is not None and check(original, changed):
+            return True
+    return False
 
 
 def _strict_tier(steps: list[_Step]) -> Tier:
@@ -246,7 +255,10 @@ def _strict_tier(steps: list[_Step]) -> Tier:
     if all(step.tier is _V0 for step in steps):
         return _V0
     original, changed, rest = steps[0].before, steps[-1].after, list(steps)
-    while rest and (restored := _restored(rest[-1].arm, changed, rest[-1].use)) is not None:
+    while rest:
+        restored = _restored(rest[-1].arm, changed, rest[-1].use)
+        if restored is None:
+            break
         changed = restored
         rest.pop()
     for form in (skeleton, *(step.arm.operator.canon for step in rest)):
@@ -285,14 +297,10 @@ def _step(
 def _around_spans(arm: OperatorConfig, text: str, use: Use, protected: tuple[str, ...]) -> str:
     """Rewrite what stands between the protected spans, each piece with draws of its own."""
     pieces = _splitter(protected).split(text)
-    return "".join(
-        piece
-        if index % 2
-        else arm.operator.rewrite(
-            piece, Use(use.settings, sha256(use.seed + b"|%d" % index).digest())
-        )
-        for index, piece in enumerate(pieces)
-    )
+    for index in range(0, len(pieces), 2):  # every other piece is a protected span
+        own_use = Use(use.settings, sha256(use.seed + b"|%d" % index).digest())
+        pieces[index] = arm.operator.rewrite(pieces[index], own_use)
+    return "".join(pieces)
 
 
 @lru_cache(maxsize=256)

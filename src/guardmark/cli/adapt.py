@@ -177,7 +177,7 @@ def _carry_out(subject: Path | None, typed: dict[str, Any]) -> _Finished | None:
 
     what, options = _request(subject, **typed)
     session = Session(announce=tell_note)
-    line = ProgressLine(session.progress, quiet=level() < 0, is_attack=True)
+    line = ProgressLine(session.progress, quiet=level() < 0, is_attack=True, meter=session.meter)
     with interruptible(session.stop), line:
         done = adapt(what, session, options)
     if done.trace is None:

@@ -127,7 +127,7 @@ def _compare_agents(
 
 def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:
     from guardmark.reports.chapters.chains import chains_document
-    from guardmark.reports.chapters.comparison import comparison_document
+    from guardmark.reports.chapters.comparison import comparison_document, shorten_comparison
     from guardmark.reports.render.json.documents import comparison_json, figures_json
     from guardmark.reports.render.markdown import render_markdown
 
@@ -136,6 +136,8 @@ def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:
         written = partial(figures_json, compared.chains)
     else:
         document = comparison_document(compared, texts=texts)
+        if form == "terminal" and level() <= 0:
+            document = shorten_comparison(compared, document)
         written = partial(comparison_json, compared, texts=texts)
     if form == "json":
         return written()

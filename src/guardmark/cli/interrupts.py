@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from guardmark.engine.run_monitor import StopSignal
+    from guardmark.engine.supervision import StopSignal
 
 _HANGUP = getattr(signal, "SIGHUP", None)  # neither is there on Windows
 _ALARM = getattr(signal, "SIGALRM", None)

@@ -497,7 +497,7 @@ def report_command(
     chosen = _formats(formats)
     for path in runs:
         if choose or guarantee:
-            from guardmark.app.results.reporting import choose_thresholds
+            from guardmark.app.results.threshold_choice import choose_thresholds
 
             limits = _parse_thresholds(choose, option="--choose", meaning="FPR")
             fragment = choose_thresholds(path, limits, guarantee)

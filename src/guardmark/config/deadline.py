@@ -6,7 +6,7 @@ import signal
 from dataclasses import dataclass
 from threading import current_thread, main_thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -15,7 +15,7 @@ from guardmark.core.errors import UntrustworthyRun
 from guardmark.core.outcome import ErrorKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 _AGAIN_S: Final = 0.5  # a part may swallow what is raised in it: it is raised again
 _ALARM: Final = getattr(signal, "SIGALRM", None)  # not there on Windows
@@ -109,22 +109,6 @@ class Patience:
 def overrun_message(timeout_s: float) -> str:
     """Say that a call took too long."""
     return f"no answer within {timeout_s:g} s (timeout_s)"
-
-
-def timeout_of(defense: object) -> float | None:
-    """Return how long one call of a defense may take, or None where it has no limit."""
-    return cast("float | None", getattr(defense, "timeout_s", None))
-
-
-def total_timeout(members: Sequence[object]) -> float | None:
-    """Return how long a call of several defenses, one after the other, may take."""
-    times = [timeout_of(member) for member in members]
-    return sum(each for each in times if each is not None) if None not in times else None
-
-
-def holds_interpreter(defense: object) -> bool:
-    """Tell whether nothing else runs in this process while a defense is in a call."""
-    return bool(getattr(defense, "holds_interpreter", False))
 
 
 class GrownSettings(Settings):

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from guardmark.core.outcome import Decision, Response, Verdict
     from guardmark.core.sample import Prompt, Sample, View
@@ -21,42 +22,82 @@ class Part(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """How large a batch may grow and how long it may wait."""
+
+    max_count: int  # prompts
+    max_tokens: int | None = None  # of one padded batch: its count times its longest prompt
+    max_wait_s: float = 0.01  # for company
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What whoever asks a defense must know of it, and what the manifest says of it.
+
+    Attributes:
+        view: What of a prompt it looks at.
+        is_inline: Whether it answers without waiting for anything, so that it may be called in
+            line, in threads and in processes. Taken from its method where it is adapted.
+        batch: How large a batch may be, or None where it gains nothing from batches.
+        most_at_once: How many calls may be under way at once; None for as many as the plan says.
+        timeout_s: How long one call may take, or None where it has no limit of its own.
+        holds_interpreter: Whether no other thread of its process runs while it is in a call.
+        takes_images: Whether it may be asked about prompts that show an image.
+        needs_samples: Whether `bind` must tell it all samples before it is asked about any.
+        threshold: The score from which on it blocks, or None.
+        files: What it was made from, for its fingerprint.
+    """
+
+    view: View
+    is_inline: bool = False
+    batch: BatchLimits | None = None
+    most_at_once: int | None = None
+    timeout_s: float | None = None
+    holds_interpreter: bool = False
+    takes_images: bool = False
+    needs_samples: bool = False
+    threshold: float | None = None
+    files: tuple[Path, ...] = ()
+
+
+@runtime_checkable
+class Guard(Part, Protocol):
+    """A defense in the one form in which it is asked, whatever form its author gave it.
+
+    `guardmark.defenses.guard.as_guard` makes one of a `Defense` or a `BatchDefense`, once, where
+    the part is built. Defenses that are made of others are guards themselves.
+    """
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What whoever asks must know."""
+        ...
+
+    async def decide_all(self, prompts: Sequence[Prompt], /) -> list[Decision]:
+        """Judge some prompts: one, unless `capabilities.batch` says that it takes several.
+
+        The decisions come in the order of the prompts. One that is inline never waits.
+        """
+        ...
+
+
 @runtime_checkable
 class Defense(Part, Protocol):
-    """Anything that can say allow or block before a model sees an input."""
+    """Anything that can say allow or block; the form in which its author writes it.
 
-    @property
-    def view(self) -> View:
-        """What of a prompt the defense looks at."""
-        ...
+    It may state its `view: View`, which is the text under test where it does not, or all of its
+    `capabilities: Capabilities`.
+    """
 
-    async def decide(self, prompt: Prompt) -> Decision:
-        """Judge one prompt. Must not raise for ordinary input."""
-        ...
-
-
-@runtime_checkable
-class InlineDefense(Part, Protocol):
-    """A defense that answers at once, in this process; called in line."""
-
-    @property
-    def view(self) -> View:
-        """What of a prompt the defense looks at."""
-        ...
-
-    def decide_now(self, prompt: Prompt) -> Decision:
-        """Judge one prompt."""
+    def decide(self, prompt: Prompt) -> Decision | Awaitable[Decision]:
+        """Judge one prompt: at once (`def`), or after waiting for something (`async def`)."""
         ...
 
 
 @runtime_checkable
 class BatchDefense(Part, Protocol):
-    """A defense that gains from batches; the engine forms them."""
-
-    @property
-    def view(self) -> View:
-        """What of a prompt the defense looks at."""
-        ...
+    """A defense that gains from batches; the engine forms them. It may state what others may."""
 
     @property
     def batch_limits(self) -> BatchLimits:
@@ -66,15 +107,6 @@ class BatchDefense(Part, Protocol):
     async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
         """Judge several prompts; the answers come in the order of the prompts."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchLimits:
-    """How large a batch may grow and how long it may wait."""
-
-    max_count: int  # prompts
-    max_tokens: int | None = None  # of one padded batch: its count times its longest prompt
-    max_wait_s: float = 0.01  # for company
 
 
 @runtime_checkable

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from guardmark.core.outcome import ScoreKind
 
 if TYPE_CHECKING:
-    from contextvars import Token
-
     from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence
 
 
@@ -77,47 +74,3 @@ class Record:
     amortised: bool = False
     text: str | None = None
     evidence: Evidence | None = None
-
-
-Question = tuple[str, int, int]
-"""Name of the part that is asked, repeat, and position of the sample."""
-
-_PRESENT: ContextVar[AskingAbout | None] = ContextVar("_PRESENT", default=None)
-
-
-def present_question() -> Question | None:
-    """Return the question that the present task asks, or None outside of any."""
-    asking = _PRESENT.get()
-    return None if asking is None else asking.question
-
-
-def present_call() -> AskingAbout | None:
-    """Return the call of a part that the present task makes, or None outside of any."""
-    return _PRESENT.get()
-
-
-class AskingAbout:
-    """Lets everything that is called in a block belong to a question; one for each call.
-
-    The client of services counts here what it sent for the call, and what that cost.
-    """
-
-    __slots__ = ("_token", "beside", "cost", "question", "requests", "unpriced")
-
-    def __init__(self, part: str | None = None, repeat: int = 0, position: int = 0) -> None:
-        self.question = None if part is None else (part, repeat, position)
-        self.requests = 0
-        self.cost = 0.0
-        self.beside = 0.0  # what parts in this process cost for it, such as members of a chain
-        self.unpriced = 0  # requests whose cost is not known, or not yet
-        self._token: Token[AskingAbout | None] | None = None
-
-    def __enter__(self) -> Self:
-        """Take the place of the question that was asked before."""
-        self._token = _PRESENT.set(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Give it back."""
-        if self._token is not None:
-            _PRESENT.reset(self._token)

@@ -260,6 +260,14 @@ class Prompt:
         return sha256(form.encode()).digest()
 
 
+class MarkedSpan(NamedTuple):
+    """Characters of the text under test that must not survive a guard that masks."""
+
+    start: int
+    end: int
+    kind: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     """One prompt with its label: attack, benign, or unlabelled.
@@ -279,6 +287,9 @@ class Sample:
         crossing: Its second origin where rows are crossed, such as its injection; may be empty.
         source: Where it comes from.
         must_keep: Substrings of the text under test that an attacker may not lose.
+        spans: What a guard that rewrites must not let through: places in the text under test.
+        secrets: The same as texts, wherever they stand.
+        harm_turn: The user's turn that asks for the harm, counted from 1; None means the last.
         metadata: Whatever else the file said, as JSON values.
     """
 
@@ -296,6 +307,9 @@ class Sample:
     crossing: str = ""
     source: str = ""
     must_keep: tuple[str, ...] = ()
+    spans: tuple[MarkedSpan, ...] = ()
+    secrets: tuple[str, ...] = ()
+    harm_turn: int | None = None
     metadata: Mapping[str, object] = field(default_factory=dict)
 
     @property

@@ -19,6 +19,7 @@ class BuiltinSet:
     name: str
     version: str
     purpose: str
+    open_categories: bool = False
 
     @property
     def target(self) -> str:
@@ -61,7 +62,7 @@ def builtin_specs(target: str) -> tuple[DatasetSpec, ...]:
             path=path,
             shown_as=f"{builtin.target}/{path.name}",
             version=builtin.version,
-            open_categories=path.name == "pack.json",
+            open_categories=builtin.open_categories,
         )
         for path in paths
     )

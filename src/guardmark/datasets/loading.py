@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from array import array
 from bisect import bisect_right
 from collections import Counter, deque
@@ -238,17 +239,37 @@ def _again(reader: RowReader) -> Iterator[tuple[int, Sample | list[Fault]]]:
 def sample_digest(sample: Sample) -> bytes:
     """Hash what a figure can depend on: id, content, label and facets."""
     return _digest(
-        sample.id, sample.prompt.digest(), kind_of(sample), sample.group, crossing=sample.crossing
+        sample.id,
+        sample.prompt.digest(),
+        kind_of(sample),
+        sample.group,
+        crossing=sample.crossing,
+        marks=_marks_text(sample),
     )
 
 
+def _marks_text(sample: Sample) -> str:
+    """Write what must not survive and when the harm is asked for; empty for most samples."""
+    if not (sample.spans or sample.secrets or sample.harm_turn):
+        return ""
+    return json.dumps([sample.spans, sample.secrets, sample.harm_turn], ensure_ascii=False)
+
+
 def _digest(
-    sample_id: str, content: bytes, kind: Kind, group: str | None, *, crossing: str = ""
+    sample_id: str,
+    content: bytes,
+    kind: Kind,
+    group: str | None,
+    *,
+    crossing: str = "",
+    marks: str = "",
 ) -> bytes:
     before, technique = _facets_text(kind)
     line = f"{sample_id}\x1f{content.hex()}\x1f{before}\x1f{group or ''}\x1f{technique}"
     if crossing:
         line += f"\x1f{crossing}"
+    if marks:
+        line += f"\x1fmarks {marks}"
     return sha256(line.encode()).digest()
 
 

@@ -78,5 +78,6 @@ def as_picture(sample: Sample) -> Sample | None:
         variant="picture" if own == "original" else f"{own}+picture",
         group=sample.lineage,
         must_keep=(),  # of the text, which is none any more
+        spans=(),
         metadata={**sample.metadata, "tier": "V1"},
     )

@@ -34,9 +34,8 @@ class Constant:
     name: str
     decision: Decision
     view: View = View.TEXT
-    threshold: float | None = None
 
-    def decide_now(self, prompt: Prompt) -> Decision:  # noqa: ARG002 - that is the point
+    def decide(self, prompt: Prompt) -> Decision:  # noqa: ARG002 - that is the point
         """Answer without looking."""
         return self.decision
 
@@ -60,7 +59,6 @@ class Coin:
     __slots__ = ("_limit", "_salt", "name")
 
     view = View.TEXT
-    threshold: float | None = None
 
     def __init__(self, name: str, *, seed: int, probability: float = 0.5) -> None:
         if not 0 <= probability <= 1:
@@ -69,7 +67,7 @@ class Coin:
         self._salt = f"guardmark coin {seed}\n".encode()
         self._limit = probability * _DRAWS
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Toss for one prompt."""
         toss = sha256(self._salt + prompt.digest()).digest()
         return BLOCKED if int.from_bytes(toss[:8], "big") < self._limit else ALLOWED

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, cast
 
 from pydantic import Field, field_validator
 
 from guardmark.canon.steps import CANON_STEPS, CANON_VERSION, Step, apply_steps
-from guardmark.config.deadline import holds_interpreter, timeout_of
 from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError, UnknownName, did_you_mean, listed
-from guardmark.core.protocols import BatchDefense, Defense, InlineDefense, SampleBound
+from guardmark.defenses.guard import as_guard, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from guardmark.config.settings import BuildContext
     from guardmark.core.outcome import Decision
-    from guardmark.core.protocols import BatchLimits
+    from guardmark.core.protocols import Capabilities, SampleBound
     from guardmark.core.sample import Prompt, Sample
-
-Inner = Defense | InlineDefense | BatchDefense
-AnyInner = TypeVar("AnyInner", bound=Inner)
+    from guardmark.defenses.guard import AnyDefense
 
 WHOLE: Final = "canon"  # in a list of steps: all those of the canonical form
 
@@ -53,71 +50,33 @@ class Cleaning:
         return prompt if cleaned == text else prompt.with_text(cleaned)
 
 
-class _Cleaned(Generic[AnyInner]):
-    """Who is asked, and how texts are cleaned before: what all three ways to be asked share."""
+class CanonicalDefense:
+    """Cleans prompts for a guard, and is asked as that is; the cleaning's time is part of its own.
 
-    __slots__ = ("_clean", "_inner", "name", "threshold", "view")
+    Attributes:
+        name: Name of the defense.
+    """
 
-    def __init__(self, name: str, inner: AnyInner, cleaning: Cleaning) -> None:
-        self.name, self.view = name, inner.view
-        self.threshold: float | None = getattr(inner, "threshold", None)
-        self._inner, self._clean = inner, cleaning.of
+    __slots__ = ("_clean", "_inner", "name")
 
-    def bind(self, samples: Iterable[Sample]) -> None:
-        """Tell the defense within of the samples, if it wants to know."""
-        inner: object = self._inner
-        if isinstance(inner, SampleBound):
-            inner.bind(samples)
-
-
-class InlineCanonical(_Cleaned[InlineDefense]):
-    """Cleans for a defense that answers at once; the time of cleaning is part of its own."""
-
-    __slots__ = ("holds_interpreter", "timeout_s")
-
-    def __init__(self, name: str, inner: InlineDefense, cleaning: Cleaning) -> None:
-        super().__init__(name, inner, cleaning)
-        self.timeout_s, self.holds_interpreter = timeout_of(inner), holds_interpreter(inner)
-
-    def decide_now(self, prompt: Prompt) -> Decision:
-        """Ask about a prompt whose text under test was cleaned."""
-        return self._inner.decide_now(self._clean(prompt))
-
-
-class Canonical(_Cleaned[Defense]):
-    """Cleans for a defense that is awaited."""
-
-    __slots__ = ()
-
-    async def decide(self, prompt: Prompt) -> Decision:
-        """Ask about a prompt whose text under test was cleaned."""
-        return await self._inner.decide(self._clean(prompt))
-
-
-class BatchCanonical(_Cleaned[BatchDefense]):
-    """Cleans for a defense asked in batches."""
-
-    __slots__ = ()
+    def __init__(self, name: str, inner: AnyDefense, cleaning: Cleaning) -> None:
+        self.name = name
+        self._inner = as_guard(inner)
+        self._clean = cleaning.of
 
     @property
-    def batch_limits(self) -> BatchLimits:
-        """Limits of the defense within."""
-        return self._inner.batch_limits
+    def capabilities(self) -> Capabilities:
+        """Those of the guard within, as they are now; its files are its own."""
+        return replace(self._inner.capabilities, takes_images=False, files=())
 
-    async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
+    def bind(self, samples: Iterable[Sample]) -> None:
+        """Tell the guard within of the samples, where it wants to know."""
+        if self._inner.capabilities.needs_samples:
+            cast("SampleBound", self._inner).bind(samples)
+
+    async def decide_all(self, prompts: Sequence[Prompt]) -> list[Decision]:
         """Ask about prompts whose texts under test were cleaned."""
-        return await self._inner.decide_batch([self._clean(prompt) for prompt in prompts])
-
-
-def canonical_of(
-    inner: Inner, *, name: str, cleaning: Cleaning
-) -> InlineCanonical | Canonical | BatchCanonical:
-    """Show a defense cleaned texts, asked the way it is asked without."""
-    if isinstance(inner, InlineDefense):
-        return InlineCanonical(name, inner, cleaning)
-    if isinstance(inner, BatchDefense):
-        return BatchCanonical(name, inner, cleaning)
-    return Canonical(name, inner, cleaning)
+        return await self._inner.decide_all([self._clean(prompt) for prompt in prompts])
 
 
 class CanonicalSettings(Settings):
@@ -154,11 +113,11 @@ class CanonicalSettings(Settings):
         if self.of not in context.defenses or self.of == name:
             raise UnknownName("defense", self.of, set(context.defenses) - {name})
         inner = context.defenses[self.of]
-        if isinstance(inner, DecisionsDefense):
+        if isinstance(source_of(inner), DecisionsDefense):
             raise ConfigError(
                 f"defenses.{name}: {self.of} reads decisions that were made already; no cleaning "
                 "can change them.\nNext: name a defense that is asked, for example of type http."
             )
-        return canonical_of(
-            cast("Inner", inner), name=name, cleaning=Cleaning(steps=steps_of(self.steps))
+        return CanonicalDefense(
+            name, cast("AnyDefense", inner), Cleaning(steps=steps_of(self.steps))
         )

@@ -9,26 +9,27 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
 
 from pydantic import Field, model_validator
 
-from guardmark.config.deadline import GrownSettings, holds_interpreter, total_timeout
+from guardmark.config.deadline import GrownSettings
 from guardmark.config.settings import Rate
 from guardmark.core.errors import UnknownName
 from guardmark.core.outcome import CategoryFinding, Decision, Evidence, Outcome, ScoreKind
-from guardmark.core.protocols import BatchDefense, Defense, InlineDefense, SampleBound
-from guardmark.core.record import present_call
+from guardmark.core.protocols import Capabilities
 from guardmark.core.sample import View
 from guardmark.defenses.calls.pricing import was_sent, with_usage
+from guardmark.defenses.guard import as_guard
+from guardmark.net.call_account import present_account
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from guardmark.config.settings import BuildContext
+    from guardmark.core.protocols import Guard, SampleBound
     from guardmark.core.sample import Prompt, Sample
     from guardmark.defenses.calls.pricing import PricedChain, PricedPart
+    from guardmark.defenses.guard import AnyDefense
 
     Votes = Sequence[tuple[str, Decision]]
     Charge = PricedPart | PricedChain
-
-Member = Defense | InlineDefense | BatchDefense
 
 
 class ChainRule(StrEnum):
@@ -46,118 +47,108 @@ _EVERYTHING: Final = (0.0, 1.0)
 _ALLOWED = Decision(outcome=Outcome.ALLOW)
 
 
-def _is_enough(votes: Votes, chain: _Chain) -> bool:
-    is_short = chain.short_circuit or chain.rule in (ChainRule.FIRST, ChainRule.CASCADE)
-    size = len(chain.members)
-    return is_short and settled(votes, size, chain.rule, between=chain.between) is not None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class _Chain:
-    """Members in their order and how they decide, both ways they are asked.
+class ChainDefense:
+    """Members in their order, and how their decisions become one.
 
     A member that fails does not vote; unless the others settle it, the chain fails as it did.
+    Where all members answer at once the chain does too, and whoever asks takes its time;
+    otherwise its latency is the sum of theirs.
     """
 
     name: str
-    members: Sequence[Any]
+    members: Sequence[AnyDefense]
     _: KW_ONLY
     rule: ChainRule = ChainRule.ANY
     short_circuit: bool = True
-    view: View = View.CONVERSATION
     between: Between = _EVERYTHING
     prices: Mapping[str, Charge] = field(default_factory=dict)  # of members in this process
+    guards: tuple[Guard, ...] = field(init=False)
+    capabilities: Capabilities = field(init=False)
 
     def __post_init__(self) -> None:
         """Refuse a chain of nothing, which would allow everything."""
         if not self.members:
             raise ValueError("a chain needs at least one member")
-
-    @property
-    def threshold(self) -> float | None:
-        """The threshold that all members share, or None."""
-        return common_threshold(self.members)
+        object.__setattr__(self, "guards", tuple(map(as_guard, self.members)))
+        object.__setattr__(self, "capabilities", _together(self.guards))
 
     def bind(self, samples: Iterable[Sample]) -> None:
         """Tell the members that want to know of the samples."""
-        bound = [member for member in self.members if isinstance(member, SampleBound)]
-        known = list(samples) if len(bound) > 1 else samples  # an iterator serves one member only
-        for member in bound:
-            member.bind(known)
+        known = list(samples)  # an iterator would serve one member only
+        for member in self.guards:
+            if member.capabilities.needs_samples:
+                cast("SampleBound", member).bind(known)
 
-    def paid_for(self, votes: Votes, prompt: Prompt) -> float | None:
-        """Return what the members that were asked cost here; None where none has a price."""
-        priced = [(self.prices[name], vote) for name, vote in votes if name in self.prices]
-        costs = [price.of_answer(vote.evidence, prompt) for price, vote in priced if was_sent(vote)]
-        return sum(cost or 0.0 for cost in costs) if costs else None
+    async def decide_all(self, prompts: Sequence[Prompt]) -> list[Decision]:
+        """Ask the members about each prompt."""
+        return [await self._decide(prompt) for prompt in prompts]
 
-
-class InlineChain(_Chain):
-    """A chain whose members all answer at once."""
-
-    __slots__ = ()
-
-    @property
-    def timeout_s(self) -> float | None:
-        """The time of all members together."""
-        return total_timeout(self.members)
-
-    @property
-    def holds_interpreter(self) -> bool:
-        """Whether a member does."""
-        return any(map(holds_interpreter, self.members))
-
-    def decide_now(self, prompt: Prompt) -> Decision:
-        """Ask the members about one prompt."""
-        votes: list[tuple[str, Decision]] = []
-        for member in self.members:
-            votes.append((member.name, member.decide_now(prompt)))
-            if _is_enough(votes, self):
-                break
-        decision = combine(votes, len(self.members), self.rule, between=self.between)
-        return with_usage(decision, cost=self.paid_for(votes, prompt)) if self.prices else decision
-
-
-class ChainDefense(_Chain):
-    """A chain with members that must be awaited; its latency is the sum of theirs."""
-
-    __slots__ = ()
-
-    async def decide(self, prompt: Prompt) -> Decision:
-        """Ask the members about one prompt."""
+    async def _decide(self, prompt: Prompt) -> Decision:
         votes: list[tuple[str, Decision]] = []
         total_ns = 0
-        for member in self.members:
+        for member in self.guards:
             began = perf_counter_ns()
-            decision = await _ask(member, prompt)
+            (decision,) = await member.decide_all([prompt])
             took = perf_counter_ns() - began
             total_ns += took if decision.latency_ns is None else decision.latency_ns
             votes.append((member.name, decision))
-            if _is_enough(votes, self):
+            if self._is_enough(votes):
                 break
-        size, rule = len(self.members), self.rule
-        decision = combine(votes, size, rule, latency_ns=total_ns, between=self.between)
-        if not self.prices:
-            return decision
-        paid, asking = self.paid_for(votes, prompt), present_call()
-        if asking is not None:
-            asking.beside += paid or 0.0  # what members behind services cost is counted there, too
+        decision = combine(
+            votes,
+            len(self.guards),
+            self.rule,
+            latency_ns=None if self.capabilities.is_inline else total_ns,
+            between=self.between,
+        )
+        return self._with_cost(decision, votes, prompt) if self.prices else decision
+
+    def _is_enough(self, votes: Votes) -> bool:
+        if not self.short_circuit and self.rule not in (ChainRule.FIRST, ChainRule.CASCADE):
+            return False
+        return settled(votes, len(self.guards), self.rule, between=self.between) is not None
+
+    def _with_cost(self, decision: Decision, votes: Votes, prompt: Prompt) -> Decision:
+        """Count what members in this process cost: beside the others' requests, or as all."""
+        paid = self._paid_for(votes, prompt)
+        account = None if self.capabilities.is_inline else present_account()
+        if account is not None:
+            account.beside += paid or 0.0  # what members behind services cost is counted there, too
             return decision
         return with_usage(decision, cost=paid)
 
+    def _paid_for(self, votes: Votes, prompt: Prompt) -> float | None:
+        """Return what the members that were asked cost here; None where none has a price."""
+        costs = []
+        for name, vote in votes:
+            if name in self.prices and was_sent(vote):
+                costs.append(self.prices[name].of_answer(vote.evidence, prompt) or 0.0)
+        return sum(costs) if costs else None
 
-async def _ask(member: Member, prompt: Prompt) -> Decision:
-    if isinstance(member, InlineDefense):
-        return member.decide_now(prompt)
-    if isinstance(member, Defense):
-        return await member.decide(prompt)
-    return (await member.decide_batch([prompt]))[0]
+
+def _together(members: Sequence[Guard]) -> Capabilities:
+    """Return what can be said of several guards that are asked one after the other."""
+    every = [member.capabilities for member in members]
+    thresholds = {each.threshold for each in every}
+    return Capabilities(
+        view=View.CONVERSATION,
+        is_inline=all(each.is_inline for each in every),
+        timeout_s=_total_timeout(every),
+        holds_interpreter=any(each.holds_interpreter for each in every),
+        needs_samples=any(each.needs_samples for each in every),
+        threshold=thresholds.pop() if len(thresholds) == 1 else None,
+    )
 
 
-def common_threshold(members: Sequence[object]) -> float | None:
-    """Return the threshold all members share, or None."""
-    thresholds = {getattr(member, "threshold", None) for member in members}
-    return thresholds.pop() if len(thresholds) == 1 else None
+def _total_timeout(members: Sequence[Capabilities]) -> float | None:
+    """Return how long a call of several takes at most; None where one of them has no limit."""
+    total = 0.0
+    for each in members:
+        if each.timeout_s is None:
+            return None
+        total += each.timeout_s
+    return total
 
 
 def settled(
@@ -283,18 +274,15 @@ class ChainSettings(GrownSettings):
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
-        members: list[Member] = []
+        members: list[AnyDefense] = []
         for member in self.of:
             if member not in context.defenses or member == name:
                 raise UnknownName("defense", member, set(context.defenses) - {name})
-            members.append(cast("Member", context.defenses[member]))
+            members.append(cast("AnyDefense", context.defenses[member]))
         options: dict[str, Any] = {
             "rule": ChainRule(self.rule),
             "short_circuit": self.short_circuit,
             "between": self.between or _EVERYTHING,
             "prices": {name: context.charges[name] for name in self.of if name in context.charges},
         }
-        inline = [member for member in members if isinstance(member, InlineDefense)]
-        if len(inline) == len(members):
-            return InlineChain(name, inline, **options)
         return ChainDefense(name, members, **options)

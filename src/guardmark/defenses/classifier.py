@@ -15,7 +15,7 @@ from guardmark.config.deadline import CODE_TIMEOUT_S, TimedSettings, overrun_mes
 from guardmark.config.settings import Rate, Settings
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
-from guardmark.core.protocols import BatchLimits
+from guardmark.core.protocols import BatchLimits, Capabilities
 from guardmark.core.sample import View
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.profile import Profile, load_profile, profile_names, with_profile
@@ -53,8 +53,10 @@ class ClassifierDefense:
         self.timeout_s = timeout_s
         self.view = view
         self.threshold = threshold
+        self.capabilities = Capabilities(
+            view=view, timeout_s=timeout_s, threshold=threshold, files=files
+        )
         self.batch_limits = BatchLimits(max_count=256)
-        self.files = files
         self._classifier = classifier
         # One thread: the model uses all cores by itself, and the loop stays free meanwhile.
         self._thread = self._new_thread()

@@ -14,6 +14,7 @@ from guardmark.config.deadline import GrownSettings
 from guardmark.config.settings import Rate
 from guardmark.core.errors import ConfigError, DatasetError, UnknownName, listed
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
+from guardmark.core.protocols import Capabilities
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
 from guardmark.defenses.answers import ConfidenceMeaning
@@ -57,6 +58,11 @@ class DecisionsDefense:
     view: View = View.TEXT
     by_prompt: dict[bytes, Decision] = field(default_factory=dict, init=False)
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What is known of whoever decided."""
+        return Capabilities(view=self.view, threshold=self.threshold, files=self.files)
+
     def bind(self, samples: Iterable[Sample]) -> None:
         """Learn which prompts will be asked about.
 
@@ -72,7 +78,7 @@ class DecisionsDefense:
             if (known.outcome, known.score) != (decision.outcome, decision.score):
                 self.by_prompt[digest] = _AMBIGUOUS
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Look one prompt up."""
         return self.by_prompt.get(prompt.digest(), _UNKNOWN)
 

@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 from guardmark.config.deadline import CODE_TIMEOUT_S, TimedSettings, overrun_message
 from guardmark.config.settings import Rate
 from guardmark.core.errors import BadSettings, ConfigError, did_you_mean
+from guardmark.core.protocols import Capabilities
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.answers import (
     USUAL_READER,
@@ -60,9 +61,14 @@ class _Function:
     timeout_s: float | None = CODE_TIMEOUT_S
 
     @property
-    def threshold(self) -> float | None:
-        """The risk from which on it blocks, or None."""
-        return self.reader.threshold
+    def capabilities(self) -> Capabilities:
+        """What is stated of it."""
+        return Capabilities(
+            view=self.view,
+            timeout_s=self.timeout_s,
+            threshold=self.reader.threshold,
+            files=self.files,
+        )
 
     def shown(self, prompt: Prompt) -> Prompt | str | None:
         """What the function is given of a prompt, if anything."""
@@ -74,7 +80,7 @@ class FunctionDefense(_Function):
 
     __slots__ = ()
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Call the function on one prompt."""
         if (shown := self.shown(prompt)) is None:
             return NOTHING_SHOWN[self.view]
@@ -159,9 +165,9 @@ def function_of(subject: object, *, block_labels: Sequence[str] = ()) -> Callabl
         if callable(called := getattr(subject, method, None)):
             return cast("Callable[..., object]", called)
     kind = type(subject).__name__
-    if any(hasattr(subject, each) for each in ("decide", "decide_now", "decide_batch")):
-        lacking = " and ".join(each for each in ("name", "view") if not hasattr(subject, each))
-        raise TypeError(f"a {kind} decides and lacks {lacking or 'batch_limits'}, as defenses have")
+    if any(hasattr(subject, each) for each in ("decide", "decide_batch")):
+        lacking = "batch_limits" if hasattr(subject, "name") else "name"
+        raise TypeError(f"a {kind} decides and lacks {lacking}, as defenses have")
     raise TypeError(f"a {kind} is not a function and has no evaluate")
 
 

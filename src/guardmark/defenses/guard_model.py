@@ -24,7 +24,7 @@ from guardmark.core.outcome import (
     Outcome,
     ScoreKind,
 )
-from guardmark.core.protocols import BatchLimits
+from guardmark.core.protocols import BatchLimits, Capabilities
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.guard_profile import (
@@ -201,9 +201,14 @@ class GuardModelDefense:
     takes_images: bool = False
 
     @property
-    def threshold(self) -> float | None:
-        """The score from which an answer means blocked."""
-        return self.reader.threshold
+    def capabilities(self) -> Capabilities:
+        """What is stated of it."""
+        return Capabilities(
+            view=self.view,
+            takes_images=self.takes_images,
+            threshold=self.reader.threshold,
+            files=self.files,
+        )
 
     async def decide(self, prompt: Prompt) -> Decision:
         """Ask the guard about one prompt, once for each risk."""
@@ -232,9 +237,8 @@ class LocalGuardDefense:
     ) -> None:
         self.name = name
         self.view = view
-        self.threshold = reader.threshold
+        self.capabilities = Capabilities(view=view, threshold=reader.threshold, files=files)
         self.batch_limits = BatchLimits(max_count=32)
-        self.files = files
         self._generator = generator
         self._reader = reader
         self._requests = requests

@@ -13,6 +13,7 @@ import numpy as np
 from guardmark.config.settings import Rate, Settings
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Decision, Outcome, ScoreKind
+from guardmark.core.protocols import Capabilities
 from guardmark.core.sample import View
 from guardmark.defenses.baseline import NOTHING_SHOWN
 
@@ -88,7 +89,12 @@ class NgramDefense:
     view: View = View.TEXT
     files: tuple[Path, ...] = ()
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    @property
+    def capabilities(self) -> Capabilities:
+        """What is stated of it."""
+        return Capabilities(view=self.view, threshold=self.threshold, files=self.files)
+
+    def decide(self, prompt: Prompt) -> Decision:
         """Score one prompt."""
         text = prompt.shown(self.view)
         if text is None:

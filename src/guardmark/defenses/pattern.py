@@ -14,6 +14,7 @@ from guardmark.config.deadline import PATTERN_TIMEOUT_S, TimedSettings
 from guardmark.config.source import read_text
 from guardmark.core.errors import BadSettings, ConfigError
 from guardmark.core.outcome import ALLOWED, Decision, Evidence, Outcome
+from guardmark.core.protocols import Capabilities
 from guardmark.core.sample import View
 from guardmark.defenses.baseline import NOTHING_SHOWN
 
@@ -62,9 +63,6 @@ class PatternDefense:
         *("files", "name", "timeout_s", "view"),
     )
 
-    threshold: float | None = None
-    holds_interpreter = True
-
     def __init__(
         self,
         name: str,
@@ -88,7 +86,17 @@ class PatternDefense:
                 self._by_word.setdefault(word, []).append(search)
         self._keywords = _keyword_search(keywords)
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    @property
+    def capabilities(self) -> Capabilities:
+        """What is stated of it; a search of `re` lets nothing else run."""
+        return Capabilities(
+            view=self.view,
+            timeout_s=self.timeout_s,
+            holds_interpreter=True,
+            files=self.files,
+        )
+
+    def decide(self, prompt: Prompt) -> Decision:
         """Look for every rule in one prompt."""
         text = prompt.words if self._whole_text else prompt.shown(self.view)
         if text is None:

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from guardmark.core.case import CaseEnd
 from guardmark.core.errors import BudgetReached
 from guardmark.core.outcome import ErrorKind, Evidence, Outcome, Response
 from guardmark.core.protocols import Closable
-from guardmark.core.record import AskingAbout, Stage
+from guardmark.core.record import Stage
+from guardmark.engine.asking import Question
 from guardmark.engine.calls import (
-    admit_call,
     as_coroutine,
     as_decision,
-    attempt,
-    settle_call,
 )
 from guardmark.engine.case import run_case
 from guardmark.engine.recorder import open_recorder
-from guardmark.engine.run_monitor import Halt, Progress, RunMonitor, StopSignal, supervise
+from guardmark.engine.run_monitor import Halt, Progress, RunMonitor
 from guardmark.engine.runner import raise_for, run_state, summary_of
+from guardmark.engine.supervision import StopSignal, supervise
 from guardmark.store.cases import case_to_json
 from guardmark.store.reader import RunState
 from guardmark.store.schema import OUTCOME_CODE
@@ -38,11 +36,6 @@ if TYPE_CHECKING:
     from guardmark.engine.recorder import Recorder
     from guardmark.engine.runner import RunSummary
     from guardmark.store.records import RecordWriter
-
-    Key = tuple[str, int, int, str]
-
-_MOST_SHARED: Final = 200_000
-"""Answers of guards that draw nothing that are kept for the whole run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,41 +92,29 @@ class _Asker:
     guards: Mapping[str, Callable[[Prompt], Awaitable[Decision]]]
     views: Mapping[str, View]
     shared: frozenset[str]
-    answers: dict[Key, tuple[Decision, int]] = field(default_factory=dict)
 
     async def ask(
         self, guard: str, prompt: Prompt, *, position: int, repeat: int
-    ) -> tuple[Decision, int]:
+    ) -> tuple[Decision, int | None]:
         """Return the decision of a guard and its time; the same question is put once."""
-        key = (guard, position, repeat, prompt.digest().hex())
+        address = (guard, position, repeat, prompt.digest().hex())
         if guard in self.shared:
-            key = (guard, -1, -1, prompt.shown(self.views[guard]) or "")
-        known = self.answers.get(key)
-        if known is not None:
-            return known
-        monitor = self.monitor
-        with AskingAbout(guard, repeat, position) as asking:
-            charge = await admit_call(monitor.spending, guard, prompt)
-            start = perf_counter_ns()
-            answer = await attempt(self.guards[guard], prompt)
-            took = perf_counter_ns() - start
-            answer = settle_call(monitor.meter, charge, answer, asking)
-        decision = as_decision(answer)
-        monitor.busy_ns += took
-        if decision.evidence is not None:
-            monitor.spend(decision.evidence, guard)
-        if decision.outcome is Outcome.ERROR:
-            monitor.note_failure(guard, decision, code=OUTCOME_CODE["error"])
-        elif decision.outcome is Outcome.MALFORMED:
-            monitor.note_failure(guard, decision, code=OUTCOME_CODE["malformed"])
-        if len(self.answers) < _MOST_SHARED:
-            self.answers[key] = (decision, took)
-        return decision, took
+            address = (guard, -1, -1, prompt.shown(self.views[guard]) or "")
+        question = Question(guard, (prompt,), position, repeat)
+        asker = self.monitor.asker
+        asked, is_new = await asker.ask_once(self.guards[guard], question, address=address)
+        decision = as_decision(asked.answer)
+        if is_new:
+            self._note(guard, decision)
+        return decision, asked.took_ns
 
-    def forget(self, position: int) -> None:
-        """Forget the answers about a case whose arms are all done."""
-        for key in [key for key in self.answers if key[1] == position]:
-            del self.answers[key]
+    def _note(self, guard: str, decision: Decision) -> None:
+        """Count what a call spent, and one that failed."""
+        if decision.evidence is not None:
+            self.monitor.spend(decision.evidence, guard)
+        if decision.outcome in (Outcome.ERROR, Outcome.MALFORMED):
+            code = OUTCOME_CODE[decision.outcome]
+            self.monitor.note_failure(guard, decision, code=code)
 
 
 async def run_agents(
@@ -151,8 +132,8 @@ async def run_agents(
     lanes = _lanes(plan, monitor)
     asker = _Asker(
         monitor=monitor,
-        guards={guard.name: as_coroutine(guard) for guard in plan.plan.defenses},
-        views={guard.name: guard.view for guard in plan.plan.defenses},
+        guards={guard.name: as_coroutine(guard) for guard in plan.plan.guards},
+        views={guard.name: guard.capabilities.view for guard in plan.plan.guards},
         shared=plan.shared,
     )
     writer.plan(counters.planned)
@@ -199,7 +180,7 @@ async def _work(
                 return
             _record(lane.recorder, position, result, is_attack=position in plan.attacks)
             asker.monitor.store()
-        asker.forget(position)
+        asker.monitor.asker.forget(position)
 
 
 async def _carry_out(plan: AgentPlan, lane: _Lane, asker: _Asker, position: int) -> CaseResult:

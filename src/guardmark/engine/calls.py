@@ -1,13 +1,13 @@
-"""Calling a part: its time is taken, and what it raises becomes an answer."""
+"""Calling a part: what it answers, raises or cannot be shown becomes an answer."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from guardmark.config.deadline import CallAlarm, Overrun, timeout_of
+from guardmark.config.deadline import CallAlarm, Overrun
 from guardmark.core.errors import BudgetReached, StorageError
 from guardmark.core.outcome import (
     AnswerMode,
@@ -19,27 +19,17 @@ from guardmark.core.outcome import (
     Verdict,
     VerdictLabel,
 )
-from guardmark.core.protocols import Defense, InlineDefense
-from guardmark.core.record import AskingAbout
 from guardmark.core.sample import View
 from guardmark.defenses.calls.failure import Failure, failure_of, not_a
-from guardmark.defenses.calls.pricing import was_sent, with_usage
-from guardmark.engine.run_monitor import Abandoned
-from guardmark.store.cache import key_of
+from guardmark.defenses.guard import awaited_call, inline_call
+from guardmark.engine.supervision import Abandoned
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from guardmark.core.budget import SpendingMeter
-    from guardmark.core.protocols import BatchDefense
+    from guardmark.core.protocols import Guard
     from guardmark.core.sample import Prompt
-    from guardmark.defenses.calls.pricing import PricedChain, PricedPart
-    from guardmark.engine.plan import AnyDefense, Spending
-    from guardmark.engine.recorder import Recorder
-    from guardmark.engine.run_monitor import RunMonitor, StopSignal
-    from guardmark.store.under_way import CallKey
-
-    About = tuple[Prompt, *tuple[str, ...]]
+    from guardmark.engine.supervision import StopSignal
 
 
 ALWAYS_SHOWN: Final = (View.TEXT, View.CONVERSATION)  # views that every prompt of text can show
@@ -131,20 +121,24 @@ async def attempt(call: Callable[..., Awaitable[T]], *about: Any) -> T | Failure
     """Ask a part and wait for its answer, or for what it raises."""
     try:
         return await call(*about)
-    except (KeyboardInterrupt, GeneratorExit, StorageError, BudgetReached):
-        raise
-    except asyncio.CancelledError as error:
+    except BaseException as error:  # noqa: BLE001 - the edge to foreign code: a record
+        return failure_or_raise(error)
+
+
+def failure_or_raise(error: BaseException) -> Failure:
+    """Return what a part raised as its answer; raise what is ours, such as a task cancelled."""
+    if isinstance(error, KeyboardInterrupt | GeneratorExit | StorageError | BudgetReached):
+        raise error
+    if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         if task is None or task.cancelling():
-            raise
-        return failure_of(error)
-    except BaseException as error:  # noqa: BLE001 - the edge to foreign code: a record
-        return failure_of(error)
+            raise error
+    return failure_of(error)
 
 
-def refusal_of(defense: AnyDefense) -> Callable[[Prompt], Decision | None]:
-    """Return what says which prompts cannot be shown to a defense, and why."""
-    view, takes_images = defense.view, getattr(defense, "takes_images", False)
+def refusal_of(guard: Guard) -> Callable[[Prompt], Decision | None]:
+    """Return what says which prompts cannot be shown to a guard, and why."""
+    view, takes_images = guard.capabilities.view, guard.capabilities.takes_images
     if view in ALWAYS_SHOWN and takes_images:
         return lambda _prompt: None
 
@@ -158,11 +152,12 @@ def refusal_of(defense: AnyDefense) -> Callable[[Prompt], Decision | None]:
     return refuse
 
 
-def skipping(defense: InlineDefense, *, has_images: bool = True) -> Callable[[Prompt], Decision]:
-    """Keep prompts from a defense that cannot be shown to it."""
-    decide, refuse = defense.decide_now, refusal_of(defense)
-    if defense.view in ALWAYS_SHOWN and not has_images:
+def inline_decide(guard: Guard, *, has_images: bool = True) -> Callable[[Prompt], Decision]:
+    """Return what asks an inline guard, and keeps prompts from it that cannot be shown to it."""
+    decide = inline_call(guard)
+    if guard.capabilities.view in ALWAYS_SHOWN and not has_images:
         return decide
+    refuse = refusal_of(guard)
     return lambda prompt: refuse(prompt) or decide(prompt)
 
 
@@ -174,13 +169,15 @@ def as_decision(answer: Any) -> Decision:
     return failure.as_decision()
 
 
-def as_coroutine(defense: AnyDefense) -> Callable[[Prompt], Awaitable[Decision]]:
-    """Return the coroutine function that asks a defense."""
-    refuse = refusal_of(defense)
-    if isinstance(defense, InlineDefense):
-        ask = _inline(defense)
+def as_coroutine(guard: Guard) -> Callable[[Prompt], Awaitable[Decision]]:
+    """Return the coroutine function that asks a guard about one prompt."""
+    refuse = refusal_of(guard)
+    if guard.capabilities.is_inline:
+        ask = _within_its_time(guard)
+    elif guard.capabilities.batch is not None:
+        ask = _one_by_one(guard)
     else:
-        ask = defense.decide if isinstance(defense, Defense) else _one_by_one(defense)
+        ask = awaited_call(guard)
 
     async def shown(prompt: Prompt) -> Decision:
         refusal = refuse(prompt)
@@ -191,49 +188,49 @@ def as_coroutine(defense: AnyDefense) -> Callable[[Prompt], Awaitable[Decision]]
     return shown
 
 
-def _inline(defense: InlineDefense) -> Callable[[Prompt], Awaitable[Decision]]:
-    timeout_s = timeout_of(defense)
+def _within_its_time(guard: Guard) -> Callable[[Prompt], Awaitable[Decision]]:
+    decide, timeout_s = inline_call(guard), guard.capabilities.timeout_s
 
     async def ask(prompt: Prompt) -> Decision:
         with CallAlarm(timeout_s):
-            return defense.decide_now(prompt)
+            return decide(prompt)
 
     return ask
 
 
-def _one_by_one(defense: BatchDefense) -> Callable[[Prompt], Awaitable[Decision]]:
+def _one_by_one(guard: Guard) -> Callable[[Prompt], Awaitable[Decision]]:
     async def ask(prompt: Prompt) -> Decision:
-        return (await decide_batch(defense, [prompt]))[0]
+        return (await decide_batch(guard, [prompt]))[0]
 
     return ask
 
 
 async def decide_batch(
-    defense: BatchDefense,
+    guard: Guard,
     prompts: Sequence[Prompt],
     *,
     on_failure: Callable[[Failure], None] = lambda _failure: None,
 ) -> list[Decision]:
-    """Ask a defense about a batch; a batch that fails is asked one by one.
+    """Ask a guard about a batch; a batch that fails is asked one by one.
 
     One input must not turn its neighbours into errors. `on_failure` may raise to do better.
     """
-    refused = [*map(refusal_of(defense), prompts)]
+    refused = [*map(refusal_of(guard), prompts)]
     shown = [prompt for prompt, refusal in zip(prompts, refused, strict=True) if not refusal]
-    answers = iter(await _decide(defense, shown, on_failure) if shown else ())
+    answers = iter(await _decide(guard, shown, on_failure) if shown else ())
     return [refusal or next(answers) for refusal in refused]
 
 
 async def _decide(
-    defense: BatchDefense, prompts: Sequence[Prompt], on_failure: Callable[[Failure], None]
+    guard: Guard, prompts: Sequence[Prompt], on_failure: Callable[[Failure], None]
 ) -> list[Decision]:
-    answer: Any = await attempt(defense.decide_batch, prompts)
+    answer: Any = await attempt(guard.decide_all, prompts)
     if isinstance(answer, list) and len(answer) == len(prompts):
         return [as_decision(each) for each in answer]
     if len(prompts) > 1:
         if isinstance(answer, Failure):
             on_failure(answer)
-        return [(await _decide(defense, [prompt], on_failure))[0] for prompt in prompts]
+        return [(await _decide(guard, [prompt], on_failure))[0] for prompt in prompts]
     if not isinstance(answer, Failure):
         answer = Failure(ErrorKind.CONTRACT, f"expected 1 decision, got {answer!r:.100}")
     return [answer.as_decision()]
@@ -259,107 +256,3 @@ def as_verdict(answer: Any) -> Verdict:
         return answer
     failure = answer if isinstance(answer, Failure) else not_a("Verdict", answer)
     return Verdict(label=VerdictLabel.ERROR, error_kind=failure.kind, evidence=failure.evidence)
-
-
-async def ask_part(
-    call: Callable[..., Awaitable[Any]],
-    about: About,
-    *,
-    recorder: Recorder,
-    part: str,
-    position: int,
-) -> tuple[Any, int | None]:
-    """Ask a part about a sample and take the time, or recall its answer."""
-    cached = recorder.monitor.plan.cached
-    identity = None if cached is None else cached.identities.get(part)
-    with AskingAbout(part, recorder.batch.repeat, position) as asking:
-        key = (*recorder.batch.key, position)
-        if cached is None or identity is None:
-            return await _timed(call, about, recorder.monitor, key=key, asking=asking)
-        asked = (about[0].digest().hex(), *about[1:])
-        cache_key = key_of(identity, repeat=recorder.batch.repeat, asked=asked)
-        kept = cached.cache.recall(cache_key)
-        if kept is not None:
-            return kept, None
-        answer, took = await _timed(call, about, recorder.monitor, key=key, asking=asking)
-        if isinstance(answer, Decision | Response | Verdict):
-            cached.cache.keep(cache_key, answer)
-        return answer, took
-
-
-async def _timed(
-    call: Callable[..., Awaitable[Any]],
-    about: About,
-    monitor: RunMonitor,
-    *,
-    key: CallKey,
-    asking: AskingAbout,
-) -> tuple[Any, int]:
-    under_way, name = monitor.writer.under_way, (asking.question or ("",))[0]
-    charge = await admit_call(monitor.spending, name, about[0])
-    under_way.leave(key)
-    start = perf_counter_ns()
-    try:
-        answer = await attempt(call, *about)
-    except BudgetReached:
-        under_way.arrive(key)  # what it lacked was not sent
-        raise
-    took = perf_counter_ns() - start
-    under_way.arrive(key)
-    monitor.busy_ns += took
-    return settle_call(monitor.meter, charge, answer, asking), took
-
-
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """What was set aside for a call of a part that no client of services counts."""
-
-    prompt: Prompt
-    reserved: float
-    price: PricedPart | PricedChain | None
-
-
-async def admit_call(spending: Spending, part: str, prompt: Prompt) -> Charge | None:
-    """Count a call before it leaves; the requests of a service are counted where they are sent.
-
-    Raises:
-        BudgetReached: If it could pass a limit.
-    """
-    if part in spending.at_service:
-        return None
-    price = spending.prices.get(part)
-    charge = Charge(prompt, 0.0 if price is None else price.of_call(prompt), price)
-    await spending.meter.admit(charge.reserved)
-    return charge
-
-
-def settle_call(meter: SpendingMeter, charge: Charge | None, answer: T, asking: AskingAbout) -> T:
-    """Count what a call did cost, and return its answer with that among its evidence."""
-    if charge is None:
-        if asking.beside:
-            meter.count(0, asking.beside)
-        return _with_requests(answer, asking)
-    if charge.price is not None:
-        answer = charge.price.stamp(answer, charge.prompt)
-    if asking.beside:
-        answer = with_usage(answer, cost=asking.beside)
-    evidence: Any = getattr(answer, "evidence", None)
-    try:
-        usage = evidence.usage if evidence is not None and was_sent(answer) else None
-        cost = None if usage is None else usage.cost
-        meter.settle(charge.reserved, (cost or 0.0) if was_sent(answer) else 0.0)
-        if evidence is not None and len(evidence.attempts) > 1:
-            meter.count(len(evidence.attempts) - 1)
-    except (TypeError, AttributeError):
-        meter.settle(charge.reserved, charge.reserved)  # it says it in other types than agreed
-    return answer
-
-
-def _with_requests(answer: T, asking: AskingAbout) -> T:
-    """Return an answer of a service with what its requests cost, and how many there were."""
-    evidence: Evidence | None = getattr(answer, "evidence", None)
-    told = 1 if evidence is None else max(1, len(evidence.attempts))
-    requests = asking.requests if asking.requests > told else None
-    paid = asking.cost + asking.beside
-    cost = paid if paid and not asking.unpriced else None
-    return with_usage(answer, cost=cost, requests=requests)

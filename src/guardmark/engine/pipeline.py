@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import BudgetReached
 from guardmark.core.manifest import LatencyMode, Policy
-from guardmark.core.protocols import DrawingModel, InlineDefense
+from guardmark.core.protocols import DrawingModel
 from guardmark.core.record import Stage
-from guardmark.core.sample import Message, Prompt, Role, View
+from guardmark.core.sample import Message, Prompt, Role
 from guardmark.engine.calls import (
     NOTHING_TO_JUDGE,
     SKIPPED,
@@ -19,11 +19,10 @@ from guardmark.engine.calls import (
     as_decision,
     as_response,
     as_verdict,
-    ask_part,
     decide_batch,
 )
 from guardmark.engine.execution.actors import ActorDefense
-from guardmark.engine.execution.batches import affordable, ask_batch, form, takes_batches
+from guardmark.engine.execution.batches import affordable, ask_batch, form, limits_of, takes_batches
 from guardmark.engine.plan import NO_GUARD, layer_of
 from guardmark.engine.recorder import PendingSample, open_recorder
 from guardmark.engine.run_monitor import Halt
@@ -87,13 +86,13 @@ class PipelineRunner:
         elsewhere = {
             name
             for name, guard in self._arms.items()
-            if guard.recorders[0].later or isinstance(guard.defense, ActorDefense)
+            if guard.recorders[0].later or isinstance(guard.guard, ActorDefense)
         }
         self.asks = {
             name
             for name, guard in self._arms.items()
-            if guard.defense.view is View.RESPONSE
-            or not (is_single or isinstance(guard.defense, InlineDefense) or name in elsewhere)
+            if guard.reads_answers
+            or not (is_single or guard.guard.capabilities.is_inline or name in elsewhere)
         }
         self._model = [
             open_recorder(monitor, NO_GUARD, Stage.MODEL, repeat=repeat) for repeat in repeats
@@ -125,8 +124,8 @@ class PipelineRunner:
         work: list[Coroutine[Any, Any, None]] = [self._feed()]
         for name in self.asks:
             guard, count = self._arms[name], plan.in_flight(name)
-            if takes_batches(guard.defense, plan) and guard.defense.view is not View.RESPONSE:
-                queue = self._open_queue(name, count := plan.concurrency_of.get(name, 1))
+            if takes_batches(guard.guard, plan) and not guard.reads_answers:
+                queue = self._open_queue(name, count := plan.batches_in_flight(name))
                 work += [self._guard_batches(guard, queue) for _ in range(count)]
             else:
                 work += self._work_off(name, count, self._guard_step(guard))
@@ -215,7 +214,7 @@ class PipelineRunner:
     def _start(self, state: SampleState) -> None:
         state.open = 1  # held until everything it starts with is sent
         for name in self.asks:
-            if name not in state.codes and self._arms[name].defense.view is not View.RESPONSE:
+            if name not in state.codes and not self._arms[name].reads_answers:
                 self._send(name, state)
         self._go_on(state)
         self._release(state)
@@ -235,7 +234,7 @@ class PipelineRunner:
 
     def _needs_answer(self, state: SampleState) -> bool:
         for arm in self._pipeline.arms:
-            if arm == NO_GUARD or self._arms[arm].defense.view is View.RESPONSE:
+            if arm == NO_GUARD or self._arms[arm].reads_answers:
                 return True
             code = state.codes.get(arm)
             if code is not None and self._passes(code):
@@ -262,7 +261,7 @@ class PipelineRunner:
 
     def _after_answer(self, state: SampleState) -> None:
         for name in self.asks:
-            if self._arms[name].defense.view is View.RESPONSE and name not in state.codes:
+            if self._arms[name].reads_answers and name not in state.codes:
                 self._send(name, state)
         if state.answer is None:
             self._expect_less(state, has_answer=True)
@@ -272,16 +271,14 @@ class PipelineRunner:
                 self._send(f"judge/{layer}", state)
 
     def _guard_step(self, guard: DefenseWork) -> Step:
-        ask, is_last = as_coroutine(guard.defense), guard.defense.view is View.RESPONSE
+        ask, is_last = as_coroutine(guard.guard), guard.reads_answers
 
         async def step(state: SampleState) -> None:
             prompt = _answered(state) if is_last else state.prompt
             item = _item(guard, state, prompt or state.prompt)
             answer, took = SKIPPED, None
             if prompt is not None:
-                answer, took = await ask_part(
-                    ask, (prompt,), recorder=item.recorder, part=guard.name, position=state.position
-                )
+                answer, took = await self._monitor.asker.ask(ask, item.question())
             state.codes[guard.name] = item.recorder.record_decision(
                 item, as_decision(answer), latency_ns=took
             )
@@ -290,14 +287,11 @@ class PipelineRunner:
         return step
 
     async def _guard_batches(self, guard: DefenseWork, queue: Queue) -> None:
-        defense = guard.defense
-        if not takes_batches(defense, self._monitor.plan):
-            return
-        limits, is_open, ask = defense.batch_limits, True, partial(decide_batch, defense)
+        limits, is_open, ask = limits_of(guard.guard), True, partial(decide_batch, guard.guard)
         while is_open:
             states, is_open = await _gather(queue, limits.max_count, limits.max_wait_s)
             by_item = {_item(guard, state, state.prompt): state for state in states}
-            for batch in form(list(by_item), defense):
+            for batch in form(list(by_item), guard.guard):
                 room = affordable(batch, self._monitor)
                 codes: list[int] = []
                 try:
@@ -313,10 +307,9 @@ class PipelineRunner:
 
     async def _answer(self, state: SampleState) -> None:
         ask, recorder = self._answering[state.repeat], self._model[state.repeat]
-        name, position = self._pipeline.model.name, state.position
-        answer, took = await ask_part(
-            ask, (state.prompt,), recorder=recorder, part=name, position=position
-        )
+        position = state.position
+        question = recorder.question(position, self._pipeline.model.name, state.prompt)
+        answer, took = await self._monitor.asker.ask(ask, question)
         response = as_response(answer)
         state.model_code = recorder.record_answer(
             position, response, is_attack=state.is_attack, latency_ns=took
@@ -331,13 +324,8 @@ class PipelineRunner:
         answer: object = NOTHING_TO_JUDGE
         took: int | None = None
         if state.answer.strip():
-            answer, took = await ask_part(
-                judge.judge,
-                (state.prompt, state.answer),
-                recorder=recorder,
-                part=judge.name,
-                position=position,
-            )
+            question = recorder.question(position, judge.name, state.prompt, state.answer)
+            answer, took = await self._monitor.asker.ask(judge.judge, question)
         recorder.record_answer(
             position, as_verdict(answer), is_attack=state.is_attack, latency_ns=took
         )
@@ -349,9 +337,7 @@ def _answering(model: ChatModel, repeat: int) -> Callable[[Prompt], Awaitable[Re
 
 def _item(guard: DefenseWork, state: SampleState, prompt: Prompt) -> PendingSample:
     recorder = guard.recorders[state.repeat]
-    return PendingSample(
-        recorder=recorder, position=state.position, is_attack=state.is_attack, prompt=prompt
-    )
+    return PendingSample(recorder, state.position, state.is_attack, prompt)
 
 
 def _answered(state: SampleState) -> Prompt | None:

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.budget import Budget, SpendingMeter
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import VERSION, LatencyMode, Policy
-from guardmark.core.protocols import BatchDefense, ChatModel, Defense, InlineDefense, Judge
 from guardmark.core.record import FIRST_LAYER
+from guardmark.defenses.guard import AnyDefense, as_guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from guardmark.core.manifest import PartManifest
+    from guardmark.core.protocols import ChatModel, Guard, Judge
     from guardmark.defenses.calls.pricing import PricedChain, PricedPart
     from guardmark.store.cache import AnswerCache
 
-AnyDefense = Defense | InlineDefense | BatchDefense
 NO_GUARD: Final = "none"  # name of the arm without a guard, and of the rows every arm shares
 UNHASHED: Final = frozenset({"report", "gate", "services", "prices", "adaptive"})
 """Sections that change how a run is done or told, never what it observes: no hash covers them."""
@@ -135,9 +135,15 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything a run does."""
+    """Everything a run does.
 
-    defenses: tuple[AnyDefense, ...]
+    Attributes:
+        defenses: What is measured, in any form.
+        guards: The same in the form in which they are asked.
+        asked_once: Guards whose answer stands for every repeat.
+    """
+
+    defenses: Sequence[AnyDefense]
     repeats: int = 1
     concurrency: int = 16
     concurrency_of: Mapping[str, int] = field(default_factory=dict)
@@ -151,14 +157,31 @@ class Plan:
     worker_count: int = 0
     factories: Mapping[str, Callable[[], BuiltPart]] = field(default_factory=dict)
     pipeline: Pipeline | None = None
-    asked_once: frozenset[str] = frozenset()  # guards whose answer stands for every repeat
+    asked_once: frozenset[str] = frozenset()
     cached: CachedParts | None = None
+    guards: tuple[Guard, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Adapt what is no guard yet."""
+        object.__setattr__(self, "guards", tuple(map(as_guard, self.defenses)))
 
     def in_flight(self, part: str) -> int:
         """Return how many calls a part may have in flight."""
         if self.timing.mode is LatencyMode.ISOLATED:
             return 1
-        return max(1, self.concurrency_of.get(part, self.concurrency))
+        return max(1, self._stated_in_flight(part) or self.concurrency)
+
+    def batches_in_flight(self, guard: str) -> int:
+        """Return how many batches a guard may have in flight: one where nothing says more."""
+        return self._stated_in_flight(guard) or 1
+
+    def _stated_in_flight(self, part: str) -> int | None:
+        if part in self.concurrency_of:
+            return self.concurrency_of[part]
+        for guard in self.guards:
+            if guard.name == part:
+                return guard.capabilities.most_at_once
+        return None
 
 
 def layer_of(judge: Judge, judges: Sequence[Judge]) -> str:
@@ -168,7 +191,7 @@ def layer_of(judge: Judge, judges: Sequence[Judge]) -> str:
 
 def check(plan: Plan) -> None:
     """Refuse a plan that cannot be carried out."""
-    names = [defense.name for defense in plan.defenses]
+    names = [guard.name for guard in plan.guards]
     doubled = {name for name in names if names.count(name) > 1}
     if doubled:
         raise ConfigError(f"Two defenses have the same name: {', '.join(sorted(doubled))}.")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.core.errors import BudgetReached
-from guardmark.core.record import AskingAbout
-from guardmark.engine.calls import admit_call, as_verdict, attempt, settle_call
+from guardmark.engine.asking import Asker, Question
+from guardmark.engine.calls import as_verdict
 from guardmark.engine.plan import Spending
-from guardmark.engine.run_monitor import supervise
+from guardmark.engine.supervision import supervise
 from guardmark.judges.planted import PLANTED_VERSION, planted_answers
 from guardmark.store.layers import PLANTED_PREFIX
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from guardmark.core.outcome import Verdict
     from guardmark.core.protocols import Judge
     from guardmark.engine.plan import Plan
-    from guardmark.engine.run_monitor import StopSignal
+    from guardmark.engine.supervision import StopSignal
     from guardmark.judges.planted import PlantedAnswer
     from guardmark.store.records import RecordWriter
 
@@ -37,14 +37,15 @@ async def ask_about_planted(
     verdicts: dict[int, Verdict] = {}
     feed = iter(enumerate(answers))
     reached: list[BudgetReached] = []
-    spending = plan.spending or Spending()
+    asker = Asker(plan.spending or Spending())
 
     async def ask_each(feed: Iterator[tuple[int, PlantedAnswer]]) -> None:
         for at, answer in feed:
             if stop.is_set or reached:
                 return
             try:
-                verdicts[at] = await _ask(spending, judge, answer)
+                question = Question(judge.name, (answer.question, answer.text))
+                verdicts[at] = as_verdict((await asker.put(judge.judge, question)).answer)
             except BudgetReached as error:
                 reached.append(error)
 
@@ -60,13 +61,6 @@ async def ask_about_planted(
     writer.add_layer(layer, {"judge": judge.name, "version": PLANTED_VERSION, "answers": rows})
     writer.note_head()
     return layer
-
-
-async def _ask(spending: Spending, judge: Judge, answer: PlantedAnswer) -> Verdict:
-    with AskingAbout() as asking:
-        charge = await admit_call(spending, judge.name, answer.question)
-        verdict = await attempt(judge.judge, answer.question, answer.text)
-    return as_verdict(settle_call(spending.meter, charge, verdict, asking))
 
 
 def _row(answer: PlantedAnswer, verdict: Verdict) -> dict[str, str]:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.config.installation import Check
 from guardmark.core.errors import ConfigError, StoreError, UntrustworthyRun
 from guardmark.core.outcome import VerdictLabel
-from guardmark.core.protocols import GuidedModel, InlineDefense, PairJudge, SampleBound
-from guardmark.core.record import AskingAbout
+from guardmark.core.protocols import GuidedModel, PairJudge
 from guardmark.core.sample import Prompt, View
+from guardmark.defenses.guard import as_guard, source_of
 from guardmark.defenses.http.defense import HttpDefense
 from guardmark.defenses.probe import (
     EQUAL_ANSWERS,
@@ -28,17 +28,16 @@ from guardmark.defenses.probe import (
     said_line,
     unusable,
 )
+from guardmark.engine.asking import Asker, Question
 from guardmark.engine.calls import (
-    admit_call,
     as_coroutine,
     as_decision,
     as_verdict,
     attempt,
-    settle_call,
 )
 from guardmark.engine.execution.warm_up import inline_ask
 from guardmark.engine.plan import Spending
-from guardmark.engine.run_monitor import StopSignal, supervise
+from guardmark.engine.supervision import StopSignal, supervise
 from guardmark.judges.probe import (
     ANSWER,
     FORGED_ANSWER,
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 
     from guardmark.core.outcome import Decision, Response, Verdict
+    from guardmark.core.protocols import Guard
     from guardmark.engine.plan import BuiltPart, Parts
     from guardmark.store.reader import RecordReader
     from guardmark.store.records import RecordWriter
@@ -171,14 +171,16 @@ async def probe_built(
 ) -> Sequence[str]:
     """Ask a defense; a service that may cost money gets one attack and one benign input only."""
     manifest, part = built.manifest, built.part
-    if manifest.type in _NOT_PROBED or part.view is View.RESPONSE or isinstance(part, SampleBound):
+    can = part.capabilities
+    if manifest.type in _NOT_PROBED or can.view is View.RESPONSE or can.needs_samples:
         return ()
     if manifest.settings.get("of"):
         return ()  # what it is made of is asked
     is_remote = _is_remote(built) or part.name in spending.prices
     settings = [(key, manifest.settings.get(key)) for key in _READ_BY]
-    if isinstance(part, HttpDefense):
-        part = part.with_raw_answers()
+    source = source_of(part)
+    if isinstance(source, HttpDefense):
+        part = as_guard(source.with_raw_answers())
     async with _asked(part, stop or StopSignal(), spending) as ask:
         report = await probe_defense(
             manifest.name,
@@ -187,7 +189,7 @@ async def probe_built(
             is_brief=is_remote,
             reads=", ".join(f"{key}: {value}" for key, value in settings if value),
         )
-    if isinstance(part, HttpDefense) and has_equal_answers(report.attack, report.benign):
+    if isinstance(source, HttpDefense) and has_equal_answers(report.attack, report.benign):
         sent = json.dumps(manifest.settings.get("body"), ensure_ascii=False)
         return (*report.warnings, f"{EQUAL_ANSWERS} (it was sent {sent[:_MOST_SAID]}); {NEXT_BODY}")
     return report.warnings
@@ -214,7 +216,7 @@ async def examine_built(built: BuiltPart) -> list[Check]:
             return await examine_defense(
                 manifest.name,
                 ask,
-                view=part.view,
+                view=part.capabilities.view,
                 is_brief=_is_remote(built),
                 timeout_s=PATIENCE_S if _is_remote(built) else None,
             )
@@ -228,24 +230,24 @@ def _is_remote(built: BuiltPart) -> bool:
 
 @asynccontextmanager
 async def _asked(
-    part: Any, stop: StopSignal, spending: Spending = UNLIMITED
+    guard: Guard, stop: StopSignal, spending: Spending = UNLIMITED
 ) -> AsyncIterator[Callable[..., Awaitable[Decision]]]:
     """Start a defense and ask it; a run then begins with a process that was asked nothing."""
-    call = inline_ask(part, stop) if isinstance(part, InlineDefense) else as_coroutine(part)
+    call, asker = as_coroutine(guard), Asker(spending)
+    if guard.capabilities.is_inline:
+        call = inline_ask(guard, stop)
 
     async def ask(prompt: Prompt) -> Decision:
-        if part.name not in spending.prices:
+        if guard.name not in spending.prices:
             return as_decision(await attempt(call, prompt))
-        with AskingAbout() as asking:
-            charge = await admit_call(spending, part.name, prompt)
-            answer = await attempt(call, prompt)
-        return as_decision(settle_call(spending.meter, charge, answer, asking))
+        return as_decision((await asker.put(call, Question(guard.name, (prompt,)))).answer)
 
-    if isinstance(part, Startable):
-        await part.start()
+    source = source_of(guard)
+    if isinstance(source, Startable):
+        await source.start()
     yield ask
-    if isinstance(part, Startable):
-        await part.close()
+    if isinstance(source, Startable):
+        await source.close()
 
 
 async def _answered(call: Awaitable[Response], name: str) -> Response:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from guardmark.core.outcome import ScoreKind
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.engine.asking import Question
 from guardmark.engine.run_monitor import OUTCOMES, UNLABELLED
 from guardmark.store.schema import FLAG_CACHED, FLAG_SHARED, OUTCOME_CODE
 
@@ -23,14 +24,17 @@ _MALFORMED: Final = OUTCOME_CODE["malformed"]
 _ERROR: Final = OUTCOME_CODE["error"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingSample:
+class PendingSample(NamedTuple):
     """One sample on its way to a defense."""
 
     recorder: Recorder
     position: int
     is_attack: bool
     prompt: Prompt
+
+    def question(self) -> Question:
+        """Return what is asked about it."""
+        return self.recorder.question(self.position, self.recorder.name, self.prompt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,6 +51,11 @@ class Recorder:
     monitor: RunMonitor
     labelled: int  # samples with a label; the others stand behind them
     later: tuple[RecordBatch, ...] = ()  # of repeats that the same answers stand for
+
+    def question(self, position: int, part: str, prompt: Prompt, *others: str) -> Question:
+        """Return a question to a part whose answer is recorded here."""
+        batch = self.batch
+        return Question(part, (prompt, *others), position, batch.repeat, (*batch.key, position))
 
     def record_decision(
         self, sample: PendingSample, decision: Decision, *, latency_ns: int | None, flags: int = 0

@@ -6,19 +6,12 @@ from typing import TYPE_CHECKING
 
 from guardmark.core.errors import BudgetReached, ConfigError
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.engine.calls import NOTHING_TO_JUDGE, as_verdict, ask_part
+from guardmark.engine.calls import NOTHING_TO_JUDGE, as_verdict
 from guardmark.engine.plan import NO_GUARD, Plan
 from guardmark.engine.recorder import open_recorder
-from guardmark.engine.run_monitor import (
-    OUTCOMES,
-    UNLABELLED,
-    Halt,
-    Progress,
-    RunMonitor,
-    StopSignal,
-    supervise,
-)
+from guardmark.engine.run_monitor import OUTCOMES, UNLABELLED, Halt, Progress, RunMonitor
 from guardmark.engine.runner import raise_for, summary_of
+from guardmark.engine.supervision import StopSignal, supervise
 from guardmark.store.schema import OUTCOME_CODE
 
 if TYPE_CHECKING:
@@ -100,13 +93,8 @@ async def _judge_each(
         took: int | None = None
         if text.strip():
             try:
-                answer, took = await ask_part(
-                    judge.judge,
-                    (prompt, text),
-                    recorder=recorder,
-                    part=judge.name,
-                    position=position,
-                )
+                question = recorder.question(position, judge.name, prompt, text)
+                answer, took = await monitor.asker.ask(judge.judge, question)
             except BudgetReached as reached:
                 monitor.end(Halt.BUDGET, str(reached))
                 return

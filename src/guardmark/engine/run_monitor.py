@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from enum import StrEnum
 from time import monotonic, perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from guardmark.core.asking_order import MOST_IN_GROUPS, order_samples
 from guardmark.core.budget import Budget
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import ErrorKind
 from guardmark.defenses.answers import READ_AS_RISK, ConfidenceRange
+from guardmark.engine.asking import Asker
 from guardmark.engine.plan import Spending
 from guardmark.inference.runtime import HALVED
 from guardmark.store.schema import OUTCOME_CODE, OUTCOME_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from guardmark.core.outcome import Decision, Evidence, Outcome
     from guardmark.core.protocols import StopRule
     from guardmark.core.record import Stage
     from guardmark.engine.plan import Plan
+    from guardmark.engine.supervision import StopSignal
     from guardmark.store.records import RecordWriter
 
 
@@ -128,10 +129,11 @@ class RunMonitor:
         self.spending = plan.spending or Spending()
         self.meter = self.spending.meter
         self.meter.limit(plan.budget)
+        self.asker = Asker(self.spending, under_way=writer.under_way, cached=plan.cached)
         self._earlier = self.meter.calls, self.meter.cost  # of what came before in this invocation
         self.tokens = self.added = 0
         self.dealt = 0  # calls that an executor was dealt and that nobody has counted yet
-        self.busy_ns = self.lag_ns = self.errors = 0
+        self.lag_ns = self.errors = 0
         self.notes: list[str] = []  # what deserves a word when the run is over
         self._confidences: dict[str, ConfidenceRange] = {}
         self.progress = progress
@@ -301,66 +303,3 @@ class RunMonitor:
         rule = self.rule
         if rule is not None and self.is_done(part) and self._ended and (reason := rule.reason()):
             self.end(Halt.EARLY, reason)
-
-
-class Abandoned(KeyboardInterrupt):
-    """Raised into a call that does not come back although the run is to end."""
-
-
-class StopSignal:
-    """Set once; the engine looks at it many times a second."""
-
-    __slots__ = ("is_calling", "is_seen", "reason")
-
-    def __init__(self) -> None:
-        self.reason = ""
-        self.is_calling = False
-        self.is_seen = False
-
-    def set(self, reason: str = "interrupted") -> None:
-        """Ask the run to end; what is finished is stored, what is in flight is dropped."""
-        self.reason = self.reason or reason
-
-    def abandon_call(self) -> None:
-        """Raise into the call that is under way if the run is to end.
-
-        Raises:
-            Abandoned: If it is.
-        """
-        if self.reason and self.is_calling:
-            raise Abandoned
-
-    @property
-    def is_set(self) -> bool:
-        """Whether somebody asked; who looks at it ends what is under way."""
-        self.is_seen = bool(self.reason)
-        return self.is_seen
-
-
-_TICK_S: Final = 0.05
-
-
-async def supervise(
-    work: Iterable[Coroutine[Any, Any, None]], tick: Callable[[int], bool] = lambda _lag_ns: True
-) -> None:
-    """Run coroutines beside each other until all are done, or a tick says that it is over.
-
-    A tick is told in nanoseconds how late it comes. One that raises ends the others.
-    """
-    tasks = [asyncio.ensure_future(part) for part in work]
-    try:
-        pending = set(tasks)
-        while pending:
-            before = perf_counter_ns()
-            done, pending = await asyncio.wait(
-                pending, timeout=_TICK_S, return_when=asyncio.FIRST_EXCEPTION
-            )
-            for task in done:
-                task.result()
-            lag_ns = perf_counter_ns() - before - int(_TICK_S * 1e9) if pending else 0
-            if not tick(lag_ns):
-                return
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

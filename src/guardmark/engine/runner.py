@@ -11,10 +11,8 @@ from os import cpu_count
 from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Final
 
-from guardmark.config.deadline import holds_interpreter
 from guardmark.core.errors import BudgetReached, ConfigError, StorageError, UntrustworthyRun
 from guardmark.core.manifest import LatencyMode
-from guardmark.core.protocols import BatchDefense, InlineDefense, SampleBound
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
 from guardmark.defenses.answers import NEXT_CONFIDENCE
@@ -28,16 +26,17 @@ from guardmark.engine.execution.warm_up import warm_up
 from guardmark.engine.pipeline import PipelineRunner
 from guardmark.engine.plan import Workers
 from guardmark.engine.recorder import open_recorder
-from guardmark.engine.run_monitor import Halt, Progress, RunMonitor, StopSignal, supervise
+from guardmark.engine.run_monitor import Halt, Progress, RunMonitor
+from guardmark.engine.supervision import StopSignal, supervise
 from guardmark.store.loop_load import LoopLoad
 from guardmark.store.reader import RunState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from guardmark.core.protocols import StopRule
+    from guardmark.core.protocols import Guard, StopRule
     from guardmark.engine.execution.executor import Executor
-    from guardmark.engine.plan import AnyDefense, Plan
+    from guardmark.engine.plan import Plan
     from guardmark.store.records import RecordWriter
 
 
@@ -164,7 +163,7 @@ def summary_of(monitor: RunMonitor, progress: Progress) -> RunSummary:
         tokens=monitor.tokens,
         cost=monitor.cost,
         elapsed_s=elapsed,
-        mean_in_flight=monitor.busy_ns / 1e9 / elapsed if elapsed else 0.0,
+        mean_in_flight=monitor.asker.busy_ns / 1e9 / elapsed if elapsed else 0.0,
         loop_lag_ms=monitor.lag_ns / 1e6,
         notes=tuple(monitor.notes),
     )
@@ -172,13 +171,13 @@ def summary_of(monitor: RunMonitor, progress: Progress) -> RunSummary:
 
 async def _carry_out(monitor: RunMonitor, progress: Progress) -> None:
     plan = monitor.plan
-    every = [_work(defense, monitor) for defense in plan.defenses]
+    every = [_work(guard, monitor) for guard in plan.guards]
     pipeline = None
     if plan.pipeline is not None:
         pipeline = PipelineRunner(plan.pipeline, monitor, guards=every)
     monitor.writer.plan(progress.planned)
     inside = set() if pipeline is None else pipeline.asks
-    outside = [(work, choose_executor(work.defense, plan)) for work in every]
+    outside = [(work, choose_executor(work.guard, plan)) for work in every]
     outside = [(work, executor) for work, executor in outside if work.name not in inside]
     alone = {work.name for work, executor in outside if executor.runs_alone}
     for work, executor in outside:
@@ -209,45 +208,45 @@ async def _carry_out(monitor: RunMonitor, progress: Progress) -> None:
         monitor.writer.note_load(load)
 
 
-def _work(defense: AnyDefense, monitor: RunMonitor) -> DefenseWork:
+def _work(guard: Guard, monitor: RunMonitor) -> DefenseWork:
     recorders = tuple(
-        open_recorder(monitor, defense.name, Stage.DEFENSE, repeat=repeat)
+        open_recorder(monitor, guard.name, Stage.DEFENSE, repeat=repeat)
         for repeat in range(monitor.plan.repeats)
     )
     # What reads the answers of the model reads other ones in each repeat; an older run asked so.
-    is_once = defense.name in monitor.plan.asked_once and defense.view is not View.RESPONSE
+    reads_answers = guard.capabilities.view is View.RESPONSE
+    is_once = guard.name in monitor.plan.asked_once and not reads_answers
     if is_once and len({monitor.writer.stored.count(each.batch) for each in recorders}) == 1:
         later = tuple(recorder.batch for recorder in recorders[1:])
         recorders = (replace(recorders[0], later=later), *recorders[1:])
-    return DefenseWork(defense, recorders, monitor)
+    return DefenseWork(guard, recorders, monitor)
 
 
-def choose_executor(defense: AnyDefense, plan: Plan) -> Executor:
-    """Return what makes the calls of a defense, by its kind and the plan."""
-    if isinstance(defense, ActorDefense):
-        return RayExecutor(defense)
-    mode = plan.timing.mode
-    if isinstance(defense, InlineDefense) and mode is not LatencyMode.OPEN:
-        is_single = mode is LatencyMode.ISOLATED
-        if is_single or not isinstance(defense, BatchDefense):
-            # What answers by looking samples up knows them in this process only.
-            if is_single or plan.workers is Workers.INLINE or isinstance(defense, SampleBound):
-                return InlineExecutor(defense)
-            return _pool_executor(defense, plan)
-    return BatchExecutor(defense) if takes_batches(defense, plan) else ServiceExecutor(defense)
+def choose_executor(guard: Guard, plan: Plan) -> Executor:
+    """Return what makes the calls of a guard, by what it can and by the plan."""
+    if isinstance(guard, ActorDefense):
+        return RayExecutor(guard)
+    if guard.capabilities.is_inline and plan.timing.mode is not LatencyMode.OPEN:
+        return _executor_here(guard, plan)
+    return BatchExecutor(guard) if takes_batches(guard, plan) else ServiceExecutor(guard)
 
 
-def _pool_executor(defense: InlineDefense, plan: Plan) -> Executor:
+def _executor_here(guard: Guard, plan: Plan) -> Executor:
+    """Return what calls a guard that answers at once: in line, in threads or in processes."""
+    is_single = plan.timing.mode is LatencyMode.ISOLATED
+    # What answers by looking samples up knows them in this process only.
+    if is_single or plan.workers is Workers.INLINE or guard.capabilities.needs_samples:
+        return InlineExecutor(guard)
     count = plan.worker_count or cpu_count() or 1
     if plan.workers is Workers.THREADS:
         # What keeps every other thread from running gains nothing there, and cannot be ended.
-        if holds_interpreter(defense):
-            return InlineExecutor(defense)
-        return PoolExecutor(partial(Threads, defense, count))
-    factory = plan.factories.get(defense.name)
+        if guard.capabilities.holds_interpreter:
+            return InlineExecutor(guard)
+        return PoolExecutor(partial(Threads, guard, count))
+    factory = plan.factories.get(guard.name)
     if factory is None:
         raise ConfigError(
-            f"{defense.name} cannot run in processes: it cannot be built there.\n"
+            f"{guard.name} cannot run in processes: it cannot be built there.\n"
             "Next: set workers to threads or inline."
         )
     return PoolExecutor(partial(Processes, factory, count))

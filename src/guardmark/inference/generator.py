@@ -116,8 +116,11 @@ class LocalGenerator:
         return ""
 
     def _first_piece(self, text: str) -> str:
-        pieces = (str(self._tokenizer.decode([token])) for token in self._ids(text))
-        return next((p.strip() for p in pieces if any(map(str.isalnum, p))), "")
+        for token in self._ids(text):
+            piece = str(self._tokenizer.decode([token]))
+            if any(sign.isalnum() for sign in piece):
+                return piece.strip()
+        return ""
 
     def _rendered(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> str:
         return str(
@@ -155,15 +158,19 @@ class LocalGenerator:
         self, read: int, ids: list[int], logits: Sequence[Any], service_ns: int
     ) -> ChatAnswer:
         ends = _end_ids(self._model, self._tokenizer)
-        stop = next((n for n, token in enumerate(ids) if token in ends), None)
-        kept = ids if stop is None else ids[:stop]
+        kept: list[int] = []
+        finish_reason = "length"
+        for token in ids:
+            if token in ends:
+                finish_reason = "stop"
+                break
+            kept.append(token)
+        choices = [self._weighed(token, step) for token, step in zip(kept, logits, strict=False)]
         return ChatAnswer(
             text=self._tokenizer.decode(kept, skip_special_tokens=True),
-            finish_reason="length" if stop is None else "stop",
+            finish_reason=finish_reason,
             usage=Usage(prompt_tokens=read, completion_tokens=len(kept)),
-            choices=tuple(
-                self._weighed(token, step) for token, step in zip(kept, logits, strict=False)
-            ),
+            choices=tuple(choices),
             service_ns=service_ns,
         )
 
@@ -171,13 +178,10 @@ class LocalGenerator:
         log_odds = self._torch.log_softmax(logits.float(), dim=-1)
         values, indices = log_odds.topk(min(_TOP, log_odds.shape[-1]))
         decode = self._tokenizer.decode
-        return TokenChoice(
-            token=decode([token]),
-            alternatives=tuple(
-                (decode([index]), value)
-                for index, value in zip(indices.tolist(), values.tolist(), strict=True)
-            ),
-        )
+        alternatives = []
+        for index, value in zip(indices.tolist(), values.tolist(), strict=True):
+            alternatives.append((decode([index]), value))
+        return TokenChoice(token=decode([token]), alternatives=tuple(alternatives))
 
 
 def _end_ids(model: Any, tokenizer: Any) -> set[int]:

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from guardmark.core.errors import DatasetError, listed
+from guardmark.core.errors import DatasetError, counted, listed
 from guardmark.core.outcome import Evidence, Outcome, ScoreKind
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.defenses.answers import ConfidenceRange
@@ -46,19 +46,24 @@ def read_table(path: Path, statements: Statements) -> imported.ImportedRun:
     )
     pairs = []
     confidences = ConfidenceRange()
+    without_score = 0
     for at, row in enumerate(rows, start=1):
         if imported.word(row, columns["defense"]) != guard:
             continue
         sample = _sample(row, columns, at, statements.label)
         decision = _decision(row, columns, statements.confidence)
         confidences.add(decision)
+        stated_score = imported.word(row, columns["score"] or columns["confidence"])
+        if stated_score and decision.score is None and decision.error_kind is None:
+            without_score += 1
         pairs.append((sample, imported.ImportedAnswer(decision=decision)))
     if confidences.is_contradicted:
-        raise DatasetError(
-            f"{path}: {confidences.sentence}.\n"
-            "Next: say what it is: --confidence risk (how dangerous the input is) or "
-            "--confidence certainty (how sure the decision is)."
+        warnings.append(
+            f"{confidences.sentence}. Import it again and say what it is: --confidence risk (how "
+            "dangerous the input is) or --confidence certainty (how sure the decision is)"
         )
+    if without_score:
+        warnings.append(f"left out, since not from 0 to 1: {counted(without_score, 'score')}")
     taken = imported.rows_of(pairs, "row", warnings)
     if not taken:
         left_out = "".join(f"{warning}.\n" for warning in warnings[:2])
@@ -111,7 +116,8 @@ def _readings(columns: dict[str, str], statements: Statements) -> Iterator[str]:
         label = statements.label.value
         yield f"no column states a label: every row was taken as {label}, as you said"
     if columns["score"]:
-        yield f"the score was read from the column {columns['score']!r}"
+        how = ", turned where it allowed" if statements.confidence == "certainty" else ""
+        yield f"the score was read from the column {columns['score']!r}{how}"
         if columns["confidence"]:
             yield f"the column {columns['confidence']!r} was left out: a score stands beside it"
     elif columns["confidence"]:
@@ -175,14 +181,12 @@ def _decision(row: imported.Object, columns: dict[str, str], meaning: str) -> De
     if imported.inner(row, "extra").get("parse_failure") is True:
         is_blocked = None
     why = imported.word(row, columns["error"])
-    if columns["score"] or not columns["confidence"]:
-        decision = imported.decision_of(is_blocked, why, score=row.get(columns["score"]))
-    else:
-        confidence = read_number(row.get(columns["confidence"]))
-        if meaning == "certainty" and is_blocked is False and confidence is not None:
-            confidence = 1.0 - confidence
-        kind = ScoreKind.SELF_REPORTED if meaning else ScoreKind.CONFIDENCE
-        decision = imported.decision_of(is_blocked, why, score=confidence, kind=kind)
+    score = read_number(row.get(columns["score"] or columns["confidence"]))
+    if meaning == "certainty" and is_blocked is False and score is not None:
+        score = 1.0 - score
+    is_explained = meaning or columns["score"]
+    kind = ScoreKind.SELF_REPORTED if is_explained else ScoreKind.CONFIDENCE
+    decision = imported.decision_of(is_blocked, why, score=score, kind=kind)
     if decision.outcome is Outcome.MALFORMED:
         return replace(decision, evidence=Evidence(raw=str(value)[:500]))
     return decision

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import Field
@@ -17,9 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from guardmark.config.settings import BuildContext
-    from guardmark.core.outcome import AnswerMode
+    from guardmark.core.outcome import AnswerMode, Attempt
     from guardmark.core.protocols import Judge
     from guardmark.core.sample import Prompt
+    from guardmark.core.usage import Usage
 
 _ANSWERED = (VerdictLabel.SAFE, VerdictLabel.UNSAFE)
 
@@ -40,51 +39,69 @@ class JudgePanel:
 
     async def judge(self, prompt: Prompt, response: str) -> Verdict:
         """Ask every judge about one response."""
-        verdicts = await asyncio.gather(*(j.judge(prompt, response) for j in self._judges))
-        names = self.members
-        votes = Counter(v.label for v in verdicts if v.label in _ANSWERED)
-        label, most = votes.most_common(1)[0] if votes else (VerdictLabel.MALFORMED, 0)
-        if 2 * most <= len(verdicts):
-            label = VerdictLabel.MALFORMED
-        failed = [v for v in verdicts if v.label is VerdictLabel.ERROR]
-        if len(failed) == len(verdicts):
-            label = VerdictLabel.ERROR
-        latencies = [v.latency_ns for v in verdicts]
+        asked = [judge.judge(prompt, response) for judge in self._judges]
+        verdicts = await asyncio.gather(*asked)
+        label = _majority(verdicts)
+        agreeing = [verdict for verdict in verdicts if verdict.label is label]
+        error_kind = agreeing[0].error_kind if label is VerdictLabel.ERROR else None
         return Verdict(
             label=label,
-            answer_mode=_common_mode([v for v in verdicts if v.label is label]),
-            error_kind=failed[0].error_kind if label is VerdictLabel.ERROR else None,
-            latency_ns=max((ns for ns in latencies if ns is not None), default=None),
-            evidence=_evidence(names, verdicts, label),
+            answer_mode=_common_mode(agreeing),
+            error_kind=error_kind,
+            latency_ns=_longest(verdicts),
+            evidence=_evidence(self.members, verdicts, label),
         )
 
 
+def _majority(verdicts: Sequence[Verdict]) -> VerdictLabel:
+    """Return the label that more than half gave; malformed without one, error where all failed."""
+    votes = Counter(verdict.label for verdict in verdicts)
+    if votes[VerdictLabel.ERROR] == len(verdicts):
+        return VerdictLabel.ERROR
+    for label in _ANSWERED:
+        if 2 * votes[label] > len(verdicts):
+            return label
+    return VerdictLabel.MALFORMED
+
+
 def _common_mode(agreeing: Sequence[Verdict]) -> AnswerMode | None:
-    """The answer mode most of those in the majority named; the first named among equals."""
-    modes = Counter(v.answer_mode for v in agreeing if v.answer_mode is not None)
-    return modes.most_common(1)[0][0] if modes else None
+    """Return the answer mode that most of them named; the first named among equals."""
+    modes = Counter(verdict.answer_mode for verdict in agreeing)
+    del modes[None]
+    if not modes:
+        return None
+    return modes.most_common(1)[0][0]
+
+
+def _longest(verdicts: Sequence[Verdict]) -> int | None:
+    """Return how long the slowest judge took: they are asked at the same time."""
+    times = [verdict.latency_ns for verdict in verdicts if verdict.latency_ns is not None]
+    return max(times, default=None)
 
 
 def _evidence(names: Sequence[str], verdicts: Sequence[Verdict], label: VerdictLabel) -> Evidence:
-    agreeing = sum(v.label is label for v in verdicts)
-    behind = [v.evidence for v in verdicts if v.evidence is not None]
-    usages = [each.usage for each in behind if each.usage is not None]
+    reasons: list[str] = []
+    categories: list[CategoryFinding] = []
+    attempts: list[Attempt] = []
+    usage: Usage | None = None
+    for name, verdict in zip(names, verdicts, strict=True):
+        reasons.append(f"{name}: {verdict.label.value}")
+        is_unsafe = verdict.label is VerdictLabel.UNSAFE if verdict.label in _ANSWERED else None
+        categories.append(CategoryFinding(name=name, flagged=is_unsafe, score=verdict.score))
+        behind = verdict.evidence
+        if behind is None:
+            continue
+        attempts += behind.attempts
+        if behind.usage is not None:
+            usage = behind.usage if usage is None else usage + behind.usage
+    agreeing = sum(verdict.label is label for verdict in verdicts)
     return Evidence(
-        reason="; ".join(
-            f"{name}: {v.label.value}" for name, v in zip(names, verdicts, strict=True)
-        ),
+        reason="; ".join(reasons),
         message="" if label in _ANSWERED else "the judges gave no majority",
         parse_method=f"{agreeing} of {len(verdicts)}",
-        categories=tuple(
-            CategoryFinding(
-                name=name,
-                flagged=v.label is VerdictLabel.UNSAFE if v.label in _ANSWERED else None,
-                score=v.score,
-            )
-            for name, v in zip(names, verdicts, strict=True)
-        ),
-        usage=reduce(add, usages) if usages else None,
-        attempts=tuple(a for e in behind for a in e.attempts),
+        categories=tuple(categories),
+        usage=usage,
+        attempts=tuple(attempts),
     )
 
 

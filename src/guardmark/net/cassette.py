@@ -14,14 +14,14 @@ from pydantic import BaseModel, BeforeValidator, Field
 from guardmark.core.errors import ConfigError, StorageError
 from guardmark.core.limits import LONGEST_CASSETTE_LINE
 from guardmark.core.outcome import Attempt, ErrorKind
-from guardmark.core.record import present_question
+from guardmark.net.call_account import present_account
 from guardmark.net.service import Exchange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from guardmark.core.record import Question
+    from guardmark.net.call_account import AskedAbout
     from guardmark.net.redaction import Redactor
 
     Lock = Callable[[IO[bytes]], bool]
@@ -68,7 +68,8 @@ class CassetteRecorder:
             "message": exchange.message,
             "attempts": [[a.service_ns, a.status, a.error, a.wait_ns] for a in exchange.attempts],
         }
-        question = present_question()
+        account = present_account()
+        question = None if account is None else account.asked_about
         if question is not None:
             line |= {"question": question, "session": self._session}
         line["seal"] = _seal(line)
@@ -100,7 +101,8 @@ class CassettePlayer:
         hidden = _redacted(request, self._redactor)
         left = self._answers.get(_key(hidden))
         if left:
-            question = present_question()
+            account = present_account()
+            question = None if account is None else account.asked_about
             own = (each for each in left if question is not None and each.question == question)
             chosen = next(own, left[0])
             left.remove(chosen)
@@ -204,7 +206,7 @@ class _Line(BaseModel, strict=True):
 def _load(path: Path) -> dict[str, list[_Line]]:
     """Sort a cassette by request, without what was asked again when the recording went on."""
     lines = list(_read(path))
-    last: dict[Question, int] = {}
+    last: dict[AskedAbout, int] = {}
     for line in lines:
         if line.question is not None:
             last[line.question] = max(line.session, last.get(line.question, 0))

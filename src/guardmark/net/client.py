@@ -17,7 +17,7 @@ from guardmark.core.budget import SpendingMeter
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import VERSION
 from guardmark.core.outcome import Attempt, ErrorKind
-from guardmark.core.record import present_call
+from guardmark.net.call_account import present_account
 from guardmark.net.cassette import CassettePlayer, CassetteRecorder, CassetteRequest
 from guardmark.net.deadline import start_time
 from guardmark.net.redaction import Redactor
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
 
-    from guardmark.core.record import AskingAbout
     from guardmark.core.usage import Price
+    from guardmark.net.call_account import CallAccount
     from guardmark.net.chat import ChatEndpoint, EmbeddingEndpoint
     from guardmark.net.service import ServiceAnswer
 
@@ -269,10 +269,10 @@ class Endpoint:
     def correct(self, reserved: float, cost: float) -> None:
         """Put what a request did cost in the place of the most it could, when that is known."""
         self._services.meter.correct(cost - reserved)
-        asking = present_call()
-        if asking is not None:
-            asking.cost += cost
-            asking.unpriced -= 1
+        account = present_account()
+        if account is not None:
+            account.cost += cost
+            account.unpriced -= 1
 
     def _count_kept(self, kept: Exchange, cost: CallCost) -> None:
         """Count what a cassette answered as if it had been sent."""
@@ -281,20 +281,20 @@ class Endpoint:
         earlier = (requests - is_answered) * cost.unanswered if kept.replayed else 0.0
         paid = cost.at_most if is_answered else 0.0
         self._services.meter.count(requests, earlier + paid)
-        asking = present_call()
-        if asking is not None:
-            asking.requests += requests
-            asking.cost += earlier
-            _note_cost(asking, cost, is_answered=is_answered)
+        account = present_account()
+        if account is not None:
+            account.requests += requests
+            account.cost += earlier
+            _note_cost(account, cost, is_answered=is_answered)
 
     async def _attempt(
         self, body: bytes, tokens: int, *, cost: CallCost, is_fresh: bool = False
     ) -> ServiceAnswer:
         """Send once, if what may be spent allows it; count it and what it costs."""
-        meter, asking = self._services.meter, present_call()
+        meter, account = self._services.meter, present_account()
         await meter.admit(cost.at_most)
-        if asking is not None:
-            asking.requests += 1
+        if account is not None:
+            account.requests += 1
         paid = cost.unanswered
         try:
             answer = await self._send_once(body, tokens, is_fresh=is_fresh)
@@ -302,10 +302,10 @@ class Endpoint:
                 paid = cost.at_most
         finally:
             meter.settle(cost.at_most, paid)
-        if asking is not None and cost is not FREE:
+        if account is not None and cost is not FREE:
             is_answered = answer.error_kind is None
-            asking.cost += 0.0 if is_answered else cost.unanswered
-            _note_cost(asking, cost, is_answered=is_answered)
+            account.cost += 0.0 if is_answered else cost.unanswered
+            _note_cost(account, cost, is_answered=is_answered)
         return answer
 
     async def _send_once(self, body: bytes, tokens: int, *, is_fresh: bool) -> ServiceAnswer:
@@ -342,12 +342,12 @@ class Endpoint:
         )
 
 
-def _note_cost(asking: AskingAbout, cost: CallCost, *, is_answered: bool) -> None:
+def _note_cost(account: CallAccount, cost: CallCost, *, is_answered: bool) -> None:
     """Note what an answered request cost, or that its answer has yet to tell."""
     if is_answered and cost.is_exact:
-        asking.cost += cost.at_most
+        account.cost += cost.at_most
     elif is_answered:
-        asking.unpriced += 1
+        account.unpriced += 1
 
 
 async def post_once(services: Services, address: str, body: bytes) -> str:

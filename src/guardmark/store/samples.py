@@ -16,6 +16,7 @@ from guardmark.core.limits import LONGEST_SAMPLE_NAME
 from guardmark.core.sample import (
     Image,
     Label,
+    MarkedSpan,
     Message,
     Prompt,
     Role,
@@ -202,6 +203,9 @@ def _row(position: int, sample: Sample, kinds: dict[Kind, int]) -> SampleRow:
             crossing=sample.crossing,
             expected=sample.expected,
             must_keep=sample.must_keep,
+            spans=sample.spans,
+            secrets=sample.secrets,
+            harm_turn=sample.harm_turn,
             metadata=sample.metadata,
         ),
     )
@@ -254,6 +258,9 @@ def _sample(row: SampleRow, kind: Kind, records: Path) -> Sample:
         crossing=more.get("crossing", ""),
         source=source,
         must_keep=tuple(more.get("must_keep", ())),
+        spans=tuple(MarkedSpan(*span) for span in more.get("spans", ())),
+        secrets=tuple(more.get("secrets", ())),
+        harm_turn=more.get("harm_turn"),
         metadata=dict(more.get("metadata", {})),
     )
 
@@ -336,15 +343,20 @@ def rest_of(
     expected: str,
     metadata: Mapping[str, object],
     must_keep: tuple[str, ...] = (),
+    spans: tuple[MarkedSpan, ...] = (),
+    secrets: tuple[str, ...] = (),
+    harm_turn: int | None = None,
     crossing: str = "",
 ) -> str | None:
     """Write what of a sample is neither text nor facet; a second origin stands first."""
-    if not (expected or must_keep or metadata or crossing):
-        return None
     rest = {
         "crossing": crossing,
         "expected": expected,
         "must_keep": must_keep,
+        "spans": spans,
+        "secrets": secrets,
+        "harm_turn": harm_turn,
         "metadata": dict(metadata),
     }
-    return json.dumps({name: value for name, value in rest.items() if value}, separators=(",", ":"))
+    known = {name: value for name, value in rest.items() if value}
+    return json.dumps(known, separators=(",", ":")) if known else None

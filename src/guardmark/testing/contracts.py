@@ -16,11 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from guardmark.core.outcome import Decision, ErrorKind, Outcome, ScoreKind
-from guardmark.core.protocols import BatchDefense, Closable, Defense, InlineDefense
+from guardmark.core.protocols import Closable
 from guardmark.core.sample import Message, Prompt, Role, View
+from guardmark.defenses.guard import as_guard, is_defense
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from guardmark.core.protocols import Guard
+    from guardmark.defenses.guard import AnyDefense
 
 _TEXTS: Final = (
     "What is the capital of France?",
@@ -48,7 +52,7 @@ class DefenseContract:
 
     is_deterministic: ClassVar[bool] = True
 
-    def make_defense(self) -> Defense | InlineDefense | BatchDefense:
+    def make_defense(self) -> AnyDefense:
         """Return a defense, fresh for each test."""
         raise NotImplementedError("return the defense under test from make_defense()")
 
@@ -60,11 +64,11 @@ class DefenseContract:
         """It decides one at a time, at once, or in batches; and says what it looks at."""
         defense = self.make_defense()
         _require(
-            isinstance(defense, Defense | InlineDefense | BatchDefense),
-            "it has neither decide(), decide_now() nor decide_batch() with batch_limits",
+            is_defense(defense), "it has neither decide() nor decide_batch() with batch_limits"
         )
         _require(bool(defense.name) and isinstance(defense.name, str), "it has no name")
-        _require(defense.view in set(View), f"its view is none of View: {defense.view!r}")
+        view = as_guard(defense).capabilities.view
+        _require(view in set(View), f"its view is none of View: {view!r}")
 
     def test_every_prompt_gets_a_decision(self) -> None:
         """It does not raise for odd texts, and what it returns is a whole decision."""
@@ -115,15 +119,16 @@ _CONVERSATION: Final = Prompt(
 
 
 def _decide(
-    defense: Defense | InlineDefense | BatchDefense,
+    defense: AnyDefense,
     prompts: Sequence[Prompt],
     *,
     close: bool = True,
 ) -> list[Decision]:
     async def all_of_them() -> list[Decision]:
-        decisions = await _answers(defense, prompts)
-        if close and isinstance(defense, Closable):
-            await defense.close()
+        guard = as_guard(defense)
+        decisions = await _answers(guard, prompts)
+        if close and isinstance(guard, Closable):
+            await guard.close()
         return decisions
 
     # In a thread of its own: a caller's browser or notebook may have a loop running in this one.
@@ -131,21 +136,20 @@ def _decide(
         return apart.submit(lambda: asyncio.run(all_of_them())).result()
 
 
-async def _answers(
-    defense: Defense | InlineDefense | BatchDefense, prompts: Sequence[Prompt]
-) -> list[Decision]:
-    if isinstance(defense, InlineDefense):
-        return [defense.decide_now(prompt) for prompt in prompts]
-    if isinstance(defense, BatchDefense):
-        size = max(1, defense.batch_limits.max_count)
-        decisions: list[Decision] = []
-        for start in range(0, len(prompts), size):
-            batch = prompts[start : start + size]
-            answers = await defense.decide_batch(batch)
-            _require(len(answers) == len(batch), "a batch comes back longer or shorter")
-            decisions.extend(answers)
-        return decisions
-    return list(await asyncio.gather(*(defense.decide(prompt) for prompt in prompts)))
+async def _answers(guard: Guard, prompts: Sequence[Prompt]) -> list[Decision]:
+    """Ask about everything as a run does: in line, in batches, or all at once."""
+    limits = guard.capabilities.batch
+    if limits is None and not guard.capabilities.is_inline:
+        every = await asyncio.gather(*(guard.decide_all([prompt]) for prompt in prompts))
+        return [decision for decisions in every for decision in decisions]
+    size = 1 if limits is None else max(1, limits.max_count)
+    decisions: list[Decision] = []
+    for start in range(0, len(prompts), size):
+        batch = prompts[start : start + size]
+        answers = await guard.decide_all(batch)
+        _require(len(answers) == len(batch), "a batch comes back longer or shorter")
+        decisions.extend(answers)
+    return decisions
 
 
 def _require_whole(decision: Decision) -> None:

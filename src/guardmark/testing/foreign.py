@@ -109,7 +109,7 @@ class Reading:
 
 
 def reading_of(imported: ImportedRun) -> Reading:
-    """Return what an importer made, as the contract compares it."""
+    """Return what an importer made of rows with a label, as the contract compares it."""
     rows = (
         ReadRow(
             id=row.sample.id,
@@ -118,6 +118,7 @@ def reading_of(imported: ImportedRun) -> Reading:
             says=tuple(_says(answer) for answer in row.answers),
         )
         for row in imported.rows
+        if row.sample.is_labelled
     )
     return Reading(
         rows=tuple(rows), readings=tuple(imported.readings), notes=tuple(imported.warnings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -39,6 +40,15 @@ class ListedRates:
     is_baseline: bool = False
     attack_success_rate: Estimate | None = None
     false_positive_rate: Estimate | None = None
+    rewritten: Estimate | None = None  # What got through an adaptive attacker; None for none.
+    cost: float | None = None  # Of all its calls, in the currency of the price table.
+
+    @property
+    def balanced_error(self) -> float | None:
+        """The mean of both error rates, where both are known."""
+        rates = (self.attack_success_rate, self.false_positive_rate)
+        values = [rate.value for rate in rates if rate is not None and rate.value is not None]
+        return sum(values) / 2 if len(values) == 2 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +76,43 @@ class RunEntry:
     def candidates(self) -> tuple[ListedRates, ...]:
         """Systems, else the defenses under test, else the baselines."""
         tested = tuple(each for each in self.defenses if not each.is_baseline)
-        return self.systems or tested or self.defenses
+        return by_merit(self.systems or tested or self.defenses)
+
+    @property
+    def ranked(self) -> tuple[ListedRates, ...]:
+        """Every defense, the best first, baselines last."""
+        return by_merit(self.defenses)
+
+    @property
+    def is_attacked(self) -> bool:
+        """Whether an adaptive attacker was let at some defense."""
+        return any(each.rewritten is not None for each in self.defenses)
+
+
+def by_merit(rates: Sequence[ListedRates]) -> tuple[ListedRates, ...]:
+    """Sort as reports do: undercut by none on both sides, then by balanced error."""
+    known = {
+        each.name: (each.attack_success_rate.value, each.false_positive_rate.value)
+        for each in rates
+        if each.attack_success_rate is not None
+        and each.false_positive_rate is not None
+        and not each.is_baseline
+    }
+    points = {
+        name: (through, alarms)
+        for name, (through, alarms) in known.items()
+        if through is not None and alarms is not None
+    }
+
+    def key(each: ListedRates) -> tuple[bool, bool, float]:
+        mine, error = points.get(each.name), each.balanced_error
+        is_dominated = mine is not None and any(
+            other != mine and other[0] <= mine[0] and other[1] <= mine[1]
+            for other in points.values()
+        )
+        return each.is_baseline, is_dominated, math.inf if error is None else error
+
+    return tuple(sorted(rates, key=key))
 
 
 def read_entry(key: str, folder: Path, path: str) -> RunEntry:
@@ -142,7 +188,7 @@ def _summary_rates(
             return {}
         arms = [each for each in pipeline.get("arms", ()) if each.get("system")]
         return {
-            "defenses": tuple(_rates(each) for each in summary["defenses"]),
+            "defenses": tuple(_rates(each, summary) for each in summary["defenses"]),
             "systems": (
                 *(_system_rates(each["name"], each["system"]) for each in arms),
                 *map(_agent_rates, (summary.get("agent") or {}).get("arms", ())),
@@ -171,12 +217,18 @@ def _system_rates(guard: str, system: Any) -> ListedRates:
     )
 
 
-def _rates(defense: Any) -> ListedRates:
+def _rates(defense: Any, summary: Any) -> ListedRates:
+    name = str(defense["name"])
+    attacked = [each for each in summary.get("adaptive") or () if each["defense"] == name]
+    spent = [each for each in summary.get("spending") or () if each["part"] == name]
+    costs = [float(each["cost"]) for each in spent if each.get("cost") is not None]
     return ListedRates(
         **{name: str(defense[name]) for name in _OF_PART},
         is_baseline=defense["is_baseline"] is True,
         attack_success_rate=_estimate(defense["rates"]["attack_success_rate"]),
         false_positive_rate=_estimate(defense["rates"]["false_positive_rate"]),
+        rewritten=_estimate(attacked[0]["rounds"][-1]["full"]) if attacked else None,
+        cost=sum(costs) if costs else None,
     )
 
 

@@ -150,7 +150,22 @@ def spelled(text: str) -> str:
     return f"{spell_hidden(text[:_LONGEST_TEXT])} ... ({left_out:,} characters more)"
 
 
-_TOOLS: Final = {"when_text": when_text, "figure": figure, "spell": spelled}
+_EXCERPT: Final = 140  # characters of a text in a row
+
+
+def excerpt(text: str) -> str:
+    """Return the beginning of a text on one line, with what is hidden in it spelled out."""
+    line = " ".join(text[: 8 * _EXCERPT].split())
+    shown = spell_hidden(line[:_EXCERPT])
+    return f"{shown} ..." if len(line) > _EXCERPT else shown
+
+
+_TOOLS: Final = {
+    "when_text": when_text,
+    "figure": figure,
+    "spell": spelled,
+    "excerpt": excerpt,
+}
 
 
 def render_page(name: str, **values: object) -> str:
@@ -160,11 +175,17 @@ def render_page(name: str, **values: object) -> str:
 
 
 def render_sections(
-    title: str, subtitle: str, sections: tuple[Section, ...], *, file: str = ""
+    title: str,
+    subtitle: str,
+    sections: tuple[Section, ...],
+    *,
+    file: str = "",
+    changes: str = "",
 ) -> str:
     """Render sections of blocks as a page, drawn as the reports are."""
-    values = {"sections": sections, "page": Page(series={}, drawn={}, text_bytes=None)}
-    return render_page("sections", title=title, subtitle=subtitle, file=file, **values)
+    page = Page(series={}, drawn={}, text_bytes=None)
+    values = {"sections": sections, "page": page, "file": file, "changes": changes}
+    return render_page("sections", title=title, subtitle=subtitle, **values)
 
 
 @cache

@@ -22,12 +22,15 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from guardmark.analysis.compare.runs_compared import Wanted
-from guardmark.analysis.defense.bypasses import Flaw
+from guardmark.analysis.defense.bypasses import Flaw, rank_samples
+from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.run import analyse_run
 from guardmark.app.results.cases import CaseSelection, ToldCase, read_cases
+from guardmark.app.results.highlights import read_exchanges
 from guardmark.app.results.opened_run import analysis_settings
-from guardmark.app.results.reading import Selection, compare_runs, show
-from guardmark.core.errors import GuardmarkError
+from guardmark.app.results.reading import ShownSamples, compare_runs
+from guardmark.app.results.run_diff import Change, diff_runs
+from guardmark.core.errors import GuardmarkError, UnknownName
 from guardmark.reports.chapters.comparison import comparison_document
 from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.document.blocks import section, warning
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from guardmark.analysis.defense.bypasses import RankedSamples
+    from guardmark.app.results.run_diff import RunDiff
     from guardmark.view.index import RunEntry, RunIndex
 
 
@@ -145,8 +150,9 @@ REPORT_POLICY: Final = (
 """A report tells words that anybody may have written: should one ever become a script, it has an
 origin of its own, reads no other page and reaches no host."""
 
-_FACETS: Final = ("defense", "category", "sample_id")
-_MOST_SAMPLES: Final = 200
+_FACETS: Final = ("defense", "category", "label", "sample_id")
+_MOST_SAMPLES: Final = 100  # on one page
+_MOST_TRIES: Final = 20
 _PARTNERS: Final = 8
 _MOST_POLLED: Final = 60
 
@@ -167,6 +173,8 @@ def build_site(index: RunIndex, rules: Rules, *, texts: bool = True) -> Gatekeep
         page("/run/{key}", site.one_run),
         page("/report/{key}", site.report),
         page("/samples/{key}", site.samples),
+        page("/tries/{key}", site.tries),
+        page("/changes", site.changes),
         page("/compare", site.compare),
         page("/history", site.history),
         page("/progress", site.progress),
@@ -233,21 +241,144 @@ class _Site:
             return _message("No cases", str(error).splitlines(), code=409)
         if cases is not None:
             return _case_page(cases, is_one=bool(wanted.case_id), texts=self._texts)
-        chosen = Selection(
-            flaw=kind,
-            is_system=False,
-            defense=asked["defense"],
-            category=asked["category"],
-            sample_id=asked["sample_id"],
-        )
         try:
-            shown = show(run.folder, chosen, most=_MOST_SAMPLES)
+            if asked["sample_id"]:
+                return self._one_sample(run, asked)
+            number = _number(request.query_params.get("page"))
+            return self._sample_page(run, asked, kind, number=number)
         except GuardmarkError as error:
             return _message("No samples", str(error).splitlines(), code=409)
-        values = {"run": run, "shown": shown, "asked": asked, "flaw": flaw, "texts": self._texts}
-        values |= {"flaws": [each.value for each in Flaw][:-1], "most": _MOST_SAMPLES}
-        title = f"Samples of {run.name or run.path}"
+
+    def _one_sample(self, run: RunEntry, asked: dict[str, str]) -> Response:
+        """Tell all that is stored of one sample."""
+        ranked, name = self._answers.ranked(run), asked["sample_id"]
+        with RecordReader(RunDir(path=run.folder).records) as reader:
+            position = reader.position_of(name)
+            if position is None:
+                return _message("No such sample", ["The run has no sample of this id."], code=404)
+            shown = ShownSamples(
+                listed=ranked.read(reader, [position]),
+                among=len(ranked.telling),
+                exchanges=read_exchanges(reader, {name}, is_timed=True),
+            )
+        title = f"A sample of {run.name or run.path}"
+        values = {"run": run, "shown": shown, "asked": asked, "texts": self._texts}
         return HTMLResponse(render_page("samples", title=title, subtitle=run.path, **values))
+
+    def _sample_page(
+        self, run: RunEntry, asked: dict[str, str], kind: Flaw | None, *, number: int
+    ) -> Response:
+        """List one page of samples, the worst first."""
+        ranked = self._answers.ranked(run)
+        known = {each.arm.name for each in ranked.judged}
+        if asked["defense"] not in {"", *known}:
+            raise UnknownName("defense of this run", asked["defense"], known)
+        positions = ranked.positions(
+            flaw=kind,
+            defense=asked["defense"],
+            category=asked["category"],
+            is_attack={"attack": True, "benign": False}.get(asked["label"]),
+        )
+        part = _Part.of(len(positions), number, size=_MOST_SAMPLES)
+        with RecordReader(RunDir(path=run.folder).records) as reader:
+            listed = ranked.read(reader, positions[part.start : part.end].tolist())
+        flaw = kind.value if kind is not None else ""
+        stated = {name: value for name, value in {**asked, "flaw": flaw}.items() if value}
+        page = render_page(
+            "samples",
+            title=f"Samples of {run.name or run.path}",
+            subtitle=run.path,
+            run=run,
+            shown=ShownSamples(listed=listed, among=len(ranked.telling), exchanges={}),
+            asked=asked,
+            flaw=flaw,
+            texts=self._texts,
+            flaws=[each.value for each in Flaw][:-1],
+            categories=ranked.categories,
+            total=len(positions),
+            first=part.start + 1,
+            number=part.number,
+            pages=part.pages,
+            query=lambda page: urlencode({**stated, "page": page}, errors="replace"),
+        )
+        return HTMLResponse(page)
+
+    def tries(self, request: Request) -> Response:
+        """List what got through an adaptive attack; of one attack, every try."""
+        run = self._find(request.path_params["key"])
+        if run is None:
+            return _no_run()
+        from guardmark.app.results.transcripts import adaptive_bypasses, read_transcripts
+
+        asked = {each: request.query_params.get(each, "") for each in ("defense", "sample_id")}
+        try:
+            with RecordReader(RunDir(path=run.folder).records) as reader:
+                if asked["sample_id"]:
+                    shown = list(
+                        read_transcripts(
+                            reader, defense=asked["defense"], sample_id=asked["sample_id"]
+                        )
+                    )
+                else:
+                    shown = list(adaptive_bypasses(reader, defense=asked["defense"]))
+        except GuardmarkError as error:
+            return _message("No tries", str(error).splitlines(), code=409)
+        part = _Part.of(len(shown), _number(request.query_params.get("page")), size=_MOST_TRIES)
+        stated = {name: value for name, value in asked.items() if value}
+        page = render_page(
+            "tries",
+            title=f"After rewriting: {run.name or run.path}",
+            subtitle=run.path,
+            run=run,
+            shown=shown[part.start : part.end],
+            total=len(shown),
+            texts=self._texts,
+            defenses=[each.name for each in run.ranked if each.rewritten is not None],
+            number=part.number,
+            pages=part.pages,
+            query=lambda page: urlencode({**stated, "page": page}, errors="replace"),
+            **asked,
+        )
+        return HTMLResponse(page)
+
+    def changes(self, request: Request) -> Response:
+        """List, sample by sample, what a later run answers otherwise than an earlier one."""
+        keys = list(dict.fromkeys(request.query_params.getlist("run")))
+        known = [run for run in map(self._find, keys) if run is not None]
+        if len(known) != 2:
+            return _no_run()
+        before, after = sorted(known, key=lambda run: (run.created_utc, run.path))
+        asked = {each: request.query_params.get(each, "") for each in ("defense", "change")}
+        try:
+            found = self._answers.changes(before, after)
+        except GuardmarkError as error:
+            return _message("Not comparable", str(error).splitlines(), code=409)
+        listed = [
+            each
+            for each in found.changed
+            if asked["defense"] in {"", each.defense} and asked["change"] in {"", each.change}
+        ]
+        part = _Part.of(len(listed), _number(request.query_params.get("page")), size=_MOST_SAMPLES)
+        stated = [("run", before.key), ("run", after.key)]
+        stated += [(name, value) for name, value in asked.items() if value]
+        page = render_page(
+            "changes",
+            title="What changed, sample by sample",
+            subtitle=f"From {before.path} to {after.path}",
+            before=before,
+            after=after,
+            found=found,
+            shown=listed[part.start : part.end],
+            total=len(listed),
+            counts=[(each, found.count(each)) for each in Change if found.count(each)],
+            defenses=[renamed for _, renamed in found.defenses],
+            texts=self._texts,
+            number=part.number,
+            pages=part.pages,
+            query=lambda page: urlencode([*stated, ("page", page)], errors="replace"),
+            **asked,
+        )
+        return HTMLResponse(page)
 
     def compare(self, request: Request) -> Response:
         keys = list(dict.fromkeys(request.query_params.getlist("run")))
@@ -300,6 +431,23 @@ class _Site:
         return run
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """One page of a list."""
+
+    number: int
+    pages: int
+    start: int
+    end: int
+
+    @classmethod
+    def of(cls, total: int, number: int, *, size: int) -> _Part:
+        """Return the page of a number, or the nearest there is."""
+        pages = max(1, -(-total // size))
+        shown = min(max(1, number), pages)
+        return cls(number=shown, pages=pages, start=(shown - 1) * size, end=shown * size)
+
+
 def _number(word: str | None) -> int:
     return int(word) if word and word.isascii() and word.isdigit() and len(word) < 9 else 1
 
@@ -328,6 +476,16 @@ def _no_run() -> Response:
 
 _LISTED: Final = 20
 _KEPT: Final = 16
+_KEPT_LISTS: Final = 4  # of all samples of a run
+
+
+def _rank(run: RunEntry, _stamp: object) -> RankedSamples:
+    with RecordReader(RunDir(path=run.folder).records) as reader:
+        return rank_samples(read_frame(reader, analysis_settings(reader)))
+
+
+def _diff(before: RunEntry, after: RunEntry, _stamps: object) -> RunDiff:
+    return diff_runs(before.folder, after.folder)
 
 
 class Answers:
@@ -337,6 +495,8 @@ class Answers:
         self._index = index
         self._texts = texts
         self._kept = lru_cache(_KEPT)(self._made)
+        self._ranked = lru_cache(_KEPT_LISTS)(_rank)
+        self._changes = lru_cache(_KEPT_LISTS)(_diff)
 
     def page(self, kind: str, *runs: RunEntry) -> str:
         """Return the `report` of a run, the comparison of `two`, or that as a `file` to keep.
@@ -344,6 +504,15 @@ class Answers:
         A report is made from the records: anybody may have written the file beside them.
         """
         return self._kept(kind, runs, tuple(self._index.stamp(run.key) for run in runs))
+
+    def ranked(self, run: RunEntry) -> RankedSamples:
+        """Return all samples of a run by how much they are worth reading."""
+        return self._ranked(run, self._index.stamp(run.key))
+
+    def changes(self, before: RunEntry, after: RunEntry) -> RunDiff:
+        """Return what one run answers otherwise than another."""
+        stamps = tuple(self._index.stamp(run.key) for run in (before, after))
+        return self._changes(before, after, stamps)
 
     def _made(self, kind: str, runs: tuple[RunEntry, ...], _stamps: object) -> str:
         if kind != "report":
@@ -363,4 +532,5 @@ class Answers:
         file = "&".join(["/compare?file=1", *(f"run={run.key}" for run in runs)])
         level = f"{100 * compared.all[0].confidence:g} % confidence intervals."
         subtitle = f"{document.subtitle} {level}"
-        return render_sections("Runs compared", subtitle, sections, file=file)
+        changes = file.replace("/compare?file=1&", "/changes?")
+        return render_sections("Runs compared", subtitle, sections, file=file, changes=changes)

@@ -299,7 +299,7 @@ class Failing:
 
     name, view = "failing", View.TEXT
 
-    def decide_now(self, prompt: Prompt) -> Decision:
+    def decide(self, prompt: Prompt) -> Decision:
         """Block what is cooked, and fail at the rest."""
         if "cook" in prompt.text:
             return BLOCKED

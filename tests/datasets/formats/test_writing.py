@@ -12,7 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from guardmark.core.errors import ConfigError, StorageError
-from guardmark.core.sample import DEFAULT_TAXONOMY, Label, Message, Prompt, Role, Sample, Severity
+from guardmark.core.sample import (
+    DEFAULT_TAXONOMY,
+    Label,
+    MarkedSpan,
+    Message,
+    Prompt,
+    Role,
+    Sample,
+    Severity,
+)
 from guardmark.datasets.formats.writing import sample_row, write_samples, written_format
 from guardmark.datasets.loading import load
 
@@ -49,6 +58,7 @@ def samples(draw: st.DrawFn) -> Sample:
     """Samples as a reader would make them."""
     prompt = draw(prompts)
     plain = st.one_of(st.just(""), visible)
+    has_user = any(message.role is Role.USER for message in prompt.messages)
     label, category = draw(st.sampled_from([Label.ATTACK, Label.BENIGN])), draw(plain)
     # What is finer than no topic is the topic.
     is_topic = label is Label.BENIGN and not category
@@ -65,6 +75,9 @@ def samples(draw: st.DrawFn) -> Sample:
         group=draw(plain),
         source="made",
         must_keep=draw(st.sampled_from([(), (prompt.text,)])),
+        spans=draw(st.sampled_from([(), (MarkedSpan(0, 1, "person"),)])),
+        secrets=draw(st.sampled_from([(), ("made-up key",)])),
+        harm_turn=draw(st.sampled_from([None, 1])) if has_user else None,
         metadata=draw(metadata),
     )
 

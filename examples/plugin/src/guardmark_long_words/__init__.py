@@ -25,8 +25,8 @@ class LongWords:
     longest: int
     view: View = View.TEXT
 
-    def decide_now(self, prompt: Prompt) -> Decision:
-        """Decide at once; a defense that waits for something has `async def decide` instead."""
+    def decide(self, prompt: Prompt) -> Decision:
+        """Decide at once; in a defense that waits for something this is `async def`."""
         words = prompt.shown(self.view)
         length = max(map(len, (words or "").split()), default=0)
         if length <= self.longest:

@@ -106,6 +106,74 @@ class _Judged:
     is_wrong: Marks
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedSamples:
+    """Every sample of a run by how much it is worth reading; texts are read for those shown."""
+
+    frame: Frame
+    judged: tuple[_Judged, ...]
+    telling: tuple[_Judged, ...]  # Without baselines, where there is anything else.
+    order: NDArray[np.int64]
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The categories that samples have, in alphabetical order."""
+        facet = self.frame.samples.category
+        present = np.unique(facet.codes).tolist()
+        return tuple(sorted(name for code in present if (name := facet.names[code])))
+
+    def positions(
+        self,
+        *,
+        flaw: Flaw | None = None,
+        defense: str = "",
+        category: str = "",
+        is_attack: bool | None = None,
+    ) -> NDArray[np.int64]:
+        """Return the positions of the samples with a flaw, or with any, the worst first."""
+        samples = self.frame.samples
+        mine = [each for each in self.judged if each.arm.name == defense] or list(self.telling)
+        flagged = _flags(self.frame, mine) | {
+            Flaw.DIFFERENT: _flags(self.frame, list(self.telling))[Flaw.DIFFERENT]
+        }
+        if flaw is not None:
+            wanted = flagged[flaw].copy()
+        else:
+            wanted = np.any([m for f, m in flagged.items() if f is not Flaw.DIFFERENT], axis=0)
+        if category:
+            names = list(samples.category.names)
+            wanted &= samples.category.codes == (names.index(category) if category in names else -1)
+        if is_attack is not None:
+            wanted &= samples.is_attack == is_attack
+        chosen = self.order[wanted[self.order]]
+        is_bypass = flagged[Flaw.BYPASS][chosen]
+        ranked: NDArray[np.int64] = np.concatenate([chosen[is_bypass], chosen[~is_bypass]])
+        return ranked
+
+    def read(self, reader: RecordReader, positions: Iterable[int]) -> tuple[ListedSample, ...]:
+        """Read samples in full, with what every defense did."""
+        flagged = _flags(self.frame, list(self.telling))
+        return tuple(
+            ListedSample(
+                sample=reader.sample_at(position),
+                flaws=tuple(flaw for flaw, marks in flagged.items() if marks[position]),
+                answers=tuple(_answer(self.frame, each, position) for each in self.judged),
+            )
+            for position in positions
+        )
+
+
+def rank_samples(frame: Frame) -> RankedSamples:
+    """Rank every sample by severity, by how many defenses erred, and by how far they missed."""
+    judged = tuple(_judge(frame, arm) for arm in frame.arms)
+    candidates = {arm.name for arm in frame.candidates()}
+    telling = tuple(each for each in judged if each.arm.name in candidates)
+    ranks = [_SEVERITY_RANK.get(name, 0) for name in frame.samples.severity.names]
+    severity = np.array(ranks, dtype=np.int8)[frame.samples.severity.codes]
+    order = _order(frame, list(telling), severity)
+    return RankedSamples(frame=frame, judged=judged, telling=telling, order=order)
+
+
 def find_worst(reader: RecordReader, frame: Frame) -> WorstSamples:
     """Find the samples worth reading, and read them; baselines count where nothing else is."""
     everything, frame = frame, frame.examples or frame

@@ -49,8 +49,7 @@ from guardmark.app.run.running import RunOptions, run, run_parts
 from guardmark.app.secret_scan import require_no_secret
 from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.config.deadline import CallAlarm, Overrun
-from guardmark.core.errors import ConfigError, IncomparableRuns, UnknownName
-from guardmark.core.protocols import SampleBound
+from guardmark.core.errors import ConfigError, IncomparableRuns, UnknownName, counted
 from guardmark.core.record import Stage
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.probing import probe_parts
@@ -271,9 +270,10 @@ class _Work:
         if attacker is not None:
             await self._prepare(attacker)
         for built in attacked:
-            if isinstance(built.part, SampleBound):
+            if built.part.capabilities.needs_samples:
                 built.part.bind(samples)
-        self.session.announce(f"Attacking {', '.join(names)} in {folder.path}")
+        kept = f": {counted(len(earlier), 'answer')} kept" if earlier else ""
+        self.session.announce(f"Attacking {', '.join(names)} in {folder.path}{kept}")
         with (
             folder.lock(started=utc_text(self.session.now)),
             RecordWriter(folder.records) as writer,

@@ -17,10 +17,11 @@ from guardmark.config.deadline import FOLDER_TIMEOUT_S, PATTERN_TIMEOUT_S, CallA
 from guardmark.config.settings import BuildContext, stated_price
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import VERSION, PartManifest
-from guardmark.core.protocols import Closable
+from guardmark.core.protocols import Closable, Guard
 from guardmark.core.record import FIRST_LAYER
-from guardmark.defenses.calls.pricing import PricedChain, PricedPart
+from guardmark.defenses.calls.pricing import HasPricedMembers, PricedChain, PricedPart
 from guardmark.defenses.function import AsyncFunctionDefense, FunctionDefense
+from guardmark.defenses.guard import as_guard, is_defense, source_of
 from guardmark.defenses.identity import Identity, identity_of
 from guardmark.defenses.profile import describe_profile
 from guardmark.engine.execution.actors import ActorDefense
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from guardmark.config.settings import PriceSettings
     from guardmark.config.source import Keys
     from guardmark.core.budget import SpendingMeter
+    from guardmark.defenses.guard import AnyDefense
     from guardmark.net.client import Services
 
 _MOST_LINKS: Final = 100
@@ -121,7 +123,7 @@ def _build_defense(
         there = distant.built
         distant.factory = replace(build, manifest=there.manifest)
         built[name] = BuiltPart(part=distant, manifest=there.manifest, remarks=there.remarks)
-        if not there.stays:
+        if not there.capabilities.needs_samples:  # which no worker knows
             return
     path = ("defenses", name)
     below = {member: built[member].part for member in members}
@@ -131,10 +133,15 @@ def _build_defense(
         if not calls_service(loaded, member) and (price := price_here(loaded, below[member]))
     }
     context = replace(_context(loaded, path, services), defenses=below, charges=charges)
-    part = _build_settings(loaded, path, name, context)
+    part = _as_part(_build_settings(loaded, path, name, context))
     hashes = [built[member].manifest.fingerprint for member in members]
     manifest = _manifest(loaded, path, part, name=name, kind="defense", below=hashes)
     built[name] = BuiltPart(part=part, manifest=manifest)
+
+
+def _as_part(made: object) -> object:
+    """Return a defense in the form in which it is asked; what only stands around tools stays."""
+    return as_guard(cast("AnyDefense", made)) if is_defense(made) else made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,9 +175,8 @@ def price_at(loaded: LoadedConfig, path: Keys) -> PriceSettings | None:
 
 def price_here(loaded: LoadedConfig, part: Any) -> PricedPart | PricedChain | None:
     """Return the price of a part whose calls no client of services counts."""
-    members: Mapping[str, PricedPart | PricedChain] = getattr(part, "prices", {})
-    if members:  # a chain, which says what each member cost
-        return PricedChain(members=tuple(members.values()))
+    if isinstance(part, HasPricedMembers) and part.prices:  # it says what each member cost
+        return PricedChain(members=tuple(part.prices.values()))
     path = ("defenses", part.name)
     if path not in loaded.parts:
         stated = loaded.config.prices.get(part.name)
@@ -179,7 +185,7 @@ def price_here(loaded: LoadedConfig, part: Any) -> PricedPart | PricedChain | No
     while price is None and isinstance(of, str):
         path = ("defenses", of)
         price, of = price_at(loaded, path), getattr(loaded.parts[path], "of", None)
-    return None if price is None else PricedPart(price=price, view=part.view)
+    return None if price is None else PricedPart(price=price, view=part.capabilities.view)
 
 
 def calls_service(loaded: LoadedConfig, name: str) -> bool:
@@ -233,8 +239,9 @@ def build_gradient(loaded: LoadedConfig, attacked: Sequence[BuiltPart]) -> Gradi
     settings = loaded.parts.get(_GRADIENT)
     if settings is None:
         return None
-    own = (built.part for built in attacked if isinstance(built.part, GradientDefense))
-    if all(part.gradients() is None for part in own):
+    sources = [source_of(built.part) for built in attacked]
+    own = [source for source in sources if isinstance(source, GradientDefense)]
+    if all(source.gradients() is None for source in own):
         names = ", ".join(built.manifest.name for built in attacked)
         raise ConfigError(
             f"{loaded.source.shown_as}: adaptive.gradient needs a defense in this process that has "
@@ -295,18 +302,19 @@ def _manifest(
     loaded: LoadedConfig, path: Keys, part: object, *, name: str, kind: str, below: Sequence[str]
 ) -> PartManifest:
     written, resolved = _written_settings(loaded, path), loaded.parts[path].model_dump(mode="json")
-    view = getattr(part, "view", "")
+    can = part.capabilities if isinstance(part, Guard) else None
     digest = sha256(json.dumps(resolved, sort_keys=True).encode())
     digest.update(str(written["type"]).encode())
     identity = Identity()
-    if isinstance(part, FunctionDefense | AsyncFunctionDefense):
-        identity = identity_of(part.function)
+    source = source_of(part)
+    if isinstance(source, FunctionDefense | AsyncFunctionDefense):
+        identity = identity_of(source.function)
     if identity.config is not None:
         digest.update(json.dumps(identity.config, sort_keys=True).encode())
     stated = written.get("version") or resolved.get("version") or identity.version
     if stated:
         digest.update(f"version {stated}".encode())
-    for file in _files_of(part):
+    for file in _files_of(part if can is None else can):
         with file.open("rb") as content:
             named = partial(sha256, file.name.encode())
             digest.update(file_digest(content, named).digest())
@@ -321,11 +329,17 @@ def _manifest(
         type=str(written["type"]),
         version=str(stated or package or package_of(kind, str(written["type"]), target)),
         fingerprint=digest.hexdigest(),
-        view=str(getattr(view, "value", view)),
-        threshold=cast("float | None", getattr(part, "threshold", None)),
+        view=_view_of(part) if can is None else can.view.value,
+        threshold=None if can is None else can.threshold,
         settings=resolved | identity.settings | _stated(loaded, path, kind=kind),
         role=str(written.get("role") or ""),
     )
+
+
+def _view_of(part: object) -> str:
+    """Return what a part that is no guard says it looks at."""
+    view = getattr(part, "view", "")
+    return str(getattr(view, "value", view))
 
 
 def _stated(loaded: LoadedConfig, path: Keys, *, kind: str) -> dict[str, object]:
@@ -414,15 +428,10 @@ async def close_parts(parts: Iterable[object], services: Services | None) -> Non
 
 
 def concurrency_of(loaded: LoadedConfig) -> Mapping[str, int]:
-    """Return how many calls each part may have in flight, where its settings or a service say."""
+    """Return how many calls each part may have in flight, where a service says it."""
     # What helps an attacker is no part of a run.
     parts = [(path, settings) for path, settings in loaded.parts.items() if path[0] != "adaptive"]
-    own = {
-        name_at(loaded, path): processes
-        for path, settings in parts
-        if (processes := getattr(settings, "processes", None))
-    }
-    return own | {
+    return {
         name_at(loaded, path): service.concurrency * (1 + len(service.base_urls))
         for path, settings in parts
         for base, service in loaded.config.services.items()

@@ -15,14 +15,16 @@ from guardmark.core.record import Stage
 from guardmark.net.redaction import KNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from guardmark.core.budget import SpendingMeter
     from guardmark.engine.run_monitor import Progress, ProgressCounts
 
 
 _PLAIN_EVERY_S = 5.0
 _LIVE_EVERY_S = 0.25
 _RECENT_S = 60.0
+_SILENCE_S = 10.0  # without an answer, after which it is said who is waited for
 _WHOLE = 10_000  # a log gets whole lines
 _NOTEBOOK_WIDTH = 100
 
@@ -42,8 +44,17 @@ def is_notebook() -> bool:
 class ProgressLine:
     """Prints the counters of a run while a block runs, from a thread that no defense holds up."""
 
-    def __init__(self, progress: Progress, *, quiet: bool = False, is_attack: bool = False) -> None:
+    def __init__(
+        self,
+        progress: Progress,
+        *,
+        quiet: bool = False,
+        is_attack: bool = False,
+        meter: SpendingMeter | None = None,
+    ) -> None:
         self._progress = progress
+        self._meter = meter
+        self._last_answer: tuple[float, int] | None = None  # when how many had been given
         self._is_attack = is_attack  # which may end long before all that is planned
         self._is_live = sys.stderr.isatty() or is_notebook()
         self._is_quiet = quiet
@@ -87,34 +98,66 @@ class ProgressLine:
 
     def line(self, now_s: float, width: int = _WHOLE) -> str:
         """Say how far the run is, at the speed of the last minute, so of the present defense."""
-        pulses = self._progress.parts
         done, planned = self._progress.done, self._progress.planned
         if not planned:
             return fitted(["Preparing", duration(now_s - (self._began or now_s))], width)
+        most = "at most " if self._is_attack else ""
+        parts = [
+            f"{100 * done / planned:3.0f} %  {done:,} of {most}{planned:,}",
+            *self._waits(now_s, done),
+            *self._pace(now_s, done, planned),
+        ]
+        if self._meter is not None and self._meter.cost:
+            parts.append(f"{self._meter.cost:,.2f} spent")
+        parts += self._rates()
+        parts.append(_failures(self._progress.parts))
+        return fitted(parts, width)
+
+    def _waits(self, now_s: float, done: int) -> Iterator[str]:
+        """Say what is waited for: a part that is silent, or a service that sends us away."""
+        if self._last_answer is None or self._last_answer[1] != done:
+            self._last_answer = now_s, done
+        silent_s = now_s - self._last_answer[0]
+        if silent_s >= _SILENCE_S:
+            yield f"waiting for {self._waited_for()}, no answer for {duration(silent_s)}"
         failed = dict(self._progress.failed())
         self._looks.append((now_s, done, failed if self._looks else {}))
         while now_s - self._looks[0][0] > _RECENT_S:
             self._looks.popleft()
-        then_s, before, earlier = self._looks[0]
-        most, left = ("at most ", "at most ") if self._is_attack else ("", "")
-        parts = [f"{100 * done / planned:3.0f} %  {done:,} of {most}{planned:,}"]
+        earlier = self._looks[0][2]
         for kind, count in sorted(failed.items()):
             if count > earlier.get(kind, 0):
-                parts.append(f"waiting: {kind}, {count:,} times")
-        if now_s > then_s:
-            rate = (done - before) / (now_s - then_s)
-            parts.append(f"{rate:,.0f}/s")
-            if rate and planned > done:
-                parts.append(f"{left}{duration((planned - done) / rate)} left")
+                yield f"waiting: {kind}, {count:,} times"
+
+    def _pace(self, now_s: float, done: int, planned: int) -> Iterator[str]:
+        """Say how fast it goes, and how long it may still take."""
+        then_s, before, _ = self._looks[0]
+        if now_s <= then_s:
+            return
+        rate = (done - before) / (now_s - then_s)
+        yield f"{rate:,.0f}/s"
+        if rate and planned > done:
+            most = "at most " if self._is_attack else ""
+            yield f"{most}{duration((planned - done) / rate)} left"
+
+    def _rates(self) -> list[str]:
+        """Tell the rates so far of the defense that answers, or whom an attack is on."""
+        pulses = self._progress.parts
         for pulse in pulses:
             if pulse.stage is Stage.DEFENSE and pulse.done > self._told.get(pulse.name, 0):
                 self._answering, self._told[pulse.name] = pulse.name, pulse.done
-        defenses = (pulse for pulse in pulses if pulse.stage is Stage.DEFENSE)
         tries = [pulse.name for pulse in pulses if pulse.stage is Stage.TRY and pulse.done]
-        rates = (_live_rates(each) for each in defenses if each.name == self._answering)
-        parts.extend([f"attacking {tries[-1]}"] if tries else rates)
-        parts.append(_failures(pulses))
-        return fitted(parts, width)
+        if tries:
+            return [f"attacking {tries[-1]}"]
+        defenses = [pulse for pulse in pulses if pulse.stage is Stage.DEFENSE]
+        return [_live_rates(each) for each in defenses if each.name == self._answering]
+
+    def _waited_for(self) -> str:
+        """Name the part that is asked now: the one that has begun last and is not done."""
+        under_way = [each for each in self._progress.parts if each.done < each.planned]
+        begun = [each for each in under_way if each.done]
+        first = (begun or under_way)[-1 if begun else 0] if under_way else None
+        return self._answering if first is None else first.name
 
     def closing(self, seconds: float) -> str:
         """Say what was measured, in which time, and how much of it failed."""
@@ -124,7 +167,10 @@ class ProgressLine:
         count = f"Asked {done:,}" if self._is_attack else f"Measured {done:,} of {planned:,}"
         again = (f"; {kind} {n:,} times" for kind, n in sorted(self._progress.failed().items()))
         failures = _failures(self._progress.parts)
-        return f"{count} in {duration(seconds)}: {failures}{''.join(again)}"
+        spent = ""
+        if self._meter is not None and self._meter.cost:
+            spent = f", {self._meter.cost:,.2f} spent"
+        return f"{count} in {duration(seconds)}: {failures}{spent}{''.join(again)}"
 
 
 def _failures(parts: Sequence[ProgressCounts]) -> str:

@@ -39,9 +39,8 @@ from guardmark.app.run.run_folder import (
 from guardmark.app.secret_scan import require_no_secret
 from guardmark.config.stop_rules import parse_stop_rule, statements_for
 from guardmark.core.budget import SpendingMeter
-from guardmark.core.errors import ConfigError, StoreError
+from guardmark.core.errors import ConfigError, StoreError, counted
 from guardmark.core.manifest import VERSION, LatencyMode
-from guardmark.core.protocols import SampleBound
 from guardmark.datasets.checks.crossed import note_crossed
 from guardmark.datasets.checks.duplicates import note_copies
 from guardmark.datasets.checks.expectations import note_expectations
@@ -50,13 +49,15 @@ from guardmark.datasets.settings import describe_data, merge_files
 from guardmark.engine.execution.process import keep_working_directory, run_on_loop
 from guardmark.engine.plan import CachedParts, Plan, Timing, Workers
 from guardmark.engine.probing import note_refused_fields, probe_parts
-from guardmark.engine.run_monitor import Progress, StopSignal
+from guardmark.engine.run_monitor import Progress
 from guardmark.engine.runner import SPENT_NOTE, unanswered_note
 from guardmark.engine.runner import run as run_engine
 from guardmark.engine.shards import ShardSet
+from guardmark.engine.supervision import StopSignal
 from guardmark.net.redaction import KNOWN
 from guardmark.net.service import ENDPOINTS, describe_traffic, parse_rate, traffic_text
 from guardmark.reports.chapters.data_sets import training_warnings
+from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter, count_errors, supersede_errors
 from guardmark.store.run_dir import RunDir
 from guardmark.store.spent import SPENT, keep_spending
@@ -328,14 +329,19 @@ class _Invocation:
             kept_answers(self.loaded, self.parts) as cached,
             logbook(folder, self.session.now) as note,
         ):
-            doing = "Continuing" if location.has_samples else "Writing"
+            doing, kept = "Writing", ""
+            if location.has_samples:
+                with RecordReader(folder.records) as reader:
+                    stored = reader.status().stored
+                doing, kept = "Continuing", f": {counted(stored, 'answer')} kept"
             is_whole = location.has_samples and writer.stored.is_complete
             whole = f"Complete: {folder.path} is reported again, nothing is asked (unless --fresh)"
-            self.session.announce(whole if is_whole else f"{doing} {folder.path}")
+            self.session.announce(whole if is_whole else f"{doing} {folder.path}{kept}")
             note(f"{doing} with guardmark {VERSION}, configuration {self.config_hash}")
-            for part in self.parts.every:
-                if isinstance(part, SampleBound):  # it answers by sample
-                    part.bind(writer.sample(position) for position in range(writer.sample_count))
+            for built in self.parts.defenses:
+                if built.part.capabilities.needs_samples:  # it answers by sample
+                    samples = map(writer.sample, range(writer.sample_count))
+                    built.part.bind(samples)
             if location.has_samples:
                 write_description(folder, self.loaded.config, manifest.data)
             with keep_working_directory():
@@ -366,7 +372,9 @@ class _Invocation:
 
                 sure = self.loaded.config.stats.confidence
                 times = [ns / 1e6 for ns in each.times_ns]
-                quantiles = estimate_quantiles(times, (0.5, 0.95), confidence=sure)
+                quantiles = estimate_quantiles(
+                    times, (0.5, 0.95), is_in_time_order=True, confidence=sure
+                )
                 rows = [asdict(quantile) for quantile in quantiles]
                 line = describe_traffic(each, KNOWN.text(each.base_url), rows)
                 lines.append(json.dumps({"command_utc": utc_text(self.session.now), **line}) + "\n")
@@ -463,7 +471,6 @@ def early_stop(folder: RunDir, rules: Sequence[str]) -> EarlyStop | None:
         return None
     # numpy is needed only where a rule is
     from guardmark.analysis.early_stop import open_early_stop
-    from guardmark.store.reader import RecordReader
 
     with RecordReader(folder.records) as reader:
         return open_early_stop(reader, rules)
@@ -493,5 +500,5 @@ def rebuilds(loaded: LoadedConfig, parts: Parts) -> Mapping[str, Rebuild]:
         for built in parts.defenses
         if ("defenses", name := built.manifest.name) in loaded.parts
         # What answers by looking samples up knows them in this process only.
-        and not (isinstance(built.part, SampleBound) or calls_service(loaded, name))
+        and not (built.part.capabilities.needs_samples or calls_service(loaded, name))
     }

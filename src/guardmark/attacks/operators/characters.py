@@ -31,12 +31,11 @@ def exchange_table(images: Mapping[str, str]) -> dict[int, int]:
 def blend(text: str, written: str, draws: bytes, bound: int) -> str:
     """Take each character from one of two texts, as draws say."""
     if not (text.isascii() and written.isascii() and len(text) == len(written) == len(draws)):
-        return "".join(
-            [
-                new if draw < bound else old
-                for old, new, draw in zip(text, written, draws, strict=True)
-            ]
-        )
+        blended = list(text)
+        for index, (image, draw) in enumerate(zip(written, draws, strict=True)):
+            if draw < bound:
+                blended[index] = image
+        return "".join(blended)
     # ASCII texts are numbers of one byte a character: old ^ (old ^ new) is new, and a mask of
     # ones where draws hit lets (old ^ new) through there only.
     mask = int.from_bytes(draws.translate(b"\xff" * bound + bytes(256 - bound)), "little")
@@ -102,13 +101,15 @@ def _form(table: dict[str, str]) -> OperatorRules:
     )
 
 
-_INDICATORS = str.maketrans(
-    {
-        letter: chr(0x1F1E6 + i) + _SEPARATOR
-        for case in (ascii_lowercase, ascii_uppercase)
-        for i, letter in enumerate(case)
-    }
-)
+def _indicators() -> dict[int, str]:
+    """Map letters of both cases to regional indicators."""
+    table = {}
+    for index, (small, capital) in enumerate(zip(ascii_lowercase, ascii_uppercase, strict=True)):
+        table[small] = table[capital] = chr(0x1F1E6 + index) + _SEPARATOR
+    return str.maketrans(table)
+
+
+_INDICATORS = _indicators()
 
 
 _ACCENTS = "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308"
@@ -119,21 +120,12 @@ def _decorate(text: str, use: Use, marks: str, count: int) -> str:
     """Set `count` drawn marks on every letter."""
     draws = use.draws(count * len(text))
     size = len(marks)
-    if count == 1:
-        return "".join(
-            [
-                char + marks[draw % size] if char.isalpha() else char
-                for char, draw in zip(text, draws, strict=True)
-            ]
-        )
-    return "".join(
-        [
-            char + "".join([marks[d % size] for d in draws[count * i : count * (i + 1)]])
-            if char.isalpha()
-            else char
-            for i, char in enumerate(text)
-        ]
-    )
+    written = []
+    for index, char in enumerate(text):
+        written.append(char)
+        if char.isalpha():
+            written += [marks[draw % size] for draw in draws[count * index : count * (index + 1)]]
+    return "".join(written)
 
 
 def _drop(text: str, use: Use) -> str:  # noqa: ARG001 - one signature for every operator

@@ -43,12 +43,10 @@ def _random_case(text: str, use: Use) -> str:
     bound, draws = use.threshold("p"), use.draws(len(text))
     if text.isascii():
         return blend(text.lower(), text.upper(), draws, bound)
-    return "".join(  # outside ASCII a capital may be two letters, and depend on its neighbours
-        [
-            char.upper() if draw < bound else char.lower()
-            for char, draw in zip(text, draws, strict=True)
-        ]
-    )
+    written = []  # outside ASCII a capital may be two letters, and depend on its neighbours
+    for char, draw in zip(text, draws, strict=True):
+        written.append(char.upper() if draw < bound else char.lower())
+    return "".join(written)
 
 
 def _leet(text: str, use: Use) -> str:
@@ -60,14 +58,14 @@ def _leet(text: str, use: Use) -> str:
 
 def _mix_leet(text: str, use: Use) -> str:
     bound, draws = use.threshold("p"), use.draws(2 * len(text))
-    return "".join(
-        [
-            images[draws[2 * index + 1] % len(images)]
-            if (images := _MIXED.get(char.lower())) and draws[2 * index] < bound
-            else char
-            for index, char in enumerate(text)
-        ]
-    )
+    written = []
+    for index, char in enumerate(text):
+        images = _MIXED.get(char.lower())
+        if images and draws[2 * index] < bound:
+            written.append(images[draws[2 * index + 1] % len(images)])
+        else:
+            written.append(char)
+    return "".join(written)
 
 
 def _unmixed(text: str) -> str:
@@ -78,36 +76,30 @@ def _unmixed(text: str) -> str:
 def _repeat_letters(text: str, use: Use) -> str:
     bound = use.threshold("p")
     most = use.count("most")
-    return "".join(
-        [
-            char * (1 + draw % most + 1)
-            if draw < bound and char.isalpha() and char.isascii()
-            else char
-            for char, draw in zip(text, use.draws(len(text)), strict=True)
-        ]
-    )
+    written = []
+    for char, draw in zip(text, use.draws(len(text)), strict=True):
+        is_repeated = draw < bound and char.isalpha() and char.isascii()
+        written.append(char * (1 + draw % most + 1) if is_repeated else char)
+    return "".join(written)
 
 
 def _widen_spaces(text: str, use: Use) -> str:
     words = text.split(" ")
     draws = use.draws(len(words))
-    return "".join(
-        [word + _GAPS[draw & 3] for word, draw in zip(words[:-1], draws, strict=False)] + words[-1:]
-    )
+    written = []
+    for word, draw in zip(words[:-1], draws, strict=False):
+        written += [word, _GAPS[draw & 3]]
+    return "".join(written + words[-1:])
 
 
 def _insert_marks(text: str, use: Use) -> str:
     bound = use.threshold("p")
     words = text.split(" ")
     draws = use.draws(2 * len(words))
-    return " ".join(
-        [
-            word + _MARKS[draws[2 * index + 1] % len(_MARKS)]
-            if word and draws[2 * index] < bound
-            else word
-            for index, word in enumerate(words)
-        ]
-    )
+    for index, word in enumerate(words):
+        if word and draws[2 * index] < bound:
+            words[index] = word + _MARKS[draws[2 * index + 1] % len(_MARKS)]
+    return " ".join(words)
 
 
 _WORD = re.compile(r"([A-Za-z]{4,})")
@@ -118,9 +110,10 @@ _BREAK = re.compile(r"(?<=[A-Za-z])\n(?=[A-Za-z])")
 def _in_middle(text: str, mark: str) -> str:
     """Put a mark into the middle of every longer word."""
     pieces = _WORD.split(text)
-    pieces[1::2] = [
-        f"{word[: len(word) // 2]}{mark}{word[len(word) // 2 :]}" for word in pieces[1::2]
-    ]
+    for index in range(1, len(pieces), 2):  # every other piece is a word
+        word = pieces[index]
+        middle = len(word) // 2
+        pieces[index] = word[:middle] + mark + word[middle:]
     return "".join(pieces)
 
 

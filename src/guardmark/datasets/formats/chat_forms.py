@@ -1,7 +1,8 @@
 """How others write a conversation, brought into the form of the common chat protocol.
 
 ShareGPT (`from`, `value`), Ollama (calls without ids), the Responses API (`input_text` parts),
-Anthropic's blocks (`tool_use`, `tool_result`), Gemini (`parts`) and LangChain (`type`, `data`).
+Anthropic's blocks (`tool_use`, `tool_result`), Gemini (`parts`), Bedrock (parts of a `text` alone)
+and LangChain (`type`, `data`).
 What is not known is left as it is, and is refused by whoever reads the messages.
 """
 
@@ -71,6 +72,7 @@ def _common(message: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
     if not isinstance(content, list):
         yield turn
         return
+    content = [_typed(part) for part in content]
     results = [part for part in content if _is_of(part, "tool_result")]
     for part in results:
         yield {
@@ -89,7 +91,7 @@ def _common(message: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
 
 
 def _typed(part: Any) -> Any:
-    """Name the kind of a part of Gemini's, which says by its only member what it is."""
+    """Name the kind of a part that says by its only member what it is, as Gemini and Bedrock do."""
     is_text = isinstance(part, dict) and "type" not in part and isinstance(part.get("text"), str)
     return {"type": "text", "text": part["text"]} if is_text else part
 

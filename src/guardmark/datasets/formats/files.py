@@ -67,7 +67,7 @@ _ENCODE = "save it as UTF-8, or state under data: encoding: "
 # NaN and infinities are no JSON; where a file has them they mean that nothing is known.
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None, object_pairs_hook=unique_members)
 _scan = make_scanner(_DECODER)  # type: ignore[arg-type]  # typeshed names the scanner itself
-NESTED_COLUMNS = ("messages", "must_keep", "tools", "metadata")
+NESTED_COLUMNS = ("messages", "must_keep", "spans", "secrets", "tools", "metadata")
 """Columns of a table whose cells hold lists or objects as JSON."""
 INERT_COLUMN = "inert_cells"
 """Column that names the cells of a row which got an apostrophe so that no spreadsheet runs

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.core.errors import counted, did_you_mean, listed
 from guardmark.core.limits import LONGEST_SAMPLE_NAME
-from guardmark.core.sample import Label, Prompt, Sample, Severity
+from guardmark.core.sample import Label, MarkedSpan, Prompt, Role, Sample, Severity
 from guardmark.datasets.formats.chat_forms import is_conversation
 from guardmark.datasets.formats.fields import (
     INFERRED,
@@ -47,6 +47,11 @@ _FACETS: Final = (
 )
 """Fields whose values recur from row to row; each combination is read the long way once."""
 
+_UNUSUAL: Final = frozenset(
+    {"messages", "must_keep", "spans", "secrets", "harm_turn", "images", "crossing", "tools"}
+)
+"""Fields that only the long way reads."""
+
 _new: Final = tuple.__new__
 _OWN: Final = 3  # id, text and group stand before the facets
 _NOTHING: Final[dict[str, object]] = {}
@@ -82,7 +87,7 @@ class QuickRows:
         self.is_usable = (
             "text" in paths
             and "id" in paths
-            and not {"messages", "must_keep", "images", "crossing", "tools"} & set(paths)
+            and not _UNUSUAL.intersection(paths)
             and not spec.defaults
             and "metadata" not in names
             and all(path in names for path in paths.values())
@@ -241,7 +246,10 @@ class RowReader:
             self.inferred.add(number)
         category, subcategory = self._category(row, gets, label, fault)
         severity = self._severity(row, gets, fault)
-        must_keep = _spans(self._value(row, gets, "must_keep"), prompt, fault)
+        must_keep = _kept_texts(self._value(row, gets, "must_keep"), prompt, fault)
+        spans = _spans(self._value(row, gets, "spans"), prompt, fault)
+        secrets = _secrets(self._value(row, gets, "secrets"), fault)
+        harm_turn = _harm_turn(self._value(row, gets, "harm_turn"), prompt, fault)
         if faults or prompt is None or label is None:
             return faults
         given_id = self._value(row, gets, "id")
@@ -267,6 +275,9 @@ class RowReader:
             label=label,
             severity=severity,
             must_keep=must_keep,
+            spans=spans,
+            secrets=secrets,
+            harm_turn=harm_turn,
             metadata=metadata,
             **names,
             **plain,
@@ -479,7 +490,7 @@ def _origin(sample_id: str, variant: str) -> str:
     return sample_id.removesuffix(suffix) if sample_id.endswith(suffix) else ""
 
 
-def _spans(value: object, prompt: Prompt | None, fault: Report) -> tuple[str, ...]:
+def _kept_texts(value: object, prompt: Prompt | None, fault: Report) -> tuple[str, ...]:
     if value is None or prompt is None:
         return ()
     spans = [value] if isinstance(value, str) else value
@@ -492,6 +503,66 @@ def _spans(value: object, prompt: Prompt | None, fault: Report) -> tuple[str, ..
         names = f"names {counted(len(lost), 'span')} that the text under test does not hold"
         fault("must_keep", names)
     return tuple(spans)
+
+
+def _spans(value: object, prompt: Prompt | None, fault: Report) -> tuple[MarkedSpan, ...]:
+    """Read `[{start, end, kind}]`: characters of the text under test, none of them twice."""
+    if value is None or value == [] or prompt is None:
+        return ()
+    if not isinstance(value, list):
+        fault(
+            "spans",
+            "is not a list of {start, end, kind}; rename the column if it means something else",
+        )
+        return ()
+    spans = []
+    for item in value:
+        span = _span(item)
+        if span is None:
+            fault("spans", "holds what is not {start, end, kind} with numbers and a word")
+            return ()
+        spans.append(span)
+    spans.sort()
+    before = 0
+    for span in spans:
+        if not before <= span.start < span.end <= len(prompt.text):
+            fault("spans", "holds a span that overlaps another, is empty or ends behind the text")
+            return ()
+        before = span.end
+    return tuple(spans)
+
+
+def _span(item: object) -> MarkedSpan | None:
+    if not isinstance(item, dict):
+        return None
+    start, end, kind = item.get("start"), item.get("end"), item.get("kind", "")
+    if type(start) is not int or type(end) is not int or not isinstance(kind, str):
+        return None
+    return MarkedSpan(start, end, kind)
+
+
+def _secrets(value: object, fault: Report) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
+        fault("secrets", "is not a list of texts")
+        return ()
+    return tuple(texts)
+
+
+def _harm_turn(value: object, prompt: Prompt | None, fault: Report) -> int | None:
+    """Read which of the user's turns asks for the harm."""
+    if value in (None, "") or prompt is None:
+        return None
+    turns = sum(message.role is Role.USER for message in prompt.messages)
+    is_number = isinstance(value, str) and value.isdecimal()
+    turn = int(value) if is_number else value  # type: ignore[call-overload]  # a column of text
+    if type(turn) is not int or not 1 <= turn <= turns:
+        wanted = f"says {{value}}, expected a turn of the user from 1 to {turns}"
+        fault("harm_turn", wanted, repr(value)[:40])
+        return None
+    return turn
 
 
 def _leftover(row: Row, taken: frozenset[str]) -> dict[str, object]:

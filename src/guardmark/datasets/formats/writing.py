@@ -181,6 +181,9 @@ def sample_row(sample: Sample) -> dict[str, Any]:
         "label": sample.label.value if sample.is_labelled else "",
         **{name: getattr(sample, name) or "" for name in _SAME},
         "must_keep": list(sample.must_keep),
+        "spans": [span._asdict() for span in sample.spans],
+        "secrets": list(sample.secrets),
+        "harm_turn": sample.harm_turn,
         "tools": [tool.chat for tool in sample.prompt.tools],
         "metadata": dict(sample.metadata),
     }

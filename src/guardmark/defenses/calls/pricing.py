@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Response, Verdict
 from guardmark.core.sample import View
@@ -11,6 +11,8 @@ from guardmark.core.usage import Usage, call_price, price_of
 from guardmark.defenses.calls.failure import Failure
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from guardmark.core.sample import Prompt
     from guardmark.core.usage import Price
 
@@ -48,6 +50,16 @@ class PricedPart:
         if not isinstance(answer, Decision | Response | Verdict | Failure) or not was_sent(answer):
             return answer
         return with_usage(answer, cost=self.of_answer(answer.evidence, prompt))
+
+
+@runtime_checkable
+class HasPricedMembers(Protocol):
+    """A guard made of others, which says itself what those it asked did cost."""
+
+    @property
+    def prices(self) -> Mapping[str, PricedPart | PricedChain]:
+        """The prices of members in this process, by name."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

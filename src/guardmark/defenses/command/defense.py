@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
-from guardmark.core.protocols import BatchLimits
+from guardmark.core.protocols import BatchLimits, Capabilities
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.command.process import ProcessFault, Replies, WorkerProcess
 
@@ -52,6 +52,11 @@ class ProcessPool:
         self._every: set[WorkerProcess] = set()
         self._failed_starts = 0
         self._given_up = ""
+
+    @property
+    def workers(self) -> int:
+        """How many texts or batches are asked about at once."""
+        return self._limits.workers
 
     async def start(self) -> None:
         """Start one process, or raise a ProcessFault that says why it cannot be."""
@@ -152,14 +157,19 @@ class _InProcesses:
     ) -> None:
         self.name = name
         self.view = view
-        self.files = files
+        self._files = files
         self._pool = pool
         self._reader = reader
 
     @property
-    def threshold(self) -> float | None:
-        """The risk from which on it blocks, or None."""
-        return self._reader.threshold
+    def capabilities(self) -> Capabilities:
+        """What is stated of it."""
+        return Capabilities(
+            view=self.view,
+            most_at_once=self._pool.workers,
+            threshold=self._reader.threshold,
+            files=self._files,
+        )
 
     async def start(self) -> None:
         """Start one process, to see that it can be; a ConfigError says why it cannot."""

@@ -23,6 +23,7 @@ from guardmark.config.settings import (
 )
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
+from guardmark.core.protocols import Capabilities
 from guardmark.core.sample import Role, View
 from guardmark.core.usage import call_price
 from guardmark.defenses.answers import ConfidenceMeaning
@@ -72,9 +73,11 @@ class HttpDefense:
     price: Price | None = None
 
     @property
-    def threshold(self) -> float | None:
-        """The score from which the service's answer means blocked."""
-        return self.rules.threshold
+    def capabilities(self) -> Capabilities:
+        """What is stated of the service."""
+        return Capabilities(
+            view=self.view, takes_images=self.takes_images, threshold=self.rules.threshold
+        )
 
     def with_raw_answers(self) -> HttpDefense:
         """Return the defense with what the service answered among its evidence."""

@@ -14,7 +14,7 @@ from guardmark.core.errors import ConfigError, UntrustworthyRun
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.protocols import BatchLimits
 from guardmark.defenses.calls.failure import Failure
-from guardmark.engine.execution.batches import BatchExecutor
+from guardmark.engine.execution.batches import BatchExecutor, limits_of
 from guardmark.engine.execution.process import run_on_loop
 from guardmark.engine.execution.worker import BuiltThere, DefenseActor
 
@@ -53,10 +53,12 @@ class ActorDefense:
         self.name, self.factory, self.cluster = name, factory, cluster
         self._queues, self._warmup, self._deaths = [_ActorQueue()], 0, 0
         self.built = run_on_loop(self._described())
-        self.view, self.threshold = self.built.view, self.built.manifest.threshold
-        self.timeout_s, self.takes_images = self.built.timeout_s, self.built.takes_images
         most = cluster.settings.batch or _USUAL_BATCH
-        self.batch_limits = self.built.batch_limits or BatchLimits(max_count=most)
+        stated = self.built.capabilities
+        self._gains_from_batches = stated.batch is not None
+        self.capabilities = replace(
+            stated, is_inline=False, batch=stated.batch or BatchLimits(max_count=most)
+        )
         if cluster.settings.batch:
             self._ask_fewer(most)
 
@@ -76,14 +78,14 @@ class ActorDefense:
             self._end(queue)
         self._queues = [_ActorQueue()]
 
-    async def decide_batch(
+    async def decide_all(
         self, prompts: Sequence[Prompt], *, has_died: bool = False
     ) -> list[Decision]:
         """Ask the actor with the least to do; where it fails, another one, in halves."""
-        most = self.batch_limits.max_count
+        most = limits_of(self).max_count
         if len(prompts) > most:
-            decided = await self.decide_batch(prompts[:most])
-            return decided + await self.decide_batch(prompts[most:])
+            decided = await self.decide_all(prompts[:most])
+            return decided + await self.decide_all(prompts[most:])
         queue = min(self._queues, key=attrgetter("load"))
         queue.load += 1
         try:
@@ -97,15 +99,16 @@ class ActorDefense:
             self.cluster.notes.append(f"{self.name}: {note}")
             self._ask_fewer((len(prompts) + 1) // 2)
         elif answer == _LATE:
-            message = f"Overrun: {overrun_message(self.timeout_s or 0.0)}"
+            message = f"Overrun: {overrun_message(self.capabilities.timeout_s or 0.0)}"
             return [Failure(ErrorKind.TIMEOUT, message).as_decision()]
         elif answer and has_died:
             return [_CRASHED.as_decision()]
-        return await self.decide_batch(prompts, has_died=has_died or bool(answer))
+        return await self.decide_all(prompts, has_died=has_died or bool(answer))
 
     def _ask_fewer(self, most: int) -> None:
-        limits = self.batch_limits
-        self.batch_limits = replace(limits, max_count=min(most, limits.max_count))
+        limits = limits_of(self)
+        fewer = replace(limits, max_count=min(most, limits.max_count))
+        self.capabilities = replace(self.capabilities, batch=fewer)
 
     async def _answer(self, queue: _ActorQueue, prompts: Sequence[Prompt]) -> list[Decision] | str:
         """Return what an actor decides, what it met, or nothing where it ended without a fault."""
@@ -115,7 +118,8 @@ class ActorDefense:
         async with queue.turn:  # in order: before it no batch is late, and none is to blame
             if queue.actor is not actor:
                 return ""
-            limit_s = self.timeout_s and self.timeout_s * len(prompts) + _GRACE_S
+            timeout_s = self.capabilities.timeout_s
+            limit_s = timeout_s and timeout_s * len(prompts) + _GRACE_S
             await asyncio.wait({asked}, timeout=limit_s)
             error = asked.exception() if asked.done() else None
             is_dead = isinstance(error, errors.RayError)
@@ -127,7 +131,7 @@ class ActorDefense:
         self._note_death(None)
         if not (answer := asked.result()):
             return "ran out of memory"
-        is_shared = self.built.batch_limits is not None and len(prompts) > 1
+        is_shared = self._gains_from_batches and len(prompts) > 1
         answers: Answers = pickle.loads(answer)  # noqa: S301 - of our own actor
         return [
             replace(each, latency_ns=took, amortised=is_shared) if each.latency_ns is None else each
@@ -191,7 +195,7 @@ class RayExecutor:
         """Ask batch by batch, so many at once that every actor has the next one already."""
         defense, count = self._defense, self._defense.cluster.workers
         defense.allow(count, warmup=work.monitor.plan.timing.warmup)
-        batches = BatchExecutor(defense, ask=defense.decide_batch, count=_QUEUED * count)
+        batches = BatchExecutor(defense, ask=defense.decide_all, count=_QUEUED * count)
         try:
             await batches.execute(work)
         finally:

@@ -4,36 +4,34 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import islice
-from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final, TypeGuard
+from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import BudgetReached
 from guardmark.core.manifest import LatencyMode
-from guardmark.core.protocols import BatchDefense
-from guardmark.core.record import AskingAbout
-from guardmark.engine.calls import admit_call, decide_batch, settle_call
-from guardmark.engine.run_monitor import Halt, supervise
+from guardmark.core.protocols import BatchLimits
+from guardmark.engine.calls import decide_batch
+from guardmark.engine.run_monitor import Halt
+from guardmark.engine.supervision import supervise
 from guardmark.store.schema import FLAG_AMORTISED, FLAG_COLD
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from guardmark.core.outcome import Decision
-    from guardmark.core.sample import Prompt
+    from guardmark.core.protocols import Guard
+    from guardmark.engine.asking import AskBatch
     from guardmark.engine.execution.executor import DefenseWork
-    from guardmark.engine.plan import AnyDefense, Plan
+    from guardmark.engine.plan import Plan
     from guardmark.engine.recorder import PendingSample
     from guardmark.engine.run_monitor import RunMonitor
 
-    Ask = Callable[[Sequence[Prompt]], Awaitable[list[Decision]]]
-
 _WINDOW: Final = 16  # batches that are sorted by length together
+_ALONE: Final = BatchLimits(max_count=1)
 _CHARS_PER_TOKEN: Final = 3.0  # on the safe side for English; a model's own limit is its own affair
 
 
-def form(samples: Sequence[PendingSample], defense: BatchDefense) -> Iterator[list[PendingSample]]:
+def form(samples: Sequence[PendingSample], guard: Guard) -> Iterator[list[PendingSample]]:
     """Cut samples into batches of like length."""
-    limits, view = defense.batch_limits, defense.view
+    limits, view = limits_of(guard), guard.capabilities.view
     shown = (len(sample.prompt.shown(view) or "") for sample in samples)
     sized = [(1 + int(length / _CHARS_PER_TOKEN), at) for at, length in enumerate(shown)]
     batch: list[PendingSample] = []
@@ -48,37 +46,41 @@ def form(samples: Sequence[PendingSample], defense: BatchDefense) -> Iterator[li
         yield batch
 
 
-def batches_of(
-    feed: Iterator[PendingSample], defense: BatchDefense
-) -> Iterator[list[PendingSample]]:
+def batches_of(feed: Iterator[PendingSample], guard: Guard) -> Iterator[list[PendingSample]]:
     """Cut a feed into batches, window by window, so that memory stays flat."""
-    while window := list(islice(feed, _WINDOW * max(1, defense.batch_limits.max_count))):
-        yield from form(window, defense)
+    while window := list(islice(feed, _WINDOW * max(1, limits_of(guard).max_count))):
+        yield from form(window, guard)
 
 
-def takes_batches(defense: AnyDefense, plan: Plan) -> TypeGuard[BatchDefense]:
-    """Tell whether a defense is asked in batches.
+def limits_of(guard: Guard) -> BatchLimits:
+    """Return how large a batch of a guard may be, as it is now."""
+    return guard.capabilities.batch or _ALONE
 
-    Where single calls are timed, every defense is asked one by one.
+
+def takes_batches(guard: Guard, plan: Plan) -> bool:
+    """Tell whether a guard is asked in batches.
+
+    Where single calls are timed, every guard is asked one by one.
     """
-    return plan.timing.mode is LatencyMode.LOADED and isinstance(defense, BatchDefense)
+    is_loaded = plan.timing.mode is LatencyMode.LOADED
+    return is_loaded and guard.capabilities.batch is not None
 
 
 class BatchExecutor:
-    """Asks a defense about batches of samples of like length."""
+    """Asks a guard about batches of samples of like length."""
 
     runs_alone: Final = False
 
     def __init__(
-        self, defense: BatchDefense, *, ask: Ask | None = None, count: int | None = None
+        self, guard: Guard, *, ask: AskBatch | None = None, count: int | None = None
     ) -> None:
-        self._defense, self._count = defense, count
-        self._ask = ask or partial(decide_batch, defense)
+        self._guard, self._count = guard, count
+        self._ask = ask or partial(decide_batch, guard)
 
     async def execute(self, work: DefenseWork) -> None:
         """Ask batch by batch, one at a time unless the plan says more."""
-        batches, plan = batches_of(work.samples(), self._defense), work.monitor.plan
-        at_once = range(self._count or plan.concurrency_of.get(work.name, 1))
+        batches, plan = batches_of(work.samples(), self._guard), work.monitor.plan
+        at_once = range(self._count or plan.batches_in_flight(work.name))
         is_cold = not plan.timing.warmup
         asking = (self._ask_on(batches, work.monitor, is_cold=is_cold) for _ in at_once)
         await supervise(asking, work.monitor.tick)
@@ -109,36 +111,21 @@ def affordable(batch: Sequence[PendingSample], monitor: RunMonitor) -> int:
 
 
 async def ask_batch(
-    ask: Ask,
+    ask: AskBatch,
     samples: Sequence[PendingSample],
     *,
     monitor: RunMonitor,
     is_cold: bool = False,
 ) -> list[int]:
     """Ask about one batch, and store its decisions, each with its share of the time."""
-    under_way = monitor.writer.under_way
-    keys = [(*sample.recorder.batch.key, sample.position) for sample in samples]
-    for key in keys:
-        under_way.leave(key)
-    name = samples[0].recorder.name
-    charges = [await admit_call(monitor.spending, name, sample.prompt) for sample in samples]
-    start = perf_counter_ns()
-    with AskingAbout() as asking:
-        decisions = await ask([sample.prompt for sample in samples])
-    took = perf_counter_ns() - start
-    for key in keys:
-        under_way.arrive(key)
-    monitor.busy_ns += took
-    if None not in charges:
-        settled = zip(charges, decisions, strict=True)
-        decisions = [settle_call(monitor.meter, each, made, asking) for each, made in settled]
-    share = took // len(samples)
-    flags, shared = FLAG_COLD if is_cold else 0, FLAG_AMORTISED if len(samples) > 1 else 0
-    codes = [
-        sample.recorder.record_decision(
-            sample, decision, latency_ns=share, flags=flags | shared * (decision.latency_ns is None)
-        )
-        for sample, decision in zip(samples, decisions, strict=True)
-    ]
+    questions = [sample.question() for sample in samples]
+    decisions, share = await monitor.asker.ask_together(ask, questions)
+    flags = FLAG_COLD if is_cold else 0
+    codes = []
+    for sample, decision in zip(samples, decisions, strict=True):
+        is_shared = decision.latency_ns is None and len(samples) > 1
+        marks = flags | FLAG_AMORTISED if is_shared else flags
+        code = sample.recorder.record_decision(sample, decision, latency_ns=share, flags=marks)
+        codes.append(code)
     monitor.store()
     return codes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from guardmark.core.sample import View
 from guardmark.engine.recorder import PendingSample
 from guardmark.store.schema import FLAG_COLD
 
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from guardmark.core.outcome import Decision
+    from guardmark.core.protocols import Guard
     from guardmark.core.sample import Prompt
-    from guardmark.engine.plan import AnyDefense
     from guardmark.engine.recorder import Recorder
     from guardmark.engine.run_monitor import RunMonitor
     from guardmark.store.samples import Chunk
@@ -67,21 +68,24 @@ class DealtSamples:
 class DefenseWork:
     """What is left to ask of one defense in all repeats, and where its decisions go."""
 
-    def __init__(
-        self, defense: AnyDefense, recorders: tuple[Recorder, ...], monitor: RunMonitor
-    ) -> None:
-        self.defense = defense
+    def __init__(self, guard: Guard, recorders: tuple[Recorder, ...], monitor: RunMonitor) -> None:
+        self.guard = guard
         self.recorders = recorders
         self.monitor = monitor
         self._chunks = self._read(READ_TOGETHER)
         self._dealing: DealtSamples | None = None
         self._is_cold = monitor.plan.timing.warmup == 0
-        self._price = monitor.spending.prices.get(defense.name)
+        self._price = monitor.spending.prices.get(guard.name)
 
     @property
     def name(self) -> str:
         """Name of the defense."""
-        return self.defense.name
+        return self.guard.name
+
+    @property
+    def reads_answers(self) -> bool:
+        """Whether the guard stands behind a model and reads its answers."""
+        return self.guard.capabilities.view is View.RESPONSE
 
     @property
     def planned(self) -> int:
@@ -127,9 +131,7 @@ class DefenseWork:
             ):
                 if self._is_done():
                     return
-                yield PendingSample(
-                    recorder=dealt.recorder, position=position, is_attack=is_attack, prompt=prompt
-                )
+                yield PendingSample(dealt.recorder, position, is_attack, prompt)
 
     def _cost_of(self, prompts: Sequence[Prompt]) -> float:
         """Return what is set aside for calls about some prompts."""

@@ -11,11 +11,11 @@ from threading import Event
 from time import monotonic, perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Final
 
-from guardmark.config.deadline import overrun_message, timeout_of
+from guardmark.config.deadline import overrun_message
 from guardmark.core.errors import UntrustworthyRun
 from guardmark.core.outcome import ErrorKind
 from guardmark.defenses.calls.failure import Failure
-from guardmark.engine.calls import Answers, decide_all, skipping
+from guardmark.engine.calls import Answers, decide_all, inline_decide
 from guardmark.engine.execution import worker
 from guardmark.engine.execution.executor import READ_TOGETHER, DealtSamples
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor as ConcurrentExecutor
     from concurrent.futures import Future
 
-    from guardmark.core.protocols import InlineDefense
+    from guardmark.core.protocols import Guard
     from guardmark.core.sample import Prompt
     from guardmark.engine.execution.executor import DefenseWork
     from guardmark.engine.plan import BuiltPart
@@ -48,23 +48,22 @@ class InlineExecutor:
 
     runs_alone: Final = True
 
-    def __init__(self, defense: InlineDefense) -> None:
-        self._defense = defense
-        self._timeout_s = timeout_of(defense)
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._timeout_s = guard.capabilities.timeout_s
 
     async def execute(self, work: DefenseWork) -> None:
         """Ask slice by slice."""
         monitor, size = work.monitor, 1
         most = READ_TOGETHER if monitor.rule is None else _MOST_WATCHED
         while (dealt := work.deal(size)) is not None:
-            decide = skipping(self._defense, has_images=dealt.chunk.has_images)
+            decide = inline_decide(self._guard, has_images=dealt.chunk.has_images)
             began, worked = perf_counter_ns(), _Worked()
-            decisions, latencies = decide_all(
+            decisions, latencies = monitor.asker.ask_here(
                 decide, dealt.chunk.prompts, timeout_s=self._timeout_s, stop=monitor.stop
             )
             took = perf_counter_ns() - began
             work.record(dealt, decisions, latencies)
-            monitor.busy_ns += took
             monitor.store(count=READ_TOGETHER)
             size = next_size(size, worked.since(took), most=most)
             await asyncio.sleep(0)
@@ -121,7 +120,7 @@ class PoolExecutor:
 
     async def execute(self, work: DefenseWork) -> None:
         """Ask chunk by chunk, as many workers at once as there are."""
-        pool, timeout_s = self._make(), timeout_of(work.defense)
+        pool, timeout_s = self._make(), work.guard.capabilities.timeout_s
         if timeout_s is not None:
             timeout_s += pool.grace_s
         await _PoolWork(pool, work, limit=2 * pool.count, timeout_s=timeout_s).ask_all()
@@ -192,7 +191,7 @@ class _PoolWork:
             self._free.append(asked.slot)
             self._work.record(asked.dealt, decisions, latencies)
             took = sum(latencies)
-            self._work.monitor.busy_ns += took
+            self._work.monitor.asker.busy_ns += took
             if took >= SLICE_NS // 2:
                 self._size = len(latencies)  # of those that took so long, not of those dealt since
             self._size = next_size(self._size, took, most=_CHUNK)
@@ -220,11 +219,11 @@ class _PoolWork:
 
     def _give_up(self, dealt: DealtSamples, index: int, took_ns: int) -> None:
         chunk, recorder = dealt.chunk, dealt.recorder
-        timeout_s = timeout_of(self._work.defense) or 0.0
+        timeout_s = self._work.guard.capabilities.timeout_s or 0.0
         failure = Failure(ErrorKind.TIMEOUT, f"Overrun: {overrun_message(timeout_s)}")
         call = DealtSamples(recorder=recorder, chunk=chunk.part(index, index + 1))
         self._work.record(call, [failure.as_decision()], [took_ns])
-        self._work.monitor.busy_ns += took_ns
+        self._work.monitor.asker.busy_ns += took_ns
         for rest in (chunk.part(0, index), chunk.part(index + 1, len(chunk.positions))):
             if rest.positions:
                 self._again.append(DealtSamples(recorder=recorder, chunk=rest))
@@ -235,9 +234,10 @@ class Threads:
 
     grace_s: Final = 0.0
 
-    def __init__(self, defense: InlineDefense, count: int) -> None:
-        self._name, self.count, self._timeout_s = defense.name, count, timeout_of(defense)
-        self._decide = skipping(defense)
+    def __init__(self, guard: Guard, count: int) -> None:
+        self._name, self.count = guard.name, count
+        self._timeout_s = guard.capabilities.timeout_s
+        self._decide = inline_decide(guard)
         self._over = Event()
         self._notes: dict[int, list[float]] = {}
         self._executor = ThreadPoolExecutor(count)

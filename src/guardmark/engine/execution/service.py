@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import BudgetReached
 from guardmark.core.manifest import LatencyMode
-from guardmark.engine.calls import as_coroutine, as_decision, ask_part
-from guardmark.engine.run_monitor import Halt, supervise
+from guardmark.engine.calls import as_coroutine, as_decision
+from guardmark.engine.run_monitor import Halt
+from guardmark.engine.supervision import supervise
 from guardmark.store.schema import FLAG_COLD, FLAG_PLANNED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from guardmark.core.protocols import Guard
     from guardmark.core.sample import Prompt
     from guardmark.engine.execution.executor import DefenseWork
-    from guardmark.engine.plan import AnyDefense
     from guardmark.engine.recorder import PendingSample
     from guardmark.engine.run_monitor import RunMonitor
 
@@ -48,7 +49,7 @@ async def ask_each(
     is_cold: bool,
 ) -> None:
     """Pull samples and ask about them, one after the other: the work of one worker."""
-    flags = FLAG_COLD if is_cold else 0
+    flags, asker = FLAG_COLD if is_cold else 0, monitor.asker
     for sample in feed:
         if not monitor.may_go_on():
             return
@@ -56,17 +57,14 @@ async def ask_each(
         # Others asked while this one waited for its turn: a budget may be spent by now.
         if planned is not None and not monitor.may_go_on():
             return
-        recorder, position = sample.recorder, sample.position
         try:
-            answer, took = await ask_part(
-                ask, (sample.prompt,), recorder=recorder, part=recorder.name, position=position
-            )
+            answer, took = await asker.ask(ask, sample.question())
         except BudgetReached as reached:
             monitor.end(Halt.BUDGET, str(reached))
             return
         if planned is not None and took is not None:
             flags, took = flags | FLAG_PLANNED, perf_counter_ns() - planned
-        recorder.record_decision(sample, as_decision(answer), latency_ns=took, flags=flags)
+        sample.recorder.record_decision(sample, as_decision(answer), latency_ns=took, flags=flags)
         monitor.store()
         flags = 0
 
@@ -76,8 +74,8 @@ class ServiceExecutor:
 
     runs_alone: Final = False
 
-    def __init__(self, defense: AnyDefense) -> None:
-        self._ask = as_coroutine(defense)
+    def __init__(self, guard: Guard) -> None:
+        self._ask = as_coroutine(guard)
 
     async def execute(self, work: DefenseWork) -> None:
         """Ask until nothing is left."""

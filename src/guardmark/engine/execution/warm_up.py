@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from itertools import islice
-from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from guardmark.config.deadline import timeout_of
 from guardmark.core.errors import BudgetReached
-from guardmark.core.protocols import InlineDefense
-from guardmark.core.record import AskingAbout, Stage
+from guardmark.core.record import Stage
+from guardmark.engine.asking import Question
 from guardmark.engine.calls import (
-    admit_call,
     as_coroutine,
     as_decision,
-    attempt,
     decide_all,
-    settle_call,
-    skipping,
+    inline_decide,
 )
-from guardmark.engine.run_monitor import Halt, supervise
+from guardmark.engine.run_monitor import Halt
+from guardmark.engine.supervision import supervise
 from guardmark.store.schema import FLAG_COLD
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from guardmark.core.outcome import Decision
+    from guardmark.core.protocols import Guard
     from guardmark.core.sample import Prompt
     from guardmark.engine.execution.executor import DefenseWork
-    from guardmark.engine.run_monitor import RunMonitor, StopSignal
+    from guardmark.engine.run_monitor import RunMonitor
+    from guardmark.engine.supervision import StopSignal
     from guardmark.store.records import RecordBatch
 
 
@@ -54,9 +52,9 @@ async def warm_up(work: DefenseWork) -> None:
         for pair in zip(chunk.positions, chunk.prompts, strict=True)
     )
     samples = islice(every, wanted)
-    width, ask = plan.in_flight(work.name), as_coroutine(work.defense)
-    if isinstance(work.defense, InlineDefense):
-        width, ask = 1, inline_ask(work.defense, monitor.stop)
+    width, ask = plan.in_flight(work.name), as_coroutine(work.guard)
+    if work.guard.capabilities.is_inline:
+        width, ask = 1, inline_ask(work.guard, monitor.stop)
     await supervise(
         [
             _warm_each(ask, samples, name=work.name, batch=batch, monitor=monitor)
@@ -66,9 +64,9 @@ async def warm_up(work: DefenseWork) -> None:
     )
 
 
-def inline_ask(defense: InlineDefense, stop: StopSignal) -> Callable[[Prompt], Awaitable[Decision]]:
-    """Return what asks a defense in this process; an abandoned call waits to be cancelled."""
-    decide, timeout_s = skipping(defense), timeout_of(defense)
+def inline_ask(guard: Guard, stop: StopSignal) -> Callable[[Prompt], Awaitable[Decision]]:
+    """Return what asks a guard in this process; an abandoned call waits to be cancelled."""
+    decide, timeout_s = inline_decide(guard), guard.capabilities.timeout_s
 
     async def ask(prompt: Prompt) -> Decision:
         decisions: list[Decision] = []
@@ -94,7 +92,7 @@ async def _warm_each(
         if not monitor.may_go_on():
             return
         try:
-            answer, took = await _ask_once(ask, prompt, name=name, monitor=monitor)
+            answer, took = await monitor.asker.put(ask, Question(name, (prompt,)))
         except BudgetReached as reached:
             monitor.end(Halt.BUDGET, str(reached))
             return
@@ -104,17 +102,6 @@ async def _warm_each(
         if decision.evidence is not None:
             monitor.spend(decision.evidence)
         flags = 0
-
-
-async def _ask_once(
-    ask: Callable[[Prompt], Awaitable[Decision]], prompt: Prompt, *, name: str, monitor: RunMonitor
-) -> tuple[object, int]:
-    with AskingAbout() as asking:
-        charge = await admit_call(monitor.spending, name, prompt)
-        start = perf_counter_ns()
-        answer = await attempt(ask, prompt)
-        took = perf_counter_ns() - start
-    return settle_call(monitor.meter, charge, answer, asking), took
 
 
 def _free_batch(name: str, monitor: RunMonitor) -> RecordBatch:

@@ -13,12 +13,11 @@ from threading import Thread
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING
 
-from guardmark.config.deadline import timeout_of
 from guardmark.core.errors import GuardmarkError
 from guardmark.core.outcome import Decision, ErrorKind
-from guardmark.core.protocols import BatchDefense, InlineDefense, SampleBound
 from guardmark.core.sample import Prompt
 from guardmark.defenses.calls.failure import Failure
+from guardmark.defenses.guard import as_guard
 from guardmark.engine.calls import (
     Answers,
     as_coroutine,
@@ -26,7 +25,7 @@ from guardmark.engine.calls import (
     attempt,
     decide_all,
     decide_batch,
-    skipping,
+    inline_decide,
 )
 
 if TYPE_CHECKING:
@@ -34,9 +33,8 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
 
     from guardmark.core.manifest import PartManifest
-    from guardmark.core.protocols import BatchLimits
-    from guardmark.core.sample import View
-    from guardmark.engine.plan import AnyDefense, BuiltPart
+    from guardmark.core.protocols import Capabilities, Guard
+    from guardmark.engine.plan import BuiltPart
 
 _CANNOT_TRAVEL = (pickle.PicklingError, AttributeError, RecursionError, TypeError, ValueError)
 _built: list[Callable[[Sequence[Prompt], int], bytes]] = []
@@ -48,8 +46,8 @@ def build(factory: Callable[[], BuiltPart], over: Event, calls: MutableSequence[
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdout = sys.stderr  # what a defense prints is no part of our output
     Thread(target=_follow_parent, daemon=True).start()
-    defense: InlineDefense = factory().part
-    decide, timeout_s = skipping(defense), timeout_of(defense)
+    guard = as_guard(factory().part)
+    decide, timeout_s = inline_decide(guard), guard.capabilities.timeout_s
 
     def ask_all(prompts: Sequence[Prompt], slot: int) -> bytes:
         watched = note_calls(over.is_set, calls, slot)
@@ -112,11 +110,7 @@ class BuiltThere:
 
     manifest: PartManifest
     remarks: Sequence[str] | None
-    view: View
-    batch_limits: BatchLimits | None  # None: it gains nothing from batches
-    timeout_s: float | None
-    takes_images: bool
-    stays: bool  # with the driver: it answers by looking samples up, which no worker knows
+    capabilities: Capabilities
 
 
 class DefenseActor:
@@ -125,7 +119,7 @@ class DefenseActor:
     def __init__(self) -> None:
         # One loop for all batches: pipes of a defense in a process belong to it.
         self._runner = asyncio.Runner()
-        self._defense: AnyDefense
+        self._guard: Guard
 
     def load(self, factory: Callable[[], BuiltPart], warmup: int) -> BuiltThere | str:
         """Build the defense and ask it a few times; say what it is, or why that cannot be."""
@@ -133,17 +127,13 @@ class DefenseActor:
             built = factory()
         except GuardmarkError as error:
             return str(error)
-        self._defense = part = built.part
+        self._guard = as_guard(built.part)
         for _ in range(warmup):  # no measured call is a cold one
             self._answers([Prompt.of_text("Which vegetables can I plant in early spring?")])
         return BuiltThere(
             manifest=built.manifest,
             remarks=built.remarks,
-            view=part.view,
-            batch_limits=part.batch_limits if isinstance(part, BatchDefense) else None,
-            timeout_s=timeout_of(part),
-            takes_images=getattr(part, "takes_images", False),
-            stays=isinstance(part, SampleBound),
+            capabilities=self._guard.capabilities,
         )
 
     def ask(self, prompts: Sequence[Prompt]) -> bytes:
@@ -158,21 +148,21 @@ class DefenseActor:
         self._runner.close()
 
     def _answers(self, prompts: Sequence[Prompt]) -> Answers:
-        defense, began = self._defense, perf_counter_ns()
-        if isinstance(defense, BatchDefense):
-            work = decide_batch(defense, prompts, on_failure=_give_up_without_memory)
+        guard, began = self._guard, perf_counter_ns()
+        if guard.capabilities.batch is not None:
+            work = decide_batch(guard, prompts, on_failure=_give_up_without_memory)
             decisions = self._runner.run(work)
             share = (perf_counter_ns() - began) // len(prompts)
             return decisions, [share] * len(prompts)
-        if isinstance(defense, InlineDefense):
-            decide = skipping(defense)
-            return decide_all(decide, prompts, timeout_s=timeout_of(defense))
+        if guard.capabilities.is_inline:
+            decide = inline_decide(guard)
+            return decide_all(decide, prompts, timeout_s=guard.capabilities.timeout_s)
         # Outside of this class: a coroutine in it would have Ray make it an actor of tasks.
-        return self._runner.run(_one_by_one(defense, prompts))
+        return self._runner.run(_one_by_one(guard, prompts))
 
 
-async def _one_by_one(defense: AnyDefense, prompts: Sequence[Prompt]) -> Answers:
-    ask, decisions, latencies = as_coroutine(defense), list[Decision](), list[int]()
+async def _one_by_one(guard: Guard, prompts: Sequence[Prompt]) -> Answers:
+    ask, decisions, latencies = as_coroutine(guard), list[Decision](), list[int]()
     for prompt in prompts:
         began = perf_counter_ns()
         decisions.append(as_decision(await attempt(ask, prompt)))

@@ -13,6 +13,25 @@
     box.setAttribute("aria-label", (caption ? caption.textContent.trim() : "Table") + ", scrollable");
   });
 
+  // j and k go from row to row, n and p from page to page, / to the first filter.
+  document.addEventListener("keydown", function (event) {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    if (/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) return;
+    var rows = Array.prototype.slice.call(document.querySelectorAll("a.row, .runs .head a"));
+    var at = rows.indexOf(document.activeElement);
+    var to = null;
+    if (event.key === "j") to = rows[Math.min(at + 1, rows.length - 1)];
+    if (event.key === "k") to = rows[Math.max(at - 1, 0)];
+    if (event.key === "/") to = document.querySelector(".filter input:not([type=hidden]), .filter select");
+    if (to) {
+      to.focus();
+      event.preventDefault();
+    }
+    var page = { n: "a[rel=next]", p: "a[rel=prev]" }[event.key];
+    var link = page && document.querySelector(page);
+    if (link) link.click();
+  });
+
   function show(place, found) {
     var bar = place.querySelector("progress");
     bar.max = Math.max(found.planned, 1);

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.reports.chapters.advice import advice_sentence
 from guardmark.reports.chapters.comparison import pair_sentence
-from guardmark.reports.chapters.gate import check_sentence, conclusion
 from guardmark.reports.chapters.pipeline import legacy_note, warnings_of
 from guardmark.reports.chapters.small_slices import stability_warnings
 from guardmark.reports.render.json.encoder import encode, lay_out
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.compare.runs_compared import Compared, PairDetail, ScopedComparisons
     from guardmark.analysis.defense.costs import PartRetries
     from guardmark.analysis.defense.latency import Latency
-    from guardmark.analysis.gate import GateResult
+    from guardmark.analysis.gate import GateCheck, GateResult
     from guardmark.analysis.pipeline.judges import JudgesAssessed
     from guardmark.analysis.pipeline.small_slices import SliceStability
     from guardmark.analysis.run import RunAnalysis
@@ -60,11 +59,25 @@ def _threat_model(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
     return threat_card(card)
 
 
+def _check_sentence(check: GateCheck) -> str:
+    """Say how one limit stands."""
+    from guardmark.reports.chapters.gate import check_sentence  # on use: many runs set no limit
+
+    return check_sentence(check)
+
+
+def _conclusion(result: GateResult) -> str:
+    """Say how a gate stands."""
+    from guardmark.reports.chapters.gate import conclusion
+
+    return conclusion(result)
+
+
 SENTENCES: Final[Sentences] = {
     "AdaptiveCard": {"text": _adaptive_text, "threat_model": _threat_model},
     "Advice": {"text": advice_sentence},
-    "GateCheck": {"text": check_sentence},
-    "GateResult": {"text": conclusion},
+    "GateCheck": {"text": _check_sentence},
+    "GateResult": {"text": _conclusion},
     "LegacyCard": {"note": legacy_note},
     "PairedComparison": {"text": pair_sentence},
     "PipelineAnalysis": {"warnings": warnings_of},
