@@ -34,27 +34,6 @@ def test_what_the_architecture_names_is_there() -> None:
     page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
     named = re.findall(r"`([\w./]+/[\w./]*)`", page)
     package = ROOT / "src" / "guardmark"
-<<<<<<< HEAD
-    tables = [line for line in page.splitlines() if line.startswith("| ") and "`" in line]
-    missing = []
-    for line in tables:
-        room, _, told = line.strip("| ").partition(" | ")
-        places = [package, *(package / each for each in re.findall(r"`(\w+/)`", room))]
-        names = " ".join(re.findall(r"`([^`]+)`", told)).split()
-        files = [name for name in names if re.fullmatch(r"[\w/]+(/|\.py)", name)]
-        missing += [each for each in files if not any((at / each).exists() for at in places)]
-        missing += [place.name for place in places if not place.is_dir()]
-    assert len(tables) > 15
-    assert missing == []
-
-
-def test_each_test_that_the_page_on_security_names_is_there() -> None:
-    """A promise whose test was renamed would be held by nothing."""
-    page = (ROOT / "docs" / "explanation" / "security.md").read_text(encoding="utf-8")
-    named = re.findall(r"`(tests/[\w/]+\.py)`", page)
-    assert len(named) > 20
-    assert [name for name in named if not (ROOT / name).is_file()] == []
-=======
     there = {path for path in named if (package / path).exists() or (ROOT / path).exists()}
     assert len(named) > 15
     assert set(named) == there
@@ -66,4 +45,11 @@ def test_every_room_is_drawn() -> None:
     boxes = set(re.findall(r'class="name"[^>]*>(\w+)<', drawn))
     rooms = {path.parent.name for path in (ROOT / "src" / "guardmark").glob("*/__init__.py")}
     assert boxes == rooms
->>>>>>> main
+
+
+def test_each_test_that_the_page_on_security_names_is_there() -> None:
+    """A promise whose test was renamed would be held by nothing."""
+    page = (ROOT / "docs" / "explanation" / "security.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)`", page)
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / name).is_file()] == []
