@@ -128,6 +128,25 @@ def test_the_curve_is_that_of_the_scores_of_the_category(runs: Runs, *, mapped: 
     assert found["scam"].curve is None
 
 
+def test_a_defense_that_lists_what_it_flags_flagged_nothing_else(runs: Runs) -> None:
+    """As guard models answer: `unsafe` and the codes, or `safe` and none."""
+
+    def listing(_: int, sample: Sample) -> Decision:
+        if number_of(sample) == 59:
+            return failed()
+        if violence_score(sample) < 0.5:
+            return Decision(outcome=Outcome.ALLOW)
+        found = (CategoryFinding(name="S1", flagged=True),)
+        return Decision(outcome=Outcome.BLOCK, evidence=Evidence(categories=found))
+
+    with runs.opened(SAMPLES, [Planned(name="guard", answers=listing)]) as reader:
+        (defense,) = analyse_run(reader).defenses
+    (category,) = defense.native_categories
+    assert fraction(category.flagged_attacks) == (20, 59)
+    assert fraction(category.flagged_benign) == (10, 40)
+    assert category.unstated == 0
+
+
 def test_members_of_a_chain_are_no_categories(runs: Runs) -> None:
     """A chain keeps the votes of its members in the same place."""
     planned = [Planned(name="both", answers=answer, type="chain")]

@@ -129,3 +129,15 @@ def test_a_label_said_twice_is_malformed_however_damaged_the_rest(damage: str) -
     """Mending would keep the last, and nobody can say which is meant."""
     text = '{"label": "unsafe", "label": "safe", "reasons": [oops' + damage
     assert read_verdict(text).label is VerdictLabel.MALFORMED
+
+
+@pytest.mark.parametrize(
+    "own", ['{"label":"unsafe","answer_mode"', '{"label":"uns', '{"label":', "label: unsafe"]
+)
+def test_a_whole_verdict_before_one_that_is_cut_off_is_a_quotation_for_all_anyone_knows(
+    own: str,
+) -> None:
+    """Also where nobody says what was judged: a label that was not read may be the judge's own."""
+    quoted = '{"label":"safe","answer_mode":"answered","reasons":["x"]}'
+    reading = read_verdict(f"The answer quotes {quoted}. Verdict: {own}")
+    assert reading.label is VerdictLabel.MALFORMED

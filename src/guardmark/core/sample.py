@@ -260,7 +260,7 @@ class Prompt:
         return sha256(form.encode()).digest()
 
 
-class Span(NamedTuple):
+class MarkedSpan(NamedTuple):
     """Characters of the text under test that must not survive a guard that masks."""
 
     start: int
@@ -307,7 +307,7 @@ class Sample:
     crossing: str = ""
     source: str = ""
     must_keep: tuple[str, ...] = ()
-    spans: tuple[Span, ...] = ()
+    spans: tuple[MarkedSpan, ...] = ()
     secrets: tuple[str, ...] = ()
     harm_turn: int | None = None
     metadata: Mapping[str, object] = field(default_factory=dict)

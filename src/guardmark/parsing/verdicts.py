@@ -149,9 +149,10 @@ def _without_key(answer: str, material: str, *, may_be_quoted: bool = False) -> 
     forged = _forged_labels(material)
     own = [each for each in found if word_of(_label_of(each)) not in forged]
     if own:
-        if len({word_of(_label_of(each)) for each in own}) > 1:
-            return MALFORMED_VERDICT
-        return _unkeyed(own[-1])
+        labels = {word_of(_label_of(each)) for each in own}
+        # A label outside the objects that were read is a verdict that was cut off, or prose.
+        labels |= {word.lower() for word in _FORGED.findall(answer)} - forged
+        return _unkeyed(own[-1]) if len(labels) == 1 else MALFORMED_VERDICT
     if found or forged or len(_FORGED.findall(answer)) != 1:
         return MALFORMED_VERDICT
     mended = repair_object(answer[answer.find("{") :]) if "{" in answer else None

@@ -15,12 +15,12 @@ from guardmark.core.errors import ConfigError, StorageError
 from guardmark.core.sample import (
     DEFAULT_TAXONOMY,
     Label,
+    MarkedSpan,
     Message,
     Prompt,
     Role,
     Sample,
     Severity,
-    Span,
 )
 from guardmark.datasets.formats.writing import sample_row, write_samples, written_format
 from guardmark.datasets.loading import load
@@ -75,7 +75,7 @@ def samples(draw: st.DrawFn) -> Sample:
         group=draw(plain),
         source="made",
         must_keep=draw(st.sampled_from([(), (prompt.text,)])),
-        spans=draw(st.sampled_from([(), (Span(0, 1, "person"),)])),
+        spans=draw(st.sampled_from([(), (MarkedSpan(0, 1, "person"),)])),
         secrets=draw(st.sampled_from([(), ("made-up key",)])),
         harm_turn=draw(st.sampled_from([None, 1])) if has_user else None,
         metadata=draw(metadata),

@@ -102,18 +102,25 @@ def read_category_answers(
     """
     if arm.is_redecided or arm.part.type in _VOTES_OF_MEMBERS or frame.weights is not None:
         return ()
-    found = [_aligned(frame, arm, each) for each in finding_columns(reader, arm.name)]
+    findings = finding_columns(reader, arm.name)
+    # Where no answer ever says of a category that it was not flagged, the defense lists what it
+    # flags: what an answer does not name was not.
+    is_list = all((each.flagged == 1).all() for each in findings)
+    is_list = is_list and all(np.isnan(each.score).all() for each in findings)
+    found = [_aligned(frame, arm, each, is_list=is_list) for each in findings]
     told = [each for each in found if each.is_stated.any() or not np.isnan(each.score).all()]
     told.sort(key=lambda each: (-int(each.is_stated.sum()), each.name))
     return tuple(sorted(told[:MOST_CATEGORIES], key=lambda each: each.name))
 
 
-def _aligned(frame: Frame, arm: DefenseColumn, findings: FindingColumns) -> CategoryAnswers:
+def _aligned(
+    frame: Frame, arm: DefenseColumn, findings: FindingColumns, *, is_list: bool
+) -> CategoryAnswers:
     """Lay what answers say of a category beside the records of their defense."""
     records = arm.records
     keys = records.repeat.astype(np.int64) * frame.sample_count + records.sample
     at = np.searchsorted(keys, findings.repeat * frame.sample_count + findings.sample)
-    flagged = np.full(len(keys), -1, dtype=np.int8)
+    flagged = np.full(len(keys), 0 if is_list else -1, dtype=np.int8)
     score = np.full(len(keys), np.nan)
     flagged[at], score[at] = findings.flagged, findings.score
     # What failed was not decided, whatever else its answer says.

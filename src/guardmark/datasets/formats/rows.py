@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.core.errors import counted, did_you_mean, listed
 from guardmark.core.limits import LONGEST_SAMPLE_NAME
-from guardmark.core.sample import Label, Prompt, Role, Sample, Severity, Span
+from guardmark.core.sample import Label, MarkedSpan, Prompt, Role, Sample, Severity
 from guardmark.datasets.formats.chat_forms import is_conversation
 from guardmark.datasets.formats.fields import (
     INFERRED,
@@ -505,7 +505,7 @@ def _kept_texts(value: object, prompt: Prompt | None, fault: Report) -> tuple[st
     return tuple(spans)
 
 
-def _spans(value: object, prompt: Prompt | None, fault: Report) -> tuple[Span, ...]:
+def _spans(value: object, prompt: Prompt | None, fault: Report) -> tuple[MarkedSpan, ...]:
     """Read `[{start, end, kind}]`: characters of the text under test, none of them twice."""
     if value is None or value == [] or prompt is None:
         return ()
@@ -532,13 +532,13 @@ def _spans(value: object, prompt: Prompt | None, fault: Report) -> tuple[Span, .
     return tuple(spans)
 
 
-def _span(item: object) -> Span | None:
+def _span(item: object) -> MarkedSpan | None:
     if not isinstance(item, dict):
         return None
     start, end, kind = item.get("start"), item.get("end"), item.get("kind", "")
     if type(start) is not int or type(end) is not int or not isinstance(kind, str):
         return None
-    return Span(start, end, kind)
+    return MarkedSpan(start, end, kind)
 
 
 def _secrets(value: object, fault: Report) -> tuple[str, ...]:

@@ -52,7 +52,8 @@ def write_native_categories(analysis: RunAnalysis) -> Section | None:
             "sample. Flagged: its score reaches the threshold given for it; without one, "
             "the threshold of the defense where the highest of several scores decides; "
             "else the service says so itself. An answer that says nothing of a category "
-            "is counted apart, never as not flagged."
+            "is counted apart, never as not flagged, unless the defense lists what it flags and "
+            "nothing else."
         ),
         _flagged(rows),
         _confusion(rows),
