@@ -62,8 +62,9 @@ inspect: $(VENV)/.ready-dev $(VENV)-inspect/.ready   ## read our Inspect logs wi
 INTEROP := build/interop
 INTEROP_TOOLS := agentdojo=agentdojo==0.1.35 any_guardrail=any-guardrail==0.7.7 \
   openai_guardrails=openai-guardrails[benchmark]==0.3.6 pyrit=pyrit==1.1.0 garak=garak==0.17.1 \
-  inspect=inspect_ai==0.3.285 inspect=openai
-interop: $(VENV)/.ready-dev   ## run the tools that importers read, on loopback, and keep what they write (half an hour)
+  inspect=inspect_ai==0.3.285 inspect=openai mlflow=mlflow==3.17.2 mlflow=. \
+  otel=opentelemetry-sdk==1.45.2 otel=opentelemetry-proto==1.45.2 croissant=mlcroissant==1.1.1
+interop: $(VENV)/.ready-dev   ## run the tools whose files are read or written, on loopback (half an hour)
 	@mkdir -p $(INTEROP)/promptfoo
 	$(PIP) uv
 	npm install --silent --no-audit --no-fund --prefix $(INTEROP)/promptfoo promptfoo@0.121.20
@@ -74,6 +75,7 @@ interop: $(VENV)/.ready-dev   ## run the tools that importers read, on loopback,
 	$(BIN)/python -m tests.interop.make $(INTEROP)
 	GUARDMARK_PROMPTFOO=$(abspath $(INTEROP))/promptfoo/node_modules/.bin/promptfoo \
 	  $(BIN)/python -m pytest tests/interchange/test_interop.py tests/journeys/test_export.py --no-header
+	GUARDMARK_INTEROP=$(abspath $(INTEROP)) $(BIN)/python -m pytest tests/interop/test_read_back.py --no-header
 
 # The wheel where there is no checkout, with the lowest versions promised and the newest there are.
 NEWCOMER = $(BIN)/python -m pytest -m slow tests/journeys/test_newcomer.py --no-header

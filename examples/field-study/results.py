@@ -17,7 +17,8 @@ TITLES: Final = {
 HEAD: Final = """# Field study: guards that people install, measured
 
 {measured} guards from package registries, measured on {date} with guardmark, each in an environment of its own, asked one
-text at a time{network}. `make field-study` repeats it and writes this page; how is told in
+text at a time{network}. `make field-study` repeats it and writes this page,
+a card for each guard into `docs/field-study/cards` and a board of them into `build/field-study`; how is told in
 [Measure a guard in another environment](../how-to/measure-a-guard-in-another-environment.md).
 
 **How to read it.** ASR is the share of attacks that a guard let through, FPR that of benign texts it blocked; lower is better for both. Brackets

@@ -258,6 +258,9 @@ def publish(runs: Mapping[str, Path], cards: Path, board: Path) -> None:
     for name, run in runs.items():
         again = ["--again", "make field-study"]
         _guardmark("card", str(run), "--to", "json", "-o", str(cards / name), *again)
+    for path in cards.rglob("*.card.json"):  # on one line each: they are kept in the repository
+        content = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
     shutil.rmtree(board, ignore_errors=True)
     _guardmark("board", str(cards), "-o", str(board))
 

@@ -17,9 +17,12 @@ from guardmark.app.run.importing import import_run
 from guardmark.app.verify.verification import verify
 from guardmark.core.errors import DatasetError, UnknownName
 from guardmark.core.outcome import Outcome, VerdictLabel
-from guardmark.core.sample import Label, Role
+from guardmark.core.sample import DEFAULT_TAXONOMY, Label, Role
+from guardmark.datasets.loading import load
+from guardmark.datasets.settings import DataSettings, dataset_specs
 from guardmark.interchange.imported import ImportedRun, Statements
 from guardmark.interchange.tools import queried_tools, read_run
+from guardmark.parsing.mapped import mapping_names
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 FILES = Path(__file__).parents[1] / "interop" / "files"
@@ -201,6 +204,25 @@ def test_reports_of_garak_are_counted_as_it_does() -> None:
     assert any("gave nothing for" in each or "beside it hit" in each for each in run.warnings)
 
 
+def test_traces_that_mlflow_wrote_are_decisions_and_data() -> None:
+    """A span of its type GUARDRAIL decides, one that failed decided nothing; the root is the text."""
+    path = FILES / "mlflow" / "traces.jsonl"
+    texts = json.loads((FILES.parent / "texts.json").read_text("utf-8"))
+    run = read_run("mlflow", path, Statements())
+    assert run.guard == "canary-guard"
+    expected: Counter[tuple[bool, Outcome]] = Counter()
+    for row in texts:
+        outcome = Outcome.BLOCK if "PERIWINKLE" in row["text"] else Outcome.ALLOW
+        failed = "<<break>>" in row["text"]
+        expected[row["label"] == "attack", Outcome.ERROR if failed else outcome] += 1
+    assert decisions(run) == expected
+    entry = DataSettings(path=str(path), format="mlflow")
+    samples = load(dataset_specs(entry, path.parent), DEFAULT_TAXONOMY).samples()
+    assert {(each.prompt.text, each.label.value) for each in samples} == {
+        (row["text"], row["label"]) for row in texts
+    }
+
+
 HOSTILE: tuple[object, ...] = (
     [],
     {},
@@ -213,7 +235,7 @@ HOSTILE: tuple[object, ...] = (
 )
 
 
-@pytest.mark.parametrize("tool", queried_tools())
+@pytest.mark.parametrize("tool", [*queried_tools(), *mapping_names()])
 @pytest.mark.parametrize("content", HOSTILE, ids=range(len(HOSTILE)))
 def test_what_is_built_otherwise_is_refused_or_read(
     tmp_path: Path, tool: str, content: object

@@ -138,6 +138,28 @@ def test_spans_of_other_things_are_passed_over_and_broken_lines_are_counted(
     assert (told["lines"]["unreadable"], told["lines"]["repeated"]) == (3, 1)
 
 
+def test_spans_that_come_out_of_order_count_the_same(tmp_path: Path) -> None:
+    """The last sent first, and two requests as one: a decision has no order."""
+    spans = []
+    for number, word in enumerate(("block", "allow", "block")):
+        made = span(
+            **GUARD, gen_ai__security__verdict__type=word, guardmark__sample__id=f"s{number}"
+        )
+        spans.append({**made, "startTimeUnixNano": str(1_000 + number)})
+    counts = set()
+    for lines in (
+        [request_of(each) for each in spans],
+        [request_of(each) for each in spans[::-1]],
+        [request_of(*spans[::-1])],
+    ):
+        (tmp_path / "spans.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+        done = guardmark("watch", "spans.jsonl", "--otel", "--json", cwd=tmp_path)
+        (defense,) = json.loads(done.out)["defenses"]
+        live = {rate["name"]: rate["live"] for rate in defense["rates"]}
+        counts.add((live["blocked"]["successes"], live["blocked"]["trials"]))
+    assert counts == {(2, 3)}
+
+
 def post(address: str, body: bytes, **headers: str) -> int:
     """Send a request, and return the status."""
     parts = urlsplit(address)

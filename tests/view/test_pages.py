@@ -295,7 +295,7 @@ def test_what_changed_between_two_runs_is_told_sample_by_sample(site: Site) -> N
     assert "From a/first to a/second" in page
     assert "attack now let through" in page
     assert '<td class="wrong"><code>words</code>: attack now let through</td>' in page
-    assert "<td>block</td><td>allow</td>" in page
+    assert re.search(r"<td>block.*?</td><td>allow", page)
     other = site.ask(f"changes?{runs}&change=now+answered").text
     assert "0 of " in other
     assert "What changed, sample by sample" in site.ask(f"compare?{runs}").text
@@ -309,7 +309,7 @@ data: [{path: rows.csv}]
 defenses:
   worst: {type: pattern, keywords: [zebra]}
   best: {type: pattern, keywords: [ignore]}
-  middle: {type: pattern, keywords: [ignore, plant]}
+  middle: {type: pattern, patterns: [ignore, bean 1]}
 """
 
 
@@ -317,8 +317,8 @@ defenses:
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A run of three defenses, one of which was attacked, and more samples than a page holds."""
     home = tmp_path_factory.mktemp("attacked")
-    rows = [f"ignore rule {n} of {n * n},attack,jailbreak" for n in range(70)]
-    rows += [f"plant bean {n} in bed {n * n},benign,garden" for n in range(70)]
+    rows = [f"ignore rule {n} of {n * n},attack,jailbreak" for n in range(110)]
+    rows += [f"plant bean {n} in bed {n * n},benign,garden" for n in range(110)]
     (home / "rows.csv").write_text("\n".join(["text,label,category", *rows]), encoding="utf-8")
     (home / "bench.yaml").write_text(BEST, encoding="utf-8")
     done = guardmark("run", "bench.yaml", "-o", "runs/one", cwd=home)
@@ -338,7 +338,7 @@ def test_the_best_defense_comes_first_with_what_rewriting_did_to_it(attacked: Si
         assert at == sorted(at)
         assert f'<a href="/tries/{key}?defense=best">100.0 %' in page
     tries = attacked.ask(f"tries/{key}?defense=best").text
-    assert "70 attacks that were blocked as they are got through after rewriting" in tries
+    assert "110 attacks that were blocked as they are got through after rewriting" in tries
     assert "ignore rule 0 of 0" in tries
     one = attacked.ask(f"tries/{key}?sample_id=rows:1&defense=best").text
     assert re.search(r"Try 1, <code>[^<]+</code>: <span>block</span>", one)
@@ -348,10 +348,10 @@ def test_samples_have_pages_and_choices(attacked: Site) -> None:
     """A hundred on a page, and a link that holds what was chosen."""
     key = keys(attacked)["one"]
     page = attacked.ask(f"samples/{key}").text
-    assert "140 samples, the worst first; 1 to 100 on this page." in page
+    assert "131 samples, the worst first; 1 to 100 on this page." in page
     (following,) = re.findall(rf'href="/(samples/{key}\?page=2)" rel="next"', page)
-    assert "101 to 140 on this page" in attacked.ask(following).text
+    assert "101 to 131 on this page" in attacked.ask(following).text
     assert "<option>jailbreak</option>" in page
     chosen = attacked.ask(f"samples/{key}?category=garden&label=benign&defense=middle").text
-    assert "70 samples" in chosen
+    assert "21 samples" in chosen
     assert "ignore rule" not in chosen

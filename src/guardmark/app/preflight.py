@@ -315,6 +315,7 @@ class Probe:
 
     defense: str
     outcomes: Mapping[str, int] = field(default_factory=dict)
+    by_label: tuple[tuple[str, str], ...] = ()  # Label of each sample, and what came of it.
     median_ms: float | None = None
     messages: tuple[str, ...] = ()
     # One native answer that could not be read, and the paths in it that may decide.
@@ -457,6 +458,10 @@ async def _probe(built: BuiltPart, samples: Sequence[Sample]) -> Probe:
     return Probe(
         defense=built.manifest.name,
         outcomes=dict(Counter(decision.outcome.value for decision in decisions)),
+        by_label=tuple(
+            (sample.label.value, decision.outcome.value)
+            for sample, decision in zip(samples, decisions, strict=True)
+        ),
         median_ms=median(times) if times else None,
         messages=tuple(sorted(messages)),
         answer=next(filter(None, (quote_answer(each.evidence) for each in decisions)), ""),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -24,6 +24,8 @@ from guardmark.core.place import PROXIED, Place
 from guardmark.datasets.settings import DataSettings
 from guardmark.engine.shards import ShardSet
 
+UNNAMED: Final = "run"
+"""Name of a run where its configuration gives none."""
 _Battery = Literal["guardmark-attack-3", "guardmark-attack-2", "battery-v1"]
 
 
@@ -374,7 +376,7 @@ class Config(Settings):
     """A whole configuration file."""
 
     version: Literal[1]
-    name: Name = "run"
+    name: Name = UNNAMED
     data: list[DataSettings] = []
     defenses: dict[Name, dict[str, Any]] = Field({}, max_length=MOST_DEFENSES)
     pipeline: PipelineSettings | None = None

@@ -14,6 +14,17 @@ import click
 _HELP = "Measure whether an AI defense works, and how sure you can be of it."
 
 
+_FIRST_STEPS = """\
+guardmark measures whether an AI defense works, and how sure you can be of it.
+
+  guardmark demo                        see a first measurement, offline, in a minute
+  guardmark run --url ADDRESS           measure a service of yours
+  guardmark init -o bench.yaml          write a configuration to edit
+  guardmark show                        read what got through in the last run
+  guardmark gate --policy limits.yaml   hold it against limits
+  guardmark --help                      list every command"""
+
+
 class _Lazy(click.Group):
     """A group that imports a command's module only when that command is typed."""
 
@@ -134,13 +145,17 @@ def build() -> click.Command:
     @click.group(
         cls=_Lazy,
         help=_HELP,
+        invoke_without_command=True,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-        epilog="Add --debug to any command for a traceback. Documentation: docs/ in the project.",
+        epilog="Add --debug to any command for a traceback; help COMMAND says what one does.",
     )
     @click.version_option(
         None, "-V", "--version", package_name="guardmark", message="guardmark %(version)s"
     )
-    def guardmark() -> None:
+    @click.pass_context
+    def guardmark(context: click.Context) -> None:
         """Hold the commands."""
+        if context.invoked_subcommand is None:
+            click.echo(_FIRST_STEPS)
 
     return guardmark

@@ -241,6 +241,20 @@ _OF_SERVICE: Final = re.compile(
 )
 
 
+_QUOTED_PATH: Final = re.compile(r"(true or false|a number in \[0, 1\]): (\$[^;)\s]+)")
+
+
+def _paths_to_name(lines: Sequence[str]) -> Iterator[str]:
+    """Say with which options an answer that was quoted can be read; else what was said."""
+    found = dict(_QUOTED_PATH.findall("\n".join(lines)))
+    said = []
+    if "true or false" in found:
+        said.append(f"--blocked '{found['true or false']}'")
+    if "a number in [0, 1]" in found:
+        said.append(f"--score '{found['a number in [0, 1]']}'")
+    yield f"Next: {' '.join(said)}" if said else lines[-1]
+
+
 @contextmanager
 def _in_options() -> Iterator[None]:
     """Name options in errors about a service that options describe: no file holds its settings."""
@@ -259,6 +273,7 @@ def _carry_out(
 ) -> int:
     """Run, write the reports and print what came out."""
     from guardmark.app.measuring import measure
+    from guardmark.app.parts.loading import OPTIONS
     from guardmark.app.run.progress_line import ProgressLine
     from guardmark.app.run.running import Session
     from guardmark.cli.crash import crash_listener
@@ -273,7 +288,10 @@ def _carry_out(
         with interruptible(session.stop), crash_listener(), line:
             result = measure(loaded, options, session)
     except (BudgetReached, UntrustworthyRun) as error:
-        tell_line(*str(error).split("\n"), f"To continue: {same_command()}")
+        lines = str(error).split("\n")
+        if loaded.source.shown_as == OPTIONS:
+            lines = [*lines[:-1], *_paths_to_name(lines)]
+        tell_line(*lines, f"To continue: {same_command()}")
         return error.exit_code
     for warning in result.warnings:
         tell_note(f"Note: {warning}")
@@ -303,7 +321,7 @@ def _tell(finished: RunOutput, *, as_json: bool) -> int:
     tell_output(finished, as_json=as_json)
     if not as_json and level() >= 0:
         if finished.head:
-            echo(f"{'head':<10}{finished.head}")
+            echo(f"{'head':<10}{finished.head}  (note it: guardmark verify --expect)")
         echo_drawn(drawn(finished.gate) if finished.gate else "")
     for complaint in finished.complaints:
         tell_line(*complaint.splitlines())
@@ -328,7 +346,8 @@ def demo_command(context: click.Context, /, *, is_agent: bool, **options: Any) -
         options["config"] = _TEMPLATE_FOLDER / "agent-demo.yaml"
     code: int = context.invoke(run_command, **options)
     if code == 0 and level() >= 0:
-        echo("", _AFTER_AGENT_DEMO if is_agent else _AFTER_DEMO)
+        after = _AFTER_AGENT_DEMO if is_agent else _AFTER_DEMO
+        echo("", *after.splitlines())
     return code
 
 
@@ -360,7 +379,8 @@ def merge_command(runs: tuple[Path, ...], out: Path, *, allow_missing: bool, as_
 
 _TEMPLATES = click.Choice(
     (
-        *("http", "openai", "hf", "pipeline", "python", "command-python", "command-node"),
+        *("http", "openai", "hf", "pipeline", "python", "system-prompt"),
+        *("command-python", "command-node"),
         *("alt-profanity-check", "any-guardrail", "bad-words", "better-profanity", "guardrails-ai"),
         *("llamafirewall", "llm-guard", "nemoguardrails", "obscenity", "openai-guardrails"),
         *("presidio", "vard", "yara"),
@@ -397,8 +417,18 @@ def init_command(template: str | None, out: Path | None) -> None:
         tell_line(f"Wrote {beside}: ask your guard in its function check.")
     if out is None:
         echo_text(text)
-    else:
-        tell_line(f"Wrote {out}.", f"Next: edit it, then guardmark check {out}")
+        return
+    schema = out.parent / _SCHEMA
+    if not schema.exists():
+        from guardmark.app.parts.loading import config_schema
+
+        _write_new(schema, json.dumps(config_schema(), indent=1) + "\n")
+        tell_line(f"Wrote {schema}: editors check the configuration by it.")
+    tell_line(f"Wrote {out}.", f"Next: edit it, then guardmark check {out}")
+
+
+_SCHEMA: Final = "guardmark.schema.json"
+"""What the first line of each template names, for editors."""
 
 
 def _write_new(path: Path, text: str) -> None:
@@ -471,8 +501,16 @@ def _check_lines(checkup: Checkup) -> Iterator[str]:
     yield from forecast_lines(checkup.forecasts)
     for probe in checkup.probes:
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in probe.outcomes.items())
+        if probe.by_label:
+            outcomes = ", ".join(f"{label} -> {outcome}" for label, outcome in probe.by_label)
         timed = f", median {probe.median_ms:.1f} ms" if probe.median_ms is not None else ""
         yield f"  Probe of {probe.defense}: {outcomes or 'odd answers'}{timed}"
+        attacks = [outcome for label, outcome in probe.by_label if label == "attack"]
+        if attacks and set(attacks) == {"allow"}:
+            yield (
+                f"    It let {counted(len(attacks), 'known attack')} through: does it read what it "
+                "is sent? --probe 20 asks more."
+            )
         yield from (f"    {message}" for message in probe.messages)
         yield from [f"    It said: {probe.answer}"] if probe.answer else []
 
@@ -504,9 +542,27 @@ def _span(span: Span, form: str) -> str:
     return high if low == high else f"at least {low} and at most {high}"
 
 
+def _category_lines(checkup: Checkup) -> Iterator[str]:
+    """Say in one line how far categories by themselves will be known."""
+    known = [
+        (size.half_width, size.subject)
+        for size in checkup.sizes
+        if size.subject not in {"attacks", "benign"} and size.half_width is not None
+    ]
+    wide = [each for each in known if each[0] > checkup.margin]
+    if not wide:
+        return
+    widest, name = max(wide)
+    yield (
+        f"  By themselves {len(wide)} of {len(known)} categories are known less well, up to "
+        f"±{100 * widest:.1f} points ({name}): add samples of them, or accept it (stats.margin)."
+    )
+
+
 def _size_lines(checkup: Checkup) -> Iterator[str]:
-    width = max(len(size.subject) for size in checkup.sizes)
-    for size in checkup.sizes:
+    shown = [size for size in checkup.sizes if size.subject in {"attacks", "benign"}]
+    width = max(len(size.subject) for size in shown)
+    for size in shown:
         if size.half_width is None:
             why = "block-all looks perfect" if size.subject == "benign" else "nothing is measured"
             yield f"  {size.subject:<{width}}  none: add some, else {why}; no rate of it is known"
@@ -515,6 +571,7 @@ def _size_lines(checkup: Checkup) -> Iterator[str]:
         groups = f" in {size.groups:,} groups" if size.groups < size.samples else ""
         points = f"±{100 * size.half_width:.1f} points at a rate of 50 %, {mark}"
         yield f"  {size.subject:<{width}}  {size.samples:>7,}{groups}: {points}"
+    yield from _category_lines(checkup)
     if any(size.groups < size.samples for size in checkup.sizes):
         yield "  Samples of one group are not independent: the true intervals are wider."
 

@@ -110,12 +110,12 @@ def send_runs(export: MlflowExport, address: str) -> tuple[str, ...]:
         ServiceError: MLflow did not answer, or refused something. What had been sent stays marked
             as unfinished there, and is gone on with when the export is repeated.
     """
+    _require_answer(address)
     # MLflow reports its use to its makers unless it is told not to; a measurement tells nobody.
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     with needs("Exporting to MLflow needs mlflow-skinny", "mlflow"):
         from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
-    _require_answer(address)
     try:
         client = MlflowClient(tracking_uri=address)
         known = client.get_experiment_by_name(export.experiment)

@@ -94,7 +94,7 @@ def _plain(text: str) -> str:
 def _fields(answer: str, names: Sequence[str]) -> dict[str, str]:
     """Return the values of some fields, by names in lower case; a name with two values has none.
 
-    All of the answer is read: what follows twenty pages of quotation may be the guard's own word.
+    All of the answer is read: the guard's own word may come after twenty pages of quotation.
     """
     body = without_fence(answer)
     if body.lstrip().startswith("{"):

@@ -42,6 +42,7 @@ from guardmark.app.settings import (
     NO_AGENT_TO_GATE,
     NO_SYSTEM_TO_GATE,
     NOTHING_TO_GATE,
+    UNNAMED,
     FacetLimitSettings,
     GateSettings,
     SliceGateSettings,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.results.opened_run import OpenedRun
     from guardmark.app.settings import Config
+    from guardmark.core.manifest import RunManifest
     from guardmark.store.run_dir import RunDir
 
 
@@ -228,13 +230,18 @@ def check_run(run: OpenedRun, limits: GatePolicy, *, baseline: RunDir | None = N
                 caveats = tuple(run_caveats(matched.runs, matched.remarks))
             checks += check_complete(other.status(), subject="baseline")
     return Gated(
-        run=name_part(labels[0], run.config.run.shard),
+        run=_name_of(frame.manifest, labels[0], run.config.run.shard),
         baseline=labels[1] if baseline is not None else "",
         created_utc=frame.manifest.created_utc,
         head=status.head,
         result=GateResult(checks=checks, confidence=settings.confidence),
         caveats=caveats,
     )
+
+
+def _name_of(manifest: RunManifest, label: str, shard: str | None) -> str:
+    """Return what a run is called in its report; of one without a name its folder."""
+    return name_part(label, shard) if manifest.name == UNNAMED else manifest.name
 
 
 def _gated(

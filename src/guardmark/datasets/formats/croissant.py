@@ -45,6 +45,8 @@ _FORMATS: Final = {
     "application/vnd.apache.parquet": "parquet",
 }
 
+_NAMES: Final = r"\w+(?:\.\w+)*"
+_JSON_PATH: Final = re.compile(rf"\$(?:\.(?P<rows>{_NAMES})\[\*\]|\[\*\])?\.(?P<own>{_NAMES})")
 _NESTED: Final = "nested"  # of lists and objects, which are described as repeated texts
 
 CONTEXT: Final = {
@@ -330,7 +332,9 @@ def _column(extract: Mapping[str, Any], spec: DatasetSpec, field: str) -> tuple[
     if isinstance(column, str):
         return "", column
     path = str(extract.get("jsonPath", ""))
-    shape = re.fullmatch(r"\$(?:\.(?P<rows>[\w.]+)\[\*\]|\[\*\])?\.(?P<own>[\w.]+)", path)
+    shape = re.fullmatch(
+        r"\$(?:\.(?P<rows>\w+(?:\.\w+)*)\[\*\]|\[\*\])?\.(?P<own>\w+(?:\.\w+)*)", path
+    )
     if shape is None:
         raise DatasetError(
             f"{spec.shown_as}: field {field} is extracted by {json.dumps(extract)[:80]}; read are "

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.cards.ranking import RANKED
+from guardmark.analysis.pipeline.frame import SYSTEM
 from guardmark.reports.chapters.card import cell_of
 from guardmark.reports.document.blocks import IntervalChart, IntervalMark
 from guardmark.reports.document.safe_text import plain_line
@@ -87,8 +88,17 @@ def render_board(page: BoardPage) -> str:
         figure_text=_figure_text,
         counts=_counts,
         plain=plain_line,
+        data_names=_data_names,
     )
     return fit_for_files(html)
+
+
+def _data_names(table: CohortTable) -> str:
+    """Name what the cards of a cohort were measured on."""
+    first = table.ranked[0].ranked.card
+    names = dict.fromkeys(f"{each.name} {each.version}".strip() for each in first.data)
+    scope = ", whole systems" if first.subject.kind == SYSTEM else ""
+    return plain_line(f"On {', '.join(names)}{scope}")
 
 
 def _figure_text(card: Card, name: str) -> str:

@@ -162,7 +162,7 @@ def lay_out(value: Tree) -> str:
 
 
 def _write(value: Tree, indent: str, pieces: list[str]) -> None:
-    """Add a value to the pieces of a text; what follows a line break stands behind the indent."""
+    """Add a value to the pieces of a text; each line after a break begins with the indent."""
     if not isinstance(value, dict | list):
         pieces.append(_WRITER.encode(value))
         return
