@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from guardmark.stats.arguments import require_count, require_fraction, require_rate
-from guardmark.stats.distributions import binomial_at_least, binomial_at_most, two_sided_z
+from guardmark.stats.distributions import (
+    binomial_at_least,
+    binomial_at_most,
+    incomplete_beta,
+    two_sided_z,
+)
 from guardmark.stats.paired.intervals import PairedTable, bonett_price, clustered_bonett_price
 from guardmark.stats.paired.noninferiority import noninferiority_clustered, noninferiority_tango
 from guardmark.stats.rates.clustered import (
@@ -29,7 +34,6 @@ from guardmark.stats.rates.clustered import (
     wilson_default_slices,
 )
 from guardmark.stats.rates.proportion import (
-    exact_limits,
     least_enough,
     trials_for_half_width,
     wilson_limits,
@@ -204,11 +208,15 @@ def plan_decision(
     require_fraction("limit", limit)
     if rate == limit:
         raise ValueError(f"a rate at its limit ({limit}) is never shown to lie on one side of it")
+    z = two_sided_z(confidence)
 
     def is_shown(seen: float, worth: float) -> bool:
         if rate < limit:
-            return wilson_limits(seen, worth, z=two_sided_z(confidence)).high <= limit
-        return exact_limits(seen, worth, confidence=1.0 - 2.0 * level).low > limit
+            return wilson_limits(seen, worth, z=z).high <= limit
+        # The exact lower bound is above the limit just where this tail is below the level; finding
+        # the bound itself would take a search for every count.
+        hits, misses = seen * worth, (1.0 - seen) * worth
+        return hits > 0 and incomplete_beta(limit, hits, misses + 1.0) < level
 
     def by_rows(trials: int) -> float:
         if rate < limit:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from guardmark.core.errors import listed
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.defenses.http.values import ScoreScale, findings, is_true
+from guardmark.parsing.actions import says_changed
 from guardmark.parsing.objects import AmbiguousJson, read_json
 
 if TYPE_CHECKING:
@@ -266,7 +267,11 @@ def _by_action(rules: AnswerRules, path: JsonPath, document: object) -> tuple[st
         shown = _short(values[0]) if values else "nothing"
         raise _NotUnderstood(f"the action at {path.text} is {shown}; known: {known}")
     blocking = [word for word in words if rules.actions[word] is Outcome.BLOCK]
-    return (blocking[0], Outcome.BLOCK) if blocking else (words[0], Outcome.ALLOW)
+    if blocking:
+        return blocking[0], Outcome.BLOCK
+    # Of several words the one that the text was changed is worth keeping.
+    changed = [word for word in words if says_changed(word)]
+    return changed[0] if changed else words[0], Outcome.ALLOW
 
 
 def _by_value(rules: AnswerRules, path: JsonPath, document: object) -> Outcome:
