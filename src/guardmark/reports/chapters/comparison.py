@@ -589,7 +589,7 @@ def choice_sentence(
     rivals = _rivals_of(best, comparison, among=unbeaten, worthy=worthy, alpha=alpha)
     sentences = [
         _lowest_sentence(best, rates[best], candidates, scope=scope),
-        *_rival_sentences(rivals, scope),
+        *_rival_sentences(rivals, scope, tests=comparison.tests),
     ]
     undercut = find_dominated(candidates)
     beaten = []
@@ -645,14 +645,14 @@ def _lowest_sentence(
     return f"Which one? Lowest {attacks}: {subject(best, scope)}, {asr}, at {benign} {fpr}."
 
 
-def _rival_sentences(rivals: _Rivals, scope: str) -> Iterator[str]:
+def _rival_sentences(rivals: _Rivals, scope: str, *, tests: int) -> Iterator[str]:
     """Say of the others that none beats how they stand to the one that is named."""
     alarms, alarm = _ALARMS[scope]["alarms"], _ALARMS[scope]["alarm"]
     if rivals.alike:
         yield f"Not told apart from it there: {_first_subjects(rivals.alike, scope)}."
         sides = {name: rivals.pairs[name].attacks for name in rivals.alike}
         near = min(sides, key=lambda name: abs(sides[name].difference.value or 0.0))
-        needed = sides[near].groups_needed
+        needed = sides[near].groups_needed(tests=tests)
         if needed:
             yield (
                 f"About {count_text(needed)} groups of attacks would tell {subject(near, scope)} "
