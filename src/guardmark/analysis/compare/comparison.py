@@ -21,6 +21,7 @@ from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.multiplicity import CochranQ, cochran_q, holm, tier_letters
 from guardmark.stats.paired.intervals import clustered_bonett_price, summarise_pairs
 from guardmark.stats.paired.noninferiority import NonInferiority, noninferiority_clustered
+from guardmark.stats.planning import pairs_to_tell_apart
 from guardmark.stats.rates.clustered import FEW_GROUPS, is_dominated
 
 if TYPE_CHECKING:
@@ -99,13 +100,19 @@ class PairedSide:
             return ""
         return f", of which the group {self.largest_name!r} holds {100 * share:.0f} %"
 
-    @property
-    def groups_needed(self) -> int | None:
-        """About how many groups would tell the two apart in 80 % of runs, if they differ so."""
-        value, groups = self.difference.value, self.difference.groups or self.difference.pairs
-        if not value or self.detectable is None:
+    def groups_needed(self, *, tests: int) -> int | None:
+        """Return about how many groups would tell the two apart in 80 % of runs, if they differ so.
+
+        `tests` are in the family of the report, over which p is adjusted by Holm. None where both
+        err alike, or where it is more than anybody collects.
+        """
+        pairs = self.difference.pairs
+        groups = self.difference.groups or pairs
+        alpha = 1.0 - self.difference.confidence
+        needed = pairs_to_tell_apart(self.difference, alpha=alpha, tests=tests)
+        if needed is None or not pairs:
             return None
-        return max(groups, math.ceil(groups * (self.detectable / value) ** 2))
+        return max(groups + 1, math.ceil(needed * groups / pairs))
 
     def direction(self, alpha: float) -> int:
         """Return -1 if adjusted test and interval say the first errs less, 1 if more, else 0."""
@@ -214,6 +221,11 @@ class RunComparison:
             lines.append(f"<tr>{''.join(f'<td>{escape(each)}</td>' for each in cells)}</tr>")
         caption = "First minus second; p adjusted by Holm over all pairs on both rates and areas"
         return f"<table><caption>{caption}</caption>{''.join(lines)}</table>"
+
+    @property
+    def tests(self) -> int:
+        """How many tests there are in the family over which p is adjusted."""
+        return 2 * len(self.pairs) + len(self.areas)
 
     @property
     def names(self) -> tuple[str, ...]:

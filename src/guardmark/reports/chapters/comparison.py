@@ -609,7 +609,8 @@ def choice_sentence(
     parts = ["best", *(key for key, some in names.items() if some), *([] if sides else ["alone"])]
     if alike:
         near = min(alike, key=lambda name: abs(sides[name].difference.value or 0.0))
-        needed, names["near"] = sides[near].groups_needed, subject(near, scope)
+        needed = sides[near].groups_needed(tests=comparison.tests)
+        names["near"] = subject(near, scope)
         names["needed"] = "" if needed is None else count_text(needed)
         parts.insert(2, "needed" if needed else "equal")
     attacks, benign = _RATES[scope]
