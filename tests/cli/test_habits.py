@@ -140,3 +140,13 @@ def test_a_system_prompt_has_a_template(guardmark: Type, folder: Path) -> None:
     loaded = load_config(folder / "prompt.yaml")
     (judge,) = loaded.config.pipeline.judges if loaded.config.pipeline else ()
     assert re.search(judge["unsafe"][0], text.partition("system_prompt: |")[2])
+
+
+def test_next_steps_are_the_ones_that_help(guardmark: Type, folder: Path) -> None:
+    """A report that is asked for as an export, points that are meant as a share, a schema."""
+    guardmark("run", "-q", "-o", "one")
+    assert "Next: guardmark report RUN -f sarif" in guardmark("export", "one", "--to", "sarif").err
+    assert "5 points are 0.05" in guardmark("plan", "--margin", "5").err
+    guardmark("init", "--template", "http", "-o", "http.yaml")
+    named = (folder / "http.yaml").read_text(encoding="utf-8").splitlines()[1]
+    assert (folder / named.partition("$schema=")[2]).exists()

@@ -151,7 +151,29 @@ def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:
 
 
 _COUNT = click.IntRange(min=1)
-_SHARE = click.FloatRange(min=0, max=1, min_open=True, max_open=True)
+
+
+class Share(click.FloatRange):
+    """A share between 0 and 1; whoever writes points is told what they are as a share."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, max=1, min_open=True, max_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a share."""
+        try:
+            stated = float(value)
+        except (TypeError, ValueError):
+            return super().convert(value, param, ctx)
+        if 1 <= stated <= _POINTS:
+            self.fail(
+                f"{stated:g} is no share: {stated:g} points are {stated / 100:g}.", param, ctx
+            )
+        return super().convert(value, param, ctx)
+
+
+_POINTS = 100
+_SHARE = Share()
 
 
 @click.command(
