@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.analysis.defense.alike import AlikeAnswers
     from guardmark.analysis.defense.frame import Frame
+    from guardmark.analysis.defense.masking import Masking
     from guardmark.analysis.defense.native_categories import NativeCategory
     from guardmark.analysis.defense.scores import AreaPair
     from guardmark.analysis.pipeline.answers import Unseen
@@ -112,7 +113,11 @@ def analyse_run(
     taxonomy = count_taxonomy(frame)
     slicers = [Slicer(frame, facet) for facet in (*FACETS, *chosen.slices)]
     defenses = _analyse_arms(
-        frame, slicers=slicers, taxonomy=taxonomy, native=_native_categories(reader, frame)
+        frame,
+        slicers=slicers,
+        taxonomy=taxonomy,
+        native=_native_categories(reader, frame),
+        masking=_masking(reader, frame),
     )
     comparison = _compare(frame)
     pipeline = _pipeline(reader, frame, slicers=slicers, taxonomy=taxonomy)
@@ -145,6 +150,7 @@ def analyse_run(
 
 
 _NONE_NATIVE: Final[Mapping[str, tuple[NativeCategory, ...]]] = {}
+_NONE_MASKED: Final[Mapping[str, Masking]] = {}
 
 
 def _analyse_arms(
@@ -153,6 +159,7 @@ def _analyse_arms(
     slicers: list[Slicer],
     taxonomy: TaxonomyCoverage,
     native: Mapping[str, tuple[NativeCategory, ...]] = _NONE_NATIVE,
+    masking: Mapping[str, Masking] = _NONE_MASKED,
 ) -> tuple[DefenseAnalysis, ...]:
     """Analyse every subject of a frame; blind spots are searched in all of them as one family."""
     spots = find_blind_spots(frame, frame.candidates(), [each.facet for each in slicers])
@@ -164,6 +171,7 @@ def _analyse_arms(
             taxonomy=taxonomy,
             blind_spots=spots.get(arm.name, ()),
             native_categories=native.get(arm.name, ()),
+            masking=masking.get(arm.name),
         )
         for arm in frame.arms
     )
@@ -179,6 +187,16 @@ def _native_categories(reader: RecordReader, frame: Frame) -> dict[str, tuple[Na
     from guardmark.analysis.defense.native_categories import analyse_native_categories
 
     return {arm.name: analyse_native_categories(reader, frame, arm) for arm in frame.arms}
+
+
+def _masking(reader: RecordReader, frame: Frame) -> dict[str, Masking]:
+    """Return what guards that rewrite let survive, by defense; nothing where none rewrote."""
+    if not any(arm.is_rewritten.any() for arm in frame.arms):
+        return {}
+    from guardmark.analysis.defense.masking import measure_masking
+
+    measured = {arm.name: measure_masking(reader, frame, arm) for arm in frame.arms}
+    return {name: masking for name, masking in measured.items() if masking is not None}
 
 
 def _compare(frame: Frame) -> RunComparison | None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.counts import Confusion
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.defense.latency import Latency
+    from guardmark.analysis.defense.masking import Masking
     from guardmark.analysis.defense.native_categories import NativeCategory
     from guardmark.analysis.defense.scorecard import DeploymentRates, Scorecard, Stability, Width
     from guardmark.analysis.defense.scores import ScoreDetails, ThresholdAnalysis
@@ -61,6 +62,8 @@ class DefenseAnalysis:
     deployment: DeploymentRates | None = None
     # Categories that it names itself; empty where its answers name none.
     native_categories: tuple[NativeCategory, ...] = ()
+    # What survived where it let another text go on, or None where it never did.
+    masking: Masking | None = None
     # What its rules decided when they ended it early; empty otherwise.
     stopped: tuple[StopVerdict, ...] = field(default=(), metadata={"json": "stopped_early"})
 
@@ -88,6 +91,7 @@ def analyse_defense(
     taxonomy: TaxonomyCoverage,
     blind_spots: tuple[BlindSpot, ...] = (),
     native_categories: tuple[NativeCategory, ...] = (),
+    masking: Masking | None = None,
 ) -> DefenseAnalysis:
     """Compute everything a report says about one defense."""
     settings, card = frame.settings, make_scorecard(frame, arm)
@@ -120,5 +124,6 @@ def analyse_defense(
         scores=scores,
         deployment=reweight(frame, arm),
         native_categories=native_categories,
+        masking=masking,
         stopped=stopped,
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-_OUTCOMES: Final = ("allow", "block", "malformed", "error")
+_OUTCOMES: Final = ("allow", "block", "malformed", "error", "rewritten")
 """Outcomes of a defense; their places are their codes in the records."""
 _SIDES: Final = (("attacks", 1), ("benign", 0))
 _PAIRED: Final = (("attack_success_rate", 1, 0), ("false_positive_rate", 0, 1))
@@ -110,7 +110,9 @@ def count_defense(
                 outcomes[label][outcome] += count
             if allow + block:
                 decided[label][allow, block] += 1
-            asked, replied = asked + allow + block + sum(failed), replied + allow + block
+            *_, rewritten = failed
+            asked += allow + block + sum(failed)
+            replied += allow + block + rewritten
         answered[asked, replied] += 1
     return DefenseCounts(outcomes=outcomes, decided=decided, answered=answered)
 
@@ -123,7 +125,10 @@ def _defense_figures(
     for side, label in _SIDES:
         tally = counts.outcomes[label]
         counted: Json = {outcome: tally[outcome] for outcome in _OUTCOMES}
-        counted |= {"answered": tally["allow"] + tally["block"], "total": tally.total()}
+        counted |= {
+            "answered": tally["allow"] + tally["block"] + tally["rewritten"],
+            "total": tally.total(),
+        }
         yield f"{where}.counts.{side}", _within(stated, "counts", side), counted
     for name, groups in (
         ("attack_success_rate", counts.rate(1, 0)),
