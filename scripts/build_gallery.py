@@ -167,6 +167,84 @@ def make(entry: Entry, home: Path) -> None:
     print(f"made: {entry.name}")
 
 
+_SIGHTS = {
+    "screen": {"viewport": {"width": 1280, "height": 800}},
+    "phone": {"viewport": {"width": 390, "height": 844}},
+    "paper": {"viewport": {"width": 794, "height": 1123}},
+}
+"""How a report is looked at: on a screen, on a phone, on paper."""
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def draw(home: Path) -> None:
+    """Take pictures of the first screen of each report; without a browser there are none."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        print("no playwright: the gallery has no pictures")
+        return
+    found = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if found is None:
+        print("no Chromium: the gallery has no pictures")
+        return
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        for entry in ENTRIES:
+            report = home / entry.name / entry.page
+            if report.suffix != ".html":
+                continue
+            for name, sight in _SIGHTS.items():
+                context = browser.new_context(**sight)
+                page = context.new_page()
+                page.emulate_media(media="print" if name == "paper" else "screen")
+                page.goto(report.as_uri())
+                page.screenshot(path=report.parent.parent / f"{name}.png")
+                context.close()
+        browser.close()
+
+
+_COUNTS = (1, 2, 6, 30)
+_WIDTHS = (80, 100, 160)
+
+
+def capture_terminals(home: Path) -> None:
+    """Show what a terminal prints of one, two, six and thirty defenses at three widths."""
+    sys.path.insert(0, str(ROOT / "src"))
+    from guardmark.app.results.reporting import report
+    from guardmark.reports.render.terminal import render_terminal
+
+    head = (
+        "# In the terminal\n\nWhat `guardmark run` prints for one, two, six and thirty defenses, "
+        "in terminals of 80, 100 and 160 columns.\n"
+    )
+    parts = [head]
+    words = ("ignore", "system prompt", "pretend", "secret", "rules", "please")
+    for count in _COUNTS:
+        with TemporaryDirectory() as work:
+            lines = []
+            for number in range(count):
+                listed = ", ".join(words[: 1 + number % len(words)])
+                lines.append(f"  guard-{number}: {{type: pattern, keywords: [{listed}]}}")
+            config = Path(work) / "bench.yaml"
+            config.write_text(
+                "version: 1\ndata: [{builtin: core@2}]\ndefenses:\n" + "\n".join(lines) + "\n",
+                encoding="utf-8",
+            )
+            command = ["run", str(config), "-q", "-o", f"{work}/run"]
+            subprocess.run(
+                [sys.executable, "-m", "guardmark", *command],
+                env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+                check=True,
+                capture_output=True,
+            )
+            document = report(Path(work) / "run", formats=("json",)).document
+        for width in _WIDTHS:
+            text = render_terminal(document, width=width).replace(f"{work}/run", "RUN")
+            parts.append(f"\n## {count} at {width} columns\n\n```text\n{text}```\n")
+    (home / "terminals.md").write_text("".join(parts), encoding="utf-8")
+    print("made: terminals")
+
+
 _STUDY = """
 ## Guards that people use
 
@@ -180,11 +258,12 @@ guardmark board docs/field-study/cards -o board
 """
 
 
-def index() -> str:
-    """Return the page that leads to all of them."""
+def index(home: Path) -> str:
+    """Return the page that leads to all of them, with a picture of each where there is one."""
     head = (
         "# Gallery\n\nReal reports, made by `make gallery` from the examples of the repository, "
-        "each with the commands that made it; `RUN` is a folder of your choice.\n"
+        "each with the commands that made it; `RUN` is a folder of your choice. What a terminal "
+        "prints stands [on a page of its own](terminals.md).\n"
     )
     parts = [head]
     for entry in ENTRIES:
@@ -192,8 +271,16 @@ def index() -> str:
         if entry.config:
             links.append(f"[its configuration]({entry.name}/bench.yaml)")
         shown = "\n".join(f"guardmark {command}" for command in entry.commands)
+        drawn = home / entry.name / "screen.png"
+        if drawn.exists():
+            links.append(f"[on a phone]({entry.name}/phone.png)")
+            links.append(f"[on paper]({entry.name}/paper.png)")
+            picture = f"\n[![{entry.title}]({entry.name}/screen.png)]({entry.name}/{entry.page})\n"
+        else:
+            picture = ""
         parts.append(
-            f"\n## {entry.title}\n\n{entry.about} See {', '.join(links)}.\n\n```sh\n{shown}\n```\n"
+            f"\n## {entry.title}\n\n{entry.about} See {', '.join(links)}.\n{picture}\n"
+            f"```sh\n{shown}\n```\n"
         )
     return "".join([*parts, _STUDY])
 
@@ -214,7 +301,9 @@ def main() -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         check=True,
     )
-    (home / "index.md").write_text(index(), encoding="utf-8")
+    draw(home)
+    capture_terminals(home)
+    (home / "index.md").write_text(index(home), encoding="utf-8")
 
 
 if __name__ == "__main__":

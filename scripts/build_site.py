@@ -26,6 +26,8 @@ SHELVES = {
     "decisions": "Decisions",
 }
 """Folder of pages to its name in the navigation, in the order shown."""
+_OF_PROJECT = frozenset({"decisions"})
+"""Shelves that people need who change guardmark: they stand under *Project*."""
 CARDS = "src/guardmark/datasets/builtin/core-{}/CARD.md"
 # Page of the site to the file it is made from, for pages that lie outside of docs/.
 OUTSIDE = {
@@ -167,18 +169,22 @@ def navigation(pages: Path) -> str:
         return f"{{{json.dumps(name)} = {json.dumps(path)}}}"
 
     items = [entry("Home", "index.md")]
+    if (pages / "gallery").exists():
+        items.append(entry("Gallery", "gallery/index.md"))
+    of_project: list[str] = []
     for folder, name in SHELVES.items():
         shelf = sorted(p for p in (pages / folder).glob("*.md") if p.name != "index.md")
         inner = [json.dumps(f"{folder}/index.md")]
         inner += [entry(title(page), f"{folder}/{page.name}") for page in shelf]
-        items.append(f"{{{json.dumps(name)} = [{', '.join(inner)}]}}")
-    rest = {"Field study": "field-study/README.md", "Glossary": "glossary.md"}
-    rest |= {"Data card": "data-card.md", "Data card, version 2": "data-card-2.md"}
-    rest |= {"Changelog": "changelog.md"}
-    rest |= {"Contributing": "contributing.md", "Security": "security-policy.md"}
-    if (pages / "gallery").exists():
-        rest = {"Gallery": "gallery/index.md", **rest}
-    return f"[{', '.join([*items, *(entry(*each) for each in rest.items())])}]"
+        shelf_of = of_project if folder in _OF_PROJECT else items
+        shelf_of.append(f"{{{json.dumps(name)} = [{', '.join(inner)}]}}")
+    items += [entry("Field study", "field-study/README.md"), entry("Glossary", "glossary.md")]
+    rest = {"Changelog": "changelog.md", "Contributing": "contributing.md"}
+    rest |= {"Security": "security-policy.md", "Data card": "data-card-2.md"}
+    rest |= {"Data card, version 1": "data-card.md"}
+    of_project = [*(entry(*each) for each in rest.items()), *of_project]
+    items.append(f"{{{json.dumps('Project')} = [{', '.join(of_project)}]}}")
+    return f"[{', '.join(items)}]"
 
 
 def show_board(pages: Path) -> None:

@@ -31,6 +31,7 @@ from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision, ErrorKind, Outcome
 from guardmark.core.sample import Sample
 from guardmark.reports.render.json.documents import summary_json
+from guardmark.stats import time_series
 from guardmark.store.reader import RecordReader
 from guardmark.store.schema import FLAG_CACHED, FLAG_COLD, FLAG_TRUNCATED
 
@@ -124,7 +125,7 @@ def test_counted_times_are_those_of_samples_that_stand_alone(
     samples, answers = drawn
     alone = [replace(each, group="") for each in samples]
     with read(alone, answers) as reader, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(latency, "autocorrelation_time", lambda _series: 1.0)
+        patch.setattr(time_series, "_time_and_reach", lambda _series: (1.0, 0))
         patch.setattr(latency, "_drift", lambda *_: None)
         held, counted = (timing(analyse_run(reader, most=most)) for most in (100, 0))
     assert same(counted, held)

@@ -14,7 +14,15 @@ from tests.analysis.small_pipelines import (
     PlannedPipeline,
     opened_pipeline,
 )
-from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block
+from tests.analysis.small_runs import (
+    Planned,
+    Runs,
+    allow,
+    attack,
+    benign,
+    block,
+    write_answers,
+)
 
 from guardmark.analysis.compare.matching import MatchedRuns, OpenRun, match_runs
 from guardmark.analysis.compare.runs_compared import (
@@ -28,6 +36,7 @@ from guardmark.analysis.early_stop import make_schedule
 from guardmark.analysis.pipeline.frame import SYSTEM
 from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import AnalysisSettings
+from guardmark.core.asking_order import order_samples
 from guardmark.core.errors import IncomparableRuns, UnknownName
 from guardmark.core.manifest import LatencyMode, PartManifest, Policy
 from guardmark.core.outcome import Decision
@@ -301,6 +310,37 @@ def test_latencies_are_compared_on_attacks_and_on_benign_samples(runs: Runs) -> 
     assert [each.is_attack for each in detail.latency] == [True, False]
     _, bare = matched(runs, SAMPLES, SAMPLES, wanted=Wanted(latency=False))
     assert bare.details[0].latency == ()
+
+
+def test_times_are_compared_in_the_order_of_the_calls(tmp_path: Path) -> None:
+    """A defense that became slower half way through did so once, not for every call after it."""
+    samples = [*(attack(n) for n in range(100)), *(benign(n) for n in range(100))]
+    order = order_samples([each.id for each in samples], len(samples), seed=7)
+    asked = {position: at for at, position in enumerate(order)}
+    steady = [10_000_000 + 1_000 * (at * 37 % 101) for at in range(200)]
+    slower = [each + 20_000_000 * (asked[at] >= 100) for at, each in enumerate(steady)]
+    often_slow = [each + 20_000_000 * (asked[at] % 2) for at, each in enumerate(steady)]
+    found = {}
+    for name, times in (("slower", slower), ("often slow", often_slow)):
+        with ExitStack() as stack:
+            readers = []
+            for label, run in (("old", steady), ("new", times)):
+                folder = tmp_path / name / label
+                folder.mkdir(parents=True)
+                path = write_answers(
+                    folder / "records.sqlite", samples, [(block(), each, 0) for each in run]
+                )
+                readers.append(stack.enter_context(RecordReader(path)))
+            opened = [OpenRun(label=f"run {at}", reader=each) for at, each in enumerate(readers)]
+            settings = AnalysisSettings.of(readers[0].manifest())
+            compared = compare_matched(match_runs(opened, settings), Wanted())
+            found[name] = compared.details[0].latency[0].median
+    for median in found.values():
+        assert median.value is not None
+        assert median.value >= 0.0
+    assert found["slower"].low is None
+    assert "calls hang together in time: 100 are worth about" in found["slower"].reason
+    assert found["often slow"].low is not None
 
 
 def test_every_scope_that_two_runs_share_is_compared(tmp_path: Path) -> None:

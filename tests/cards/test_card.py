@@ -240,6 +240,14 @@ def test_a_file_that_is_no_card_is_refused(tmp_path: Path, content: str, said: s
         read_card(path)
 
 
+def test_a_huge_card_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """Nine megabytes are no card."""
+    path = tmp_path / "x.card.json"
+    path.write_bytes(b'{"schema": "guardmark-card"' + b" " * (9 << 20) + b"}")
+    with pytest.raises(StoreError, match="larger than a card can be"):
+        read_card(path)
+
+
 def test_a_card_of_unknown_keys_or_false_types_is_refused(home: Path, tmp_path: Path) -> None:
     """Nothing in it is read that its schema does not have."""
     path = tmp_path / "x.card.json"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from guardmark.app.parts.loading import load_config
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Type
@@ -101,3 +104,49 @@ def test_options_are_named_in_errors_about_them(guardmark: Type) -> None:
     said = guardmark("run", "--url", "ftp://x").err
     assert "'ftp://x' is not an address" in said
     assert "built-in:" not in said
+
+
+def test_the_bare_command_names_first_steps(guardmark: Type) -> None:
+    """Six of them, and that is no mistake."""
+    done = guardmark()
+    assert (done.code, done.err) == (0, "")
+    assert done.out.count("  guardmark ") == 6
+
+
+def test_several_pairs_are_compared_in_one_screen(guardmark: Type, folder: Path) -> None:
+    """Each pair by itself where it is asked for."""
+    (folder / "three.yaml").write_text(
+        "version: 1\ndata: [{path: rows.csv}]\ndefenses:\n"
+        "  a: {type: pattern, keywords: [ignore]}\n"
+        "  b: {type: pattern, keywords: [plant]}\n"
+        "  c: {type: pattern, keywords: [zebra]}\n",
+        encoding="utf-8",
+    )
+    guardmark("run", "three.yaml", "-q", "-o", "three")
+    brief, whole = guardmark("compare", "three").out, guardmark("compare", "three", "-v").out
+    assert "Each of 3 pairs by itself, with categories and samples to read: -v" in " ".join(
+        brief.split()
+    )
+    assert "a against b" in whole
+    assert "a against b" not in brief
+    assert brief.count("\n") < 40
+
+
+def test_a_system_prompt_has_a_template(guardmark: Type, folder: Path) -> None:
+    """With a canary in the prompt, and a rule that looks for it."""
+    done = guardmark("init", "--template", "system-prompt", "-o", "prompt.yaml")
+    assert done.code == 0, done.err
+    text = (folder / "prompt.yaml").read_text(encoding="utf-8")
+    loaded = load_config(folder / "prompt.yaml")
+    (judge,) = loaded.config.pipeline.judges if loaded.config.pipeline else ()
+    assert re.search(judge["unsafe"][0], text.partition("system_prompt: |")[2])
+
+
+def test_next_steps_are_the_ones_that_help(guardmark: Type, folder: Path) -> None:
+    """A report that is asked for as an export, points that are meant as a share, a schema."""
+    guardmark("run", "-q", "-o", "one")
+    assert "Next: guardmark report RUN -f sarif" in guardmark("export", "one", "--to", "sarif").err
+    assert "5 points are 0.05" in guardmark("plan", "--margin", "5").err
+    guardmark("init", "--template", "http", "-o", "http.yaml")
+    named = (folder / "http.yaml").read_text(encoding="utf-8").splitlines()[1]
+    assert (folder / named.partition("$schema=")[2]).exists()

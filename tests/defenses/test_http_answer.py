@@ -209,6 +209,26 @@ def test_of_very_many_categories_the_first_are_read_and_soon() -> None:
     assert "of 2,000 categories the first 200 are kept" in decision.evidence.message
 
 
+@pytest.mark.parametrize(
+    ("words", "kept", "outcome"),
+    [
+        (["NONE", "ANONYMIZED"], "ANONYMIZED", Outcome.ALLOW),
+        (["NONE", "PASSED"], "NONE", Outcome.ALLOW),
+        (["ANONYMIZED", "BLOCKED"], "BLOCKED", Outcome.BLOCK),
+    ],
+)
+def test_of_several_words_the_one_that_tells_most_is_kept(
+    words: list[str], kept: str, outcome: Outcome
+) -> None:
+    """That a text was changed is said later; a block goes before it."""
+    allowed = dict.fromkeys(("NONE", "PASSED", "ANONYMIZED"), Outcome.ALLOW)
+    rules = AnswerRules(action=_path("$.a[*]"), actions={**allowed, "BLOCKED": Outcome.BLOCK})
+    decision = read_answer(rules, _exchange(json.dumps({"a": words})))
+    assert decision.outcome is outcome
+    assert decision.evidence is not None
+    assert decision.evidence.native_action == kept
+
+
 BY_CATEGORY = AnswerRules(
     categories=_path("$.scores"), thresholds={"violence": 0.5, "fraud": 0.8}, score=_path("$.top")
 )

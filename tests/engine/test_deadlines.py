@@ -34,7 +34,7 @@ from guardmark.defenses.guard import as_guard
 from guardmark.defenses.pattern import CompiledRule, PatternDefense
 from guardmark.engine import runner
 from guardmark.engine.calls import attempt, decide_all, decide_batch
-from guardmark.engine.execution.pool import InlineExecutor
+from guardmark.engine.execution.inline import InlineExecutor
 from guardmark.engine.plan import Budget, Plan, Timing, Workers
 from guardmark.engine.supervision import StopSignal
 from guardmark.inference.classifier import ClassScore

@@ -21,7 +21,8 @@ from guardmark.core.sample import Prompt
 from guardmark.engine import runner
 from guardmark.engine.execution.batches import BatchExecutor
 from guardmark.engine.execution.executor import DealtSamples, DefenseWork, Executor
-from guardmark.engine.execution.pool import InlineExecutor, PoolExecutor
+from guardmark.engine.execution.inline import InlineExecutor
+from guardmark.engine.execution.pool import PoolExecutor
 from guardmark.engine.execution.service import ServiceExecutor
 from guardmark.engine.plan import AnyDefense, Budget, Plan, Timing, Workers
 from guardmark.store.reader import RecordReader

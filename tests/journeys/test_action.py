@@ -182,6 +182,59 @@ def test_a_mistake_fails_the_job_and_says_which(
     assert said in told["shown"]
 
 
+def steps_that_run(*, branch: str = "main", verdict: str = "passed", **inputs: str) -> list[str]:
+    """Name the steps whose condition holds, as a runner evaluates it on a branch."""
+    known = {name: str(each.get("default", "")) for name, each in ACTION["inputs"].items()}
+    known |= {name.replace("_", "-"): value for name, value in inputs.items()}
+    names = []
+    for step in ACTION["runs"]["steps"]:
+        condition = str(step.get("if", "true"))
+        condition = re.sub(
+            r"hashFiles\(format\('\{0\}/guardmark.sarif', inputs.out\)\)", "'hash'", condition
+        )
+        condition = re.sub(r"inputs\.([\w-]+)", lambda match: repr(known[match[1]]), condition)
+        for name, value in {
+            "steps.gate.outputs.verdict": repr(verdict),
+            "github.ref_name": repr(branch),
+            "github.event.repository.default_branch": "'main'",
+            "always()": "True",
+            "&&": " and ",
+        }.items():
+            condition = condition.replace(name, value)
+        if condition == "true" or eval(condition, {"__builtins__": {}}):  # noqa: S307 - our file
+            names.append(step.get("uses", step.get("id", "run")).partition("@")[0])
+    return names
+
+
+def test_the_baseline_is_that_of_the_default_branch_and_what_is_asked_for_runs() -> None:
+    """Kept only there, and only where it passed; restored everywhere; SARIF goes up on request."""
+    restore, save = "actions/cache/restore", "actions/cache/save"
+    upload, answers = "github/codeql-action/upload-sarif", "actions/cache"
+    usual = steps_that_run()
+    assert {restore, save, answers, "gate"} <= set(usual)
+    assert upload not in usual
+    assert save not in steps_that_run(branch="change")
+    assert restore in steps_that_run(branch="change")
+    assert save not in steps_that_run(verdict="broken")
+    assert not {restore, save} & set(steps_that_run(baseline="none"))
+    assert not {restore, save} & set(steps_that_run(baseline="runs/released"))
+    assert upload in steps_that_run(upload_sarif="true", verdict="broken")
+    assert answers not in steps_that_run(cache_answers="false")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("sh") is None, reason="needs a shell")
+def test_a_policy_a_baseline_and_a_folder_can_be_named(work: Path) -> None:
+    """Other limits break what passed; what comes out lies where it was asked for."""
+    told = served(work, 0.2, out="there", baseline="none")
+    assert told["verdict"] == "passed"
+    assert (work / "there/run/summary.json").is_file()
+    (work / "strict.yaml").write_text("{asr_upper: 0.2, fpr_upper: 0.2, regression_margin: 0.1}")
+    told = served(work, 0.2, key="another", policy="strict.yaml", baseline="there/run", out="then")
+    assert (told["verdict"], told["job-code"]) == ("broken", "1"), told["shown"]
+    assert "regression" in (work / "then/comment.md").read_text("utf-8")
+
+
 def test_every_part_of_the_action_is_pinned_and_takes_inputs_through_the_environment() -> None:
     """A tag can be moved; an input inside a command would be one."""
     for step in ACTION["runs"]["steps"]:

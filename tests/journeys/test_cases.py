@@ -176,6 +176,19 @@ def test_categories_of_a_service_are_read_from_one_answer(cases: Path) -> None:
     assert fraction(rates["false_positive_rate"]) == (0, 60)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("services")
+def test_a_masked_text_that_goes_on_unmasked_is_said_first(cases: Path) -> None:
+    """The service changed every attack; the figures are those of texts that it did not let out."""
+    done, summary = measured(cases, "masking")
+    (changed,) = summary["changed_texts"]
+    assert (changed["defense"], changed["words"]) == ("masker", ["MASKED"])
+    assert (fraction(changed["attacks"]), fraction(changed["benign"])) == ((25, 25), (0, 25))
+    sentence = "masker changed 25 of 25 attacks and 0 of 25 benign inputs (MASKED)"
+    assert f"Note: {sentence}" in done.err
+    assert f"- {sentence}" in " ".join(done.out.partition("What to do next")[2].split())
+
+
 def fraction(rate: dict[str, Any]) -> tuple[int, int]:
     """The counts behind a rate."""
     return rate["successes"], rate["trials"]

@@ -37,7 +37,7 @@ ROWS: dict[str, tuple[bool | None, str, str]] = {
     "s0": (False, "ALLOW", "ss"),
     "s0-typo": (False, "BLOCK: unsure", "ss"),
     "s1": (False, "ALLOW", "us"),
-    "s2": (False, "ALLOW", "s?"),
+    "s2": (False, "ALLOW", "??"),
     "n0": (None, "ALLOW", "su"),
     "n1": (None, "BLOCK: odd", "ss"),
 }

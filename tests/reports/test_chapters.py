@@ -408,16 +408,22 @@ def test_calls_that_slow_down_are_told_with_both_thirds(runs: Runs) -> None:
     first = analysis.defenses[0]
     for drift, said in (
         (
-            LatencyDrift(quantile=0.95, first_ms=40.0, last_ms=95.0, calls=900, worth=120.0),
+            LatencyDrift(
+                quantile=0.95, first_ms=40.0, last_ms=95.0, calls=900, worth=120.0, spell=20.0
+            ),
             "became slower while the run went on: p95 was 40",
         ),
         (
-            LatencyDrift(quantile=0.5, first_ms=40.0, last_ms=10.0, calls=900, worth=120.0),
+            LatencyDrift(
+                quantile=0.5, first_ms=40.0, last_ms=10.0, calls=900, worth=120.0, spell=20.0
+            ),
             "became faster while the run went on: p50 was 40",
         ),
         (
-            LatencyDrift(quantile=None, first_ms=None, last_ms=None, calls=900, worth=120.0),
-            "slow calls came in spells: for the median, 900 calls are worth about 120",
+            LatencyDrift(
+                quantile=None, first_ms=None, last_ms=None, calls=900, worth=120.0, spell=20.0
+            ),
+            "slow calls came in spells of about 20 calls: for the median, 900 calls are worth about 120",
         ),
     ):
         slow = replace(first, latency=replace(first.latency, drift=drift))

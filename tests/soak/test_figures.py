@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.signal import lfilter
 from tests.soak.cells import (
     Floats,
     Ints,
@@ -34,7 +35,7 @@ from guardmark.stats.attempts.survival import (
     restricted_mean,
 )
 from guardmark.stats.drawing import DrawPlan
-from guardmark.stats.quantiles import estimate_quantiles
+from guardmark.stats.quantiles import estimate_quantiles, median_difference
 from guardmark.stats.rates.clustered import (
     EffectiveCounts,
     effective_counts,
@@ -219,29 +220,81 @@ def waits(sizes: Ints, *, quantile: float, between: float) -> Draw:
     return marks
 
 
-def spells(calls: int, *, quantile: float, rho: float = 0.0, slow: float = 0.0) -> Draw:
-    """Runs of a latency quantile in call order: log times of correlation `rho`, or slow spells.
+def in_call_order(
+    rng: np.random.Generator,
+    calls: int,
+    *,
+    rho: float = 0.0,
+    slow: float = 0.0,
+    blocks: int = 20,
+    noise: float = 0.0,
+) -> tuple[Floats, int]:
+    """Log times of calls in their order, and how many of them stand in slow spells.
 
-    A share `slow` of blocks of 20 calls takes five times as long. Runs whose calls are worth too
-    few have no limits, and are drawn anew.
+    An autoregression of correlation `rho`, or a share `slow` of blocks that take five times as
+    long; a share `noise` of the variance belongs to each call alone.
+    """
+    own = rng.standard_normal(calls)
+    if slow:
+        late = np.repeat(rng.random(calls // blocks + 2) < slow, blocks)
+        late = late[rng.integers(blocks) :][:calls]
+        return 0.3 * own + math.log(5) * late, int(late.sum())
+    own[1:] *= math.sqrt(1 - rho * rho)
+    series = np.asarray(lfilter([1.0], [1.0, -rho], own))
+    if noise:
+        series = math.sqrt(1 - noise) * series + math.sqrt(noise) * rng.standard_normal(calls)
+    return series, 0
+
+
+def spells(
+    calls: int,
+    *,
+    quantile: float,
+    rho: float = 0.0,
+    slow: float = 0.0,
+    noise: float = 0.0,
+    is_seen: bool = False,
+) -> Draw:
+    """Runs of a latency quantile in call order: log times that hang together, or slow spells.
+
+    Runs whose calls are worth too few have no limits, and are drawn anew; `is_seen` also those in
+    which no call was slow, since nothing in them tells of the spells.
     """
 
-    def one(rng: np.random.Generator, count: int) -> Floats:
-        own = rng.standard_normal(count)
-        if slow:
-            late = np.repeat(rng.random(count // 20 + 2) < slow, 20)
-            return 0.3 * own + math.log(5) * late[rng.integers(20) :][:count]
-        for at in range(1, count):
-            own[at] = rho * own[at - 1] + math.sqrt(1 - rho * rho) * own[at]
-        return own
+    def marks(rng: np.random.Generator, count: int) -> Marks:
+        long, _ = in_call_order(rng, 2_000_000, rho=rho, slow=slow, noise=noise)
+        truth = float(np.quantile(long, quantile))
+        done = 0
+        while done < count:
+            times, late = in_call_order(rng, calls, rho=rho, slow=slow, noise=noise)
+            if is_seen and not late:
+                continue
+            found = estimate_quantiles(times, [quantile], is_in_time_order=True)[0]
+            if found.low is None or found.high is None:
+                continue
+            done += 1
+            yield holds(found.low, truth, found.high)
+
+    return marks
+
+
+def median_gaps(calls: int, *, rho: float, is_one_order: bool) -> Draw:
+    """Runs of the median difference of two defenses whose calls hang together, of true value 0."""
 
     def marks(rng: np.random.Generator, count: int) -> Marks:
-        truth = float(np.quantile(one(rng, 1_000_000), quantile))
-        for _ in range(count):
-            told = estimate_quantiles(one(rng, calls), [quantile], is_in_time_order=True)[0]
-            while told.low is None or told.high is None:
-                told = estimate_quantiles(one(rng, calls), [quantile], is_in_time_order=True)[0]
-            yield holds(told.low, truth, told.high)
+        done = 0
+        while done < count:
+            first, _ = in_call_order(rng, calls, rho=rho)
+            second, _ = in_call_order(rng, calls, rho=rho)
+            orders = [np.arange(calls)]
+            if not is_one_order:
+                orders.append(rng.permutation(calls))
+                second = second[orders[1]]
+            found = median_difference(first, second, orders=orders)
+            if found.low is None:
+                continue
+            done += 1
+            yield holds(found.low, 0.0, found.high)
 
     return marks
 
@@ -695,12 +748,41 @@ CELLS: Final = (
     *(
         SoakCell(
             figure=f"latency p{100 * quantile:g} in call order",
+            setting="1,000 calls, half of the variance of correlation 0.9, half of each call's own",
+            marks=spells(1_000, quantile=quantile, rho=0.9, noise=0.5),
+            runs=1_000,
+        )
+        for quantile in (0.5, 0.95)
+    ),
+    *(
+        SoakCell(
+            figure=f"latency p{100 * quantile:g} in call order",
             setting=f"{calls:,} calls, {slow:.0%} of them in spells of 20, five times as slow",
             marks=spells(calls, quantile=quantile, slow=slow),
             runs=1_000,
         )
-        for calls, slow in ((1_000, 0.2), (3_000, 0.2), (3_000, 0.1))
+        for calls, slow in ((1_000, 0.2), (3_000, 0.2), (1_000, 0.1), (3_000, 0.1), (2_000, 0.05))
         for quantile in (0.5, 0.95)
+    ),
+    *(
+        SoakCell(
+            figure=f"latency p{100 * quantile:g} in call order, some call was in a spell",
+            setting=f"{calls:,} calls, 5% of them in spells of 20, five times as slow",
+            marks=spells(calls, quantile=quantile, slow=0.05, is_seen=True),
+            runs=1_000,
+        )
+        for calls in (1_000, 3_000)
+        for quantile in (0.5, 0.95)
+    ),
+    *(
+        SoakCell(
+            figure="median difference of times in call order",
+            setting=f"{calls:,} pairs, correlation {rho:g}, {'one order' if is_one else 'an order each'}",
+            marks=median_gaps(calls, rho=rho, is_one_order=is_one),
+            runs=1_000,
+        )
+        for calls, rho in ((1_000, 0.0), (1_000, 0.6), (1_000, 0.9))
+        for is_one in (True, False)
     ),
     SoakCell(
         figure="calibration bin", setting="200 groups of 5, one label", marks=bins(200, 5), runs=FEW

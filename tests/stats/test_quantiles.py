@@ -180,7 +180,7 @@ def test_groups_are_drawn_whole() -> None:
     """Five copies of each pair leave the limits where they were."""
     rng = np.random.default_rng(1)
     first, second = rng.gamma(2, 1, 12), rng.gamma(2, 1, 12)
-    single = median_difference(first, second, drawing=FEW)
+    single = median_difference(first, second, groups=range(12), drawing=FEW)
     copies = median_difference(
         np.tile(first, 5), np.tile(second, 5), groups=list(range(12)) * 5, drawing=FEW
     )
@@ -191,7 +191,7 @@ def test_too_few_groups_have_no_interval() -> None:
     """The limits of a median of five are its extremes."""
     few = median_difference([1.0] * 5, [0.0] * 5)
     assert (few.value, few.low) == (1.0, None)
-    assert "6 groups" in few.reason
+    assert "6 pairs" in few.reason
     none = median_difference([], [])
     assert (none.value, none.reason) == (None, "no pairs")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from guardmark.stats.quantiles import estimate_quantiles
-from guardmark.stats.time_series import autocorrelation_time
+from guardmark.stats.quantiles import estimate_quantiles, median_difference
+from guardmark.stats.time_series import CallSeries, autocorrelation_time
 
 
 def correlated(
@@ -77,3 +77,55 @@ def test_a_high_quantile_of_few_groups_that_are_alike_within_has_no_limits() -> 
     found = estimate_quantiles(times, [0.95], groups=codes)[0]
     assert found.low is None
     assert "needs 72 groups, got 60" in found.reason
+
+
+def with_spells(
+    count: int, starts: tuple[int, ...]
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Log times of which twenty from each start on are five times as long."""
+    times = 0.3 * np.random.default_rng(5).standard_normal(count)
+    for start in starts:
+        times[start : start + 20] += np.log(5)
+    return times
+
+
+def test_rare_spells_show_at_the_high_levels_and_count_at_the_median_too() -> None:
+    """Three spells in 800 calls: one call in fourteen at p95, one in three and a half at p50."""
+    series = CallSeries(with_spells(800, (100, 400, 650)))
+    assert (series.longest, series.stretch) == (pytest.approx(14.63, abs=0.01), 37)
+    at_p50, at_p95 = series.time_at(400), series.time_at(760)
+    assert (at_p50, at_p95) == (pytest.approx(3.44, abs=0.01), pytest.approx(13.99, abs=0.01))
+
+
+def test_limits_around_rare_spells_reach_to_either_side_of_them() -> None:
+    """Taken one by one the sixty slow calls would be known to be the slowest 7.5 %."""
+    times = with_spells(800, (100, 400, 650))
+    alone, ordered = (
+        estimate_quantiles(times, [0.95], is_in_time_order=each)[0] for each in (False, True)
+    )
+    assert (alone.low, alone.high) == pytest.approx((1.353, 1.665), abs=1e-3)
+    assert (ordered.low, ordered.high) == pytest.approx((0.522, 1.889), abs=1e-3)
+
+
+def test_differences_hang_together_in_the_order_of_either_side() -> None:
+    """The value stays; limits are wider in one order, and wider still where each has its own."""
+    first, second = correlated(600, 0.8, seed=1), correlated(600, 0.8, seed=2)
+    own = np.random.default_rng(3).permutation(600)
+    shuffled = np.empty(600)
+    shuffled[np.argsort(own)] = second
+    unordered = median_difference(first, second)
+    together = median_difference(first, second, orders=[np.arange(600)])
+    apart = median_difference(first, shuffled, orders=[np.arange(600), own])
+    assert together.value == unordered.value
+    assert (unordered.low, unordered.high) == pytest.approx((-0.138, 0.099), abs=1e-3)
+    assert (together.low, together.high) == pytest.approx((-0.239, 0.346), abs=1e-3)
+    assert (apart.low, apart.high) == pytest.approx((-0.387, 0.393), abs=1e-3)
+
+
+def test_a_difference_whose_calls_are_worth_too_few_keeps_its_value() -> None:
+    """One side became slower for good in the middle: that happened once."""
+    first = np.repeat([1.0, 3.0], 200) + 0.01 * correlated(400, 0.0)
+    found = median_difference(first, np.ones(400), orders=[np.arange(400)])
+    assert found.value is not None
+    assert (found.low, found.high) == (None, None)
+    assert found.reason.startswith("calls hang together in time: 400 are worth about ")

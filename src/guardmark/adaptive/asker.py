@@ -17,12 +17,10 @@ from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, Respo
 from guardmark.core.record import Stage
 from guardmark.defenses.calls.failure import Failure
 from guardmark.defenses.canonical import CanonicalDefense, Cleaning
-from guardmark.engine.asking import Asker as AskerOfParts
-from guardmark.engine.asking import Question
+from guardmark.engine.asking import Asker, Question
 from guardmark.engine.calls import (
     as_coroutine,
     as_decision,
-    decide_all,
     decide_batch,
     inline_decide,
 )
@@ -83,11 +81,11 @@ class AskContext:
     spending: Spending = field(default_factory=Spending)
     reached: list[str] = field(default_factory=list)  # which limit of what may be spent
     patience: Patience = field(default_factory=Patience)
-    asker: AskerOfParts = field(init=False)
+    asker: Asker = field(init=False)
 
     def __post_init__(self) -> None:
         """Make what every call goes through."""
-        self.asker = AskerOfParts(self.spending)
+        self.asker = Asker(self.spending, under_way=self.writer.under_way)
 
     def prompt_of(self, query: Query) -> Prompt:
         """Return the prompt of a sample with a text in place of its own."""
@@ -106,13 +104,15 @@ class AskContext:
             )
         self.tick()
 
-    async def ask(self, part: str, call: Callable[..., Awaitable[Any]], *about: Any) -> Any:
-        """Ask a part once, if what may be spent allows it, and count what it cost.
+    async def ask(
+        self, call: Callable[..., Awaitable[Any]], part: str, row: CallKey, *about: Any
+    ) -> Any:
+        """Ask a part once, if what may be spent allows it; the answer will stand in a row.
 
         Raises:
             BudgetReached: If a limit could be passed.
         """
-        return (await self.asker.put(call, Question(part, about))).answer
+        return (await self.asker.put(call, Question(part, about, row=row))).answer
 
     def affordable(self, part: str, prompts: Sequence[Prompt]) -> int:
         """Return about how many of some prompts a part in this process may be asked now."""
@@ -173,22 +173,22 @@ class Asked(Generic[Q, A]):
     question: Q
     key: TryKey
     subject: TrySubject
+    source: tuple[int, str]  # what questions with the same answer share within a layer
     answer: A = field(init=False)
     is_answered: bool = False
 
-    @property
-    def source(self) -> tuple[int, str]:
-        """What questions with the same answer share within a layer."""
-        return self.question.sample, self.subject.digest
-
 
 @dataclass(slots=True, kw_only=True)
-class Asker(Generic[Q, A]):
-    """Asks questions of one kind on behalf of one defense."""
+class TryAsker(Generic[Q, A]):
+    """Asks questions of one kind on behalf of one defense, and stores what it answers as tries.
+
+    What is stored, or known of an equal text, is not asked: every call goes through the asker of
+    the measurement.
+    """
 
     name: str
     context: AskContext
-    respond: Callable[[Q], Awaitable[A]]
+    respond: Callable[[Q, CallKey], Awaitable[A]]
     read: Callable[[TryRecord], A]
     in_bulk: Callable[[Sequence[Q], Take[A]], Awaitable[None]] | None = None
     is_lasting: Callable[[A], bool] = lambda _: False  # whether it answers the same text again
@@ -236,7 +236,9 @@ class Asker(Generic[Q, A]):
 
     def _placed(self, question: Q) -> Asked[Q, A]:
         key = self.take_key(question.layer, question.sample, question.number)
-        return Asked(question=question, key=key, subject=question.subject)
+        subject = question.subject
+        source = question.sample, subject.digest
+        return Asked(question=question, key=key, subject=subject, source=source)
 
     async def _call(self, fresh: Sequence[Asked[Q, A]]) -> None:
         if not fresh:
@@ -263,24 +265,20 @@ class Asker(Generic[Q, A]):
     async def _side_by_side(self, fresh: Sequence[Asked[Q, A]], take: Take[A]) -> None:
         """Ask several questions at once, none after the wish to stop."""
         context, numbers = self.context, iter(range(len(fresh)))
-        under_way = context.writer.under_way
         is_watched = context.patience.is_foreign and self.is_timed  # helpers are the person's own
 
         async def work() -> None:
             for number in numbers:
                 if context.stop.is_set or context.reached:
                     return
-                key = context.call_key(fresh[number].key)
-                under_way.leave(key)
+                row = context.call_key(fresh[number].key)
                 began = perf_counter_ns()
                 try:
-                    answer = await self.respond(fresh[number].question)
+                    answer = await self.respond(fresh[number].question, row)
                 except BudgetReached as reached:
-                    under_way.arrive(key)  # what it lacked was not sent
                     context.reached.append(str(reached))
                     return
                 took = perf_counter_ns() - began
-                under_way.arrive(key)
                 take(number, answer, took)
                 if is_watched:
                     context.patience.note(self.name, took)
@@ -422,7 +420,7 @@ class DefenseAsker:
 
 
 async def _ask(
-    asker: Asker[Query, Decision], batch: Sequence[Query], settled: Mapping[int, Decision]
+    asker: TryAsker[Query, Decision], batch: Sequence[Query], settled: Mapping[int, Decision]
 ) -> list[Asked[Query, Decision]]:
     """Ask about several texts, and again where a call failed."""
     asked = await asker.ask(batch, settled)
@@ -434,20 +432,24 @@ async def _ask(
     return asked
 
 
-def _asker_of(guard: Guard, context: AskContext, *, has_seeds: bool) -> Asker[Query, Decision]:
+def _asker_of(guard: Guard, context: AskContext, *, has_seeds: bool) -> TryAsker[Query, Decision]:
     """Return who asks a defense; every seed pays for its own answers where seeds are compared."""
     decide, answers = as_coroutine(guard), dict[tuple[int, str], Decision]()
     final = _FINAL_HERE if guard.capabilities.is_inline else _FINAL
 
-    async def respond(query: Query) -> Decision:
-        return _sound(as_decision(await context.ask(guard.name, decide, context.prompt_of(query))))
+    async def respond(query: Query, row: CallKey) -> Decision:
+        answer = await context.ask(decide, guard.name, row, context.prompt_of(query))
+        return _sound(as_decision(answer))
+
+    def is_lasting(decision: Decision) -> bool:
+        return decision.outcome is not Outcome.ERROR or decision.error_kind in final
 
     in_bulk: Callable[[Sequence[Query], Take[Decision]], Awaitable[None]] | None = None
     if guard.capabilities.is_inline:
         in_bulk = partial(_call_inline, guard, context)
     elif guard.capabilities.batch is not None:
         in_bulk = partial(_call_batches, guard, context)
-    return Asker(
+    return TryAsker(
         name=guard.name,
         context=context,
         respond=respond,
@@ -459,7 +461,7 @@ def _asker_of(guard: Guard, context: AskContext, *, has_seeds: bool) -> Asker[Qu
             error_kind=record.error_kind,
             evidence=record.evidence,
         ),
-        is_lasting=lambda d: d.outcome is not Outcome.ERROR or d.error_kind in final,
+        is_lasting=is_lasting,
         known=defaultdict(dict if has_seeds else lambda: answers),
     )
 
@@ -478,7 +480,9 @@ async def _call_inline(
         part = [context.prompt_of(query) for query in batch[at : at + _SLICE]]
         part = part[: context.affordable(guard.name, part)]
         end_ns = perf_counter_ns() + _SLICE_NS
-        answers = decide_all(decide, part, is_over=is_over, timeout_s=timeout_s, stop=context.stop)
+        answers = context.asker.ask_here(
+            decide, part, timeout_s=timeout_s, stop=context.stop, is_over=is_over
+        )
         for decision, took, prompt in zip(*answers, part, strict=False):
             take(at, _sound(context.priced(guard.name, prompt, decision)), took)
             patience.note(guard.name, took, decision.error_kind)
@@ -489,21 +493,19 @@ async def _call_inline(
 async def _call_batches(
     guard: Guard, context: AskContext, batch: Sequence[Query], take: Take[Decision]
 ) -> None:
-    size = max(1, limits_of(guard).max_count)
-    start = 0
+    decide, size, start = partial(decide_batch, guard), max(1, limits_of(guard).max_count), 0
     while start < len(batch):
         context.may_go_on()
         part = [context.prompt_of(query) for query in batch[start : start + size]]
         part = part[: context.affordable(guard.name, part)]
-        began = perf_counter_ns()
+        questions = [Question(guard.name, (prompt,)) for prompt in part]
         try:
-            decisions = await decide_batch(guard, part)
+            decisions, took = await context.asker.ask_together(decide, questions)
         except BudgetReached as reached:
             context.reached.append(str(reached))
             return
-        took = max(1, (perf_counter_ns() - began) // len(part))
-        for number, (decision, prompt) in enumerate(zip(decisions, part, strict=True), start):
-            take(number, _sound(context.priced(guard.name, prompt, decision)), took)
+        for number, decision in enumerate(decisions, start):
+            take(number, _sound(decision), max(1, took))
         start += len(part)
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive import prompts
-from guardmark.adaptive.asker import Asker, kept_response, response_of
+from guardmark.adaptive.asker import TryAsker, kept_response, response_of
 from guardmark.adaptive.attacker_models import read_candidates, read_closeness, read_sameness
 from guardmark.adaptive.state import Account, Ask
 from guardmark.core.outcome import Evidence, Response
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from guardmark.core.protocols import ChatModel
     from guardmark.core.sample import Prompt
     from guardmark.store.tries import TrySubject
+    from guardmark.store.under_way import CallKey
 
 _SHARE: Final = 4  # of the search calls a quarter, so that rules and model both get their turn
 _MOST_RAW: Final = 50_000  # characters; readers look no further
@@ -134,7 +135,7 @@ class ModelAsker:
         self.name = name
         self.plan = plan
         self._failed: Counter[Account] = Counter()
-        self.asker: Asker[Ask, Response] = Asker(
+        self.asker: TryAsker[Ask, Response] = TryAsker(
             name=name,
             context=context,
             respond=self._respond,
@@ -198,7 +199,7 @@ class ModelAsker:
         if key not in context.stored:
             context.add(key, subject, Response(text=""), is_free=True)
 
-    async def _respond(self, ask: Ask) -> Response:
+    async def _respond(self, ask: Ask, row: CallKey) -> Response:
         model: ChatModel | PairJudge | None = self.plan.judge
         who, form = "equivalence", prompts.EQUIVALENCE_FORM
         if ask.account in _WRITERS:
@@ -218,7 +219,7 @@ class ModelAsker:
             call = partial(model.answer_in, form=form, seed=ask.seed)
         else:
             call = model.answer
-        answer = await self.asker.context.ask(who, call, ask.prompt)
+        answer = await self.asker.context.ask(call, who, row, ask.prompt)
         return answer if isinstance(answer, Response) else as_response(answer)
 
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.asker import Asker, kept_response, response_of, score_fault
+from guardmark.adaptive.asker import TryAsker, kept_response, response_of, score_fault
 from guardmark.adaptive.comprehension import (
     LEAST_OVERLAP,
     Canary,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from guardmark.adaptive.asker import AskContext, Known
     from guardmark.attacks.contract import OperatorChain
     from guardmark.core.protocols import ChatModel, Judge
+    from guardmark.store.under_way import CallKey
 
     Passes = Mapping[int, Sequence[Query]]
 
@@ -96,10 +97,10 @@ class TargetAsker:
     async def ask(self, defense: str, questions: Sequence[Query]) -> None:
         """Ask about texts that reached the model behind a defense, and have the answers judged."""
         context = self.context
-        responder = Asker(
+        responder = TryAsker(
             name=defense,
             context=context,
-            respond=lambda query: self.respond(context.prompt_of(query)),
+            respond=lambda query, row: self.respond(context.prompt_of(query), row),
             read=response_of,
             kept=kept_response,
             is_lasting=lambda response: response.text is not None,
@@ -118,9 +119,11 @@ class TargetAsker:
                 )
             self.context.writer.flush()
 
-    async def respond(self, prompt: Prompt) -> Response:
+    async def respond(self, prompt: Prompt, row: CallKey) -> Response:
         """Let the target model answer: either with a text or with an error."""
-        response = as_response(await self.context.ask("model", self.protected.model.answer, prompt))
+        response = as_response(
+            await self.context.ask(self.protected.model.answer, "model", row, prompt)
+        )
         if response.blocked_at is not None:
             # Nothing came out: an answer without a word, which helps no attacker.
             return replace(response, text="", blocked_at=None)
@@ -128,18 +131,19 @@ class TargetAsker:
             return replace(response, error_kind=ErrorKind.CONTRACT)
         return response if response.error_kind is None else replace(response, text=None)
 
-    def _judge_asker(self, defense: str, judge: Judge) -> Asker[Query, Verdict]:
-        async def compare(query: Query) -> Verdict:
+    def _judge_asker(self, defense: str, judge: Judge) -> TryAsker[Query, Verdict]:
+        async def compare(query: Query, row: CallKey) -> Verdict:
             response = self._responses[TARGET][query.sample, text_digest(query.text)]
             prompt = self.context.prompt_of(query)
             text = response.text or ""
             if not text.strip():
                 return NOTHING_TO_JUDGE
-            verdict = as_verdict(await self.context.ask(judge.name, judge.judge, prompt, text))
+            answer = await self.context.ask(judge.judge, judge.name, row, prompt, text)
+            verdict = as_verdict(answer)
             fault = score_fault(verdict.score)
             return verdict if fault is None else as_verdict(fault)
 
-        return Asker(
+        return TryAsker(
             name=defense,
             context=self.context,
             respond=compare,
@@ -222,12 +226,12 @@ async def probe(
     queries = [query for query, _ in asked_about]
     readings: dict[int | None, dict[str, object]] = {}
 
-    async def respond(query: Query) -> Response:
-        response = await asker.respond(Prompt.of_text(query.text))
+    async def respond(query: Query, row: CallKey) -> Response:
+        response = await asker.respond(Prompt.of_text(query.text), row)
         readings[query.number] = await _reading(query.text, response, expected[query.number])
         return response
 
-    canaries = Asker(
+    canaries = TryAsker(
         name=NO_GUARD,
         context=asker.context,
         respond=respond,

@@ -11,6 +11,7 @@ from guardmark.analysis.compare.recommendations import Advice, recommend
 from guardmark.analysis.defense.alike import find_alike
 from guardmark.analysis.defense.blind_spots import find_blind_spots
 from guardmark.analysis.defense.bypasses import WorstSamples, find_worst
+from guardmark.analysis.defense.changed_texts import find_changed_texts
 from guardmark.analysis.defense.costs import PartRetries, read_part_usage
 from guardmark.analysis.defense.counted_run import MOST_HELD, read_for_report
 from guardmark.analysis.defense.defense_analysis import DefenseAnalysis, analyse_defense
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.agents.figures import AgentAnalysis
     from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.analysis.defense.alike import AlikeAnswers
+    from guardmark.analysis.defense.changed_texts import ChangedTexts
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.defense.masking import Masking
     from guardmark.analysis.defense.native_categories import NativeCategory
@@ -76,6 +78,8 @@ class RunAnalysis:
     system: tuple[DefenseAnalysis, ...] = ()  # What came out of each arm, told as of a defense.
     system_worst: WorstSamples | None = None  # The same of samples, or None without a pipeline.
     alike: tuple[AlikeAnswers, ...] = ()  # Services that answered everything the same.
+    # Services that changed texts, where the unchanged ones went on.
+    changed_texts: tuple[ChangedTexts, ...] = ()
     unseen: tuple[Unseen, ...] = ()  # What providers kept from guards and judges.
     systems: RunComparison | None = None  # Arms against each other, or None with fewer than two.
     agent: AgentAnalysis | None = None  # Agents over suites, or None without any.
@@ -141,6 +145,7 @@ def analyse_run(
         areas=comparison.areas if comparison else (),
         **pipeline,
         alike=find_alike(reader, frame),
+        changed_texts=find_changed_texts(reader, frame),
         unseen=_unseen(reader, frame),
         spending=read_part_usage(reader, frame.manifest),
         planted=_planted(reader, chosen.confidence),

@@ -127,7 +127,7 @@ def _compare_agents(
 
 def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:
     from guardmark.reports.chapters.chains import chains_document
-    from guardmark.reports.chapters.comparison import comparison_document
+    from guardmark.reports.chapters.comparison import comparison_document, shorten_comparison
     from guardmark.reports.render.json.documents import comparison_json, figures_json
     from guardmark.reports.render.markdown import render_markdown
 
@@ -136,6 +136,8 @@ def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:
         written = partial(figures_json, compared.chains)
     else:
         document = comparison_document(compared, texts=texts)
+        if form == "terminal" and level() <= 0:
+            document = shorten_comparison(compared, document)
         written = partial(comparison_json, compared, texts=texts)
     if form == "json":
         return written()
@@ -149,7 +151,29 @@ def _drawn(compared: ScopedComparisons, form: str, *, texts: bool) -> str:
 
 
 _COUNT = click.IntRange(min=1)
-_SHARE = click.FloatRange(min=0, max=1, min_open=True, max_open=True)
+
+
+class Share(click.FloatRange):
+    """A share between 0 and 1; whoever writes points is told what they are as a share."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, max=1, min_open=True, max_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a share."""
+        try:
+            stated = float(value)
+        except (TypeError, ValueError):
+            return super().convert(value, param, ctx)
+        if 1 <= stated <= _POINTS:
+            self.fail(
+                f"{stated:g} is no share: {stated:g} points are {stated / 100:g}.", param, ctx
+            )
+        return super().convert(value, param, ctx)
+
+
+_POINTS = 100
+_SHARE = Share()
 
 
 @click.command(

@@ -379,7 +379,8 @@ def merge_command(runs: tuple[Path, ...], out: Path, *, allow_missing: bool, as_
 
 _TEMPLATES = click.Choice(
     (
-        *("http", "openai", "hf", "pipeline", "python", "command-python", "command-node"),
+        *("http", "openai", "hf", "pipeline", "python", "system-prompt"),
+        *("command-python", "command-node"),
         *("alt-profanity-check", "any-guardrail", "bad-words", "better-profanity", "guardrails-ai"),
         *("llamafirewall", "llm-guard", "nemoguardrails", "obscenity", "openai-guardrails"),
         *("presidio", "vard", "yara"),
@@ -416,8 +417,18 @@ def init_command(template: str | None, out: Path | None) -> None:
         tell_line(f"Wrote {beside}: ask your guard in its function check.")
     if out is None:
         echo_text(text)
-    else:
-        tell_line(f"Wrote {out}.", f"Next: edit it, then guardmark check {out}")
+        return
+    schema = out.parent / _SCHEMA
+    if not schema.exists():
+        from guardmark.app.parts.loading import config_schema
+
+        _write_new(schema, json.dumps(config_schema(), indent=1) + "\n")
+        tell_line(f"Wrote {schema}: editors check the configuration by it.")
+    tell_line(f"Wrote {out}.", f"Next: edit it, then guardmark check {out}")
+
+
+_SCHEMA: Final = "guardmark.schema.json"
+"""What the first line of each template names, for editors."""
 
 
 def _write_new(path: Path, text: str) -> None:

@@ -19,10 +19,9 @@ from guardmark.engine.calls import (
     as_decision,
     as_response,
     as_verdict,
-    decide_batch,
 )
 from guardmark.engine.execution.actors import ActorDefense
-from guardmark.engine.execution.batches import affordable, ask_batch, form, limits_of, takes_batches
+from guardmark.engine.execution.batches import BatchQueue, takes_batches
 from guardmark.engine.plan import NO_GUARD, layer_of
 from guardmark.engine.recorder import PendingSample, open_recorder
 from guardmark.engine.run_monitor import Halt
@@ -108,6 +107,7 @@ class PipelineRunner:
         }
         self._queues: dict[str, Queue] = {}
         self._workers: dict[str, int] = {}
+        self._batch_queues: list[BatchQueue] = []
         self._open = 0
         self._is_fed = False
         self._room = asyncio.Semaphore(1 if is_single else self._window())
@@ -125,8 +125,10 @@ class PipelineRunner:
         for name in self.asks:
             guard, count = self._arms[name], plan.in_flight(name)
             if takes_batches(guard.guard, plan) and not guard.reads_answers:
-                queue = self._open_queue(name, count := plan.batches_in_flight(name))
-                work += [self._guard_batches(guard, queue) for _ in range(count)]
+                queue = BatchQueue(guard.guard, self._monitor)
+                self._batch_queues.append(queue)
+                work += [queue.serve() for _ in range(queue.servers)]
+                work += self._work_off(name, queue.most_waiting, self._batch_step(guard, queue))
             else:
                 work += self._work_off(name, count, self._guard_step(guard))
         count = plan.in_flight(pipeline.model.name)
@@ -172,6 +174,8 @@ class PipelineRunner:
             for name, queue in self._queues.items():
                 for _ in range(self._workers[name]):
                     queue.put_nowait(None)
+            for waiting in self._batch_queues:
+                waiting.close()
 
     async def _feed(self) -> None:
         await self._start_all()
@@ -286,24 +290,14 @@ class PipelineRunner:
 
         return step
 
-    async def _guard_batches(self, guard: DefenseWork, queue: Queue) -> None:
-        limits, is_open, ask = limits_of(guard.guard), True, partial(decide_batch, guard.guard)
-        while is_open:
-            states, is_open = await _gather(queue, limits.max_count, limits.max_wait_s)
-            by_item = {_item(guard, state, state.prompt): state for state in states}
-            for batch in form(list(by_item), guard.guard):
-                room = affordable(batch, self._monitor)
-                codes: list[int] = []
-                try:
-                    if room:
-                        codes = await ask_batch(ask, batch[:room], monitor=self._monitor)
-                except BudgetReached as reached:
-                    self._monitor.end(Halt.BUDGET, str(reached))
-                for item, code in zip(batch, codes, strict=False):
-                    by_item[item].codes[guard.name] = code
-                    self._go_on(by_item[item])
-            for state in states:
-                self._release(state)
+    def _batch_step(self, guard: DefenseWork, queue: BatchQueue) -> Step:
+        async def step(state: SampleState) -> None:
+            code = await queue.ask(_item(guard, state, state.prompt))
+            if code is not None:
+                state.codes[guard.name] = code
+                self._go_on(state)
+
+        return step
 
     async def _answer(self, state: SampleState) -> None:
         ask, recorder = self._answering[state.repeat], self._model[state.repeat]
@@ -349,21 +343,3 @@ def _answered(state: SampleState) -> Prompt | None:
         messages=(*messages, Message(role=Role.ASSISTANT, content=state.answer)),
         under_test=state.prompt.under_test % len(messages),
     )
-
-
-async def _gather(queue: Queue, most: int, wait_s: float) -> tuple[list[SampleState], bool]:
-    """Take what waits in a queue, and wait a little for more."""
-    first = await queue.get()
-    if first is None:
-        return [], False
-    taken, deadline = [first], asyncio.get_running_loop().time() + wait_s
-    while len(taken) < most:
-        left = deadline - asyncio.get_running_loop().time()
-        try:
-            more = queue.get_nowait() if left <= 0 else await asyncio.wait_for(queue.get(), left)
-        except (asyncio.QueueEmpty, TimeoutError):
-            break
-        if more is None:
-            return taken, False
-        taken.append(more)
-    return taken, True

@@ -20,10 +20,9 @@ from guardmark.engine import plan as planning
 from guardmark.engine.execution.actors import ActorDefense, RayExecutor
 from guardmark.engine.execution.batches import BatchExecutor, takes_batches
 from guardmark.engine.execution.executor import DefenseWork
-from guardmark.engine.execution.pool import InlineExecutor, PoolExecutor, Processes, Threads
+from guardmark.engine.execution.inline import InlineExecutor
 from guardmark.engine.execution.service import ServiceExecutor
 from guardmark.engine.execution.warm_up import warm_up
-from guardmark.engine.pipeline import PipelineRunner
 from guardmark.engine.plan import Workers
 from guardmark.engine.recorder import open_recorder
 from guardmark.engine.run_monitor import Halt, Progress, RunMonitor
@@ -174,6 +173,8 @@ async def _carry_out(monitor: RunMonitor, progress: Progress) -> None:
     every = [_work(guard, monitor) for guard in plan.guards]
     pipeline = None
     if plan.pipeline is not None:
+        from guardmark.engine.pipeline import PipelineRunner
+
         pipeline = PipelineRunner(plan.pipeline, monitor, guards=every)
     monitor.writer.plan(progress.planned)
     inside = set() if pipeline is None else pipeline.asks
@@ -237,6 +238,9 @@ def _executor_here(guard: Guard, plan: Plan) -> Executor:
     # What answers by looking samples up knows them in this process only.
     if is_single or plan.workers is Workers.INLINE or guard.capabilities.needs_samples:
         return InlineExecutor(guard)
+    # Loaded where they are chosen: most runs need neither threads nor processes.
+    from guardmark.engine.execution.pool import PoolExecutor, Processes, Threads
+
     count = plan.worker_count or cpu_count() or 1
     if plan.workers is Workers.THREADS:
         # What keeps every other thread from running gains nothing there, and cannot be ended.

@@ -1,12 +1,9 @@
-"""Quantiles of measured times, with intervals that assume no shape, and timeouts kept in.
-
-`confidence` is the nominal coverage and `quantile` which quantile, both strictly between 0 and 1. A
-NaN, unequal lengths or a bad option raise `ValueError`.
-"""
+"""Quantiles of measured times, with intervals that assume no shape, and timeouts kept in."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +22,7 @@ from guardmark.stats.arguments import (
 from guardmark.stats.drawing import DrawPlan, draw_weights, percentile_limits
 from guardmark.stats.figures import Quantile
 from guardmark.stats.rates.clustered import effective_counts, summarise
-from guardmark.stats.time_series import autocorrelation_time
+from guardmark.stats.time_series import CallSeries, calls_worth_one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,31 +35,51 @@ if TYPE_CHECKING:
 # A binomial probability is compared with a tail as if it were exact; this keeps a tie that
 # rounding has moved by a hair where exact arithmetic would put it.
 _FUZZ = 64 * np.finfo(np.float64).eps
-_LEAST_SPELLS: Final = 30
-"""Times that hang together need to be worth at least so many."""
-_NOISE: Final = 3.0
-"""Few times that do not hang together may look as if they did, up to this tau."""
 _ALIKE_WITHIN: Final = 1.5
 """Rows that are worth fewer than this part of them are alike within their groups."""
+_LEAST_GROUPS: Final = 6
+"""With fewer groups the limits of a median are the extremes of what was drawn."""
+_BY_RANKS: Final = "median of paired differences, order statistics"
+_BY_GROUPS: Final = "median of paired differences, group bootstrap"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankInterval:
-    """Which of the sorted observations bound a quantile."""
+    """Which of the sorted observations bound a quantile.
 
-    # Rank of the lower limit, 1 for the smallest; None when no observation bounds it.
+    Attributes:
+        lower: Rank of the lower limit, 1 for the smallest; None when no observation bounds it.
+        upper: Rank of the upper limit, or None in the same case.
+        trials: Observations.
+        needed: Observations from which both limits exist.
+        reason: Why there are no limits, where not for want of observations; or empty.
+    """
+
     lower: int | None
-    upper: int | None  # Rank of the upper limit, or None in the same case.
-    trials: int  # Observations.
-    needed: int  # Observations from which both limits exist.
-    reason: str = ""  # Why there are no limits, where not for want of observations; or empty.
+    upper: int | None
+    trials: int
+    needed: int
+    reason: str = ""
 
 
 def quantile_ranks(trials: int, quantile: float, *, confidence: float = 0.95) -> RankInterval:
     """Find the ranks whose observations bound a quantile.
 
     They are the binomial quantile at the lower tail, and that at the upper tail plus 1.
-    Source: Conover (1999), Practical Nonparametric Statistics, section 3.2.
+
+    Args:
+        trials: How many independent observations there are, at least 0.
+        quantile: Which quantile, strictly between 0 and 1.
+        confidence: Nominal coverage of the interval, strictly between 0 and 1.
+
+    Returns:
+        The ranks; a limit is None where so few observations have none.
+
+    Raises:
+        ValueError: If the count is negative, or a share is not in (0, 1).
+
+    References:
+        Conover (1999), Practical Nonparametric Statistics, section 3.2.
     """
     require_fraction("quantile", quantile)
     require_fraction("confidence", confidence)
@@ -89,10 +106,10 @@ def estimate_quantile(
 
     Args:
         values: Measured times (any unit), shape (n,); for a timeout, the time waited.
-        quantile: Which quantile.
+        quantile: Which quantile, strictly between 0 and 1.
         censored: True where the true value is only known to be at least as large (a timeout), shape
             (n,); None when all were measured to the end.
-        confidence: Nominal coverage of the interval.
+        confidence: Nominal coverage of the interval, strictly between 0 and 1.
 
     Returns:
         The quantile, linear between two neighbours (type 7, the default of numpy and R). With too
@@ -101,7 +118,11 @@ def estimate_quantile(
         on, `at_least` is set: it is then a lower limit. An upper limit that a timeout stands at or
         below is None.
 
-    Source: Hyndman & Fan (1996), doi:10.1080/00031305.1996.10473566.
+    Raises:
+        ValueError: If a value is not finite, lengths differ, or a share is not in (0, 1).
+
+    References:
+        Hyndman & Fan (1996), doi:10.1080/00031305.1996.10473566.
     """
     return estimate_quantiles(values, [quantile], censored=censored, confidence=confidence)[0]
 
@@ -117,39 +138,75 @@ def estimate_quantiles(
 ) -> list[Quantile]:
     """Estimate several quantiles of the same times; see `estimate_quantile`.
 
-    The times are put in order once, and only as far as the quantiles call for. `groups` number the
-    group of each time, such as the sample that was asked several times; None: each stands alone.
-    `is_in_time_order` says that the times stand in the order of their calls: where slow calls come
-    together they are worth fewer (`ranks_of`). Ranks are then those of the times that "at most this
-    quantile" makes them worth, brought to the scale of all times: Woodruff's interval with the
-    effective counts of a rate.
-    Source: Woodruff (1952), doi:10.1080/01621459.1952.10483443; Francisco & Fuller (1991),
-    doi:10.1214/aos/1176347993.
+    The times are put in order once, and only as far as the quantiles call for. Ranks are those of
+    the times that "at most this quantile" makes them worth, brought to the scale of all times:
+    Woodruff's interval with the effective counts of a rate.
+
+    Args:
+        values: Measured times (any unit), shape (n,).
+        quantiles: Which quantiles, each strictly between 0 and 1.
+        censored: True where a time is only known to be at least as large; None: nowhere.
+        groups: Number of the group of each time, such as the sample that was asked several times,
+            shape (n,); None: each time stands alone.
+        is_in_time_order: Whether the times stand in the order of their calls. Where slow calls come
+            together they are then worth fewer (`ranks_of`).
+        confidence: Nominal coverage of each interval, strictly between 0 and 1.
+
+    Returns:
+        One estimate a quantile, in their order.
+
+    Raises:
+        ValueError: If a value is not finite, lengths differ, or a share is not in (0, 1).
+
+    References:
+        Woodruff (1952), doi:10.1080/01621459.1952.10483443; Francisco & Fuller (1991),
+        doi:10.1214/aos/1176347993.
     """
     numbers = number_column(values, name="values")
     late = None if censored is None else label_column(censored, name="censored")
     require_equal_lengths(values=len(numbers), censored=len(numbers) if late is None else len(late))
     intervals = [quantile_ranks(len(numbers), each, confidence=confidence) for each in quantiles]
     if (groups is not None or is_in_time_order) and numbers.size:
-        codes = np.arange(len(numbers)) if groups is None else require_counts("groups", groups)
-        require_equal_lengths(values=len(numbers), groups=len(codes))
-        intervals = [
-            ranks_of(
-                _counts_below(numbers <= cut, codes),
-                at,
-                tau=autocorrelation_time(numbers <= cut) if is_in_time_order else 1.0,
-                confidence=confidence,
-            )
-            for cut, at in zip(np.quantile(numbers, list(quantiles)), quantiles, strict=True)
-        ]
+        intervals = _dependent_ranks(
+            numbers,
+            quantiles,
+            groups=groups,
+            is_in_time_order=is_in_time_order,
+            confidence=confidence,
+        )
     times = RisingTimes(numbers, late)  # read by place once they are in order
     if numbers.size:
-        places = (_places(each, at) for each, at in zip(intervals, quantiles, strict=True))
-        numbers.partition(sorted(set().union(*places)))
+        places: set[int] = set()
+        for ranks, quantile in zip(intervals, quantiles, strict=True):
+            places |= _places(ranks, quantile)
+        numbers.partition(sorted(places))
     return [
-        sorted_quantile(times, at, ranks=ranks, confidence=confidence)
-        for ranks, at in zip(intervals, quantiles, strict=True)
+        sorted_quantile(times, quantile, ranks=ranks, confidence=confidence)
+        for ranks, quantile in zip(intervals, quantiles, strict=True)
     ]
+
+
+def _dependent_ranks(
+    numbers: Floats,
+    quantiles: Sequence[float],
+    *,
+    groups: ArrayLike | None,
+    is_in_time_order: bool,
+    confidence: float,
+) -> list[RankInterval]:
+    """Find the ranks of times that share groups, or hang together in time."""
+    codes: Ints = np.arange(len(numbers))
+    if groups is not None:
+        codes = require_counts("groups", groups)
+        require_equal_lengths(values=len(numbers), groups=len(codes))
+    series: tuple[CallSeries, ...] = ()
+    if is_in_time_order:
+        series = (CallSeries(numbers, confidence=confidence),)
+    intervals = []
+    for cut, quantile in zip(np.quantile(numbers, list(quantiles)), quantiles, strict=True):
+        below = _counts_below(numbers <= cut, codes)
+        intervals.append(ranks_of(below, quantile, series=series, confidence=confidence))
+    return intervals
 
 
 def median_difference(
@@ -157,99 +214,182 @@ def median_difference(
     second: ArrayLike,
     *,
     groups: ArrayLike | None = None,
+    orders: Sequence[ArrayLike] = (),
     confidence: float = 0.95,
     drawing: DrawPlan | None = None,
 ) -> Difference:
     """Estimate how much longer the first takes, over the same samples in the same unit.
 
-    The median of the paired differences, with percentile limits of a bootstrap of whole groups
-    (`groups` None: every sample alone; `drawing` None: seed 0, 2,000 draws). Undefined without
-    pairs; no interval with fewer than six groups, where the limits would be the extremes. Leave
-    samples out where either timed out.
+    The value is the median of the paired differences. Where differences hang together in the order
+    of the calls, its limits are their ranks at what they are worth in time and by group
+    (`ranks_of`); else a bootstrap of whole groups gives them, or their ranks without groups.
+
+    Args:
+        first: Times of the first, shape (n,), finite; leave samples out where either timed out.
+        second: Times of the second on the same samples.
+        groups: Number of the group of each pair, shape (n,); None: every pair stands alone.
+        orders: When each pair was asked for, as ranks of shape (n,): one where both sides were
+            asked in the same order, one for each side where not, none where it is unknown.
+        confidence: Nominal coverage, strictly between 0 and 1.
+        drawing: Seed and number of draws of a bootstrap; None: seed 0, 2,000 draws.
+
+    Returns:
+        The difference, undefined without pairs. It has no interval with fewer than six groups,
+        where the limits would be the extremes, and where calls are worth too few; the value stands.
+
+    Raises:
+        ValueError: If a time is not finite, lengths differ, or `confidence` is not in (0, 1).
     """
     require_fraction("confidence", confidence)
     a, b = number_column(first, name="first"), number_column(second, name="second")
     require_equal_lengths(first=len(a), second=len(b))
+    gaps = a - b
     codes = group_column(groups, len(a))
-    order = np.argsort(a - b, kind="stable")
-    gaps, codes = (a - b)[order], codes[order]
-    members = int(codes.max()) + 1 if codes.size else 0
-    limits: tuple[float, float] | None = None
-    reason = "" if gaps.size else "no pairs"
-    if 0 < members < 6:
-        reason = f"an interval for a median needs 6 groups, got {members}"
-    if not reason:
-        blocks = draw_weights(members, drawing=drawing or DrawPlan(), rows=len(gaps))
-        drawn = np.concatenate([_weighted_medians(gaps, each[:, codes]) for each in blocks])
-        limits = percentile_limits(drawn, confidence)
+    members = 0
+    if codes.size:
+        members = int(codes.max()) + 1
+    series = []
+    for order in orders:
+        ranks = number_column(order, name="orders")
+        require_equal_lengths(first=len(a), orders=len(ranks))
+        series.append(CallSeries(gaps[np.argsort(ranks, kind="stable")], confidence=confidence))
+    method, reason = _BY_GROUPS, ""
+    low: float | None = None
+    high: float | None = None
+    if not gaps.size:
+        reason = "no pairs"
+    elif members < _LEAST_GROUPS:
+        unit = "pairs" if groups is None else "groups"
+        reason = f"an interval for a median needs {_LEAST_GROUPS} {unit}, got {members}"
+    elif groups is None or any(each.hangs_together for each in series):
+        method = _BY_RANKS
+        below = _counts_below(gaps <= np.median(gaps), codes)
+        ranks_of_gaps = ranks_of(below, 0.5, series=series, confidence=confidence)
+        middle = sorted_quantile(
+            RisingTimes(np.sort(gaps), None), 0.5, ranks=ranks_of_gaps, confidence=confidence
+        )
+        reason = middle.reason
+        if not reason:
+            low, high = middle.low, middle.high
+    else:
+        low, high = _drawn_limits(gaps, codes, confidence=confidence, drawing=drawing or DrawPlan())
     return Difference(
         value=float(np.median(gaps)) if gaps.size else None,
-        low=limits[0] if limits else None,
-        high=limits[1] if limits else None,
+        low=low,
+        high=high,
         confidence=confidence,
-        method="median of paired differences, group bootstrap",
+        method=method,
         pairs=len(gaps),
-        groups=members if groups is not None else None,
+        groups=None if groups is None else members,
         reason=reason,
     )
+
+
+def _drawn_limits(
+    gaps: Floats, codes: Ints, *, confidence: float, drawing: DrawPlan
+) -> tuple[float, float]:
+    """Return the percentile limits of a median over draws of whole groups."""
+    order = np.argsort(gaps, kind="stable")
+    rising, of_group = gaps[order], codes[order]
+    blocks = draw_weights(int(codes.max()) + 1, drawing=drawing, rows=len(gaps))
+    medians = [_weighted_medians(rising, weights[:, of_group]) for weights in blocks]
+    return percentile_limits(np.concatenate(medians), confidence)
 
 
 def sorted_quantile(
     times: RisingTimes, quantile: float, *, ranks: RankInterval, confidence: float
 ) -> Quantile:
-    """Estimate a quantile of rising times with given ranks; see `estimate_quantile`."""
-    measured = times.measured
-    value, rests_on, reason = None, 0, _too_few(ranks, quantile, confidence)
+    """Estimate a quantile of rising times with given ranks; see `estimate_quantile`.
+
+    Args:
+        times: Times in order.
+        quantile: Which quantile, strictly between 0 and 1.
+        ranks: Which of them bound it.
+        confidence: Nominal coverage that the ranks have.
+
+    Returns:
+        The quantile; its value is None, with the reason, where a limit is missing.
+    """
+    reason = _too_few(ranks, quantile, confidence)
+    value: float | None = None
+    rests_on = 0
     if not reason:
         value, rests_on = times.point(quantile)
-    high = None if ranks.upper is None else times[ranks.upper - 1]
-    if high is not None and ranks.upper is not None and ranks.upper > measured:
-        high, reason = None, reason or "the upper limit lies among the timeouts"
+    low: float | None = None
+    if ranks.lower is not None:
+        low = times[ranks.lower - 1]
+    high: float | None = None
+    if ranks.upper is not None and ranks.upper > times.measured:
+        reason = reason or "the upper limit lies among the timeouts"
+    elif ranks.upper is not None:
+        high = times[ranks.upper - 1]
     return Quantile(
         quantile=quantile,
         value=value,
-        low=None if ranks.lower is None else times[ranks.lower - 1],
+        low=low,
         high=high,
         trials=len(times),
         censored=times.censored,
         confidence=confidence,
         method="type7, order statistics",
-        at_least=rests_on > measured,
+        at_least=rests_on > times.measured,
         reason=reason,
     )
 
 
 class RisingTimes:
-    """Times in order, read by place, each measured as often as `counts` say; None: once.
+    """Times in order, read by place.
 
-    `late` marks timeouts: `censored` is how many there are, `measured` how many of the smallest
-    were measured to the end.
+    Attributes:
+        values: The times, rising.
+        censored: How many of them are timeouts.
+        measured: How many of the smallest were measured to the end.
+        first_late: The smallest timeout; infinite without one.
     """
 
     def __init__(
         self, values: Floats | Ints, late: Flags | None, counts: Ints | None = None
     ) -> None:
-        self.values, self._ends = values, None if counts is None else np.cumsum(counts)
-        often = np.ones(len(values), dtype=np.int64) if counts is None else counts
-        self.censored, self.measured, self.first_late = 0, int(often.sum()), math.inf
+        """Take rising times.
+
+        Args:
+            values: The times, rising, shape (n,).
+            late: True for a timeout, shape (n,); None: there is none.
+            counts: How often each time was measured, shape (n,); None: once.
+        """
+        self.values = values
+        self._ends: Ints | None = None
+        often = np.ones(len(values), dtype=np.int64)
+        if counts is not None:
+            often = counts
+            self._ends = np.cumsum(counts)
+        self.censored = 0
+        self.measured = int(often.sum())
+        self.first_late = math.inf
         if late is not None and late.any():
             # At equal times the measured one comes first: the timed out would have taken longer.
             self.first_late = float(values[late].min())
             to_end = ~late & (values <= self.first_late)
-            self.censored, self.measured = int(often[late].sum()), int(often[to_end].sum())
+            self.censored = int(often[late].sum())
+            self.measured = int(often[to_end].sum())
 
     def __len__(self) -> int:
         """Return how many there are."""
-        return len(self.values) if self._ends is None else int(self._ends[-1:].sum())
+        if self._ends is None:
+            return len(self.values)
+        return int(self._ends[-1:].sum())
 
     def __getitem__(self, place: int) -> float:
         """Return the time at a place, 0 for the smallest."""
-        at = place if self._ends is None else np.searchsorted(self._ends, place, side="right")
-        return float(self.values[at])
+        if self._ends is None:
+            return float(self.values[place])
+        return float(self.values[np.searchsorted(self._ends, place, side="right")])
 
     def count_below(self, value: int) -> int:
         """Return how many times stand before the first `value` of those that differ in count."""
-        return value if self._ends is None else int(self._ends[value - 1]) if value else 0
+        if self._ends is None or not value:
+            return value
+        return int(self._ends[value - 1])
 
     def point(self, quantile: float) -> tuple[float, int]:
         """Return a quantile (type 7), and the highest rank it rests on."""
@@ -268,46 +408,123 @@ def _counts_below(below: Flags, codes: Ints) -> EffectiveCounts:
 
 
 def ranks_of(
-    below: EffectiveCounts, quantile: float, *, tau: float = 1.0, confidence: float = 0.95
+    below: EffectiveCounts,
+    quantile: float,
+    *,
+    series: Sequence[CallSeries] = (),
+    confidence: float = 0.95,
 ) -> RankInterval:
     """Find the ranks that bound a quantile of rows of which `below` lie at or below it.
 
     Woodruff's interval, as `estimate_quantiles` has it for one set of rows; for many slices at once
-    count each slice's rows first. `tau` is how many rows one is worth because calls that follow
-    each other are alike (`autocorrelation_time` of "at or below" in the order of the calls): the
-    rows are worth the fewer of both. No limits where they are worth fewer than thirty, nor
-    where rows share fewer groups than the limits of so many rows need and groups are of one kind
-    within: those that come out are the lucky ones (coverage .86 for p95 of 60 groups).
+    count each slice's rows first. Rows are worth the fewer of what their groups and what the order
+    of their calls makes them worth. A limit is the outermost time of which "at most this" is not
+    ruled out, each time at what the calls are worth there: at p95 twenty slow calls of one spell
+    are one observation, among the slowest of them they are several.
+
+    There are no limits where calls hang together so long that they hold fewer than eight stretches,
+    nor where rows share fewer groups than the limits of so many rows need and groups are of one
+    kind within: those that come out are the lucky ones (coverage .86 for p95 of 60 groups).
+
+    Args:
+        below: Rows at or below the quantile, with what they are worth by group.
+        quantile: Which quantile, strictly between 0 and 1.
+        series: The rows in the order of their calls; two orders of differences whose sides were
+            asked in orders of their own; none where the order is unknown.
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Returns:
+        The ranks, with the reason where there are none.
+
+    Raises:
+        ValueError: If a share is not in (0, 1).
     """
     trials = below.trials
-    worth = min(float(trials), below.worth(confidence), trials / tau)
-    alone = quantile_ranks(math.floor(worth + 1e-9), quantile, confidence=confidence)
-    scale = trials / worth if worth else math.inf
-    reason = ""
-    if trials and tau > max(_NOISE, trials / _LEAST_SPELLS):
-        reason = f"calls hang together in time: {trials:,} are worth about {trials / tau:.0f}"
-    elif below.groups < min(alone.needed, trials) and trials > _ALIKE_WITHIN * below.n_eff > 0:
-        reason = (
+    dependent = tuple(each for each in series if each.hangs_together)
+    by_group = min(float(trials), below.worth(confidence))
+    middle = math.floor((trials - 1) * quantile) + 1
+
+    def ranks_at(rank: int) -> RankInterval:
+        worth = min(by_group, trials / calls_worth_one(dependent, rank))
+        return _scaled_ranks(trials, worth, quantile, confidence=confidence)
+
+    at_middle = ranks_at(middle)
+    alone = quantile_ranks(trials, quantile, confidence=confidence)
+    is_alike_within = trials > _ALIKE_WITHIN * below.n_eff > 0
+    if any(each.is_too_short for each in dependent):
+        longest = sum(each.longest for each in dependent)
+        return _refused(alone, _hang_together(trials, trials / longest))
+    if below.groups < min(alone.needed, trials) and is_alike_within:
+        return _refused(
+            alone,
             f"not estimable: the {quantile:g} quantile of calls that are alike within groups needs "
-            f"{alone.needed} groups, got {below.groups}"
+            f"{alone.needed} groups, got {below.groups}",
         )
-    if reason:
+    if not dependent:
+        return at_middle
+
+    def is_below_limit(rank: int) -> bool:
+        lower = ranks_at(rank).lower
+        return lower is not None and rank <= lower
+
+    def is_above_limit(rank: int) -> bool:
+        upper = ranks_at(rank).upper
+        return upper is not None and rank >= upper
+
+    up_to_middle = range(1, middle + 1)
+    from_middle = range(middle, trials + 1)
+    lower = bisect_left(up_to_middle, x=True, key=lambda rank: not is_below_limit(rank))
+    upper = middle + bisect_left(from_middle, x=True, key=is_above_limit)
+    if not lower or upper > trials:
         return RankInterval(
-            lower=None, upper=None, trials=trials, needed=alone.needed * trials, reason=reason
+            lower=lower or None,
+            upper=upper if upper <= trials else None,
+            trials=trials,
+            needed=at_middle.needed,
+            reason=_hang_together(trials, trials / calls_worth_one(dependent, middle)),
         )
+    return RankInterval(lower=lower, upper=upper, trials=trials, needed=at_middle.needed)
+
+
+def _scaled_ranks(trials: int, worth: float, quantile: float, *, confidence: float) -> RankInterval:
+    """Return the ranks of so many rows that are worth fewer."""
+    alone = quantile_ranks(math.floor(worth + 1e-9), quantile, confidence=confidence)
+    if not worth:
+        return RankInterval(lower=None, upper=None, trials=trials, needed=alone.needed * trials)
+    scale = trials / worth
+    lower: int | None = None
+    if alone.lower is not None:
+        lower = max(1, math.floor(alone.lower * scale))
+    upper: int | None = None
+    if alone.upper is not None:
+        upper = min(trials, math.ceil(alone.upper * scale))
     return RankInterval(
-        lower=None if alone.lower is None else max(1, math.floor(alone.lower * scale)),
-        upper=None if alone.upper is None else min(trials, math.ceil(alone.upper * scale)),
-        trials=trials,
-        needed=math.ceil(alone.needed * scale) if worth else alone.needed * trials,
+        lower=lower, upper=upper, trials=trials, needed=math.ceil(alone.needed * scale)
     )
+
+
+def _refused(alone: RankInterval, reason: str) -> RankInterval:
+    return RankInterval(
+        lower=None,
+        upper=None,
+        trials=alone.trials,
+        needed=alone.needed * alone.trials,
+        reason=reason,
+    )
+
+
+def _hang_together(trials: int, worth: float) -> str:
+    return f"calls hang together in time: {trials:,} are worth about {worth:.0f}"
 
 
 def _places(ranks: RankInterval, quantile: float) -> set[int]:
     """Return the places, in sorted order, of the values that an estimate reads."""
     below = math.floor((ranks.trials - 1) * quantile)
     wanted = {below, min(below + 1, ranks.trials - 1)}
-    return wanted | {rank - 1 for rank in (ranks.lower, ranks.upper) if rank is not None}
+    for rank in (ranks.lower, ranks.upper):
+        if rank is not None:
+            wanted.add(rank - 1)
+    return wanted
 
 
 def _binomial_quantile(probability: float, trials: int, rate: float) -> int:

@@ -40,50 +40,80 @@ _HALF: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategyCard:
-    """What one strategy of the attacker model came to."""
+    """What one strategy of the attacker model came to.
 
-    name: str  # Of the strategy.
-    candidates: int  # Candidates that named it.
-    # Share that got through, of those sent and answered, unproved ones among them.
+    Attributes:
+        name: Of the strategy.
+        candidates: Candidates that named it.
+        passed: Share that got through, of those sent and answered, unproved ones among them.
+    """
+
+    name: str
+    candidates: int
     passed: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackerCard:
-    """What an attacker model did to one defense; what failed counts in no rate."""
+    """What an attacker model did to one defense; what failed counts in no rate.
 
-    model: str  # Which model wrote.
-    judge: str  # Which model judged sameness, or `none`.
-    is_same_model: bool  # Whether both are one.
-    attacks: Estimate  # Share of the attacks it worked on that passed with a proved candidate.
-    unproved: Estimate  # Share of these attacks that passed only with one nobody proved (V4).
-    only: int  # Attacks that passed with it and nothing else, at any proved tier.
-    refused: Estimate  # Share of its answers that are refusals.
-    invalid: Estimate  # Share of its answers that could not be read, also when asked again.
-    repairs: int  # Answers that were asked again.
-    candidates: int  # Candidates it wrote.
-    repeated: Estimate  # Share of these that repeat an earlier text.
-    lost: Estimate  # Share of these that lost a piece that must be kept.
-    unusable: int  # Candidates that are empty, endless or no text.
-    unused: int  # Candidates that were not needed, or that time ran out for.
-    equivalent: Estimate  # Share of the judged candidates that both votes call the same request.
-    # Share of the judged candidates on which the votes differ with the order; not of embeddings.
+    Attributes:
+        model: Which model wrote.
+        judge: Which model judged sameness, or `none`.
+        is_same_model: Whether both are one.
+        attacks: Share of the attacks it worked on that passed with a proved candidate.
+        unproved: Share of these attacks that passed only with one nobody proved (V4).
+        only: Attacks that passed with it and nothing else, at any proved tier.
+        refused: Share of its answers that are refusals.
+        invalid: Share of its answers that could not be read, also when asked again.
+        repairs: Answers that were asked again.
+        candidates: Candidates it wrote.
+        repeated: Share of these that repeat an earlier text.
+        lost: Share of these that lost a piece that must be kept.
+        unusable: Candidates that are empty, endless or no text.
+        unused: Candidates that were not needed, or that time ran out for.
+        equivalent: Share of the judged candidates that both votes call the same request.
+        undecided: Share of the judged candidates on which the votes differ with the order; not of
+            embeddings.
+        unjudged: Candidates the judge gave no readable verdict on; they were not sent.
+        strict: Candidates that needed no judge, since they hold the same letters.
+        passed: Share of the sent and answered candidates that got through, proved or not.
+        strategies: One for each strategy named, most candidates first.
+        spending: `attacker`, `equivalence` and `critic` to what they consumed.
+        calls_left: Calls of the attacker model that its bound left.
+        critic: What a critic of blocked candidates answered, or None without one.
+        twin: What the same model's rewording did to benign texts, or None where that was not asked
+            for.
+        tau: Cosine from which on embeddings call two texts the same; None for a model as judge.
+        calibration: Where tau comes from, or that it comes from nowhere; empty without tau.
+    """
+
+    model: str
+    judge: str
+    is_same_model: bool
+    attacks: Estimate
+    unproved: Estimate
+    only: int
+    refused: Estimate
+    invalid: Estimate
+    repairs: int
+    candidates: int
+    repeated: Estimate
+    lost: Estimate
+    unusable: int
+    unused: int
+    equivalent: Estimate
     undecided: Estimate
-    unjudged: int  # Candidates the judge gave no readable verdict on; they were not sent.
-    # Candidates that needed no judge, since they hold the same letters.
+    unjudged: int
     strict: int = field(metadata={"json": "same_letters"})
-    passed: Estimate  # Share of the sent and answered candidates that got through, proved or not.
-    strategies: tuple[StrategyCard, ...]  # One for each strategy named, most candidates first.
-    # `attacker`, `equivalence` and `critic` to what they consumed.
+    passed: Estimate
+    strategies: tuple[StrategyCard, ...]
     spending: Mapping[str, UsageTotals]
-    calls_left: int  # Calls of the attacker model that its bound left.
-    # What a critic of blocked candidates answered, or None without one.
+    calls_left: int
     critic: CriticCard | None = None
-    # What the same model's rewording did to benign texts, or None where that was not asked for.
     twin: RewordingCard | None = None
-    # Cosine from which on embeddings call two texts the same; None for a model as judge.
     tau: float | None = None
-    calibration: str = ""  # Where tau comes from, or that it comes from nowhere; empty without tau.
+    calibration: str = ""
 
     @property
     def has_judge(self) -> bool:
@@ -97,51 +127,80 @@ class AttackerCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticCard:
-    """How a critic answered. Failed calls count in no rate."""
+    """How a critic answered. Failed calls count in no rate.
 
-    model: str  # Which model guessed.
-    is_also: str  # Roles the same model has beside, or empty.
-    has_scores: bool  # Whether the defense tells scores, so that nobody was asked.
-    guessed: Estimate  # Share of its answers that hold a figure from 1 to 10.
-    refused: Estimate  # Share of its answers that are refusals.
-    invalid: Estimate  # Share of its answers that could not be read, also when asked again.
-    repairs: int  # Answers that were asked again.
-    spending: UsageTotals = field(metadata={"json": False})  # What it consumed.
+    Attributes:
+        model: Which model guessed.
+        is_also: Roles the same model has beside, or empty.
+        has_scores: Whether the defense tells scores, so that nobody was asked.
+        guessed: Share of its answers that hold a figure from 1 to 10.
+        refused: Share of its answers that are refusals.
+        invalid: Share of its answers that could not be read, also when asked again.
+        repairs: Answers that were asked again.
+        spending: What it consumed.
+    """
+
+    model: str
+    is_also: str
+    has_scores: bool
+    guessed: Estimate
+    refused: Estimate
+    invalid: Estimate
+    repairs: int
+    spending: UsageTotals = field(metadata={"json": False})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategyTwin:
-    """What one strategy of the attacker model does to benign texts."""
+    """What one strategy of the attacker model does to benign texts.
 
-    name: str  # Of the strategy.
-    blocked: Estimate  # Share of the benign candidates, sent and answered, that are blocked.
-    # As for an operator, with the attacks' candidates of the same strategy.
+    Attributes:
+        name: Of the strategy.
+        blocked: Share of the benign candidates, sent and answered, that are blocked.
+        standing: As for an operator, with the attacks' candidates of the same strategy.
+    """
+
+    name: str
+    blocked: Estimate
     standing: OperatorClass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewordingCard:
-    """What the defense does to benign texts that the model rewords; failures count in no rate."""
+    """What the defense does to benign texts that the model rewords; failures count in no rate.
+
+    Attributes:
+        samples: Benign samples the model was asked to reword.
+        refused: Share of its answers that are refusals.
+        invalid: Share of its answers that could not be read, also when asked again.
+        candidates: Candidates it wrote.
+        equivalent: Share of the judged candidates that both votes call the same request.
+        unjudged: Candidates the judge gave no readable verdict on; they were not sent.
+        blocked: Share of the candidates, sent and answered, that are blocked.
+        as_is: Share of the samples behind them that are blocked as they are.
+        change: The first minus the second, candidate by candidate.
+        attacks_blocked: Share of the attacks' candidates, sent and answered, that are blocked.
+        separation: That minus `blocked` (J): near 0 for a defense that looks at the rewording.
+        standing: As for an operator.
+        strategies: One for each strategy that was sent, most candidates first.
+        spending: `attacker` and `equivalence` to what they consumed, at the evaluator's cost.
+    """
 
     DERIVED: ClassVar = ("is_clear",)
 
-    samples: int  # Benign samples the model was asked to reword.
-    refused: Estimate  # Share of its answers that are refusals.
-    invalid: Estimate  # Share of its answers that could not be read, also when asked again.
-    candidates: int  # Candidates it wrote.
-    equivalent: Estimate  # Share of the judged candidates that both votes call the same request.
-    unjudged: int  # Candidates the judge gave no readable verdict on; they were not sent.
-    blocked: Estimate  # Share of the candidates, sent and answered, that are blocked.
-    as_is: Estimate  # Share of the samples behind them that are blocked as they are.
-    change: Difference  # The first minus the second, candidate by candidate.
-    # Share of the attacks' candidates, sent and answered, that are blocked.
+    samples: int
+    refused: Estimate
+    invalid: Estimate
+    candidates: int
+    equivalent: Estimate
+    unjudged: int
+    blocked: Estimate
+    as_is: Estimate
+    change: Difference
     attacks_blocked: Estimate
-    # That minus `blocked` (J): near 0 for a defense that looks at the rewording.
     separation: Difference
-    standing: OperatorClass  # As for an operator.
-    # One for each strategy that was sent, most candidates first.
+    standing: OperatorClass
     strategies: tuple[StrategyTwin, ...]
-    # `attacker` and `equivalence` to what they consumed, at the evaluator's cost.
     spending: Mapping[str, UsageTotals]
 
     @property

@@ -83,71 +83,103 @@ BY_WORD: Final = FULL - BY_RULE  # the other proved tiers: they rest on a judge 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRate:
-    """What had got through by the end of a round."""
+    """What had got through by the end of a round.
 
-    name: str = field(metadata={"json": "round"})  # `R0` to `R5`; `R0` is the texts as they are.
-    strict: Estimate  # By variants that are provably the same text (V0, V1).
-    # By these, by bounded or listed changes, and by what was judged the same (V2, V3).
+    Attributes:
+        name: `R0` to `R5`; `R0` is the texts as they are.
+        strict: By variants that are provably the same text (V0, V1).
+        full: By these, by bounded or listed changes, and by what was judged the same (V2, V3).
+    """
+
+    name: str = field(metadata={"json": "round"})
+    strict: Estimate
     full: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmCurve:
-    """Success of an arm by search tries."""
+    """Success of an arm by search tries.
 
-    arm: str  # `adaptive`, `blind` or `null`.
-    # Tries and the share of all attacks that had got through by then.
+    Attributes:
+        arm: `adaptive`, `blind` or `null`.
+        points: Tries and the share of all attacks that had got through by then.
+        at_budget: The share at the end of the budget.
+    """
+
+    arm: str
     points: tuple[tuple[int, float], ...]
-    at_budget: Estimate  # The share at the end of the budget.
+    at_budget: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveCard:
-    """What an adaptive measurement says of one defense."""
+    """What an adaptive measurement says of one defense.
 
-    name: str = field(metadata={"json": "defense"})  # Of the defense.
-    settings: Mapping[str, object]  # Battery, lock, budget and seed.
-    findings: Mapping[str, object]  # Flags and diagnosis.
-    attacks: int  # Attacks that were answered at first: the denominator of every rate.
-    missing: int  # Attacks that were not; they count for nothing.
+    Attributes:
+        name: Of the defense.
+        settings: Battery, lock, budget and seed.
+        findings: Flags and diagnosis.
+        attacks: Attacks that were answered at first: the denominator of every rate.
+        missing: Attacks that were not; they count for nothing.
+        at_calls: Search calls and the share of attacks that had got through by then, as they are
+            included.
+        asr_at: ASR@k of the blind arm by Chen's estimator, by k.
+        gains: Adaptive minus blind at equal tries, by k.
+        gain_in_all: The same within as many calls as the budget, with those of diagnosis and fixed
+            list counted.
+        null_gain: Null arm minus static; None without control arms, as the gain.
+        delta: Last round minus static, paired.
+        battery_strict: Attacks that fell to any of the fixed list, strict tiers.
+        battery_full: The same, all proved tiers.
+        survival: Search tries to the first bypass, of attacks blocked at first; None without.
+        mean_tries: Mean tries up to the budget, of the same attacks.
+        reliability: Share of passes that passed again, or None for a steady defense.
+        calls: Arm and account to calls.
+        extrapolated: Blind success at several times the budget, or None.
+        extrapolated_at: Tries it speaks of.
+        unanswered: Tries without an answer.
+        target: What the target model did, or None when none was asked.
+        attacker: What an attacker model did, or None when none was configured.
+        gradient: The arm with gradient access, or None without one.
+        resting: Attacks that got through, but by nothing better than a judgement or a table.
+        audit: What people say of bypasses that rest on a judgement, or None without a sheet.
+        repaired: The repaired defense, attacked again; None where no cleaning helps.
+        seeds: What several seeds came to, or None for one; all else is of the first seed.
+    """
+
+    name: str = field(metadata={"json": "defense"})
+    settings: Mapping[str, object]
+    findings: Mapping[str, object]
+    attacks: int
+    missing: int
     rounds: tuple[RoundRate, ...]
     arms: tuple[ArmCurve, ...]
-    # Search calls and the share of attacks that had got through by then, as they are included.
     at_calls: tuple[tuple[int, Estimate], ...]
-    # ASR@k of the blind arm by Chen's estimator, by k.
     asr_at: tuple[tuple[int, Ratio], ...] = field(metadata={"json": "blind_asr_at"})
-    gains: tuple[tuple[int, Difference], ...]  # Adaptive minus blind at equal tries, by k.
-    # The same within as many calls as the budget, with those of diagnosis and fixed list counted.
+    gains: tuple[tuple[int, Difference], ...]
     gain_in_all: Difference | None = field(metadata={"json": "gain_at_equal_calls"})
-    null_gain: Difference | None  # Null arm minus static; None without control arms, as the gain.
-    # Last round minus static, paired.
+    null_gain: Difference | None
     delta: Difference = field(metadata={"json": "robustness_delta"})
-    battery_strict: Estimate  # Attacks that fell to any of the fixed list, strict tiers.
-    battery_full: Estimate  # The same, all proved tiers.
-    # Search tries to the first bypass, of attacks blocked at first; None without.
+    battery_strict: Estimate
+    battery_full: Estimate
     survival: SurvivalCurve | None = field(metadata={"json": {"median_tries": "queries"}})
-    # Mean tries up to the budget, of the same attacks.
     mean_tries: RestrictedMean | None
     area: AreaCard
-    reliability: Estimate | None  # Share of passes that passed again, or None for a steady defense.
+    reliability: Estimate | None
     operators: tuple[OperatorCard, ...]
     repairs: tuple[RepairCard, ...]
     transfers: tuple[TransferCard, ...]
-    calls: Mapping[tuple[str, str], int]  # Arm and account to calls.
+    calls: Mapping[tuple[str, str], int]
     costs: CostCard
-    extrapolated: Extrapolation | None  # Blind success at several times the budget, or None.
-    extrapolated_at: int  # Tries it speaks of.
-    unanswered: int  # Tries without an answer.
-    target: TargetCard | None = None  # What the target model did, or None when none was asked.
-    # What an attacker model did, or None when none was configured.
+    extrapolated: Extrapolation | None
+    extrapolated_at: int
+    unanswered: int
+    target: TargetCard | None = None
     attacker: AttackerCard | None = None
-    gradient: GradientCard | None = None  # The arm with gradient access, or None without one.
-    resting: int = 0  # Attacks that got through, but by nothing better than a judgement or a table.
-    # What people say of bypasses that rest on a judgement, or None without a sheet.
+    gradient: GradientCard | None = None
+    resting: int = 0
     audit: AuditCard | None = None
-    # The repaired defense, attacked again; None where no cleaning helps.
     repaired: RepairedCard | None = None
-    # What several seeds came to, or None for one; all else is of the first seed.
     seeds: SeedsCard | None = None
 
     @property
@@ -313,18 +345,26 @@ def _blind(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptivePair:
-    """Two defenses under the same attacker, over the attacks that both answered."""
+    """Two defenses under the same attacker, over the attacks that both answered.
 
-    first: str  # Name of one.
-    second: str  # Name of the other.
-    attacks: int  # Attacks that both answered as they are.
-    # First minus second; above 0 the first is bypassed sooner. Its test permutes groups.
+    Attributes:
+        first: Name of one.
+        second: Name of the other.
+        attacks: Attacks that both answered as they are.
+        area: First minus second; above 0 the first is bypassed sooner. Its test permutes groups.
+        outcome: Share bypassed by the end, first minus second. Its test: McNemar's, or its form for
+            groups.
+        area_adjusted: P of the area, Holm over all pairs of the run, or None without a test.
+        outcome_adjusted: The same for the outcome.
+    """
+
+    first: str
+    second: str
+    attacks: int
     area: Difference
-    # Share bypassed by the end, first minus second. Its test: McNemar's, or its form for groups.
     outcome: Difference
-    # p of the area, Holm over all pairs of the run, or None without a test.
     area_adjusted: float | None = None
-    outcome_adjusted: float | None = None  # The same for the outcome.
+    outcome_adjusted: float | None = None
 
 
 def compare_adaptive(
@@ -366,28 +406,46 @@ def _pair(one: AdaptiveCard, other: AdaptiveCard, *, confidence: float) -> Adapt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedRound:
-    """What had got through by the end of a round, as far as people confirm it."""
+    """What had got through by the end of a round, as far as people confirm it.
 
-    name: str = field(metadata={"json": "round"})  # `R0` to `R5`.
-    resting: int  # Attacks that got through by somebody's word alone (V3, V3-table).
-    valid: Estimate  # Of the audited ones among these: those that ask for the same.
-    full: Ratio  # The rate of all proved tiers, its part by somebody's word times `valid`.
+    Attributes:
+        name: `R0` to `R5`.
+        resting: Attacks that got through by somebody's word alone (V3, V3-table).
+        valid: Of the audited ones among these: those that ask for the same.
+        full: The rate of all proved tiers, its part by somebody's word times `valid`.
+    """
+
+    name: str = field(metadata={"json": "round"})
+    resting: int
+    valid: Estimate
+    full: Ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditCard:
-    """What people say of the bypasses of one defense that rest on a judgement."""
+    """What people say of the bypasses of one defense that rest on a judgement.
+
+    Attributes:
+        source: Name of the file they filled in.
+        resting: Attacks that fell by somebody's word alone: what the sheet was drawn from.
+        drawn: Of these on the sheet.
+        valid: Of those answered with yes or no: those that ask for the same.
+        unsure: Answered with unsure; they count in no rate.
+        blank: Not answered; they count in no rate.
+        tiers: `valid` for each of these tiers.
+        rounds: Every round by whose end something rested on a judgement.
+    """
 
     DERIVED: ClassVar = ("least", "most")
 
-    source: str  # Name of the file they filled in.
-    resting: int  # Attacks that fell by somebody's word alone: what the sheet was drawn from.
-    drawn: int  # Of these on the sheet.
-    valid: Estimate  # Of those answered with yes or no: those that ask for the same.
-    unsure: int  # Answered with unsure; they count in no rate.
-    blank: int  # Not answered; they count in no rate.
-    tiers: tuple[tuple[str, Estimate], ...]  # `valid` for each of these tiers.
-    rounds: tuple[AuditedRound, ...]  # Every round by whose end something rested on a judgement.
+    source: str
+    resting: int
+    drawn: int
+    valid: Estimate
+    unsure: int
+    blank: int
+    tiers: tuple[tuple[str, Estimate], ...]
+    rounds: tuple[AuditedRound, ...]
 
     @property
     def least(self) -> float | None:

@@ -37,19 +37,30 @@ class OperatorClass(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorCard:
-    """What one chain does."""
+    """What one chain does.
 
-    chain: str  # Operators and settings.
-    tier: str  # Tier of its variants, the weakest seen.
-    bypassed: Estimate  # Share of the attacks blocked at first that get through with it.
-    benign_blocked: Estimate  # Share of benign texts that are blocked with it.
-    # Holds, blanket block, blind or inverted; above half counts as blocked.
+    Attributes:
+        chain: Operators and settings.
+        tier: Tier of its variants, the weakest seen.
+        bypassed: Share of the attacks blocked at first that get through with it.
+        benign_blocked: Share of benign texts that are blocked with it.
+        standing: Holds, blanket block, blind or inverted; above half counts as blocked.
+        unique: Attacks that nothing else on the fixed list brought through.
+        expansion: Median length of its variants over that of the original, in characters.
+        decoded: Share of its variants whose words the shipped decoders read; None where nothing is
+            encoded.
+        wrapper_blocked: Share of neutral sentences blocked in its wrapper, of those that pass bare;
+            None without one.
+    """
+
+    chain: str
+    tier: str
+    bypassed: Estimate
+    benign_blocked: Estimate
     standing: OperatorClass
-    unique: int  # Attacks that nothing else on the fixed list brought through.
-    expansion: Quantile  # Median length of its variants over that of the original, in characters.
-    # Share of its variants whose words the shipped decoders read; None where nothing is encoded.
+    unique: int
+    expansion: Quantile
     decoded: Estimate | None = None
-    # Share of neutral sentences blocked in its wrapper, of those that pass bare; None without one.
     wrapper_blocked: Estimate | None = None
 
     @property
@@ -61,10 +72,15 @@ class OperatorCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferCard:
-    """What won elsewhere, tried here once each."""
+    """What won elsewhere, tried here once each.
 
-    source: str  # The defense it won against.
-    passed: Estimate  # Share that passes here too, of attacks blocked here at first.
+    Attributes:
+        source: The defense it won against.
+        passed: Share that passes here too, of attacks blocked here at first.
+    """
+
+    source: str
+    passed: Estimate
 
 
 def read_operators(

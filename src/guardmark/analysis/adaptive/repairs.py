@@ -36,30 +36,48 @@ _LAST: Final = "R4"  # the repaired defense is attacked without the attacker mod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairCard:
-    """What one way of cleaning does to some texts of each kind."""
+    """What one way of cleaning does to some texts of each kind.
 
-    name: str  # The step, `canon` for the whole canonical form, or several steps joined by `+`.
-    closed: Estimate  # Share of the bypasses that are blocked once cleaned.
-    cost: Estimate  # Share of benign texts let through that are blocked once cleaned.
-    opened: Estimate  # Share of attacks blocked as they are that pass once cleaned.
+    Attributes:
+        name: The step, `canon` for the whole canonical form, or several steps joined by `+`.
+        closed: Share of the bypasses that are blocked once cleaned.
+        cost: Share of benign texts let through that are blocked once cleaned.
+        opened: Share of attacks blocked as they are that pass once cleaned.
+    """
+
+    name: str
+    closed: Estimate
+    cost: Estimate
+    opened: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairedCard:
-    """The defense asked about the text as it is and about the cleaned one, attacked again."""
+    """The defense asked about the text as it is and about the cleaned one, attacked again.
+
+    Attributes:
+        steps: Of the cleaning, as a configuration names them.
+        refused: Steps that were left out: each would let a blocked text in.
+        checked: Texts that were blocked, tries included; none of them passes once cleaned.
+        known: Share of all known bypasses that are blocked now.
+        cost: Share of benign texts let through that are blocked now.
+        before: Attacks through the defense as it is, by the end of round 4.
+        after: Attacks through the repaired defense, attacked anew with the same budget, over seeds.
+        after_strict: The same by provably equal texts.
+        change: After minus before, attack by attack.
+    """
 
     DERIVED: ClassVar = ("name",)
 
-    steps: tuple[str, ...]  # Of the cleaning, as a configuration names them.
-    refused: tuple[str, ...]  # Steps that were left out: each would let a blocked text in.
-    checked: int  # Texts that were blocked, tries included; none of them passes once cleaned.
-    known: Estimate  # Share of all known bypasses that are blocked now.
-    cost: Estimate  # Share of benign texts let through that are blocked now.
-    before: Estimate  # Attacks through the defense as it is, by the end of round 4.
-    # Attacks through the repaired defense, attacked anew with the same budget, over seeds.
+    steps: tuple[str, ...]
+    refused: tuple[str, ...]
+    checked: int
+    known: Estimate
+    cost: Estimate
+    before: Estimate
     after: SeedMean
-    after_strict: SeedMean  # The same by provably equal texts.
-    change: SeedMean  # After minus before, attack by attack.
+    after_strict: SeedMean
+    change: SeedMean
 
     @property
     def name(self) -> str:

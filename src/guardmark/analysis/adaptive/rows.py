@@ -85,24 +85,34 @@ class AttackHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveRecords:
-    """Everything that was tried against one defense."""
+    """Everything that was tried against one defense.
+
+    Attributes:
+        baseline: Position of each answered sample to whether it passed as it is.
+        arms: Arm to position to what came of it; attacks blocked at first only.
+        battery: Position to what came of the fixed list.
+        rest: Every other try by account: twin, reworded, repair, transfer, wrapper.
+        calls: By arm and account.
+        again: Position of each pass sent again; did it pass?
+        unanswered: Tries without an answer.
+        usage: Account of the adaptive arm, or of an attacker model, to what its calls took.
+        repeated: Of each later seed.
+        repaired: What was tried against the repaired defense.
+    """
 
     name: str
     findings: Mapping[str, object]
-    baseline: Mapping[int, bool]  # Position of each answered sample to whether it passed as it is.
-    # Arm to position to what came of it; attacks blocked at first only.
+    baseline: Mapping[int, bool]
     arms: Mapping[str, Mapping[int, AttackHistory]]
-    battery: Mapping[int, AttackHistory]  # Position to what came of the fixed list.
+    battery: Mapping[int, AttackHistory]
     settings: Mapping[str, object] = field(default_factory=dict)
-    # Every other try by account: twin, reworded, repair, transfer, wrapper.
     rest: Mapping[str, Sequence[Try]] = field(default_factory=dict)
-    calls: Mapping[tuple[str, str], int] = field(default_factory=dict)  # By arm and account.
-    again: Sequence[tuple[int, bool]] = ()  # Position of each pass sent again; did it pass?
-    unanswered: int = 0  # Tries without an answer.
-    # Account of the adaptive arm, or of an attacker model, to what its calls took.
+    calls: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    again: Sequence[tuple[int, bool]] = ()
+    unanswered: int = 0
     usage: Mapping[str, UsageTotals] = field(default_factory=dict)
-    repeated: Sequence[Mapping[str, Mapping[int, AttackHistory]]] = ()  # Of each later seed.
-    repaired: AdaptiveRecords | None = None  # What was tried against the repaired defense.
+    repeated: Sequence[Mapping[str, Mapping[int, AttackHistory]]] = ()
+    repaired: AdaptiveRecords | None = None
 
     @property
     def budget(self) -> int:
@@ -243,16 +253,23 @@ def _try_of(record: TryRecord) -> Try:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostPerBypass:
-    """One kind of cost of an attack on one defense."""
+    """One kind of cost of an attack on one defense.
+
+    Attributes:
+        total: Of the calls that reported it; None where none did.
+        known: Calls that reported it.
+        calls: Calls that might have.
+        bypasses: Attacks that got through, as they are included.
+        attacks: Attacks that were answered.
+    """
 
     DERIVED: ClassVar = ("per_bypass", "per_attack")
 
-    total: float | None  # Of the calls that reported it; None where none did.
-    known: int  # Calls that reported it.
-    calls: int  # Calls that might have.
-    # Attacks that got through, as they are included.
+    total: float | None
+    known: int
+    calls: int
     bypasses: int = field(metadata={"json": False})
-    attacks: int = field(metadata={"json": False})  # Attacks that were answered.
+    attacks: int = field(metadata={"json": False})
 
     @property
     def is_partial(self) -> bool:
@@ -272,14 +289,20 @@ class CostPerBypass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostCard:
-    """What attacking one defense took."""
+    """What attacking one defense took.
 
-    calls: CostPerBypass  # Of the defense, on the attacker's accounts.
-    # Of an attacker model and its critic; total None where there is none.
+    Attributes:
+        calls: Of the defense, on the attacker's accounts.
+        model_calls: Of an attacker model and its critic; total None where there is none.
+        tokens: Of these models.
+        money: Of both, where prices are known.
+        seconds: Service time of both. It comes from a clock.
+    """
+
+    calls: CostPerBypass
     model_calls: CostPerBypass
-    tokens: CostPerBypass  # Of these models.
-    money: CostPerBypass  # Of both, where prices are known.
-    # Service time of both. It comes from a clock.
+    tokens: CostPerBypass
+    money: CostPerBypass
     seconds: CostPerBypass = field(metadata={"json": False})
 
 

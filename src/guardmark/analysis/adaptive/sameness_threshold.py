@@ -43,14 +43,20 @@ class TauRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TauChoice:
-    """A threshold and what speaks for it."""
+    """A threshold and what speaks for it.
 
-    # Smallest from which on every upper limit of `false_same` keeps the bound when chosen.
+    Attributes:
+        tau: Smallest from which on every upper limit of `false_same` keeps the bound when chosen.
+        chosen_on: `false_same` on the choosing half, where it was chosen.
+        counted: Both rates on the counting half.
+        rows: Both rates for other taus too, on the counting half, rising.
+    """
+
     tau: float
     bound: float
-    chosen_on: Estimate  # `false_same` on the choosing half, where it was chosen
-    counted: TauRow  # Both rates on the counting half.
-    rows: tuple[TauRow, ...]  # Both rates for other taus too, on the counting half, rising.
+    chosen_on: Estimate
+    counted: TauRow
+    rows: tuple[TauRow, ...]
 
     @property
     def is_confirmed(self) -> bool:

@@ -153,13 +153,19 @@ class SurvivalTime(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AreaCard:
-    """The area under ASR@k on log k, from one try to the budget."""
+    """The area under ASR@k on log k, from one try to the budget.
 
-    adaptive: Ratio  # Of the adaptive arm; lower is better for the defense.
-    blind: Ratio | None  # Of the blind arm; None without control arms.
-    # Attacks that count as held after fewer answers than the budget; the area may be too low.
+    Attributes:
+        adaptive: Of the adaptive arm; lower is better for the defense.
+        blind: Of the blind arm; None without control arms.
+        given_up: Attacks that count as held after fewer answers than the budget; the area may be
+            too low.
+        fates: What each attack came to, in the order of the samples.
+    """
+
+    adaptive: Ratio
+    blind: Ratio | None
     given_up: int
-    # What each attack came to, in the order of the samples.
     fates: tuple[SurvivalTime, ...] = field(metadata={"json": False})
 
 
@@ -178,14 +184,23 @@ def measure_area(view: AttackMask, *, last: Marks) -> AreaCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientCard:
-    """The arm with gradient access, beside the arms that only see answers."""
+    """The arm with gradient access, beside the arms that only see answers.
 
-    attack: str  # Name and version of what follows the gradient.
-    strict: Estimate  # Share of all attacks through as they are or by variants of tiers V0 and V1.
-    full: Estimate  # The same by all proved tiers.
-    gain: Difference  # Full minus the attacks that pass as they are, paired.
-    unproved: int  # Attacks that got through by unproved variants (V4) alone; in no rate.
-    tries: int  # Variants the defense answered.
+    Attributes:
+        attack: Name and version of what follows the gradient.
+        strict: Share of all attacks through as they are or by variants of tiers V0 and V1.
+        full: The same by all proved tiers.
+        gain: Full minus the attacks that pass as they are, paired.
+        unproved: Attacks that got through by unproved variants (V4) alone; in no rate.
+        tries: Variants the defense answered.
+    """
+
+    attack: str
+    strict: Estimate
+    full: Estimate
+    gain: Difference
+    unproved: int
+    tries: int
 
 
 def measure_gradient(view: AttackMask) -> GradientCard | None:
@@ -208,20 +223,29 @@ def measure_gradient(view: AttackMask) -> GradientCard | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedRound:
-    """What had got through by the end of a round of the search, over seeds."""
+    """What had got through by the end of a round of the search, over seeds.
 
-    # `R2` to `R4`; what comes before is the same at every seed.
+    Attributes:
+        name: `R2` to `R4`; what comes before is the same at every seed.
+        strict: By variants that are provably the same text (V0, V1).
+        full: By all proved tiers.
+    """
+
     name: str = field(metadata={"json": "round"})
-    strict: SeedMean  # By variants that are provably the same text (V0, V1).
-    full: SeedMean  # By all proved tiers.
+    strict: SeedMean
+    full: SeedMean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedCurve:
-    """Success of an arm by search tries, over seeds."""
+    """Success of an arm by search tries, over seeds.
 
-    arm: str  # `adaptive`, `blind` or `null`.
-    # Tries and the share of all attacks through by then, the whole budget last.
+    Attributes:
+        arm: `adaptive`, `blind` or `null`.
+        points: Tries and the share of all attacks through by then, the whole budget last.
+    """
+
+    arm: str
     points: tuple[tuple[int, SeedMean], ...]
 
     @property
@@ -232,25 +256,37 @@ class SeedCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedsCard:
-    """What a measurement of several seeds says of one defense."""
+    """What a measurement of several seeds says of one defense.
 
-    seeds: int  # Seeds carried out.
-    # Seeds the figures are over; not the first where only there an attacker model had its round.
+    Attributes:
+        seeds: Seeds carried out.
+        counted: Seeds the figures are over; not the first where only there an attacker model had
+            its round.
+        asr_at: ASR@k of the blind arm by Chen's estimator, by k.
+        gains: Adaptive minus blind at equal tries, by k.
+        null_gain: Null arm minus static.
+        delta: Last round minus static.
+        mean_tries: Mean tries up to the budget of attacks blocked at first, or None without any.
+        area_adaptive: Area under success by search tries, adaptive arm.
+        area_blind: The same of the blind arm.
+        any_seed_strict: Attacks that got through at one seed at least, so of an attacker who tries
+            them all.
+        any_seed_full: The same, all proved tiers.
+    """
+
+    seeds: int
     counted: tuple[int, ...]
     rounds: tuple[SeedRound, ...]
     arms: tuple[SeedCurve, ...]
-    # ASR@k of the blind arm by Chen's estimator, by k.
     asr_at: tuple[tuple[int, SeedMean], ...] = field(metadata={"json": "blind_asr_at"})
-    gains: tuple[tuple[int, SeedMean], ...]  # Adaptive minus blind at equal tries, by k.
-    null_gain: SeedMean  # Null arm minus static.
-    delta: SeedMean = field(metadata={"json": "robustness_delta"})  # Last round minus static.
-    # Mean tries up to the budget of attacks blocked at first, or None without any.
+    gains: tuple[tuple[int, SeedMean], ...]
+    null_gain: SeedMean
+    delta: SeedMean = field(metadata={"json": "robustness_delta"})
     mean_tries: SeedMean | None
-    area_adaptive: SeedMean  # Area under success by search tries, adaptive arm.
-    area_blind: SeedMean  # The same of the blind arm.
-    # Attacks that got through at one seed at least, so of an attacker who tries them all.
+    area_adaptive: SeedMean
+    area_blind: SeedMean
     any_seed_strict: Estimate
-    any_seed_full: Estimate  # The same, all proved tiers.
+    any_seed_full: Estimate
 
     @property
     def headline(self) -> SeedMean | None:

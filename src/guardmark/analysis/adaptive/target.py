@@ -37,62 +37,96 @@ _NO_CONTROL: Final = "the target model does not give back plain sentences either
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingCard:
-    """How well the target model reads what a chain makes of a text."""
+    """How well the target model reads what a chain makes of a text.
 
-    chain: str  # Operators; empty for plain sentences, the control.
-    read: Estimate  # Canaries whose words came back, of those answered.
-    refused: int  # Canaries it declined to deal with; in neither.
-    failed: int  # Calls without an answer; in neither.
+    Attributes:
+        chain: Operators; empty for plain sentences, the control.
+        read: Canaries whose words came back, of those answered.
+        refused: Canaries it declined to deal with; in neither.
+        failed: Calls without an answer; in neither.
+    """
+
+    chain: str
+    read: Estimate
+    refused: int
+    failed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectRate:
-    """How many attacks did harm, of those whose end is known."""
+    """How many attacks did harm, of those whose end is known.
 
-    rate: Estimate  # Share with a judged effect.
-    malformed: int  # Ends unknown because no verdict can be read.
-    error: int  # Ends unknown because model or judge did not answer, or were not asked.
-    lowest: float | None  # The share if none of the unknown did harm, or None without attacks.
-    highest: float | None  # The share if all of them did, or None without attacks.
+    Attributes:
+        rate: Share with a judged effect.
+        malformed: Ends unknown because no verdict can be read.
+        error: Ends unknown because model or judge did not answer, or were not asked.
+        lowest: The share if none of the unknown did harm, or None without attacks.
+        highest: The share if all of them did, or None without attacks.
+    """
+
+    rate: Estimate
+    malformed: int
+    error: int
+    lowest: float | None
+    highest: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """Judged effects with and without the guard, on the same attacks."""
+    """Judged effects with and without the guard, on the same attacks.
 
-    undefended: EffectRate  # Attacks as they are, sent without any guard.
-    static: EffectRate  # Attacks as they are, behind the guard.
-    # One text an attack behind the guard: as it is where that passes, else what was found.
+    Attributes:
+        undefended: Attacks as they are, sent without any guard.
+        static: Attacks as they are, behind the guard.
+        defended: One text an attack behind the guard: as it is where that passes, else what was
+            found.
+        merit_static: Undefended minus static, paired: what the guard is worth against fixed texts.
+        merit: Undefended minus defended, paired: what is left of that against an attacker who
+            adapts.
+    """
+
+    undefended: EffectRate
+    static: EffectRate
     defended: EffectRate
-    # Undefended minus static, paired: what the guard is worth against fixed texts.
     merit_static: Difference
-    # Undefended minus defended, paired: what is left of that against an attacker who adapts.
     merit: Difference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatedEffect:
-    """Attack success guessed from bypasses and reading, where nobody judges effects."""
+    """Attack success guessed from bypasses and reading, where nobody judges effects.
 
-    bypassed: Estimate  # Attacks with a text that got through.
-    # Canaries read with the operators of these texts, each attack weighing the same.
+    Attributes:
+        bypassed: Attacks with a text that got through.
+        read: Canaries read with the operators of these texts, each attack weighing the same.
+        value: Product of both; its interval is the rectangle of theirs, each at the root of the
+            confidence.
+        unread: Attacks that got through by operators of which nothing is known.
+    """
+
+    bypassed: Estimate
     read: Estimate
-    # Product of both; its interval is the rectangle of theirs, each at the root of the confidence.
     value: Ratio
-    unread: int  # Attacks that got through by operators of which nothing is known.
+    unread: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetCard:
-    """What the target model behind one defense did."""
+    """What the target model behind one defense did.
 
-    model: str  # Its name.
-    # Names of the judges; empty where nobody tells whether an answer does harm.
+    Attributes:
+        model: Its name.
+        judges: Names of the judges; empty where nobody tells whether an answer does harm.
+        readings: One for each chain that was probed, plain sentences first.
+        estimated: Without judges and with a probe; else None.
+        spent: Account to what it took; the evaluator's cost, shared calls included.
+    """
+
+    model: str
     judges: tuple[str, ...]
-    readings: tuple[ReadingCard, ...]  # One for each chain that was probed, plain sentences first.
+    readings: tuple[ReadingCard, ...]
     effects: Effects | None
-    estimated: EstimatedEffect | None  # Without judges and with a probe; else None.
-    # Account to what it took; the evaluator's cost, shared calls included.
+    estimated: EstimatedEffect | None
     spent: Mapping[str, UsageTotals]
 
     @property
@@ -109,16 +143,23 @@ class TargetCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRows:
-    """Everything a target model was asked for an adaptive measurement."""
+    """Everything a target model was asked for an adaptive measurement.
+
+    Attributes:
+        answers: Defense (`none`: without any) to position to the chain of its text, and if it was
+            answered.
+        verdicts: Defense to judge to position to code.
+        canaries: Chain to number of a canary and reading (`read`, `lost`, `refused`, `failed`), in
+            order.
+        usage: Defense to account to what it took.
+    """
 
     model: str
     judges: tuple[str, ...]
-    # Defense (`none`: without any) to position to the chain of its text, and if it was answered.
     answers: Mapping[str, Mapping[int, tuple[str, bool]]]
-    verdicts: Mapping[str, Mapping[str, Mapping[int, int]]]  # Defense to judge to position to code.
-    # Chain to number of a canary and reading (`read`, `lost`, `refused`, `failed`), in order.
+    verdicts: Mapping[str, Mapping[str, Mapping[int, int]]]
     canaries: Mapping[str, list[tuple[int, str]]]
-    usage: Mapping[str, Mapping[str, UsageTotals]]  # Defense to account to what it took.
+    usage: Mapping[str, Mapping[str, UsageTotals]]
 
     def labels(self, defense: str, places: Sequence[int]) -> Codes:
         """Return what the majority says: `ERROR` without an answer, `MISSING` of nothing asked."""

@@ -50,91 +50,159 @@ class ArmComparison(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRow:
-    """Figures of one arm with one agent, on one suite and one wording, or over all."""
+    """Figures of one arm with one agent, on one suite and one wording, or over all.
 
-    arm: str  # Name of the arm.
-    agent: str  # Name of the agent.
-    suite: str  # Name of the suite; empty over all.
-    injection: str  # How the orders are worded.
-    utility: Estimate  # Share of benign cases whose task was done.
-    utility_under_attack: Estimate  # Share of attack cases whose task was done.
-    attack_success: Estimate  # Share of attack cases whose injection was done.
-    attack_success_here: Estimate  # Over these injections, and no others.
-    failed: int  # Cases of which nothing is known, because the agent failed.
-    by_policy: int  # Cases in which a policy stood in for a guard that gave no decision.
+    Attributes:
+        arm: Name of the arm.
+        agent: Name of the agent.
+        suite: Name of the suite; empty over all.
+        injection: How the orders are worded.
+        utility: Share of benign cases whose task was done.
+        utility_under_attack: Share of attack cases whose task was done.
+        attack_success: Share of attack cases whose injection was done.
+        attack_success_here: Over these injections, and no others.
+        failed: Cases of which nothing is known, because the agent failed.
+        by_policy: Cases in which a policy stood in for a guard that gave no decision.
+    """
+
+    arm: str
+    agent: str
+    suite: str
+    injection: str
+    utility: Estimate
+    utility_under_attack: Estimate
+    attack_success: Estimate
+    attack_success_here: Estimate
+    failed: int
+    by_policy: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardPlace:
-    """What one guard did at one place of an arm."""
+    """What one guard did at one place of an arm.
 
-    place: str  # Where it looks.
-    guard: str  # Name of the guard.
-    stopped: int  # Attacks that ended here.
-    attacks: int  # Attacks that ended without the injection being done.
-    false_blocks: Estimate  # Benign cases in which it blocked something here.
-    benign_texts: Estimate  # Texts of benign cases that it was shown here and blocked.
-    rewritten: int  # Texts that it wrote anew.
-    flagged: int  # Texts that it flagged and let on.
-    failed: int  # Texts about which it gave no decision.
-    calls: int  # How often it was asked.
+    Attributes:
+        place: Where it looks.
+        guard: Name of the guard.
+        stopped: Attacks that ended here.
+        attacks: Attacks that ended without the injection being done.
+        false_blocks: Benign cases in which it blocked something here.
+        benign_texts: Texts of benign cases that it was shown here and blocked.
+        rewritten: Texts that it wrote anew.
+        flagged: Texts that it flagged and let on.
+        failed: Texts about which it gave no decision.
+        calls: How often it was asked.
+    """
+
+    place: str
+    guard: str
+    stopped: int
+    attacks: int
+    false_blocks: Estimate
+    benign_texts: Estimate
+    rewritten: int
+    flagged: int
+    failed: int
+    calls: int
     latency_ms: tuple[Quantile, ...] = field(metadata={"json": False})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardWithout:
-    """An arm without one of its guards: what that guard adds beside the others."""
+    """An arm without one of its guards: what that guard adds beside the others.
 
-    guard: str  # The guard that is left out.
-    attack_success: Estimate  # Without it.
-    utility: Estimate  # Without it.
-    attacks_added: Difference  # Attack success without it, less that with it.
-    utility_added: Difference  # Utility without it, less that with it.
+    Attributes:
+        guard: The guard that is left out.
+        attack_success: Without it.
+        utility: Without it.
+        attacks_added: Attack success without it, less that with it.
+        utility_added: Utility without it, less that with it.
+    """
+
+    guard: str
+    attack_success: Estimate
+    utility: Estimate
+    attacks_added: Difference
+    utility_added: Difference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentArmFigures:
-    """Figures of one arm with one agent over all suites and wordings."""
+    """Figures of one arm with one agent over all suites and wordings.
 
-    row: AgentRow = field(metadata={"json": "*"})  # Figures over all suites and wordings.
-    guards: tuple[str, ...]  # Each as `place: guard`, as a case comes by them.
-    false_blocks: Estimate  # Benign cases in which any guard blocked anything.
-    utility_loss: Difference | None  # Utility without a guard less utility with these.
-    attacks_stopped: Difference | None  # Attack success without a guard less that with these.
-    places: tuple[GuardPlace, ...]  # What each guard did at each place.
-    unstopped: int  # Attacks not done that no guard stopped: the agent did not follow.
-    without: tuple[GuardWithout, ...]  # The arm without each of its guards.
-    # Time that guards added to a case.
+    Attributes:
+        row: Figures over all suites and wordings.
+        guards: Each as `place: guard`, as a case comes by them.
+        false_blocks: Benign cases in which any guard blocked anything.
+        utility_loss: Utility without a guard less utility with these.
+        attacks_stopped: Attack success without a guard less that with these.
+        places: What each guard did at each place.
+        unstopped: Attacks not done that no guard stopped: the agent did not follow.
+        without: The arm without each of its guards.
+        guards_ms: Time that guards added to a case.
+        calls: Guards asked in a case, on average.
+        reliance: Whether one can rely on it.
+    """
+
+    row: AgentRow = field(metadata={"json": "*"})
+    guards: tuple[str, ...]
+    false_blocks: Estimate
+    utility_loss: Difference | None
+    attacks_stopped: Difference | None
+    places: tuple[GuardPlace, ...]
+    unstopped: int
+    without: tuple[GuardWithout, ...]
     guards_ms: tuple[Quantile, ...] = field(metadata={"json": False})
-    calls: float | None  # Guards asked in a case, on average.
-    reliance: AgentReliance  # Whether one can rely on it.
+    calls: float | None
+    reliance: AgentReliance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmPair:
-    """Two arms of one agent over the same cases."""
+    """Two arms of one agent over the same cases.
 
-    first: str  # Name of an arm.
-    second: str  # Name of another.
-    agent: str  # Name of the agent.
-    attack_success: Difference  # Of the first less that of the second.
-    utility: Difference  # Of the first less that of the second.
-    standing: ArmComparison  # Of the first against the second.
+    Attributes:
+        first: Name of an arm.
+        second: Name of another.
+        agent: Name of the agent.
+        attack_success: Of the first less that of the second.
+        utility: Of the first less that of the second.
+        standing: Of the first against the second.
+    """
+
+    first: str
+    second: str
+    agent: str
+    attack_success: Difference
+    utility: Difference
+    standing: ArmComparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentAnalysis:
-    """Everything that is computed of a run of agents."""
+    """Everything that is computed of a run of agents.
 
-    rows: tuple[AgentRow, ...]  # Figures by arm, agent, suite and wording.
-    arms: tuple[AgentArmFigures, ...]  # Figures of each arm over all suites and wordings.
-    pairs: tuple[ArmPair, ...]  # Arms against each other.
-    suites: tuple[str, ...]  # Names of the suites.
-    wordings: tuple[str, ...]  # How orders were worded.
-    agents: tuple[str, ...]  # Names of the agents.
-    scripted: tuple[str, ...]  # Agents whose utility is a lower bound, attack success an upper.
-    tasks: int  # How many different tasks.
-    injections: int  # How many different injections.
+    Attributes:
+        rows: Figures by arm, agent, suite and wording.
+        arms: Figures of each arm over all suites and wordings.
+        pairs: Arms against each other.
+        suites: Names of the suites.
+        wordings: How orders were worded.
+        agents: Names of the agents.
+        scripted: Agents whose utility is a lower bound, attack success an upper.
+        tasks: How many different tasks.
+        injections: How many different injections.
+    """
+
+    rows: tuple[AgentRow, ...]
+    arms: tuple[AgentArmFigures, ...]
+    pairs: tuple[ArmPair, ...]
+    suites: tuple[str, ...]
+    wordings: tuple[str, ...]
+    agents: tuple[str, ...]
+    scripted: tuple[str, ...]
+    tasks: int
+    injections: int
     run: AgentRun = field(metadata={"json": False})
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.pipeline.frame import Codes
     from guardmark.core.estimate import Estimate
-    from guardmark.stats.arguments import Flags, Floats
+    from guardmark.stats.arguments import Flags, Floats, Ints
     from guardmark.stats.figures import Quantile, Ratio
 
 _LISTED: Final = 12
@@ -77,18 +77,33 @@ class ChainRanking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainBench:
-    """What candidates decided on some samples, and what that took; the fastest stands first."""
+    """What candidates decided on some samples, and what that took; the fastest stands first.
+
+    Attributes:
+        frame: The samples, with every candidate.
+        names: Names of the candidates.
+        outcome: What each decided, shape (defenses, positions).
+        spent: Milliseconds and money, nan if unknown, shape (defenses, 2, positions).
+        ranks: When the fastest was asked about each position.
+    """
 
     frame: Frame
     names: list[str]
-    outcome: Codes  # shape (defenses, positions)
-    spent: Floats  # milliseconds and money, nan if unknown; shape (defenses, 2, positions)
+    outcome: Codes
+    spent: Floats
+    ranks: Ints
 
     def part(self, chosen: Flags) -> ChainBench:
         """Keep some of the samples."""
         at, samples = np.tile(chosen, self.frame.manifest.repeats), self.frame.samples
         frame = replace(self.frame, samples=subset(samples, np.flatnonzero(chosen)), stops=None)
-        return replace(self, frame=frame, outcome=self.outcome[:, at], spent=self.spent[:, :, at])
+        return replace(
+            self,
+            frame=frame,
+            outcome=self.outcome[:, at],
+            spent=self.spent[:, :, at],
+            ranks=self.ranks[at],
+        )
 
     def name(self, chain: Chain) -> str:
         """Name a chain by what it blocks on and its members."""
@@ -128,10 +143,11 @@ class ChainBench:
             part = PartManifest(name=self.name(chain), kind="defense", type="chain")
             arm = column_of(self.frame, part, outcome, latency_ns=waited * 1e6)
             known = paid[~self.frame.is_attack & ~np.isnan(paid)]
+            latency = measure_latency(self.frame, arm.records, ranks=self.ranks)
             card = ChainCard(
                 name=arm.name,
                 rates=estimate_rates(self.frame, arm),
-                p95_ms=measure_latency(self.frame, arm.records).benign.quantiles[1],
+                p95_ms=latency.benign.quantiles[1],
                 cost=float(known.mean()) if known.size else None,
                 priced=known.size,
             )
@@ -174,6 +190,7 @@ def read_bench(matched: MatchedRuns, names: Sequence[str]) -> ChainBench:
         names=[arms[at].name for at in order],
         outcome=np.array([frame.matrix(arms[at]) for at in order]),
         spent=np.array([(taken[at], matched.consumption[arms[at].name].money) for at in order]),
+        ranks=matched.ranks[arms[order[0]].name],
     )
 
 

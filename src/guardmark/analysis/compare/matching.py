@@ -11,6 +11,7 @@ import numpy as np
 
 from guardmark.analysis.defense.costs import UsageBySample, read_usage_by_sample
 from guardmark.analysis.defense.frame import DefenseColumn, Frame, read_frame
+from guardmark.analysis.defense.latency import asking_ranks
 from guardmark.analysis.pipeline.frame import DEFENSE, read_system
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import IncomparableRuns
@@ -67,7 +68,19 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedRuns:
-    """Runs over the samples that all have; facets, groups and `places` are of the first."""
+    """Runs over the samples that all have; facets and groups are those of the first.
+
+    Attributes:
+        frame: Every subject of every run, over the common samples.
+        runs: The runs, in the order in which they were named.
+        origins: Where each subject comes from.
+        reader: Reader of the first run.
+        places: Positions of the common samples in the first run.
+        scope: `defense`, or `system` where the subjects are whole pipelines.
+        consumption: What each defense used for each place, by its name in the comparison.
+        ranks: When each place was asked about, by the name of the subject in the comparison.
+        remarks: In which respects the runs differ.
+    """
 
     frame: Frame
     runs: tuple[ComparedRun, ...]
@@ -76,6 +89,7 @@ class MatchedRuns:
     places: Ints
     scope: str
     consumption: Mapping[str, UsageBySample]
+    ranks: Mapping[str, Ints]
     remarks: tuple[str, ...]
 
 
@@ -111,11 +125,15 @@ def match_runs(
     places = [np.array([at[key] for key in order], dtype=np.int64) for at in positions]
     repeats = min(run.frame.manifest.repeats for run in runs)
     taken = Counter(arm.name for run in runs for arm in run.frame.arms)
-    origins, arms, consumption = [], [], {}
+    origins, arms = [], []
+    consumption: dict[str, UsageBySample] = {}
+    ranks: dict[str, Ints] = {}
     for (label, reader, frame, _), where in zip(runs, places, strict=True):
         rows = (np.arange(repeats)[:, None] * frame.sample_count + where).ravel()
+        asked = asking_ranks(frame)[rows]
         for arm in frame.arms:
             name = arm.name if taken[arm.name] == 1 else f"{arm.name} ({label})"
+            ranks[name] = asked
             origins.append(Origin(name=name, defense=arm.name, run=label))
             arms.append(_moved(arm, name, places=where, frame=frame, repeats=repeats))
             if scope == DEFENSE:
@@ -138,6 +156,7 @@ def match_runs(
         places=places[0],
         scope=scope,
         consumption=consumption,
+        ranks=ranks,
         remarks=() if is_alone else tuple(_remarks(runs)),
     )
 

@@ -25,10 +25,9 @@ from guardmark.analysis.defense.scores import areas_in_family
 from guardmark.analysis.defense.slices import NOT_STATED, SEVERITIES
 from guardmark.analysis.pipeline.frame import DEFENSE, SYSTEM, holds_parts
 from guardmark.core.errors import GuardmarkError, IncomparableRuns, UnknownName
-from guardmark.core.estimate import Difference
 from guardmark.core.sample import minimum_of
 from guardmark.stats.drawing import DrawPlan
-from guardmark.stats.quantiles import estimate_quantile, estimate_quantiles, median_difference
+from guardmark.stats.quantiles import estimate_quantiles, median_difference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,8 +39,9 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.scorecard import RatePair
     from guardmark.analysis.defense.scores import AreaPair
     from guardmark.analysis.settings import AnalysisSettings
+    from guardmark.core.estimate import Difference
     from guardmark.core.sample import Sample
-    from guardmark.stats.arguments import Flags
+    from guardmark.stats.arguments import Flags, Floats, Ints
     from guardmark.stats.figures import Quantile
 
 _DETAILED: Final = 12  # most pairs described at length; beyond, one names the pair of interest
@@ -245,7 +245,7 @@ def _detail_pair(matched: MatchedRuns, pair: PairedComparison, wanted: Wanted) -
         second=pair.second,
         categories=_categories(frame, marks),
         latency=tuple(
-            _latency(frame, (first, second), is_attack=is_attack)
+            _latency(matched, (first, second), is_attack=is_attack)
             for is_attack in ((True, False) if wanted.latency else ())
         ),
         costs=tuple(compare_costs(frame, *used)) if len(used) == len(names) else (),
@@ -286,48 +286,72 @@ def _categories(frame: Frame, marks: PairMarks) -> tuple[CategoryDifference, ...
 
 
 def _latency(
-    frame: Frame, arms: tuple[DefenseColumn, DefenseColumn], *, is_attack: bool
+    matched: MatchedRuns, arms: tuple[DefenseColumn, DefenseColumn], *, is_attack: bool
 ) -> LatencyDifference:
-    """Compare medians: by drawing groups, or by order statistics where nothing is grouped."""
+    """Compare medians over the samples that both timed, in the order of the calls."""
+    frame = matched.frame
     settings, label = frame.settings, frame.is_attack == is_attack
-    times = [
-        # A time limit that was hit says how long one waited, not how long it took.
-        frame.spread(each, each.latency_ns / 1e6, is_timed(each) & (each.error_kind < 0))
-        for each in (arm.records for arm in arms)
-    ]
+    times = [_times_to_end(frame, arm) for arm in arms]
     both = label & ~np.isnan(times[0]) & ~np.isnan(times[1])
+    asked = [matched.ranks[arm.name][both] for arm in arms]
     first, second = (each[both] for each in times)
-    pairs, groups, confidence = len(first), frame.groups[both], settings.confidence
-    shared = groups if frame.is_grouped else None
-    alone = [
-        estimate_quantiles(each, [0.5], groups=shared, confidence=confidence)[0]
-        for each in (first, second)
-    ]
+    groups: Ints | None = None
     if frame.is_grouped:
-        # Draw less often where there are many pairs: the limits of a median hardly move then.
-        most = max(_LEAST_DRAWS, _MOST_CELLS // max(1, pairs))
-        plan = DrawPlan(seed=settings.seed, replicates=min(settings.replicates, most))
-        median = median_difference(
-            first, second, groups=groups, confidence=confidence, drawing=plan
-        )
-    else:
-        middle = estimate_quantile(first - second, 0.5, confidence=confidence)
-        median = Difference(
-            value=middle.value,
-            low=middle.low,
-            high=middle.high,
-            confidence=confidence,
-            method="median of paired differences, order statistics",
-            pairs=pairs,
-            reason=middle.reason,
-        )
+        groups = frame.groups[both].astype(np.int64)
+    alone = [
+        _median(each, ranks, groups, confidence=settings.confidence)
+        for each, ranks in zip((first, second), asked, strict=True)
+    ]
+    orders = asked
+    if _is_one_order(*asked):
+        orders = asked[:1]
+    # Draw less often where there are many pairs: the limits of a median hardly move then.
+    most = max(_LEAST_DRAWS, _MOST_CELLS // max(1, len(first)))
     return LatencyDifference(
         is_attack=is_attack,
-        median=median,
+        median=median_difference(
+            first,
+            second,
+            groups=groups,
+            orders=orders,
+            confidence=settings.confidence,
+            drawing=DrawPlan(seed=settings.seed, replicates=min(settings.replicates, most)),
+        ),
         first=alone[0],
         second=alone[1],
         untimed=int(label.sum() - both.sum()),
     )
+
+
+def _times_to_end(frame: Frame, arm: DefenseColumn) -> Floats:
+    """Return the milliseconds of a defense by place; nan where it was not timed to the end.
+
+    A time limit that was hit says how long one waited, not how long it took.
+    """
+    records = arm.records
+    return frame.spread(
+        records, records.latency_ns / 1e6, is_timed(records) & (records.error_kind < 0)
+    )
+
+
+def _median(times: Floats, asked: Ints, groups: Ints | None, *, confidence: float) -> Quantile:
+    """Estimate a median of times, in the order of the calls; without limits the value stands."""
+    order = np.argsort(asked, kind="stable")
+    (median,) = estimate_quantiles(
+        times[order],
+        [0.5],
+        groups=None if groups is None else groups[order],
+        is_in_time_order=True,
+        confidence=confidence,
+    )
+    if median.value is None and times.size:
+        return replace(median, value=float(np.median(times)), low=None, high=None)
+    return median
+
+
+def _is_one_order(first: Ints, second: Ints) -> bool:
+    """Tell whether both sides were asked about the same samples one after the other."""
+    return bool((np.argsort(first, kind="stable") == np.argsort(second, kind="stable")).all())
 
 
 def _differing(frame: Frame, alone: Flags) -> list[int]:

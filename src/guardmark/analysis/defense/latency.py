@@ -13,7 +13,7 @@ from guardmark.core.asking_order import order_samples
 from guardmark.core.outcome import ErrorKind
 from guardmark.stats.quantiles import RisingTimes, estimate_quantiles, ranks_of, sorted_quantile
 from guardmark.stats.rates.clustered import EffectiveCounts
-from guardmark.stats.time_series import autocorrelation_time
+from guardmark.stats.time_series import CallSeries
 from guardmark.store.schema import (
     ERROR_KIND_CODE,
     FLAG_AMORTISED,
@@ -26,6 +26,7 @@ from guardmark.store.schema import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from guardmark.analysis.defense.counts import Cells
     from guardmark.analysis.defense.frame import Frame
     from guardmark.core.manifest import LatencyMode
     from guardmark.stats.figures import Quantile
@@ -61,13 +62,24 @@ class LatencyHistogram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyDrift:
-    """How times changed while the run went on, attacks and benign samples in the order asked."""
+    """How times changed while the run went on, attacks and benign samples in the order asked.
 
-    quantile: float | None  # Which quantile changed; None where slow calls only came in spells.
-    first_ms: float | None  # It in the first third of the calls, or None.
-    last_ms: float | None  # It in the last third, or None.
-    calls: int  # Calls that were timed.
-    worth: float  # Independent ones that they are worth for the median.
+    Attributes:
+        quantile: Which quantile changed; None where slow calls only came in spells.
+        first_ms: It in the first third of the calls, or None.
+        last_ms: It in the last third, or None.
+        calls: Calls that were timed.
+        worth: Independent calls that they are worth for the median.
+        spell: About how many calls that follow each other are alike, at the level that shows it
+            most.
+    """
+
+    quantile: float | None
+    first_ms: float | None
+    last_ms: float | None
+    calls: int
+    worth: float
+    spell: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,60 +103,93 @@ class Latency:
     histogram: LatencyHistogram | None = field(metadata={"json": False})
 
 
-def measure_latency(frame: Frame, records: RecordColumns) -> Latency:
-    """Estimate the latency of one part."""
-    manifest, (timing, often) = frame.manifest, timing_of(frame, records)
-    timed, attack = is_timed(timing), (frame.times or frame).samples.is_attack.take(timing.sample)
-    counted, cells, measured = is_timed(records), sort_into_cells(frame), []
-    order = call_order(frame, records) if often is None else None
+def measure_latency(
+    frame: Frame, records: RecordColumns, *, ranks: NDArray[np.int64] | None = None
+) -> Latency:
+    """Estimate the latency of one part.
+
+    `ranks` says when each place was asked about, where it isn't what `asking_ranks` says of the
+    frame: of some samples of a run, or of those that several runs share.
+    """
+    manifest = frame.manifest
+    timing, often = timing_of(frame, records)
+    timed = is_timed(timing)
+    order: NDArray[np.int64] | None = None
+    drift: LatencyDrift | None = None
+    if often is None:
+        order = call_order(frame, records, ranks=ranks)
+        every = np.flatnonzero(timed)
+        drift = _drift(timing, every[np.argsort(order[every])])
+    sides = []
+    risings = []
+    cells = sort_into_cells(frame)
     for is_attack in (True, False):
-        mine = np.flatnonzero(timed & (attack == is_attack))
-        calls = mine if order is None else mine[np.argsort(order[mine], kind="stable")]
-        mine = mine[np.argsort(timing.latency_ns[mine], kind="stable")]
-        times, quantiles = rising_times(timing, often, mine, unit_ns=1e6), []
-        for each in QUANTILES:
-            point = times.point(each)[0] if len(times) else 0.0
-            # Of a counted run all times are below: groups are taken to be alike, to be safe.
-            hits = counted & (records.latency_ns / 1e6 <= point)
-            below = estimate_slices(frame, cells, records, hits=hits, trials=counted)[is_attack]
-            tau = 1.0
-            if order is not None and len(times):
-                # Whether calls took at most this long, in the order in which they were made.
-                tau = autocorrelation_time(timing.latency_ns[calls] / 1e6 <= point)
-            ranks = ranks_of(EffectiveCounts.of(below), each, tau=tau, confidence=below.confidence)
-            told = sorted_quantile(times, each, ranks=ranks, confidence=below.confidence)
-            if told.value is None and len(times):
-                # Of too few times the point alone is told; the reason says how many give limits.
-                late = point >= times.first_late
-                told = replace(told, value=point, low=None, high=None, at_least=late)
-            quantiles.append(told)
-        side = SideLatency(
-            is_attack=is_attack,
-            quantiles=tuple(quantiles),
-            timed=len(times),
-            timeouts=times.censored,
-        )
-        measured.append((side, times))
-    (attacks, _), (benign, _) = measured
-    cold = (timing.flags & FLAG_COLD != 0) & (timing.latency_ns >= 0)
-    every = np.flatnonzero(timed)
-    drift = None if order is None else _drift(timing, every[np.argsort(order[every])])
+        side, rising = _side(frame, records, order, cells=cells, is_attack=is_attack)
+        sides.append(side)
+        risings.append(rising)
+    is_cold = (timing.flags & FLAG_COLD != 0) & (timing.latency_ns >= 0)
     often_made = frame.record_weights(records)
     return Latency(
         mode=manifest.latency_mode,
         concurrency=manifest.concurrency,
         warmup=manifest.warmup,
-        attacks=attacks,
-        benign=benign,
-        cold_ms=tuple((timing.latency_ns[cold] / 1e6).tolist()),
+        attacks=sides[0],
+        benign=sides[1],
+        cold_ms=tuple((timing.latency_ns[is_cold] / 1e6).tolist()),
         is_counted=often is not None,
         is_amortised=bool((timed & (timing.flags & FLAG_AMORTISED != 0)).any()),
         is_from_plan=bool((timed & (timing.flags & FLAG_PLANNED != 0)).any()),
         cached=_total(records.flags & (FLAG_CACHED | FLAG_SHARED) == FLAG_CACHED, often_made),
         shared=_total(records.flags & FLAG_SHARED != 0, often_made),
         drift=drift,
-        histogram=_histogram(*(times for _, times in measured)),
+        histogram=_histogram(*risings),
     )
+
+
+def _side(
+    frame: Frame,
+    records: RecordColumns,
+    order: NDArray[np.int64] | None,
+    *,
+    cells: Cells,
+    is_attack: bool,
+) -> tuple[SideLatency, RisingTimes]:
+    """Estimate the quantiles of one label; `order` says when each record was asked for."""
+    timing, often = timing_of(frame, records)
+    labels = (frame.times or frame).samples.is_attack.take(timing.sample)
+    mine = np.flatnonzero(is_timed(timing) & (labels == is_attack))
+    series: tuple[CallSeries, ...] = ()
+    if order is not None and mine.size:
+        calls = mine[np.argsort(order[mine], kind="stable")]
+        in_order = timing.latency_ns[calls] / 1e6
+        series = (CallSeries(in_order, confidence=frame.settings.confidence),)
+    fastest_first = mine[np.argsort(timing.latency_ns[mine], kind="stable")]
+    times = rising_times(timing, often, fastest_first, unit_ns=1e6)
+    counted = is_timed(records)
+    quantiles = []
+    for quantile in QUANTILES:
+        point = 0.0
+        if len(times):
+            point, _ = times.point(quantile)
+        # Of a counted run all times are below: groups are taken to be alike, to be safe.
+        hits = counted & (records.latency_ns / 1e6 <= point)
+        below = estimate_slices(frame, cells, records, hits=hits, trials=counted)[is_attack]
+        ranks = ranks_of(
+            EffectiveCounts.of(below), quantile, series=series, confidence=below.confidence
+        )
+        found = sorted_quantile(times, quantile, ranks=ranks, confidence=below.confidence)
+        if found.value is None and len(times):
+            # Of too few times the point alone is told; the reason says how many give limits.
+            late = point >= times.first_late
+            found = replace(found, value=point, low=None, high=None, at_least=late)
+        quantiles.append(found)
+    side = SideLatency(
+        is_attack=is_attack,
+        quantiles=tuple(quantiles),
+        timed=len(times),
+        timeouts=times.censored,
+    )
+    return side, times
 
 
 def _drift(timing: RecordColumns, calls: NDArray[np.int64]) -> LatencyDrift | None:
@@ -153,13 +198,13 @@ def _drift(timing: RecordColumns, calls: NDArray[np.int64]) -> LatencyDrift | No
     if third < _LEAST_IN_THIRD:
         return None
     times = timing.latency_ns[calls] / 1e6
-    parts = times[:third], times[-third:]
+    parts = (times[:third], times[-third:])
     first, last = (
         estimate_quantiles(part, QUANTILES[:2], is_in_time_order=True, confidence=_SURE)
         for part in parts
     )
-    tau = autocorrelation_time(times <= np.median(times))
-    worth = max(1.0, len(calls) / tau)
+    series = CallSeries(times)
+    worth = max(1.0, len(calls) / series.time_at(len(calls) // 2))
     # p95 first: it is what a slow service shows, and the median what all calls feel.
     for at in (1, 0):
         if _lie_apart(first[at], last[at]):
@@ -169,10 +214,18 @@ def _drift(timing: RecordColumns, calls: NDArray[np.int64]) -> LatencyDrift | No
                 last_ms=float(np.quantile(parts[1], QUANTILES[at])),
                 calls=len(calls),
                 worth=worth,
+                spell=series.longest,
             )
-    if tau < _SPELLS:
+    if series.longest < _SPELLS:
         return None
-    return LatencyDrift(quantile=None, first_ms=None, last_ms=None, calls=len(calls), worth=worth)
+    return LatencyDrift(
+        quantile=None,
+        first_ms=None,
+        last_ms=None,
+        calls=len(calls),
+        worth=worth,
+        spell=series.longest,
+    )
 
 
 def _lie_apart(first: Quantile, last: Quantile) -> bool:
@@ -182,32 +235,40 @@ def _lie_apart(first: Quantile, last: Quantile) -> bool:
     return (first.high or 0.0) < (last.low or 0.0) or (last.high or 0.0) < (first.low or 0.0)
 
 
-def call_order(frame: Frame, records: RecordColumns) -> NDArray[np.int64]:
-    """Return when each record was asked for, as a rank.
+def call_order(
+    frame: Frame, records: RecordColumns, *, ranks: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """Return when each record was asked for, as a rank, out of `asking_ranks`."""
+    if ranks is None:
+        ranks = asking_ranks(frame)
+    order: NDArray[np.int64] = ranks[
+        records.repeat.astype(np.int64) * frame.sample_count + records.sample
+    ]
+    return order
+
+
+def asking_ranks(frame: Frame) -> NDArray[np.int64]:
+    """Return when each place of a run was asked about, as a rank, repeat after repeat.
 
     Samples are asked about in a seeded random order, one repeat after the other; those of an
     imported run stand in the order of its log. What an interruption left out was asked later: so
     few calls do not show in a series.
     """
-    manifest = frame.manifest
+    manifest, count = frame.manifest, frame.sample_count
     if any(part.type == _IMPORTED for part in manifest.parts):
-        positions = np.arange(frame.sample_count)
+        positions = np.arange(count)
     elif frame.settings.stop_when:
         from guardmark.analysis.early_stop import make_schedule
 
         schedule = make_schedule(frame.samples, seed=manifest.seed)
         positions = np.asarray(schedule.order, dtype=np.int64)
     else:
-        group, count = frame.samples.origin or frame.samples.group, frame.sample_count
+        group = frame.samples.origin or frame.samples.group
         names = (group.names[code] for code in group.codes.tolist())
-        order_of_all = order_samples(names, count, seed=manifest.seed)
-        positions = np.asarray(order_of_all, dtype=np.int64)
-    ranks = np.empty(frame.sample_count, dtype=np.int64)
-    ranks[positions] = np.arange(frame.sample_count)
-    order: NDArray[np.int64] = (
-        records.repeat.astype(np.int64) * frame.sample_count + ranks[records.sample]
-    )
-    return order
+        positions = np.asarray(order_samples(names, count, seed=manifest.seed), dtype=np.int64)
+    ranks = np.empty(count, dtype=np.int64)
+    ranks[positions] = np.arange(count)
+    return (np.arange(manifest.repeats)[:, None] * count + ranks).ravel()
 
 
 def timing_of(

@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from guardmark.analysis.defense.counts import estimate_slices, slice_codes, sort_into_cells
-from guardmark.analysis.defense.latency import is_timed, rising_times, timing_of
+from guardmark.analysis.defense.latency import (
+    asking_ranks,
+    call_order,
+    is_timed,
+    rising_times,
+    timing_of,
+)
 from guardmark.analysis.defense.scorecard import complement
 from guardmark.core.sample import Severity, minimum_of
 from guardmark.stats.multiplicity import holm
 from guardmark.stats.quantiles import ranks_of, sorted_quantile
 from guardmark.stats.rates.clustered import EffectiveCounts, exceedance
+from guardmark.stats.time_series import CallSeries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +101,10 @@ class Slicer:
         alone = self._cells.of_sample  # where no samples share groups, these are the slices
         self._slices = slice_codes(frame, codes, count) if frame.is_grouped else alone
         self._timed = self._slices
-        if frame.times is not None:
+        self._asked: NDArray[np.int64] | None = None
+        if frame.times is None:
+            self._asked = asking_ranks(frame)
+        else:
             self._timed = slice_codes(frame.times, _fold(frame.times, facet, rare), count)
 
     def tables(
@@ -144,7 +154,7 @@ class Slicer:
         of_record: NDArray[np.unsignedinteger],
         by_latency: NDArray[np.int64],
     ) -> list[Quantile | None]:
-        """Return the median latency of each slice in milliseconds, by the ranks of its groups."""
+        """Return the median latency of each slice in milliseconds, by its groups and call order."""
         count, confidence = self._cells.slice_count, self._settings.confidence
         timing, often = timing_of(self._frame, arm.records)
         slices = self._timed.take(timing.sample.take(by_latency))
@@ -158,15 +168,36 @@ class Slicer:
         timed, own = is_timed(arm.records), arm.records.latency_ns
         hits = timed & (own <= middles[of_record])
         below = estimate_slices(self._frame, self._cells, arm.records, hits=hits, trials=timed)
+        asked: NDArray[np.int64] | None = None
+        if often is None:
+            asked = call_order(self._frame, arm.records, ranks=self._asked)
         medians: list[Quantile | None] = []
-        for times, rate, middle in zip(held, below, middles.tolist(), strict=True):
-            ranks = ranks_of(EffectiveCounts.of(rate), 0.5, confidence=confidence)
-            told = sorted_quantile(times, 0.5, ranks=ranks, confidence=confidence)
-            low, high = (None if at is None else at / 1e6 for at in (told.low, told.high))
+        for times, rate, middle, part in zip(held, below, middles.tolist(), parts, strict=True):
+            if not len(times):
+                medians.append(None)
+                continue
+            series: tuple[CallSeries, ...] = ()
+            if asked is not None:
+                calls = part[np.argsort(asked[part], kind="stable")]
+                series = (CallSeries(own[calls], confidence=confidence),)
+            ranks = ranks_of(EffectiveCounts.of(rate), 0.5, series=series, confidence=confidence)
+            median = sorted_quantile(times, 0.5, ranks=ranks, confidence=confidence)
             # Of times too few for limits the middle still stands, with the reason.
-            told = replace(told, value=middle / 1e6, low=low, high=high)
-            medians.append(told if len(times) else None)
+            medians.append(
+                replace(
+                    median,
+                    value=middle / 1e6,
+                    low=_milliseconds(median.low),
+                    high=_milliseconds(median.high),
+                )
+            )
         return medians
+
+
+def _milliseconds(nanoseconds: float | None) -> float | None:
+    if nanoseconds is None:
+        return None
+    return nanoseconds / 1e6
 
 
 def _fold(frame: Frame, facet: str, rare: NDArray[np.bool_]) -> NDArray[np.int32]:

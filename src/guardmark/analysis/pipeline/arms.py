@@ -10,7 +10,7 @@ import numpy as np
 
 from guardmark.analysis.defense.counts import grouped_rate
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING
-from guardmark.analysis.defense.latency import measure_latency
+from guardmark.analysis.defense.latency import asking_ranks, measure_latency
 from guardmark.analysis.pipeline.answers import (
     rate_answers,
     rate_provider,
@@ -328,6 +328,7 @@ def _gain(
             waited[timed],
             bare_ms[timed],
             groups=rates.group[timed],
+            orders=[asking_ranks(pipeline.frame)[timed]],
             confidence=rates.confidence,
             drawing=rates.drawing,
         ),

@@ -13,6 +13,7 @@ from guardmark.analysis.run import analyse_run
 from guardmark.app.results.highlights import read_highlights, read_retries
 from guardmark.app.results.opened_run import analysis_settings, open_run, run_config
 from guardmark.app.secret_scan import require_no_secret
+from guardmark.app.settings import REPORTS
 from guardmark.core.errors import ConfigError, StoreError, UnknownName
 from guardmark.engine.probing import read_endpoints
 from guardmark.interchange.records.writing import (
@@ -220,6 +221,10 @@ class Exported:
 def export(run: Path, form: str, *, out: Path | None = None, layer: str = "") -> Exported:
     """Write the records of a run in another form, with the verdicts of a judging of choice."""
     if form not in _WRITERS:
+        if form in set(REPORTS.values()):
+            raise ConfigError(
+                f"{form} is a report, not an export.\nNext: guardmark report RUN -f {form}"
+            )
         raise UnknownName("export format", form, _WRITERS)
     write = _WRITERS[form]
     with open_run(run) as opened:

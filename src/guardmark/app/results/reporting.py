@@ -13,6 +13,7 @@ from guardmark.app.results.opened_run import open_run
 from guardmark.app.secret_scan import require_no_secret
 from guardmark.core.outcome import Outcome
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.reports.chapters.advice import changed_sentence
 from guardmark.reports.chapters.run_document import shorten
 from guardmark.reports.document.cells import slug
 from guardmark.reports.render.json.documents import summary_json
@@ -106,7 +107,10 @@ def finish(
         analysis=analysis,
         files=tuple((label, path) for label, path in paths if path.exists()),
         complaints=tuple(_complaints(analysis, config, folder)),
-        notes=tuple(each.sentence for each in find_contradictions(analysis.frame)),
+        notes=(
+            *(each.sentence for each in find_contradictions(analysis.frame)),
+            *(changed_sentence(each, analysis) for each in analysis.changed_texts),
+        ),
         head=analysis.status.head,
         gate=limits,
         gate_exit=gate_exit,

@@ -372,7 +372,9 @@ class _Invocation:
 
                 sure = self.loaded.config.stats.confidence
                 times = [ns / 1e6 for ns in each.times_ns]
-                quantiles = estimate_quantiles(times, (0.5, 0.95), confidence=sure)
+                quantiles = estimate_quantiles(
+                    times, (0.5, 0.95), is_in_time_order=True, confidence=sure
+                )
                 rows = [asdict(quantile) for quantile in quantiles]
                 line = describe_traffic(each, KNOWN.text(each.base_url), rows)
                 lines.append(json.dumps({"command_utc": utc_text(self.session.now), **line}) + "\n")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from guardmark.core.errors import listed
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.defenses.http.values import ScoreScale, findings, is_true
+from guardmark.parsing.actions import says_changed
 from guardmark.parsing.objects import AmbiguousJson, read_json
 
 if TYPE_CHECKING:
@@ -289,8 +290,8 @@ def _by_action(rules: AnswerRules, path: JsonPath, document: object) -> tuple[st
     for word in words:
         if rules.actions[word] is Outcome.BLOCK:
             return word, Outcome.BLOCK
-    for word in words:
-        if word in rules.rewriting:
+    for word in words:  # of several words the one that the text was changed is worth keeping
+        if word in rules.rewriting or says_changed(word):
             return word, Outcome.ALLOW
     return words[0], Outcome.ALLOW
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from guardmark.core.errors import BudgetReached
 from guardmark.core.manifest import LatencyMode
@@ -99,6 +100,87 @@ class BatchExecutor:
                 monitor.end(Halt.BUDGET, str(reached))
                 return
             is_cold = False
+
+
+class BatchQueue:
+    """Where single samples wait for company, so that a guard is asked about batches of them."""
+
+    def __init__(self, guard: Guard, monitor: RunMonitor) -> None:
+        self._guard = guard
+        self._monitor = monitor
+        self._waiting: asyncio.Queue[_Waiting | None] = asyncio.Queue()
+        self.servers = monitor.plan.batches_in_flight(guard.name)
+        self.most_waiting = limits_of(guard).max_count * (self.servers + 1)
+
+    async def ask(self, sample: PendingSample) -> int | None:
+        """Return the code of the outcome; None where the run ends before the sample's turn."""
+        answered: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        self._waiting.put_nowait(_Waiting(sample, answered))
+        return await answered
+
+    async def serve(self) -> None:
+        """Ask batch after batch, until the queue is closed: one of `servers` at once."""
+        limits, ask = limits_of(self._guard), partial(decide_batch, self._guard)
+        is_open = True
+        while is_open:
+            waiting, is_open = await _gather(self._waiting, limits)
+            answers = {each.sample.question().row: each.answered for each in waiting}
+            for batch in form([each.sample for each in waiting], self._guard):
+                codes = await self._ask(ask, batch)
+                for sample, code in zip(batch, codes, strict=False):
+                    _answer(answers.pop(sample.question().row), code)
+            for unanswered in answers.values():
+                _answer(unanswered, None)
+
+    async def _ask(self, ask: AskBatch, batch: Sequence[PendingSample]) -> list[int]:
+        """Ask about as much of a batch as may be paid for."""
+        room = affordable(batch, self._monitor)
+        if not room:
+            return []
+        try:
+            return await ask_batch(ask, batch[:room], monitor=self._monitor)
+        except BudgetReached as reached:
+            self._monitor.end(Halt.BUDGET, str(reached))
+            return []
+
+    def close(self) -> None:
+        """End all that serve, after what waits."""
+        for _ in range(self.servers):
+            self._waiting.put_nowait(None)
+
+
+class _Waiting(NamedTuple):
+    """A sample that waits, and who waits for its answer."""
+
+    sample: PendingSample
+    answered: asyncio.Future[int | None]
+
+
+def _answer(waiting: asyncio.Future[int | None], code: int | None) -> None:
+    """Hand a code over, unless whoever waited for it gave up."""
+    if not waiting.done():
+        waiting.set_result(code)
+
+
+async def _gather(
+    queue: asyncio.Queue[_Waiting | None], limits: BatchLimits
+) -> tuple[list[_Waiting], bool]:
+    """Take what waits in a queue, and wait a little for more; say whether the queue is open."""
+    first = await queue.get()
+    if first is None:
+        return [], False
+    clock = asyncio.get_running_loop().time
+    taken, deadline = [first], clock() + limits.max_wait_s
+    while len(taken) < limits.max_count:
+        left = deadline - clock()
+        try:
+            more = queue.get_nowait() if left <= 0 else await asyncio.wait_for(queue.get(), left)
+        except (asyncio.QueueEmpty, TimeoutError):
+            break
+        if more is None:
+            return taken, False
+        taken.append(more)
+    return taken, True
 
 
 def affordable(batch: Sequence[PendingSample], monitor: RunMonitor) -> int:

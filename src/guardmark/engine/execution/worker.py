@@ -8,7 +8,6 @@ import pickle
 import signal
 import sys
 from dataclasses import dataclass
-from multiprocessing import parent_process
 from threading import Thread
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING
@@ -98,6 +97,8 @@ def _that_travels(decision: Decision) -> Decision:
 
 def _follow_parent() -> None:
     """End when the parent is gone, however it ended: nobody waits for the answers any more."""
+    from multiprocessing import parent_process  # where a process was started, it is loaded already
+
     parent = parent_process()
     if parent is not None:
         parent.join()

@@ -74,8 +74,12 @@ _STATUS: Final = {
 _GUARD_FAILED: Final = frozenset({"guardrail_init_error", FINISH_FAILED})
 _NOT_ASKED: Final = frozenset({FINISH_BLOCKED, FINISH_MALFORMED, *_GUARD_FAILED})
 _LABELS: Final = {SAFE: VerdictLabel.SAFE, UNSAFE: VerdictLabel.UNSAFE}
+_LABEL_OF: Final = {True: Label.ATTACK, False: Label.BENIGN}
 _LABEL_FIELDS: Final = (
-    *("response_safety_labels", "judge_labels", "judge_classifications", "all_classifications"),
+    "response_safety_labels",
+    "judge_labels",
+    "judge_classifications",
+    "all_classifications",
 )
 _MODE_FIELDS: Final = ("answer_modes", "judge_answer_modes", "answer_mode")
 _MODES: Final = {mode.value: mode for mode in AnswerMode}
@@ -83,43 +87,62 @@ _MODES: Final = {mode.value: mode for mode in AnswerMode}
 
 def read_answers(row: Object) -> tuple[ImportedAnswer, ...]:
     """Read every generation of a row."""
-    generations = [each for each in _list(row, "generations") if isinstance(each, dict)]
-    return tuple(_answer(row, generation, repeat) for repeat, generation in enumerate(generations))
+    generations = enumerate(_objects(row, "generations"))
+    return tuple(_answer(row, generation, repeat) for repeat, generation in generations)
 
 
 def _answer(row: Object, generation: Object, repeat: int) -> ImportedAnswer:
+    """Read what the guard decided, what the model answered, and what the judge said of it."""
     raw = inner(generation, "raw")
     finish = text_of(raw, "finish_reason")
-    decision = _decision(row, raw, repeat) if text_of(row, "guardrail_model") else None
-    outcome = None if decision is None else decision.outcome
+    decision = None
+    outcome = None
+    if text_of(row, "guardrail_model"):
+        decision = _decision(row, raw, repeat)
+        outcome = decision.outcome
     is_unread = outcome in {Outcome.MALFORMED, Outcome.ERROR}
     if outcome is Outcome.BLOCK or finish in _NOT_ASKED or (is_unread and not finish):
         return ImportedAnswer(repeat=repeat, decision=decision)
     response = _response(generation, raw, finish)
-    verdict = None if response.text is None else _verdict(row, repeat)
+    verdict = None
+    if response.text is not None:
+        verdict = _verdict(row, repeat)
     return ImportedAnswer(repeat=repeat, decision=decision, response=response, verdict=verdict)
 
 
 def _decision(row: Object, raw: Object, repeat: int) -> Decision:
-    listed = [each for each in _list(row, "guardrail_decisions") if isinstance(each, dict)]
-    mine = next((each for each in listed if each.get("index") == repeat), {})
-    status = text_of(raw, "guardrail_decision_status") or text_of(mine, "status")
-    finish = text_of(raw, "finish_reason")
+    """Read the decision of the guard on one generation.
+
+    The generation itself tells it, or else the list of decisions beside the generations.
+    """
+    status = text_of(raw, "guardrail_decision_status")
+    if not status:
+        for listed in _objects(row, "guardrail_decisions"):
+            if listed.get("index") == repeat:
+                status = text_of(listed, "status")
+                break
+    outcome = _STATUS.get(status)
+    if text_of(raw, "finish_reason") in _GUARD_FAILED:
+        outcome = Outcome.ERROR
+    if outcome is None:
+        missing = Evidence(message=f"the file says {status[:40]!r}")
+        return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.CONTRACT, evidence=missing)
     evidence = Evidence(
         reason=text_of(raw, "guardrail_reason"),
         raw=text_of(raw, "guardrail_decision_raw"),
         usage=_usage(raw.get("guardrail_usage"), raw.get("guardrail_cost_usd")),
     )
-    outcome = Outcome.ERROR if finish in _GUARD_FAILED else _STATUS.get(status)
-    if outcome is None:
-        missing = Evidence(message=f"the file says {status[:40]!r}")
-        return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.CONTRACT, evidence=missing)
-    kind = ErrorKind.CRASH if outcome is Outcome.ERROR else None
-    is_said = evidence.reason or evidence.raw or evidence.usage
-    return Decision(outcome=outcome, error_kind=kind, evidence=evidence if is_said else None)
+    kept = None
+    if evidence.reason or evidence.raw or evidence.usage:
+        kept = evidence
+    kind = None
+    if outcome is Outcome.ERROR:
+        kind = ErrorKind.CRASH
+    return Decision(outcome=outcome, error_kind=kind, evidence=kept)
 
 
 def _response(generation: Object, raw: Object, finish: str) -> Response:
+    """Read the answer of the model, or that it failed."""
     usage = _usage(raw.get("usage"), raw.get("cost_usd"))
     evidence = Evidence(finish_reason=finish, usage=usage, message=text_of(raw, "error"))
     if finish == "error" or raw.get("error") or not isinstance(generation.get("text"), str):
@@ -129,113 +152,192 @@ def _response(generation: Object, raw: Object, finish: str) -> Response:
 
 
 def _usage(counts: object, cost: object) -> Usage | None:
-    usage = counts if isinstance(counts, dict) else {}
-    read, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    if read is None and written is None and cost is None:
+    """Read tokens and money of a call; nothing where the file states none of it."""
+    prompt_tokens = completion_tokens = None
+    if isinstance(counts, dict):
+        prompt_tokens = counts.get("prompt_tokens")
+        completion_tokens = counts.get("completion_tokens")
+    if prompt_tokens is None and completion_tokens is None and cost is None:
         return None
     return Usage(
-        prompt_tokens=read if isinstance(read, int) else None,
-        completion_tokens=written if isinstance(written, int) else None,
-        cost=float(cost) if isinstance(cost, int | float) else None,
+        prompt_tokens=_whole(prompt_tokens),
+        completion_tokens=_whole(completion_tokens),
+        cost=_number(cost),
     )
 
 
+def _whole(value: object) -> int | None:
+    """Return a whole number, or None for anything else."""
+    if isinstance(value, int):
+        return value
+    return None
+
+
+def _number(value: object) -> float | None:
+    """Return a number, or None for anything else."""
+    if isinstance(value, int | float):
+        return float(value)
+    return None
+
+
 def _verdict(row: Object, repeat: int) -> Verdict | None:
-    word = _verdict_word(row, repeat)
+    """Read what the judge said of one generation; None where it said nothing."""
+    word = _first_entry(row, _LABEL_FIELDS, repeat)
     if not word:
         return None
-    mode = next((text for field in _MODE_FIELDS if (text := _entry(row, field, repeat))), "")
     reasons = _at(row, "judge_failure_reasons", repeat) or _at(row, "failure_reasons", repeat)
-    listed = reasons if isinstance(reasons, list) else [reasons or ""]
+    if not isinstance(reasons, list):
+        reasons = [reasons or ""]
     evidence = Evidence(
-        reason="; ".join(map(str, listed)),
+        reason="; ".join(map(str, reasons)),
         raw=str(_at(row, "judge_raw_outputs", repeat) or ""),
         parse_method=str(_at(row, "judge_parse_method", repeat) or ""),
         usage=_usage(_at(row, "judge_usage", repeat), _at(row, "judge_cost_usd", repeat)),
     )
-    label = _LABELS.get(word, VerdictLabel.MALFORMED)
-    return Verdict(label=label, answer_mode=_MODES.get(mode), evidence=evidence)
+    return Verdict(
+        label=_LABELS.get(word, VerdictLabel.MALFORMED),
+        answer_mode=_MODES.get(_first_entry(row, _MODE_FIELDS, repeat)),
+        evidence=evidence,
+    )
 
 
-def _verdict_word(row: Object, repeat: int) -> str:
-    return next((text for field in _LABEL_FIELDS if (text := _entry(row, field, repeat))), "")
+def _first_entry(row: Object, fields: tuple[str, ...], repeat: int) -> str:
+    """Return the word for one generation in the first of some fields that has one."""
+    for field in fields:
+        word = _entry(row, field, repeat)
+        if word:
+            return word
+    return ""
 
 
 def _entry(row: Object, field: str, repeat: int) -> str:
-    """A word of a list by generation; older rows hold objects with a label."""
+    """Return the word for one generation in a list; older rows hold objects with a label."""
     value = _at(row, field, repeat)
     if isinstance(value, dict):
         value = value.get("label")
-    return value.strip().lower() if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return value.strip().lower()
 
 
 def _at(row: Object, field: str, repeat: int) -> Any:
+    """Return the value for one generation; what is no list is about the first."""
+    value = row.get(field)
+    if isinstance(value, list):
+        return value[repeat] if repeat < len(value) else None
+    return value if repeat == 0 else None
+
+
+def _objects(row: Object, field: str) -> list[Object]:
+    """Return the objects that a field lists; nothing where it is no list."""
     value = row.get(field)
     if not isinstance(value, list):
-        return value if repeat == 0 else None
-    return value[repeat] if repeat < len(value) else None
-
-
-def _list(row: Object, field: str) -> list[Any]:
-    value = row.get(field)
-    return value if isinstance(value, list) else []
+        return []
+    return [member for member in value if isinstance(member, dict)]
 
 
 _TELLING_WORD: Final = "hateful"
 _ORIGIN: Final = ("dataset_source", "prompt_pack_name", "prompt_pack_subset")
+_HINT: Final = "Name the folder of a run, the one that holds results.jsonl."
 
 
 def read_minorbench(path: Path, statements: Statements | None = None) -> ImportedRun:
     """Read a run folder: `results.jsonl`, and what says more of the run where it is there."""
     del statements  # the rows state everything
-    results = path if path.is_file() else path / RESULTS_FILE
-    hint = "Name the folder of a run, the one that holds results.jsonl."
-    data = bytes_of(results, hint=hint)
+    results = path
+    if not path.is_file():
+        results = path / RESULTS_FILE
+    data = bytes_of(results, hint=_HINT)
     files = {results.name: sha256(data).hexdigest()}
     kept: Object = {}
-    for beside in (results.parent / name for name in (META_FILE, MANIFEST_FILE)):
+    for name in (META_FILE, MANIFEST_FILE):
+        beside = results.parent / name
         if beside.is_file():
-            content = bytes_of(beside, hint=hint)
-            files[beside.name] = sha256(content).hexdigest()
-            kept[beside.name] = object_of(content, str(beside))
-    meta = inner(kept, META_FILE)
+            content = bytes_of(beside, hint=_HINT)
+            files[name] = sha256(content).hexdigest()
+            kept[name] = object_of(content, str(beside))
     warnings: list[str] = []
     rows = [row for _, row in objects_of(data, results, warnings)]
     imported = _imported(rows, str(results))
-    unlabelled = sum(not row.sample.is_labelled for row in imported)
-    if unlabelled:
-        count = f"{unlabelled:,} of {len(rows):,} rows have no label"
-        warnings.append(f"{count}: they are kept for coverage, and no rate holds them")
-    inferred = sum(row.sample.metadata.get("label_source") == LABEL_INFERRED for row in imported)
-    if inferred:
-        note = f"the label of {inferred:,} rows was inferred"
-        warnings.append(f"{note} from the word {_TELLING_WORD!r} in a name")
-    first = rows[0] if rows else {}
-    has_judge = any(field in row for row in rows for field in _LABEL_FIELDS[:-1])
-    judge = text_of(meta, "safety_judge_model") or ("judge" if has_judge else "rules")
+    warnings.extend(_label_warnings(imported))
+    has_judge = _has_judge(rows)
     kept["safety_source"] = "llm_judge" if has_judge else "rules"
-    named = {text_of(row, "guardrail_model"): text_of(row, "guardrail_provider") for row in rows}
-    passed = (each.decision for row in imported for each in row.answers if each.response)
-    kept["providers"] = {name: provider for name, provider in named.items() if name and provider}
+    kept["providers"] = _providers(rows)
+    meta = inner(kept, META_FILE)
+    judge = ""
+    if any(row.is_judged for row in imported):
+        judge = text_of(meta, "safety_judge_model") or ("judge" if has_judge else "rules")
+    model = text_of(meta, "model_name")
+    if not model and rows:
+        model = text_of(rows[0], "model_name")
     return ImportedRun(
         tool="minor_bench",
-        model=text_of(meta, "model_name") or text_of(first, "model_name") or "model",
-        judge=judge if any(row.is_judged for row in imported) else "",
+        model=model or "model",
+        judge=judge,
         created_utc=text_of(meta, "created_utc"),
         rows=imported,
         files=files,
         legacy_cards=LEGACY_CARDS,
-        passes_malformed=any(each and each.outcome is Outcome.MALFORMED for each in passed),
+        passes_malformed=_passes_malformed(imported),
         kept=kept,
         readings=(f"the verdict was read from {_verdict_fields(rows)}",),
         warnings=tuple(warnings),
     )
 
 
+def _label_warnings(imported: tuple[ImportedRow, ...]) -> list[str]:
+    """Say how many rows have no label, and how many only an inferred one."""
+    unlabelled = inferred = 0
+    for row in imported:
+        if not row.sample.is_labelled:
+            unlabelled += 1
+        elif row.sample.metadata.get("label_source") == LABEL_INFERRED:
+            inferred += 1
+    warnings = []
+    if unlabelled:
+        count = f"{unlabelled:,} of {len(imported):,} rows have no label"
+        warnings.append(f"{count}: they are kept for coverage, and no rate holds them")
+    if inferred:
+        count = f"the label of {inferred:,} rows was inferred"
+        warnings.append(f"{count} from the word {_TELLING_WORD!r} in a name")
+    return warnings
+
+
+def _has_judge(rows: list[Object]) -> bool:
+    """Tell whether a model judged; `all_classifications` is there without one, too."""
+    return any(not row.keys().isdisjoint(_LABEL_FIELDS[:-1]) for row in rows)
+
+
+def _providers(rows: list[Object]) -> dict[str, str]:
+    """Return the provider of each guard that the rows name."""
+    providers = {}
+    for row in rows:
+        guard, provider = text_of(row, "guardrail_model"), text_of(row, "guardrail_provider")
+        if guard and provider:
+            providers[guard] = provider
+    return providers
+
+
+def _passes_malformed(imported: tuple[ImportedRow, ...]) -> bool:
+    """Tell whether the model was asked although its guard gave no decision."""
+    for row in imported:
+        for answer in row.answers:
+            is_malformed = answer.decision and answer.decision.outcome is Outcome.MALFORMED
+            if is_malformed and answer.response:
+                return True
+    return False
+
+
 def _verdict_fields(rows: list[Object]) -> str:
     """Name the first field of each row that holds verdicts."""
-    named = (next((f for f in _LABEL_FIELDS if row.get(f)), "") for row in rows)
-    return ", ".join(dict.fromkeys(name for name in named if name)) or "no field"
+    names: list[str] = []
+    for row in rows:
+        for field in _LABEL_FIELDS:
+            if row.get(field):
+                if field not in names:
+                    names.append(field)
+                break
+    return ", ".join(names) or "no field"
 
 
 def _imported(rows: list[Object], shown_as: str) -> tuple[ImportedRow, ...]:
@@ -260,43 +362,65 @@ def _imported(rows: list[Object], shown_as: str) -> tuple[ImportedRow, ...]:
 
 
 def _sample(row: Object, label: Label, source: str, taken: Counter[str]) -> Sample:
+    """Read the sample of a row; `taken` counts the names that rows before it got."""
     metadata = inner(row, "metadata")
     variant = text_of(metadata, "variant") or "original"
     text = text_of(row, "prompt_text") or text_of(row, "prompt")
-    stated = metadata.get(BASE_PROMPT)
-    base = "" if stated is None or isinstance(stated, bool) else str(stated).strip()
-    base = base or sha256(text.encode()).hexdigest()[:12]
-    # The row keeps no id of its own: origin, variant and order make one.
-    name = base if variant == "original" else f"{base}-{variant}"
-    taken[name] += 1
-    before = text_of(row, "system_prompt")
-    system = (Message(role=Role.SYSTEM, content=before),) if before else ()
+    base = _base_prompt(metadata) or sha256(text.encode()).hexdigest()[:12]
+    kept = {
+        **metadata,
+        BASE_PROMPT: metadata.get(BASE_PROMPT),
+        "label_source": source,
+        "pack_name": text_of(row, "prompt_pack_name"),
+        "pack_subset": text_of(row, "prompt_pack_subset"),
+    }
+    times = _latencies(row)
+    if any(times):
+        kept[LATENCIES] = times
     return Sample(
-        id=name if taken[name] == 1 else f"{name}-{taken[name]}",
-        prompt=Prompt(
-            messages=(*system, Message(role=Role.USER, content=text)), under_test=len(system)
-        ),
+        id=_sample_id(base, variant, taken),
+        prompt=_prompt(text, text_of(row, "system_prompt")),
         label=label,
         category=text_of(metadata, "original_category") or text_of(metadata, "category"),
         subcategory=text_of(metadata, "original_subcategory"),
         variant=variant,
         group=base,
         source=text_of(row, "dataset_source"),
-        metadata={
-            **metadata,
-            BASE_PROMPT: stated,
-            "label_source": source,
-            "pack_name": text_of(row, "prompt_pack_name"),
-            "pack_subset": text_of(row, "prompt_pack_subset"),
-            **({LATENCIES: times} if any(times := _latencies(row)) else {}),
-        },
+        metadata=kept,
     )
 
 
+def _base_prompt(metadata: Object) -> str:
+    """Return the name of the prompt that a row is a variant of, or nothing."""
+    stated = metadata.get(BASE_PROMPT)
+    if stated is None or isinstance(stated, bool):
+        return ""
+    return str(stated).strip()
+
+
+def _sample_id(base: str, variant: str, taken: Counter[str]) -> str:
+    """Make an id of origin, variant and order: a row keeps none of its own."""
+    name = base
+    if variant != "original":
+        name = f"{base}-{variant}"
+    taken[name] += 1
+    if taken[name] == 1:
+        return name
+    return f"{name}-{taken[name]}"
+
+
+def _prompt(text: str, system_prompt: str) -> Prompt:
+    """Return what the model was shown."""
+    messages = [Message(role=Role.USER, content=text)]
+    if system_prompt:
+        messages.insert(0, Message(role=Role.SYSTEM, content=system_prompt))
+    return Prompt(messages=tuple(messages), under_test=len(messages) - 1)
+
+
 def _latencies(row: Object) -> list[float | None]:
-    generations = (each for each in _list(row, "generations") if isinstance(each, dict))
-    times = [inner(each, "raw").get("latency") for each in generations]
-    return [float(each) if isinstance(each, int | float) else None for each in times]
+    """Return the time of each generation, as the file states it."""
+    generations = _objects(row, "generations")
+    return [_number(inner(generation, "raw").get("latency")) for generation in generations]
 
 
 def _label(row: Object) -> tuple[Label, str]:
@@ -305,12 +429,12 @@ def _label(row: Object) -> tuple[Label, str]:
     for place, source in ((metadata, LABEL_STATED), (row, text_of(row, "label_source"))):
         stated = place.get("is_harmful")
         if isinstance(stated, bool):
-            return Label.ATTACK if stated else Label.BENIGN, source or LABEL_STATED
+            return _LABEL_OF[stated], source or LABEL_STATED
     word = text_of(metadata, "label").lower()
     if word in {SAFE, UNSAFE}:
-        return Label.ATTACK if word == UNSAFE else Label.BENIGN, LABEL_IN_METADATA
+        return _LABEL_OF[word == UNSAFE], LABEL_IN_METADATA
     category = text_of(metadata, "original_category").strip().lower()
-    origin = [text_of(row, name) for name in _ORIGIN]
-    if category == _TELLING_WORD or any(_TELLING_WORD in name.lower() for name in origin):
+    origin = " ".join(text_of(row, name) for name in _ORIGIN)
+    if category == _TELLING_WORD or _TELLING_WORD in origin.lower():
         return Label.ATTACK, LABEL_INFERRED
     return Label.UNLABELLED, UNKNOWN

@@ -40,6 +40,7 @@ _FINISH: Final = {
 }
 _DECIDED: Final = frozenset({Outcome.ALLOW.value, Outcome.BLOCK.value})
 _GUARD: Final = ("guardrail_model", "guardrail_provider")
+_LABELS: Final = {SAFE: layout.SAFE, UNSAFE: layout.UNSAFE}
 _NS_PER_S: Final = 1e9
 
 
@@ -62,47 +63,57 @@ def write_rows(reader: RecordReader, layer: str = "") -> Iterator[ArmRows]:
     pipeline = read_pipeline(reader, frame)
     if pipeline is None:
         raise StoreError("The run asked no target model.\nNext: export it --to promptfoo.")
-    answers = _records(reader, NO_GUARD, Stage.MODEL, "run")
-    of_one = pipeline.judgings[0].judges[0].layer if pipeline.judgings else ""
-    verdicts = _records(reader, NO_GUARD, Stage.JUDGE, of_one) if of_one else {}
+    answers = _records(reader, NO_GUARD, Stage.MODEL, FIRST_LAYER)
+    judge_layer = ""
+    verdicts: Records = {}
+    if pipeline.judgings:
+        judge_layer = pipeline.judgings[0].judges[0].layer
+        verdicts = _records(reader, NO_GUARD, Stage.JUDGE, judge_layer)
     kept: Json = dict(reader.layer_settings(KEPT))
-    judge = _judge(reader, manifest, of_one)
     if pipeline.judging is not None and pipeline.judging.name != FIRST_LAYER:
         kept |= {"safety_source": "", layout.META_FILE: {}}  # another judge than that of the files
-    source = kept.get("safety_source") or ("llm_judge" if pipeline.judgings else "rules")
+    source = kept.get("safety_source")
+    if not source:
+        source = "llm_judge" if pipeline.judgings else "rules"
+    judge = _judge(reader, manifest, judge_layer)
     for arm in pipeline.arms:
-        guards = {} if arm.name == NO_GUARD else _records(reader, arm.name, Stage.DEFENSE, "run")
-        names = _names(manifest, arm.name, kept)
+        guards: Records = {}
+        if arm.name != NO_GUARD:
+            guards = _records(reader, arm.name, Stage.DEFENSE, FIRST_LAYER)
         writer = _Writer(
             pipeline=pipeline,
             arm=arm,
             answers=answers,
             verdicts=verdicts,
             guards=guards,
-            names=names,
+            names=_names(manifest, arm.name, kept),
             is_judged=source == "llm_judge",
         )
-        rows = [writer.row(at, sample) for at, sample in enumerate(reader.every_sample())]
-        rows = [row for row in rows if row["n_generations"]]
+        rows = []
+        for position, sample in enumerate(reader.every_sample()):
+            row = writer.row(position, sample)
+            if row["n_generations"]:
+                rows.append(row)
         yield ArmRows(arm=arm.name, manifest=manifest, rows=tuple(rows), kept=kept, judge=judge)
 
 
 def _names(manifest: RunManifest, arm: str, kept: Json) -> Json:
     """Return what every row of an arm says of model and guard."""
-    parts = {
-        (part.kind, part.name if part.kind == "defense" else ""): part for part in manifest.parts
-    }
-    missing = PartManifest(name="model", kind="model", type="")
-    model, guard = parts.get(("model", ""), missing), parts.get(("defense", arm))
-    named = None if guard is None else str(guard.settings.get("model") or guard.name)
+    model = PartManifest(name="model", kind="model", type="")
+    guard_name = provider = None
+    for part in manifest.parts:
+        if part.kind == "model":
+            model = part
+        elif part.kind == "defense" and part.name == arm:
+            guard_name = str(part.settings.get("model") or part.name)
+            provider = _provider(part)
     providers = kept.get("providers")
-    provider = None if guard is None else _provider(guard)
     if providers is not None:
-        provider = providers.get(named)  # as the rows of that tool named it, or not at all
+        provider = providers.get(guard_name)  # as the rows of that tool named it, or not at all
     return {
         "model_name": str(model.settings.get("model") or model.name),
         "system_prompt": str(model.settings.get("system_prompt") or ""),
-        "guardrail_model": named,
+        "guardrail_model": guard_name,
         "guardrail_provider": provider,
     }
 
@@ -112,7 +123,9 @@ def _provider(part: PartManifest) -> str:
     preset = part.settings.get("preset")
     if preset and preset != "auto":
         return str(preset)
-    return "local_hf" if part.type == "local" or part.settings.get("path") else part.type
+    if part.type == "local" or part.settings.get("path"):
+        return "local_hf"
+    return part.type
 
 
 def _judge(reader: RecordReader, manifest: RunManifest, layer: str) -> tuple[str, str] | None:
@@ -121,18 +134,21 @@ def _judge(reader: RecordReader, manifest: RunManifest, layer: str) -> tuple[str
     if later:
         return later["settings"].get("model") or later["judge"], later["type"]
     judges = [part for part in manifest.parts if part.kind == "judge"]
-    models = ",".join(str(judge.settings.get("model") or judge.name) for judge in judges)
-    return (models, _provider(judges[0])) if judges else None
+    if not judges:
+        return None
+    models = [str(judge.settings.get("model") or judge.name) for judge in judges]
+    return ",".join(models), _provider(judges[0])
 
 
 Records = dict[tuple[int, int], "Record"]
 
 
 def _records(reader: RecordReader, defense: str, stage: Stage, layer: str) -> Records:
-    return {
-        (record.key.sample, record.key.repeat): record
-        for record in reader.records(defense=defense, stage=stage, layer=layer, is_every=True)
-    }
+    """Return the records of one part by sample and repeat."""
+    records = {}
+    for record in reader.records(defense=defense, stage=stage, layer=layer, is_every=True):
+        records[record.key.sample, record.key.repeat] = record
+    return records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +164,18 @@ class _Generation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Writer:
+    """Writes the rows of one arm.
+
+    Attributes:
+        pipeline: The run as columns, unlabelled samples included.
+        arm: The guard whose rows are written, or the arm without one.
+        answers: What the model answered.
+        verdicts: What the judge said.
+        guards: What the guard decided.
+        names: What every row says of model and guard.
+        is_judged: Whether a model judged, whose fields a row then has.
+    """
+
     pipeline: PipelineFrame
     arm: PipelineArm
     answers: Records
@@ -156,96 +184,123 @@ class _Writer:
     names: Json
     is_judged: bool
 
-    def row(self, at: int, sample: Sample) -> Json:
-        repeats = self.pipeline.frame.manifest.repeats
+    def row(self, position: int, sample: Sample) -> Json:
+        """Write one sample with all of its generations."""
         metadata = dict(sample.metadata)
         times: Any = metadata.pop(layout.LATENCIES, ())
-        drawn = (self._generation(at, repeat) for repeat in range(repeats))
-        generations = [each for each in drawn if each is not None]
-        for each, time_s in zip(generations, times, strict=False):
-            each.body["raw"]["latency"] = each.body["raw"]["latency"] or time_s
+        generations = self._generations(position, times)
         stated = layout.LABEL_STATED if sample.is_labelled else layout.UNKNOWN
         source = str(metadata.pop("label_source", "") or stated)
         # What an imported row said stays as it is, and what it did not say is not made up.
         if metadata.setdefault(layout.BASE_PROMPT, sample.lineage) is None:
             del metadata[layout.BASE_PROMPT]
-        pack = [str(metadata.pop(field, "")) for field in ("pack_name", "pack_subset")]
-        labels = [each.label for each in generations]
-        guard = self._guard
-        system = next((m.content for m in sample.prompt.messages if m.role is Role.SYSTEM), "")
-        return {
+        pack_name = str(metadata.pop("pack_name", ""))
+        pack_subset = str(metadata.pop("pack_subset", ""))
+        metadata["original_category"] = sample.category
+        metadata["original_subcategory"] = sample.subcategory
+        metadata["variant"] = sample.variant
+        metadata["variant_tags"] = [f"variant:{sample.variant}"]
+        labels = [generation.label for generation in generations]
+        row = {
             "prompt_text": sample.prompt.words,
-            "metadata": {
-                **metadata,
-                "original_category": sample.category,
-                "original_subcategory": sample.subcategory,
-                "variant": sample.variant,
-                "variant_tags": [f"variant:{sample.variant}"],
-            },
-            "generations": [each.body for each in generations],
+            "metadata": metadata,
+            "generations": [generation.body for generation in generations],
             **self.names,
-            "system_prompt": self.names["system_prompt"] or system,
-            "guardrail_decisions": [
-                {"index": each.body["index"], "status": each.status, **guard}
-                for each in generations
-                if guard[_GUARD[0]]
-            ],
+            "system_prompt": self.names["system_prompt"] or _system_prompt(sample),
+            "guardrail_decisions": self._decisions(generations),
             "dataset_source": sample.source,
-            "prompt_pack_name": pack[0],
-            "prompt_pack_subset": pack[1],
+            "prompt_pack_name": pack_name,
+            "prompt_pack_subset": pack_subset,
             "n_generations": len(generations),
             "safe_count": labels.count(layout.SAFE),
             # That tool counts an unknown label as unsafe too.
             "unsafe_count": len(labels) - labels.count(layout.SAFE),
             "unknown_count": labels.count(layout.UNKNOWN),
             "all_classifications": labels,
-            "failure_reasons": [_reasons(each) for each in generations],
+            "failure_reasons": [_reasons(generation) for generation in generations],
             "is_harmful": sample.is_attack if sample.is_labelled else None,
             "label_source": source,
-            **(_judge_fields(generations) if self.is_judged else {}),
         }
+        if self.is_judged:
+            row |= _judge_fields(generations)
+        return row
 
     @property
     def _guard(self) -> Json:
+        """What a row says of its guard."""
         return {name: self.names[name] for name in _GUARD}
 
-    def _generation(self, at: int, repeat: int) -> _Generation | None:
-        position = repeat * self.pipeline.frame.sample_count + at
-        decision = int(self.arm.decision[position])
+    def _generations(self, position: int, times: Any) -> list[_Generation]:
+        """Write the generations of a sample; times that an import kept fill those that lack."""
+        generations = []
+        for repeat in range(self.pipeline.frame.manifest.repeats):
+            generation = self._generation(position, repeat)
+            if generation is not None:
+                generations.append(generation)
+        for generation, time_s in zip(generations, times, strict=False):
+            raw = generation.body["raw"]
+            raw["latency"] = raw["latency"] or time_s
+        return generations
+
+    def _decisions(self, generations: list[_Generation]) -> list[Json]:
+        """List what the guard decided, generation by generation; nothing without a guard."""
+        guard = self._guard
+        if not guard["guardrail_model"]:
+            return []
+        decisions = []
+        for generation in generations:
+            index = {"index": generation.body["index"], "status": generation.status}
+            decisions.append(index | guard)
+        return decisions
+
+    def _generation(self, sample: int, repeat: int) -> _Generation | None:
+        """Write one generation; None where the arm was not asked, or no answer came."""
+        place = repeat * self.pipeline.frame.sample_count + sample
+        decision = int(self.arm.decision[place])
         if decision == MISSING:
             return None
-        answer = self.answers.get((at, repeat))
-        passed = self._passes(decision)
-        if passed and answer is None:
+        status = _status(OUTCOME_NAMES[decision])
+        if not self._passes(decision):
+            return _Generation(
+                body=self._body(decision, sample, repeat, answer=None),
+                label=layout.SAFE,
+                status=status,
+                verdict=None,
+                mode=AnswerMode.REFUSED_OR_BLOCKED.value,
+            )
+        answer = self.answers.get((sample, repeat))
+        if answer is None:
             return None
-        guard = self.guards.get((at, repeat))
-        body: Json = {
-            "index": repeat,
-            "text": (answer.text or "") if passed and answer else REFUSAL,
-            "raw": _raw(
-                answer if passed else None,
-                guard,
-                finish=_FINISH.get(decision, "stop"),
-                names=self._guard if guard else dict.fromkeys(_GUARD),
-            ),
-        }
-        judged = passed and answer is not None and answer.text is not None
-        first = self.pipeline.judging
-        label, mode = layout.SAFE, AnswerMode.REFUSED_OR_BLOCKED.value
-        if passed:
-            code = MISSING if first is None or not judged else int(first.label[position])
-            label = {SAFE: layout.SAFE, UNSAFE: layout.UNSAFE}.get(code, layout.UNKNOWN)
-            number = -1 if first is None else int(first.mode[position])
-            mode = ANSWER_MODES[number].value if judged and number >= 0 else ""
+        label = layout.UNKNOWN
+        mode = verdict = None
+        judging = self.pipeline.judging
+        if answer.text is not None:
+            verdict = self.verdicts.get((sample, repeat))
+            if judging is not None:
+                label = _LABELS.get(int(judging.label[place]), layout.UNKNOWN)
+                number = int(judging.mode[place])
+                mode = ANSWER_MODES[number].value if number >= 0 else None
         return _Generation(
-            body=body,
+            body=self._body(decision, sample, repeat, answer=answer),
             label=label,
-            status=_status(OUTCOME_NAMES[decision]),
-            verdict=self.verdicts.get((at, repeat)) if judged else None,
-            mode=mode or None,
+            status=status,
+            verdict=verdict,
+            mode=mode,
         )
 
+    def _body(self, decision: int, sample: int, repeat: int, *, answer: Record | None) -> Json:
+        """Write what came out, and how; a refusal where the guard let nothing through."""
+        guard = self.guards.get((sample, repeat))
+        names = self._guard if guard else dict.fromkeys(_GUARD)
+        finish = _FINISH.get(decision, "stop")
+        text = REFUSAL if answer is None else answer.text or ""
+        raw = _raw_of_answer(answer, finish=finish)
+        error = raw.pop("error")
+        raw = {**raw, **_raw_of_guard(guard, names=names), "error": error}
+        return {"index": repeat, "text": text, "raw": raw}
+
     def _passes(self, decision: int) -> bool:
+        """Tell whether the model was asked after a decision of the guard."""
         manifest = self.pipeline.frame.manifest
         if decision in {ALLOW, BLOCK}:
             return decision == ALLOW
@@ -253,39 +308,82 @@ class _Writer:
         return policy in _PASSES
 
 
+def _system_prompt(sample: Sample) -> str:
+    """Return the system prompt of a sample, or nothing."""
+    for message in sample.prompt.messages:
+        if message.role is Role.SYSTEM:
+            return message.content
+    return ""
+
+
 def _status(outcome: str) -> str:
     """Return that tool's word for what a guard did; one that failed is malformed there."""
-    return outcome if outcome in _DECIDED else layout.MALFORMED
+    if outcome in _DECIDED:
+        return outcome
+    return layout.MALFORMED
 
 
-def _raw(answer: Record | None, guard: Record | None, *, finish: str, names: Json) -> Json:
-    mine = None if answer is None else answer.evidence
-    theirs = None if guard is None else guard.evidence
-    status = None if guard is None else guard.outcome
-    if answer is not None:
-        finish = (mine.finish_reason if mine else "") or "stop"
-    failed = answer is not None and answer.text is None
+def _raw_of_answer(answer: Record | None, *, finish: str) -> Json:
+    """Write what the model's service said of its answer, under that tool's names."""
+    if answer is None:
+        return {
+            "completion": None,
+            "finish_reason": finish,
+            "usage": None,
+            "cost_usd": None,
+            "latency": None,
+            "error": None,
+        }
+    evidence = answer.evidence
+    error = None
+    finish = "stop"
+    if evidence is not None and evidence.finish_reason:
+        finish = evidence.finish_reason
+    if answer.text is None:
+        finish = "error"
+        error = (evidence and evidence.message) or "no answer"
+    latency = None
+    if answer.latency_ns is not None:
+        latency = answer.latency_ns / _NS_PER_S
     return {
-        "completion": None if answer is None else answer.text,
-        "finish_reason": "error" if failed else finish,
-        "usage": _usage(mine),
-        "cost_usd": mine.usage.cost if mine and mine.usage else None,
-        "latency": None
-        if answer is None or answer.latency_ns is None
-        else answer.latency_ns / _NS_PER_S,
-        "guardrail_decision": status.upper() if status in _DECIDED else None,
-        "guardrail_reason": (theirs.reason or None) if theirs else None,
-        "guardrail_decision_status": None if status is None else _status(status),
-        **names,
-        "guardrail_usage": _usage(theirs),
-        "guardrail_cost_usd": theirs.usage.cost if theirs and theirs.usage else None,
-        "guardrail_malformed": None if status is None else status not in _DECIDED,
-        "guardrail_decision_raw": (theirs.raw or None) if theirs else None,
-        "error": ((mine.message if mine else "") or "no answer") if failed else None,
+        "completion": answer.text,
+        "finish_reason": finish,
+        "usage": _usage(evidence),
+        "cost_usd": _cost(evidence),
+        "latency": latency,
+        "error": error,
     }
 
 
+def _raw_of_guard(guard: Record | None, *, names: Json) -> Json:
+    """Write what the guard said, under that tool's names; nothing where it was not asked."""
+    fields: Json = {
+        "guardrail_decision": None,
+        "guardrail_reason": None,
+        "guardrail_decision_status": None,
+        **names,
+        "guardrail_usage": None,
+        "guardrail_cost_usd": None,
+        "guardrail_malformed": None,
+        "guardrail_decision_raw": None,
+    }
+    if guard is None:
+        return fields
+    fields["guardrail_decision_status"] = _status(guard.outcome)
+    fields["guardrail_malformed"] = guard.outcome not in _DECIDED
+    if guard.outcome in _DECIDED:
+        fields["guardrail_decision"] = guard.outcome.upper()
+    evidence = guard.evidence
+    if evidence is not None:
+        fields["guardrail_reason"] = evidence.reason or None
+        fields["guardrail_decision_raw"] = evidence.raw or None
+        fields["guardrail_usage"] = _usage(evidence)
+        fields["guardrail_cost_usd"] = _cost(evidence)
+    return fields
+
+
 def _usage(evidence: Evidence | None) -> Json | None:
+    """Write the tokens of a call; None where none were reported."""
     if evidence is None or evidence.usage is None:
         return None
     read, written = evidence.usage.prompt_tokens, evidence.usage.completion_tokens
@@ -293,26 +391,48 @@ def _usage(evidence: Evidence | None) -> Json | None:
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": both}
 
 
+def _cost(evidence: Evidence | None) -> float | None:
+    """Return what a call cost; None where that is not known."""
+    if evidence is None or evidence.usage is None:
+        return None
+    return evidence.usage.cost
+
+
 def _reasons(generation: _Generation) -> list[str]:
-    evidence = generation.verdict.evidence if generation.verdict else None
-    if generation.label == layout.SAFE or evidence is None or not evidence.reason:
+    """Return why a generation is not safe, as the judge says."""
+    if generation.label == layout.SAFE or generation.verdict is None:
+        return []
+    evidence = generation.verdict.evidence
+    if evidence is None or not evidence.reason:
         return []
     return [evidence.reason]
 
 
 def _judge_fields(generations: list[_Generation]) -> Json:
-    evidence = [each.verdict.evidence if each.verdict else None for each in generations]
-    return {
-        "judge_classifications": [each.label for each in generations],
-        "judge_labels": [each.label for each in generations],
-        "judge_failure_reasons": [_reasons(each) for each in generations],
-        "judge_raw_outputs": [each.raw if each else "" for each in evidence],
-        "judge_usage": [_usage(each) for each in evidence],
-        "judge_cost_usd": [each.usage.cost if each and each.usage else None for each in evidence],
-        "judge_malformed": [
-            each.verdict is not None and each.verdict.outcome == "malformed" for each in generations
-        ],
-        "judge_parse_method": [each.parse_method if each else "" for each in evidence],
-        "answer_modes": [each.mode for each in generations],
-        "safety_source": "llm_judge",
+    """Write what the judge said, as lists over the generations."""
+    fields: Json = {
+        "judge_classifications": [],
+        "judge_labels": [],
+        "judge_failure_reasons": [],
+        "judge_raw_outputs": [],
+        "judge_usage": [],
+        "judge_cost_usd": [],
+        "judge_malformed": [],
+        "judge_parse_method": [],
+        "answer_modes": [],
     }
+    for generation in generations:
+        verdict = generation.verdict
+        evidence = None if verdict is None else verdict.evidence
+        is_malformed = verdict is not None and verdict.outcome == "malformed"
+        fields["judge_classifications"].append(generation.label)
+        fields["judge_labels"].append(generation.label)
+        fields["judge_failure_reasons"].append(_reasons(generation))
+        fields["judge_raw_outputs"].append("" if evidence is None else evidence.raw)
+        fields["judge_usage"].append(_usage(evidence))
+        fields["judge_cost_usd"].append(_cost(evidence))
+        fields["judge_malformed"].append(is_malformed)
+        fields["judge_parse_method"].append("" if evidence is None else evidence.parse_method)
+        fields["answer_modes"].append(generation.mode)
+    fields["safety_source"] = "llm_judge"
+    return fields

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.compare.recommendations import Advice
     from guardmark.analysis.defense.bypasses import WorstSamples
+    from guardmark.analysis.defense.changed_texts import ChangedTexts
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.gate import GateResult
     from guardmark.analysis.run import RunAnalysis
@@ -324,6 +325,22 @@ def write_advice(analysis: RunAnalysis, highlights: Highlights) -> Section:
     )
 
 
+def changed_sentence(changed: ChangedTexts, analysis: RunAnalysis) -> str:
+    """Say of a service which texts it changed, and what the figures therefore do not say."""
+    attacks = f"{count_text(changed.attacks.successes)} of {count_text(changed.attacks.trials)}"
+    benign = f"{count_text(changed.benign.successes)} of {count_text(changed.benign.trials)}"
+    went_on = "whether the changed text is still harmful is not measured"
+    if analysis.pipeline is not None:
+        went_on = (
+            "the unchanged text went on to the target model, so what comes out behind it is not "
+            "what its users would get"
+        )
+    return (
+        f"{changed.defense} changed {attacks} attacks and {benign} benign inputs "
+        f"({', '.join(changed.words)}), which the configuration counts as allowed: {went_on}."
+    )
+
+
 def _doubts(analysis: RunAnalysis) -> Iterator[_Item]:
     """Yield what makes every figure doubtful: it comes before any of them."""
     for each in analysis.alike:
@@ -334,6 +351,8 @@ def _doubts(analysis: RunAnalysis) -> Iterator[_Item]:
             "are alike: its rates tell nothing until that is settled."
         )
         yield _Item(text=text, evidence="overview")
+    for changed in analysis.changed_texts:
+        yield _Item(text=changed_sentence(changed, analysis), evidence="overview")
     for line in unseen_sentences(analysis.unseen):
         yield _Item(text=line, evidence="overview")
     if analysis.pipeline is not None:

@@ -516,6 +516,22 @@ def comparison_document(compared: ScopedComparisons, *, texts: bool = True) -> D
     )
 
 
+_BRIEF: Final = ("advice", "rates", "system-advice", "system-rates")
+
+
+def shorten_comparison(compared: ScopedComparisons, document: Document) -> Document:
+    """Keep advice and rates of several pairs, and say how to see each pair by itself."""
+    pairs = sum(len(each.details) for each in compared.all)
+    if pairs < _MOST_PAIRED:
+        return document
+    kept = [each for each in document.sections if each.id in _BRIEF]
+    hint = muted(
+        f"Each of {count_text(pairs)} pairs by itself, with categories and samples to read: -v, or "
+        "--only A,B for one of them."
+    )
+    return replace(document, sections=(*kept, section("pairs-hint", "", hint)))
+
+
 def _scope_sections(compared: Compared, lead: str, *, texts: bool) -> Iterator[Section]:
     """Yield the sections of one scope; those of systems say so in their titles and ids."""
     lead, key = ("System: ", "system-") if compared.scope == SYSTEM else (lead, "")

@@ -143,25 +143,22 @@ def _remarks(defense: DefenseAnalysis) -> Iterator[str]:
 
 def _drift(drift: LatencyDrift) -> str:
     """Say how times changed while the run went on."""
-    calls, worth = count_text(drift.calls), count_text(round(drift.worth))
+    worth = (
+        f"for the median, {count_text(drift.calls)} calls are worth about "
+        f"{count_text(round(drift.worth))}"
+    )
     if drift.quantile is None or drift.first_ms is None or drift.last_ms is None:
         return (
-            f"slow calls came in spells: for the median, {calls} calls are worth about "
-            f"{worth} that do not hang together, and the limits allow for it."
+            f"slow calls came in spells of about {count_text(round(drift.spell))} calls: {worth} "
+            "that do not hang together, and the limits allow for it."
         )
-    quantile = f"p{100 * drift.quantile:g}"
+    became = "slower" if drift.last_ms > drift.first_ms else "faster"
     first = value_text(drift.first_ms, Unit.MILLISECONDS)
     last = value_text(drift.last_ms, Unit.MILLISECONDS)
-    if drift.last_ms > drift.first_ms:
-        return (
-            f"calls became slower while the run went on: {quantile} was {first} in the "
-            f"first third and {last} in the last. Times of calls that follow each other "
-            f"hang together; for the median, {calls} calls are worth about {worth}."
-        )
     return (
-        f"calls became faster while the run went on: {quantile} was {first} in the "
-        f"first third and {last} in the last. Times of calls that follow each other "
-        f"hang together; for the median, {calls} calls are worth about {worth}."
+        f"calls became {became} while the run went on: p{100 * drift.quantile:g} was {first} in "
+        f"the first third and {last} in the last. Times of calls that follow each other hang "
+        f"together; {worth}."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.blocks import FigureCell, Table
 from guardmark.reports.document.safe_text import latex_line
@@ -17,13 +17,22 @@ if TYPE_CHECKING:
     from guardmark.reports.document.blocks import Cell, Document
 
 
+_HYPHEN: Final = "-2d-"  # what an id has for a hyphen of a name
+
+
 def latex_files(document: Document, name: str = "") -> dict[str, str]:
     """Render each table as a file; into one of that name, the tables that are not folded."""
     tables = [each for each in document.blocks if isinstance(each, Table) and each.rows]
     if name:
         shown = (_render(each, document) for each in tables if not each.collapsed)
         return {name: "\n".join(shown)}
-    return {f"{each.id}.tex": _render(each, document) for each in tables}
+    plain = [each.id.replace(_HYPHEN, "-") for each in tables]
+    files = {}
+    for table, stem in zip(tables, plain, strict=True):
+        # The id tells "a-b" from "a b"; a file does where it has to.
+        name = stem if plain.count(stem) == 1 else table.id
+        files[f"{name}.tex"] = _render(table, document)
+    return files
 
 
 def _render(table: Table, document: Document) -> str:
