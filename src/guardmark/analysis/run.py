@@ -15,6 +15,7 @@ from guardmark.analysis.defense.changed_texts import find_changed_texts
 from guardmark.analysis.defense.costs import PartRetries, read_part_usage
 from guardmark.analysis.defense.counted_run import MOST_HELD, read_for_report
 from guardmark.analysis.defense.defense_analysis import DefenseAnalysis, analyse_defense
+from guardmark.analysis.defense.latency import asking_ranks
 from guardmark.analysis.defense.slices import FACETS, Slicer, TaxonomyCoverage, count_taxonomy
 from guardmark.analysis.pipeline.frame import SYSTEM, holds_parts
 from guardmark.analysis.settings import AnalysisSettings
@@ -24,6 +25,8 @@ from guardmark.store.layers import ADAPTIVE, LEFT_OUT, PLANTED_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
     from guardmark.analysis.adaptive.card import AdaptiveCard, AdaptivePair
     from guardmark.analysis.agents.figures import AgentAnalysis
@@ -115,7 +118,8 @@ def analyse_run(
     chosen = settings or AnalysisSettings.of(reader.manifest())
     frame = read_for_report(reader, chosen, most=most)
     taxonomy = count_taxonomy(frame)
-    slicers = [Slicer(frame, facet) for facet in (*FACETS, *chosen.slices)]
+    asked = _asked(frame)
+    slicers = [Slicer(frame, facet, asked=asked) for facet in (*FACETS, *chosen.slices)]
     defenses = _analyse_arms(
         frame,
         slicers=slicers,
@@ -158,6 +162,11 @@ _NONE_NATIVE: Final[Mapping[str, tuple[NativeCategory, ...]]] = {}
 _NONE_MASKED: Final[Mapping[str, Masking]] = {}
 
 
+def _asked(frame: Frame) -> NDArray[np.int64] | None:
+    """Return when each place was asked about, once for all who want to know; None of counts."""
+    return asking_ranks(frame) if frame.times is None else None
+
+
 def _analyse_arms(
     frame: Frame,
     *,
@@ -168,12 +177,14 @@ def _analyse_arms(
 ) -> tuple[DefenseAnalysis, ...]:
     """Analyse every subject of a frame; blind spots are searched in all of them as one family."""
     spots = find_blind_spots(frame, frame.candidates(), [each.facet for each in slicers])
+    asked = _asked(frame)
     return tuple(
         analyse_defense(
             frame,
             arm,
             slicers=slicers,
             taxonomy=taxonomy,
+            asked=asked,
             blind_spots=spots.get(arm.name, ()),
             native_categories=native.get(arm.name, ()),
             masking=masking.get(arm.name),

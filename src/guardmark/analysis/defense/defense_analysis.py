@@ -15,6 +15,9 @@ from guardmark.analysis.defense.scorecard import (
 from guardmark.analysis.defense.slices import assess_categories
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from guardmark.analysis.defense.blind_spots import BlindSpot
     from guardmark.analysis.defense.counts import Confusion
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
@@ -89,11 +92,15 @@ def analyse_defense(
     *,
     slicers: list[Slicer],
     taxonomy: TaxonomyCoverage,
+    asked: NDArray[np.int64] | None = None,
     blind_spots: tuple[BlindSpot, ...] = (),
     native_categories: tuple[NativeCategory, ...] = (),
     masking: Masking | None = None,
 ) -> DefenseAnalysis:
-    """Compute everything a report says about one defense."""
+    """Compute everything a report says about one defense.
+
+    `asked` is what `asking_ranks` says of the frame: the same for all of its defenses.
+    """
     settings, card = frame.settings, make_scorecard(frame, arm)
     by_latency = order_by_latency(frame, arm.records)
     slices = [table for slicer in slicers for table in slicer.tables(arm, by_latency=by_latency)]
@@ -117,7 +124,7 @@ def analyse_defense(
         standings=assess_categories(
             taxonomy, slices[0], overall=card.false_positive_rate, settings=settings
         ),
-        latency=measure_latency(frame, arm.records),
+        latency=measure_latency(frame, arm.records, ranks=asked),
         thresholds=thresholds,
         widths=assess_widths(card, settings, repeats=frame.manifest.repeats),
         stability=measure_stability(frame, arm),
