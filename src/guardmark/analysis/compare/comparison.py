@@ -173,6 +173,8 @@ class RunComparison:
     areas: tuple[AreaPair, ...] = field(default=(), metadata={"json": False})
     # Whether p values are adjusted over every pair of the run, shown here or not.
     is_whole_family: bool = field(default=True, metadata={"json": False})
+    # How many tests there are in the family over which p is adjusted.
+    tests: int = field(default=0, metadata={"json": False})
     # The systems of the same runs against each other, where they have a pipeline.
     system: RunComparison | None = field(default=None, metadata={"json": False})
 
@@ -221,11 +223,6 @@ class RunComparison:
             lines.append(f"<tr>{''.join(f'<td>{escape(each)}</td>' for each in cells)}</tr>")
         caption = "First minus second; p adjusted by Holm over all pairs on both rates and areas"
         return f"<table><caption>{caption}</caption>{''.join(lines)}</table>"
-
-    @property
-    def tests(self) -> int:
-        """How many tests there are in the family over which p is adjusted."""
-        return 2 * len(self.pairs) + len(self.areas)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -283,7 +280,9 @@ def compare_arms(
     family = _Family(frame, dict(outcomes), counted)
     sides = family.sides(names)
     of_areas = [each.difference.p_value for each in areas]
+    family_pairs = len(names)
     if is_one_run:
+        family_pairs = math.comb(len(frame.candidates(2)), 2)
         adjusted, adjusted_areas = family.adjust(names, sides, beside=of_areas)
     else:
         adjusted, adjusted_areas = adjust_sides(sides, of_areas)
@@ -312,6 +311,7 @@ def compare_arms(
             for each, p in zip(areas, adjusted_areas[: len(areas)], strict=True)
         ),
         is_whole_family=chosen is None or is_one_run,
+        tests=2 * family_pairs + len(areas),
     )
 
 
